@@ -32,7 +32,7 @@ const float targets[points] = {2.5f, -0.5f, 1.5f, -1.5f, 1.5f, -0.5f, 3.5f, -2.5
 
 /// The loss of `count` points from `first` on. What it computes on the way stays on the tape.
 auto loss_of(auto& tape, const line& model, ht::extent first, ht::extent count) {
-    const auto x = tape.bring(ht::const_view<float, 2>(inputs[first], {count, 2}));
+    const auto x = tape.to_device(ht::const_view<float, 2>(inputs[first], {count, 2}));
     const auto prediction = model.fit(tape, x);  // (count, 1)
     return ht::mean_squared_error(tape, prediction, ht::const_view<float, 2>(targets + first, {count, 1}));
 }

@@ -59,7 +59,7 @@ void train(auto& device, const char* name, const ht::grad_scaler_options& option
 
     float first_loss = 0, last_loss = 0, scale = scaler.get_scale();
     for (int step = 0; step < steps; ++step) {
-        const auto x = tape.bring(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
+        const auto x = tape.to_device(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
         const auto& t = step == accident ? data.spoilt : data.targets;
         const auto loss =
             ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(t.data(), {samples, results}));

@@ -47,7 +47,7 @@ void train(auto& device, const char* name, float weight) {
     ht::adamw optimizer{device, model, {.lr = 0.03f, .weight_decay = 0}};
     ht::grad_scaler scaler{device};
     ht::accumulator acc{model};
-    ht::tape tape{device, ht::twice};  // what it records can be differentiated twice
+    ht::tape tape{device, ht::double_backward};  // what it records can be differentiated twice
 
     const auto in = ht::to_device(device, x_values);
     double steepest = 0;

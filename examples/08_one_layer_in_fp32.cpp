@@ -59,7 +59,7 @@ void train(auto& device, const char* name) {
     ht::tape tape{device};
     float first = 0, last = 0;
     for (int step = 0; step < 60; ++step) {
-        const auto x = tape.bring(ht::const_view<float, 2>(inputs.data(), {samples, features}));
+        const auto x = tape.to_device(ht::const_view<float, 2>(inputs.data(), {samples, features}));
         const auto loss =
             ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(targets.data(), {samples, results}));
         last = loss.item();

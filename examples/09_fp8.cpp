@@ -86,7 +86,7 @@ void windows(auto& device) {
         const float amax = step == 2 ? 16.0f : 1.0f;
         std::vector<ht::bfloat16> x(16, ht::bfloat16(amax / 2));
         x[5] = ht::bfloat16(amax);
-        const auto y = model.fc(tape, tape.bring(ht::const_view<ht::bfloat16, 2>(x.data(), {2, 8})));
+        const auto y = model.fc(tape, tape.to_device(ht::const_view<ht::bfloat16, 2>(x.data(), {2, 8})));
         tape.backward(ht::mean_squared_error(tape, y, ht::const_view<float, 2>(targets.data(), {2, 4})), acc);
         auto grads = acc.take();
         optimizer.step(grads);  // the window ends: amax goes into the history

@@ -59,7 +59,7 @@ void train(auto& device, const char* name) {
     ht::overflow_finder finder{device, tape};
 
     const auto step = [&] {
-        const auto x = tape.bring(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
+        const auto x = tape.to_device(ht::const_view<float, 2>(data.inputs.data(), {samples, features}));
         const auto loss =
             ht::mean_squared_error(tape, model(tape, x), ht::const_view<float, 2>(data.targets.data(), {samples, 1}));
         tape.backward(scaler.scale(loss), acc);

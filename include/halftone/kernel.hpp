@@ -27,7 +27,7 @@
 #include <halftone/kernel/quantize/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
-#include <halftone/kernel/tally/cpu.hpp>
+#include <halftone/kernel/count_nonfinite/cpu.hpp>
 #include <halftone/kernel/target_share/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>

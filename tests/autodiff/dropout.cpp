@@ -47,7 +47,7 @@ TEST_CASE("dropout: differentiated twice") {
     // s = sum of m x², whose gradient g = 2 m x; and the gradient of g's squares is 8 m² x.
     ht::cpu device{{.threads = 1}};
     const auto x = dropout_test::numbers<float>(device, ht::shape<1>{64}, 0);
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     const auto leaf = tape.leaf(x.const_view());
     const auto y = ht::dropout(tape, ht::mul(tape, leaf, leaf), {.p = 0.5f});
     const auto kept = dropout_test::values(y);

@@ -39,7 +39,7 @@ struct mlp_definition {
         y = plus(plus_row(product(hidden, transposed(down)), down_bias), residual);
         matrix<Number> dpre = product(dy, down);
         for (std::size_t i = 0; i < dpre.values.size(); ++i)
-            dpre.values[i] = store(dpre.values[i] * support::gelu_slope<T>(kept.values[i]));
+            dpre.values[i] = store(dpre.values[i] * support::gelu_derivative<T>(kept.values[i]));
         dx = product(dpre, up);
         dup = product(transposed(dpre), x);
         dup_bias = column_sums(dpre);

@@ -103,7 +103,7 @@ TEST_CASE("linear: weight and bias are each a variable or a parameter") {
     };
     ht::tape tape{device};
     check(tape);
-    ht::tape twice{device, ht::twice};
+    ht::tape twice{device, ht::double_backward};
     check(twice);
 }
 

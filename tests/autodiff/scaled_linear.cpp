@@ -104,7 +104,7 @@ TEST_CASE("mlp in eight bits: within bounds, and of its inputs half the bytes") 
     const m want_y = plus(scaled_back(product(hidden8, transposed(down8))), m(rows, width, residual.data()));
     m dpre = scaled_back(product(dy8, down8));
     for (std::size_t i = 0; i < dpre.values.size(); ++i)
-        dpre.values[i] = store(dpre.values[i] * support::gelu_slope<bfloat16>(kept.values[i]));
+        dpre.values[i] = store(dpre.values[i] * support::gelu_derivative<bfloat16>(kept.values[i]));
     const m dpre8 = e5(dpre);
     const auto within = [](const doubles& got, const m& want, auto stored) {
         using T = decltype(stored);

@@ -33,7 +33,7 @@ struct parameters_of {
 };
 
 template <class Device>
-using tape_on = ht::tape<Device, ht::twice_tape>;
+using tape_on = ht::tape<Device, ht::double_backward_tape>;
 template <class Device>
 using forward_on = std::function<ht::variable<float, 0>(tape_on<Device>&, const ht::variable<float, 2>&)>;
 
@@ -83,7 +83,7 @@ void check(Device& device, ht::store* parameters, const ht::shape<2>& s, double 
     std::vector<float> w(all.size());
     for (float& v : w) v = static_cast<float>(data.uniform(-1, 1));
 
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     doubles got;
     std::size_t operations = 0;
     {

@@ -69,7 +69,7 @@ struct own_product {
 template <class Device>
 void check_region(Device& device) {
     const float fine[] = {1.00390625f};
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     const auto x = tape.leaf(ht::const_view<float, 2>(fine, {1, 1})),
                w = tape.leaf(ht::const_view<float, 2>(fine, {1, 1}));
     const auto value = [&](const auto& view) {
@@ -109,7 +109,7 @@ void check_own_operations(Device& device) {
             return weighed(linear(y, 3, &all[6], &all[12], 2));
         });
     const float in[] = {0.5f, -1, 2};
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     const auto x = tape.leaf(ht::const_view<float, 1>(in, {3}));
     CHECK_THROWS_WITH_AS(ht::apply<masked<false>>(tape, x),
                          "masked: forward keeps a value of shape (3) that is neither an input as forward is given it "

@@ -67,7 +67,7 @@ template <class Device>
 void check_columns(Device& device) {
     std::vector<float> column{0.5f, -0.75f, 1.25f, 0.25f};
     std::vector<float> in{0.5f, 1.5f, -0.25f, 0.75f, -1, 0.125f, 2, -0.5f, 1, 0.25f, -1.5f, 0.375f};
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     const auto x = tape.leaf(ht::const_view<float, 2>(in.data(), {3, 4}));
     const auto b = tape.leaf(ht::const_view<float, 1>(column.data(), {4}));
     // The loss is the sum of (x b)^2: by b it is 2 b_j sum_i x_ij^2, and all sums here are exact.

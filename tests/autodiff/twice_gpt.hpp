@@ -29,7 +29,7 @@ void check_gpt(Device& device, const ht::nn::gpt_config& config, const Batch& b,
         for (std::size_t i = 0; i < e.count; ++i) v.back().push_back(static_cast<float>(data.uniform(-1, 1)));
     }
 
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     doubles got;
     double operations = 0;
     {

@@ -80,7 +80,7 @@ std::vector<float> read(Device& device, const ht::view<T, Rank>& v) {
 template <class P, class T, class Device>
 results derivatives(Device& device, const problem<T>& p) {
     results all;
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     using roles = ht::layer_roles<P, ht::op::attention, decltype(tape)>;
     using support::poisoned;
     const bool of_keys[] = {false, true, true, false};

@@ -32,7 +32,7 @@ struct derivatives {
 
 derivatives derivatives_of(ht::cpu& device, std::vector<float> logits) {
     derivatives d;
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     const auto x = tape.leaf(ht::view<float, 2>(logits.data(), {rows, classes}));
     const auto loss = ht::cross_entropy(tape, x, ht::const_view<std::int32_t, 1>(targets.data(), {rows}));
     const auto gradients = tape.gradients(loss, x);

@@ -156,7 +156,7 @@ TEST_CASE("second derivatives in bf16: a gradient penalty through a norm and att
 
     network<ht::amp_bf16> model{device};
     const std::vector<float> in(x.begin(), x.end());
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     support::gradient_sink sink(model.parameters());
     const auto leaf = tape.leaf(ht::const_view<float, 3>(in.data(), input));
     const auto loss = ht::sum<float>(tape, model(tape, leaf, [](auto&, const auto& y) { return y; }));

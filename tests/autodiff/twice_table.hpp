@@ -297,7 +297,7 @@ void check_detach(Device& device) {
         device.memory().read(dx.data(), tape.gradient(x).data(), sizeof in);
         return dx;
     };
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     {
         // The sum of x^2 c, c = x^2 detached: the gradient is 2 x c, and that of its squares 8 x c^2.
         const auto x = tape.leaf(ht::const_view<float, 1>(in, {3}));
@@ -325,7 +325,7 @@ void check_changed_weights(Device& device) {
     ht::nn::linear<ht::amp_bf16> layer(parameters, 3, 2);
     parameters.commit(1);
     const float in[] = {1, -2, 3};
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     std::vector<ht::gradient_variables<Device>> all;
     for (const float weight : {1.0f, 2.0f}) {
         layer.weight.assign(std::vector<float>(6, weight));
@@ -367,7 +367,7 @@ void check_dropout(Device& device) {
 template <class Device>
 void check_casts(Device& device) {
     const float in[] = {1, -2, 3, 4, -5, 6}, weights[] = {3, 1, -2, 4, 5, -1};
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     const auto x = tape.leaf(ht::const_view<float, 2>(in, {2, 3}));
     const auto narrow = ht::cast<ht::bfloat16>(tape, x);
     const auto grads = tape.gradients(ht::sum<float>(tape, ht::mul(tape, narrow, narrow)), x);

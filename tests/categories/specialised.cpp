@@ -249,7 +249,7 @@ TEST_CASE("categories: the loss of logits that are never stored") {
     check(tape, tape);
     const auto region = ht::autocast<ht::full_fp32>(tape);
     check(tape, region);
-    ht::tape twice{device, ht::twice};
+    ht::tape twice{device, ht::double_backward};
     check(twice, twice);
     // The ledgers, of the types and of what was called, have the cast.
     using model = ht::nn::gpt<ht::amp_bf16>;

@@ -14,7 +14,7 @@ void forward(ht::cpu& device, ht::nn::linear<ht::at<ht::fp8_hybrid, "fc">>& fc,
 #if defined(HALFTONE_TEST_RIGHT)
     ht::tape tape{device};
 #else
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
 #endif
     static_cast<void>(fc(tape, tape.constant(x)));
 }

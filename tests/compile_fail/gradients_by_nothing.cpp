@@ -5,7 +5,7 @@
 
 namespace ht = halftone;
 
-auto gradients(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::variable<float, 0>& loss,
+auto gradients(ht::tape<ht::cpu, ht::double_backward_tape>& tape, const ht::variable<float, 0>& loss,
                const ht::variable<float, 2>& x) {
 #if defined(HALFTONE_TEST_RIGHT)
     return tape.gradients(loss, x);

@@ -7,7 +7,7 @@
 namespace ht = halftone;
 
 template <class Accumulator>
-void differentiate(ht::tape<ht::cpu>& tape, ht::tape<ht::cpu, ht::twice_tape>& twice, ht::grad_scaler<ht::cpu>& scaler,
+void differentiate(ht::tape<ht::cpu>& tape, ht::tape<ht::cpu, ht::double_backward_tape>& twice, ht::grad_scaler<ht::cpu>& scaler,
                    Accumulator& acc, const ht::variable<float, 2>& x) {
 #if defined(HALFTONE_TEST_RIGHT)
     const auto y = ht::sum(tape, x), z = ht::mean(twice, x);
@@ -20,5 +20,5 @@ void differentiate(ht::tape<ht::cpu>& tape, ht::tape<ht::cpu, ht::twice_tape>& t
     static_cast<void>(scaler.unscale(twice.gradients(scaler.scale(z), x)));
 }
 using model = ht::nn::gpt<ht::amp_fp16>;
-template void differentiate(ht::tape<ht::cpu>&, ht::tape<ht::cpu, ht::twice_tape>&, ht::grad_scaler<ht::cpu>&,
+template void differentiate(ht::tape<ht::cpu>&, ht::tape<ht::cpu, ht::double_backward_tape>&, ht::grad_scaler<ht::cpu>&,
                             ht::accumulator<ht::through_scaler, ht::types<model>>&, const ht::variable<float, 2>&);

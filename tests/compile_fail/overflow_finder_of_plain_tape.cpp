@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape tape{device, ht::watched};
-#include <halftone/kernel/tally/cpu.hpp>
+#include <halftone/kernel/count_nonfinite/cpu.hpp>
 #include <halftone/observe/overflow/overflow.hpp>
 
 namespace ht = halftone;

@@ -9,10 +9,10 @@ namespace ht = halftone;
 
 void tapes(ht::cpu& device) {
 #if defined(HALFTONE_TEST_RIGHT)
-    ht::tape one{device, ht::twice};
+    ht::tape one{device, ht::double_backward};
     ht::tape two{device, ht::watched};
 #else
-    ht::tape one{device, ht::twice, ht::watched};
-    ht::tape two{device, ht::watched, ht::twice};
+    ht::tape one{device, ht::double_backward, ht::watched};
+    ht::tape two{device, ht::watched, ht::double_backward};
 #endif
 }

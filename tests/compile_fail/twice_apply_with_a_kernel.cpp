@@ -21,6 +21,6 @@ struct doubled {
     }
 };
 
-auto apply(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::variable<float, 1>& x) {
+auto apply(ht::tape<ht::cpu, ht::double_backward_tape>& tape, const ht::variable<float, 1>& x) {
     return ht::apply<doubled>(tape, x);
 }

@@ -6,7 +6,7 @@
 namespace ht = halftone;
 
 ht::variable<float, 0> slope(ht::cpu& device, const ht::const_view<double, 1>& values) {
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
 #if defined(HALFTONE_TEST_RIGHT)
     const auto x = ht::cast<float>(tape, tape.leaf(values));
 #else

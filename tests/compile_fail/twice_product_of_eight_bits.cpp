@@ -7,21 +7,21 @@ namespace ht = halftone;
 
 #if defined(HALFTONE_TEST_RIGHT)
 template <class T>
-auto operand(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::variable<T, 2>& x) {
+auto operand(ht::tape<ht::cpu, ht::double_backward_tape>& tape, const ht::variable<T, 2>& x) {
     return ht::cast<ht::bfloat16>(tape, x);
 }
 #else
 template <class T>
-auto operand(ht::tape<ht::cpu, ht::twice_tape>&, const ht::variable<T, 2>& x) {
+auto operand(ht::tape<ht::cpu, ht::double_backward_tape>&, const ht::variable<T, 2>& x) {
     return x;
 }
 #endif
 
-auto multiply(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::variable<ht::float8_e4m3, 2>& x,
+auto multiply(ht::tape<ht::cpu, ht::double_backward_tape>& tape, const ht::variable<ht::float8_e4m3, 2>& x,
               const ht::variable<float, 2>& y) {
     return ht::matmul<float>(tape, operand(tape, x), y);
 }
-auto apply(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::variable<float, 2>& x,
+auto apply(ht::tape<ht::cpu, ht::double_backward_tape>& tape, const ht::variable<float, 2>& x,
            const ht::variable<ht::float8_e4m3, 2>& weight) {
     return ht::linear<float>(tape, x, operand(tape, weight));
 }

@@ -23,6 +23,6 @@ struct passed {
 #endif
 };
 
-void record(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::variable<float, 1>& x, const ht::variable<float, 1>& y) {
+void record(ht::tape<ht::cpu, ht::double_backward_tape>& tape, const ht::variable<float, 1>& x, const ht::variable<float, 1>& y) {
     tape.record(passed{ht::gradient_of(x), ht::gradient_of(y)});
 }

@@ -12,7 +12,7 @@ using policy = ht::amp_bf16;
 using policy = ht::fp8_hybrid;
 #endif
 
-auto apply(ht::tape<ht::cpu, ht::twice_tape>& tape, const ht::nn::mlp<policy>& layer,
+auto apply(ht::tape<ht::cpu, ht::double_backward_tape>& tape, const ht::nn::mlp<policy>& layer,
            const ht::variable<ht::bfloat16, 2>& x) {
     return layer(tape, x, x);
 }

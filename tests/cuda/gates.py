@@ -59,7 +59,7 @@ def products():
         turn = (side // 2 // 16) * (side // 2 // 8) * (depth * stored // 32)
         return hot_kernel(f"product {label}", "products",
                           f"matrix_unit_kernel<{compute}, matrix_unit_tiling<{side}, {side}, {depth}, 2, 2, {stages}>, "
-                          f"(passage){passage}, {of}, {of}, {epilogue}>", (turn,), passage == 0)
+                          f"(panel_load){passage}, {of}, {of}, {epilogue}>", (turn,), passage == 0)
 
     for compute, short, stored, out in (("bfloat16", "bf16", 2, "bfloat16"), ("float16", "fp16", 2, "float"),
                                         ("tfloat32", "tf32", 4, "float")):
@@ -100,14 +100,14 @@ def attention():
             yield hot_kernel(f"attention {short}, {head}, forward", file,
                              f"flash_attention_kernel<{kind}, {head}, {rows}, {warps}, {keys}>", (once(2, rows, keys),))
             rows, warps, streamed = backward[size, head]
-            slopes = f"flash_attention_slopes_kernel<{kind}, {head}, {rows}, {warps}, {streamed}, (attention_side)"
+            slopes = f"flash_attention_backward_kernel<{kind}, {head}, {rows}, {warps}, {streamed}, (attention_side)"
             yield hot_kernel(f"attention {short}, {head}, backward by queries", file, slopes + "0>",
                              by_sixteen(3, rows, streamed))
             if head < 256:
                 by_keys, products = slopes + "1>", 4
             else:
                 pairs, streamed = wide[size]
-                by_keys, products, rows = f"wide_attention_slopes_kernel<{kind}, {head}, {pairs}, {streamed}>", 2, 1
+                by_keys, products, rows = f"wide_attention_backward_kernel<{kind}, {head}, {pairs}, {streamed}>", 2, 1
             yield hot_kernel(f"attention {short}, {head}, backward by keys", file, by_keys,
                              by_sixteen(products, rows, streamed))
     yield hot_kernel("attention tf32, 256, forward, less shared memory", "attention_tf32",

@@ -82,7 +82,7 @@ tracked_matrices mlp_bounds(const tracked_matrix& x, const tracked_matrices& p) 
     const tracked_matrix y = plus(linear_sums<Types>(hidden, p[2], p[3]), x), dy = plus(y, y);
     tracked_matrix dpre = input_gradient<Types>(dy, p[2]);
     for (std::size_t i = 0; i < dpre.values.size(); ++i)
-        dpre.values[i] = dpre.values[i] * support::gelu_slope<O>(kept.values[i]);
+        dpre.values[i] = dpre.values[i] * support::gelu_derivative<O>(kept.values[i]);
     dpre = as<O>(dpre);
     return {weight_gradient<Types>(dpre, x), column_sums(dpre), weight_gradient<Types>(dy, hidden), column_sums(dy),
             plus(dy, input_gradient<Types>(dpre, p[0]))};

@@ -85,7 +85,7 @@ TEST_CASE("nn: layers with dropout of their own are refused within an operation 
     ht::tape tape{device};
     check(tape);
     check(ht::autocast<ht::full_fp32>(tape));
-    ht::tape twice{device, ht::twice};
+    ht::tape twice{device, ht::double_backward};
     check(twice);
     ht::inference inference{device};
     check(inference);

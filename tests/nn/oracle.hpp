@@ -27,7 +27,7 @@ namespace nn_test {
 
 namespace ht = halftone;
 using support::matrix;
-using support::gelu, support::gelu_slope;
+using support::gelu, support::gelu_derivative;
 
 template <class Number>
 using named = std::map<std::string, matrix<Number>>;
@@ -197,7 +197,7 @@ class oracle {
     M backward(const std::string& path, const batch& b, const block& f, const M& dy, named<Number>& gradients) const {
         M dpre = backward_linear(f.hidden, dy, path + "mlp.down", gradients);
         for (std::size_t i = 0; i < dpre.values.size(); ++i)
-            dpre.values[i] = store_(dpre.values[i] * gelu_slope(f.pre.values[i]));
+            dpre.values[i] = store_(dpre.values[i] * gelu_derivative(f.pre.values[i]));
         const M dn2 = each(backward_linear(f.n2, dpre, path + "mlp.up", gradients), store_);
         const M dmixed = backward_norm(f.norm2, dn2, dy, path + "mlp.norm.", gradients);
         const M d_o = each(backward_linear(f.o, dmixed, path + "attn.proj", gradients), store_);

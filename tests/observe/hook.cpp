@@ -40,7 +40,7 @@ struct step {
     std::vector<float> targets = std::vector<float>(width * width);
 
     auto operator()(auto& tape, const auto& model) const {
-        const auto x = tape.bring(ht::const_view<float, 2>(inputs.data(), {1, width}));
+        const auto x = tape.to_device(ht::const_view<float, 2>(inputs.data(), {1, width}));
         return ht::mean_squared_error(tape, model(tape, x),
                                       ht::const_view<float, 2>(targets.data(), {width, width}));
     }

@@ -359,7 +359,7 @@ ht::numerics_view seen(float deviation, float loss_scale, float x = 1, float fac
     ht::tape tape{device, ht::watched};
     ht::numerics_collector numerics{device, tape};
     const std::vector<float> inputs{x, 1, -1, 0.5f, 0.25f, -0.75f, 1, -1}, targets{1, -1, 1, -1};
-    const auto y = model(tape, tape.bring(ht::const_view<float, 2>(inputs.data(), {2, 4})));
+    const auto y = model(tape, tape.to_device(ht::const_view<float, 2>(inputs.data(), {2, 4})));
     const auto loss = ht::mean_squared_error(tape, y, ht::const_view<float, 2>(targets.data(), {2, 2}));
     tape.backward(scaler.scale(ht::map(
                       tape, [factor](auto l) { return l * factor; }, loss)),

@@ -42,8 +42,8 @@ inline std::vector<bfloat16> rounded(const std::vector<float>& values) {
 template <class Device, class Model, class Tape, class Acc>
 void pass(Device&, Model& model, Tape& tape, Acc& acc, const std::vector<bfloat16>& x,
           const std::vector<bfloat16>& dy) {
-    const auto in = tape.bring(ht::const_view<bfloat16, 2>(x.data(), {2, 4}));
-    const auto weights = tape.bring(ht::const_view<bfloat16, 2>(dy.data(), {2, 2}));
+    const auto in = tape.to_device(ht::const_view<bfloat16, 2>(x.data(), {2, 4}));
+    const auto weights = tape.to_device(ht::const_view<bfloat16, 2>(dy.data(), {2, 2}));
     const auto y = model.fc(tape, in);
     tape.backward(ht::sum(tape, ht::mul(tape, y, weights)), acc);
 }

@@ -99,14 +99,14 @@ void check(Device& device, const MakeOptimizer& make) {
         const ht::optimizer_state state = some.optimizer->state();
         CHECK(state.steps == 9);
         CHECK(state.skips == ht::skip_counts{.infinity = 2, .nothing = 1});
-        CHECK(state.own_steps == std::vector<std::int64_t>{5, 5, 6, 5});
+        CHECK(state.step_counts == std::vector<std::int64_t>{5, 5, 6, 5});
         for (std::size_t entry = 0; entry < 4; ++entry) {
             CAPTURE(entry);
             run<P, Device, MakeOptimizer> all(device, make);
             for (std::size_t t = 0; t < windows.size(); ++t) {
                 if (has(windows[t], entry) && !has(windows[t], 9)) all.step(t, {0, 1, 2, 3});
             }
-            CHECK(all.optimizer->state().own_steps.empty());
+            CHECK(all.optimizer->state().step_counts.empty());
             CHECK((some.bytes(entry) == all.bytes(entry)));
         }
     }

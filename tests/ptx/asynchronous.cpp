@@ -115,7 +115,7 @@ constexpr handler arrive_and_expect = [](warp& w, const instruction& i, lane_mas
     each_lane(m, [&](int l) { arrive(w, i, l, 1, w.get<std::uint32_t>(i.from[1], l)); });
 };
 
-void bring(warp& w, const asynchronous::bulk_copy& c) {
+void to_device(warp& w, const asynchronous::bulk_copy& c) {
     std::byte* const shared = w.block().shared.data();
     const std::uint64_t bytes = c.map.element_bytes;
     for (std::uint64_t row = 0; row < c.map.box_outer; ++row) {
@@ -135,7 +135,7 @@ void bring_until_over(warp& w, std::uint64_t at, mbarrier& b) {
         const auto c = std::find_if(beside.copies.begin(), beside.copies.end(),
                                     [&](const asynchronous::bulk_copy& each) { return each.done == at; });
         if (c == beside.copies.end()) return;
-        bring(w, *c);
+        to_device(w, *c);
         b.bytes -= static_cast<std::int64_t>(c->map.box_bytes());
         if (b.bytes < -most) w.fail(*c->by, "more bytes than an mbarrier counts");
         beside.copies.erase(c);

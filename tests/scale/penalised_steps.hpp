@@ -25,14 +25,14 @@ struct parts {
     // The first gradients overflow at this height.
     ht::grad_scaler<Device> scaler;
     ht::accumulator<ht::through_scaler, ht::types<Model>> acc{model};
-    ht::tape<Device, ht::twice_tape> tape;
+    ht::tape<Device, ht::double_backward_tape> tape;
 
     explicit parts(Device& d)
         : device(d),
           model(d, 40, 8, ht::has_sparse_gradient<typename decltype(Model::tokens.table)::storage> ? 10 : 0),
           optimizer(d, model, {.lr = 0.25}),
           scaler(d, {.init_scale = 0x1p19f, .growth_interval = 3}),
-          tape(d, ht::twice) {}
+          tape(d, ht::double_backward) {}
 
     ht::variable<float, 0> body(const sparse_checks::batch& b) {
         const auto loss = model.loss(tape, b);

@@ -84,7 +84,7 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at) {
     ht::sgd optimizer{device, model, {.lr = rate}};
     ht::grad_scaler scaler{device, {.init_scale = 256, .growth_interval = 5, .min_scale = 0}};
     ht::accumulator acc{model};
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
 
     std::vector<double> before;
     for (std::size_t i = 0; i < lines[at].words.size(); ++i) before.push_back(lines[at].number(i));
@@ -192,7 +192,7 @@ TEST_CASE("Hessian times vector: differences of a plain tape's gradients") {
         return ht::mean_squared_error(tape, model(tape, tape.constant(as_matrix(x, in))), as_matrix(t, out));
     };
 
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     std::vector<double> got, first;
     std::uint64_t blocks = 0;
     for (int pass = 0; pass < 4; ++pass) {
@@ -247,7 +247,7 @@ struct small_run {
     network<ht::amp_fp16> model{device};
     ht::grad_scaler<ht::cpu> scaler{device, {.init_scale = 64}};
     ht::accumulator<ht::through_scaler, ht::types<network<ht::amp_fp16>>> acc{model};
-    ht::tape<ht::cpu, ht::twice_tape> tape{device, ht::twice};
+    ht::tape<ht::cpu, ht::double_backward_tape> tape{device, ht::double_backward};
     std::vector<float> x = numbers(rows * in, 3, 5, 16), t = numbers(rows * out, 1, 7, 16);
     ht::variable<float, 0> loss_of(const ht::variable<float, 2>& in_x) {
         return ht::mean_squared_error(tape, model(tape, in_x), as_matrix(t, out));
@@ -291,7 +291,7 @@ TEST_CASE_FIXTURE(small_run, "what gradients() refuses leaves the tape as it was
     const auto loss = loss_of(leaf);
     CHECK_THROWS_AS(tape.gradients(loss, constant), ht::argument_error);
     CHECK_THROWS_AS(tape.gradients(loss, unused), ht::state_error);
-    ht::tape other{device, ht::twice};
+    ht::tape other{device, ht::double_backward};
     CHECK_THROWS_AS(tape.gradients(loss, other.leaf(as_matrix(x, in))), ht::argument_error);
     CHECK_THROWS_AS(other.gradients(loss, leaf), ht::argument_error);
     network<ht::amp_fp16> stranger(device);

@@ -41,7 +41,7 @@ struct definition {
         }
         r.loss = support::further_roundings(losses.total() / tracked(static_cast<double>(t.size())), 2);
         dy = narrow(dy, scale);
-        const matrix slopes = each(z, [](const tracked& v) { return support::gelu_slope<halftone::float16>(v); });
+        const matrix slopes = each(z, [](const tracked& v) { return support::gelu_derivative<halftone::float16>(v); });
         const matrix dh = narrow(product(dy, w2), scale), dz = narrow(times(dh, slopes), scale);
         const matrix first[] = {narrow(product(transposed(dz), x), scale), narrow(support::column_sums(dz), scale),
                                 narrow(product(transposed(dy), h), scale), narrow(support::column_sums(dy), scale)};

@@ -61,8 +61,8 @@ noisy gelu(const noisy& x) {
     return noisy(gelu(x.value)).rounded(gated_error<T>(detail::gelu_argument(x.value)));
 }
 template <class T = float>
-noisy gelu_slope(const noisy& x) {
-    return gelu_slope(x.value) + gated_slope_error<T>() * noise();
+noisy gelu_derivative(const noisy& x) {
+    return gelu_derivative(x.value) + gated_slope_error<T>() * noise();
 }
 inline noisy larger(const noisy& a, const noisy& b) { return std::max(a.value, b.value); }
 inline noisy further_roundings(noisy x, int count) {

@@ -78,7 +78,7 @@ double gelu(double x) {
     return x * detail::sigmoid(detail::gelu_argument(x));
 }
 template <class T = float>
-double gelu_slope(double x) {
+double gelu_derivative(double x) {
     const double s = detail::sigmoid(detail::gelu_argument(x));
     return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
@@ -88,8 +88,8 @@ tracked gelu(const tracked& x) {
         .rounded(gated_error<T>(detail::gelu_argument(std::fabs(x.value) + x.error)));
 }
 template <class T = float>
-tracked gelu_slope(const tracked& x) {
-    return {gelu_slope(x.value), 0.81 * x.error + gated_slope_error<T>()};
+tracked gelu_derivative(const tracked& x) {
+    return {gelu_derivative(x.value), 0.81 * x.error + gated_slope_error<T>()};
 }
 
 inline double larger(double a, double b) { return std::max(a, b); }

@@ -185,22 +185,22 @@ TEST_CASE("view: of a type that stands for a number of ours") {
 
 TEST_CASE("view: the memory from its first element to its last") {
     float x[64];
-    CHECK(ht::view<float, 2>(x, {3, 4}).hull_size() == 12);
-    CHECK(ht::view<float, 2>(x, {3, 4}, {16, 1}).hull_size() == 36);
-    CHECK(ht::view<float, 2>(x, {4, 3}, {1, 16}).hull_size() == 36);
-    CHECK(ht::view<float, 2>(x, {0, 4}, {16, 1}).hull_size() == 0);
-    CHECK(ht::view<float, 0>(x, {}).hull_size() == 1);
+    CHECK(ht::view<float, 2>(x, {3, 4}).bounding_size() == 12);
+    CHECK(ht::view<float, 2>(x, {3, 4}, {16, 1}).bounding_size() == 36);
+    CHECK(ht::view<float, 2>(x, {4, 3}, {1, 16}).bounding_size() == 36);
+    CHECK(ht::view<float, 2>(x, {0, 4}, {16, 1}).bounding_size() == 0);
+    CHECK(ht::view<float, 0>(x, {}).bounding_size() == 1);
     CHECK(ht::view<float, 2>(x, {3, 4}).elements_before() == 0);
 
     // Backwards along an axis, along both, and one row for all.
     const ht::view<float, 2> up(x + 32, {3, 4}, {-16, 1}), back(x + 35, {3, 4}, {-16, -1});
-    CHECK(up.hull_size() == 36);
+    CHECK(up.bounding_size() == 36);
     CHECK(up.elements_before() == 32);
-    CHECK(back.hull_size() == 36);
+    CHECK(back.bounding_size() == 36);
     CHECK(back.elements_before() == 35);
-    CHECK(ht::view<float, 2>(x, {0, 4}, {-16, -1}).hull_size() == 0);
+    CHECK(ht::view<float, 2>(x, {0, 4}, {-16, -1}).bounding_size() == 0);
     CHECK(ht::view<float, 2>(x, {0, 4}, {-16, -1}).elements_before() == 0);
-    CHECK(ht::view<float, 2>(x, {3, 4}, {0, 1}).hull_size() == 4);
+    CHECK(ht::view<float, 2>(x, {3, 4}, {0, 1}).bounding_size() == 4);
 }
 
 TEST_CASE("view: whether it shows every element once") {

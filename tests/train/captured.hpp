@@ -290,7 +290,7 @@ void check_refusals(Device& device) {
                                if (now == fault::set_lr) p.optimizer.set_lr(1);
                                p.scaler.update();
                                if (now == fault::synchronize) device.synchronize();
-                               if (now == fault::upload) p.tape.bring(ht::const_view<std::int32_t, 1>{own.data(), {4}});
+                               if (now == fault::upload) p.tape.to_device(ht::const_view<std::int32_t, 1>{own.data(), {4}});
                                if (now == fault::memory)
                                    ht::tape<Device>(device).template make<float>(ht::shape<1>{4}, false);
                                if (now == fault::nested) static_cast<void>(device.capture([] {}));

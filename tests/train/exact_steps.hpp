@@ -122,7 +122,7 @@ template <class P, class Device>
 trace penalty(Device& device) {
     network<P> model(device, 0);
     const auto given = inputs(device);
-    ht::tape tape{device, ht::twice};
+    ht::tape tape{device, ht::double_backward};
     return run(device, model, tape, [&](auto& scaler, std::size_t micro) {
         const auto x = tape.leaf(ht::as_view(given[micro]));
         const auto loss = ht::sum<float>(tape, model(tape, x));

@@ -254,7 +254,7 @@ void tells_a_bad_input(Device& device) {
     const auto first_of = [&](std::initializer_list<micro_batch> step) {
         for (const micro_batch& b : step) {
             device.memory().write(input, &b.input, sizeof(float));
-            tape.bring(ht::const_view<float, 1>(&b.unused, {1}));
+            tape.to_device(ht::const_view<float, 1>(&b.unused, {1}));
             const auto x = tape.leaf(ht::const_view<float, 1>(input, {1}));
             const auto y = ht::mul(tape, x, x);
             tape.backward(ht::mean_squared_error(tape, y, ht::const_view<float, 1>(&b.target, {1})));

@@ -97,7 +97,7 @@ TEST_CASE("regions: gradients of fp16 that no scaler scales are refused by the s
                           ht::reshape(tape, tape.constant(l.rows), ht::shape<2>{2, 1}));
     });
     l.refused([&](auto& tape) { return ht::cast<ht::float16>(tape, l.model.fc(tape, tape.constant(l.rows))); });
-    ht::tape twice{l.device, ht::twice};
+    ht::tape twice{l.device, ht::double_backward};
     l.refused(twice, in(ht::types<ht::amp_fp16>{}));
     ht::tape watched{l.device, ht::watched};
     l.refused(watched, in(ht::types<ht::amp_fp16>{}));

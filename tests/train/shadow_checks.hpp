@@ -117,7 +117,7 @@ ht::shadow_report report_of(Device& device, float scale, const Prepare& prepare)
     prepare(model);
     network_of<ht::full_fp32, Fault> twin{device};
     return ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
-        const auto x = tape.bring(ht::const_view<float, 2>(data.inputs.data(), {rows, width}));
+        const auto x = tape.to_device(ht::const_view<float, 2>(data.inputs.data(), {rows, width}));
         return ht::mean_squared_error(tape, m(tape, x), ht::const_view<float, 2>(data.targets.data(), {rows, 4})) *
                scale;
     });

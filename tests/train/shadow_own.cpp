@@ -58,7 +58,7 @@ ht::shadow_report report_of(float scale, bool is_infinite = false) {
     if (is_infinite) inputs[width] = std::numeric_limits<float>::infinity();
     const std::vector<float> targets(rows * 4);
     return ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
-        const auto x = tape.bring(ht::const_view<float, 2>(inputs.data(), {rows, width}));
+        const auto x = tape.to_device(ht::const_view<float, 2>(inputs.data(), {rows, width}));
         return ht::mean_squared_error(tape, m(tape, x), ht::const_view<float, 2>(targets.data(), {rows, 4}));
     });
 }
@@ -151,7 +151,7 @@ TEST_CASE("shadow: an operation of one's own whose inputs want no gradient is he
     constexpr ht::extent many = 4096;
     const auto inputs = support::random(3).normals<float>(many * width);
     const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
-        return m(tape, tape.bring(ht::const_view<float, 2>(inputs.data(), {many, width}))) * 1024;
+        return m(tape, tape.to_device(ht::const_view<float, 2>(inputs.data(), {many, width}))) * 1024;
     });
     REQUIRE(report.first() != nullptr);
     CHECK(report.first()->by.operation == "off");

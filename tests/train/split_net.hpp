@@ -75,7 +75,7 @@ struct net : ht::nn::model {
     }
     template <class Context>
     ht::variable<float, 0> loss(Context&& ctx, const batch& b) const {
-        const auto x = ctx.root().bring(b.x);
+        const auto x = ctx.root().to_device(b.x);
         return ht::mean_squared_error(ctx, down(ctx, norm(ctx, up(ctx, x))), b.y);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.norm, self.down); }

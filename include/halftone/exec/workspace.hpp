@@ -36,10 +36,10 @@ struct measuring {
 /// Of its own memory, where a lease does not fit, a further block is taken; once no lease is out, the blocks are
 /// replaced by one that would have held them all. The caller's memory is all there is: what does not fit throws
 /// out_of_memory.
-class workspace final : public detail::fixture {
+class workspace final : public detail::capture_dependency {
   public:
     explicit workspace(memory_resource& source)
-        : detail::fixture(&source.fixtures(), "scratch memory has moved"), source_(&source) {}
+        : detail::capture_dependency(&source.capture_dependencies(), "scratch memory has moved"), source_(&source) {}
     /// `given` is the caller's, in the device's memory, and must outlive the workspace; it counts from the first multiple of
     /// block_alignment in it. An empty one: memory of its own.
     workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
@@ -51,7 +51,7 @@ class workspace final : public detail::fixture {
     }
     /// Leases without memory: their addresses are as well aligned as those of real ones, and name nothing.
     explicit workspace(detail::measuring)
-        : detail::fixture(nullptr, ""),
+        : detail::capture_dependency(nullptr, ""),
           given_(reinterpret_cast<std::byte*>(4 * block_alignment)),
           given_bytes_(static_cast<std::size_t>(-1) / 2) {}
 

@@ -22,5 +22,5 @@
 #include <halftone/kernel/quantize/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
-#include <halftone/kernel/tally/device.hpp>
+#include <halftone/kernel/count_nonfinite/device.hpp>
 #include <halftone/kernel/target_share/device.hpp>

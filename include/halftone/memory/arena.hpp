@@ -21,10 +21,10 @@ inline namespace HALFTONE_ABI {
 
 /// Blocks for the results of one step at a time, of a resource's memory and counted there as of one kind. What is
 /// allocated has to be given back before the arena ends. One thread at a time.
-class arena final : public detail::fixture {
+class arena final : public detail::capture_dependency {
   public:
     arena(memory_resource& source, memory_kind kind)
-        : detail::fixture(&source.fixtures(), "results lie elsewhere"), source_(&source), kind_(kind) {}
+        : detail::capture_dependency(&source.capture_dependencies(), "results lie elsewhere"), source_(&source), kind_(kind) {}
     ~arena() {
         // A tape destroyed in the middle of a step drops what it still held.
         if (live_ != 0) source_->usage().remove(live_, kind_);

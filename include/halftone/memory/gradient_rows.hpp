@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <halftone/memory/fixture.hpp>
+#include <halftone/memory/capture_dependency.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/tensor/view.hpp>
 
@@ -40,11 +40,11 @@ namespace detail {
 
 /// The memory of one table's rows. It grows, between one micro-batch and the next, to what the largest window so far
 /// could have touched: a row for each token looked up, and never more than the table has.
-class row_memory final : public detail::fixture {
+class row_memory final : public detail::capture_dependency {
   public:
     /// `most`: as many rows are taken at once, and no more ever; 0: it grows.
     row_memory(memory_resource& memory, const std::string& path, extent table_rows, extent width, std::size_t value_bytes, extent most)
-        : detail::fixture(&memory.fixtures(), "the rows of a sparse gradient have moved"), memory_(&memory), path_(path), table_rows_(table_rows), width_(width),
+        : detail::capture_dependency(&memory.capture_dependencies(), "the rows of a sparse gradient have moved"), memory_(&memory), path_(path), table_rows_(table_rows), width_(width),
           row_bytes_(static_cast<std::size_t>(width) * value_bytes), is_fixed_(most > 0), count_(memory, sizeof(std::int32_t), memory_kind::gradient) {
         memory.clear(count_.data(), count_.bytes());
         if (is_fixed_) take(std::min(most, table_rows), [](std::byte*, std::byte*) {});

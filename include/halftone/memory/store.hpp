@@ -41,7 +41,7 @@ inline namespace HALFTONE_ABI {
 /// The parameters of a model, grouped by the types that they are kept in: masters, rounded copies, and the layout
 /// that gradients and moments follow. Layers add their parameters, commit() takes the memory and fills it. It refers
 /// to the resource, which must live longer.
-class store final : public detail::fixture {
+class store final : public detail::capture_dependency {
   public:
     /// Parameters begin on multiples of this many elements, so that vectors never cross from one to the next.
     static constexpr std::size_t granule = 64;
@@ -51,7 +51,7 @@ class store final : public detail::fixture {
     using group = store_group;
 
     explicit store(memory_resource& memory)
-        : detail::fixture(&memory.fixtures(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
+        : detail::capture_dependency(&memory.capture_dependencies(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 

@@ -48,7 +48,7 @@ struct attention {
     /// their offsets may lie.
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},
-                    const halftone::detail::brought_sequences& sequences = {}) const {
+                    const halftone::detail::device_sequences& sequences = {}) const {
         halftone::detail::check_layer_dropout<Context>("attention", residual_dropout);
         const auto mixed =
             self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences);

@@ -32,7 +32,7 @@ struct embedding {
           positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)) {}
 
     /// tokens[ids] + positions[time], (batch, time, width), in the policy's `output`. In packed documents positions
-    /// begin anew in each: `at` is made by bring_documents. Throws shape_error for a row longer than the context,
+    /// begin anew in each: `at` is made by documents_to_device. Throws shape_error for a row longer than the context,
     /// argument_error for an id outside the vocabulary (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {

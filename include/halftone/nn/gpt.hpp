@@ -130,7 +130,7 @@ class gpt : public model {
 
     template <class Context>
     auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows) const {
-        const documents at = bring_documents(ctx, rows, tokens.shape(), config_.context);
+        const documents at = documents_to_device(ctx, rows, tokens.shape(), config_.context);
         return norm_(ctx, h_(ctx, halftone::dropout(ctx, embed_(ctx, tokens, at), {config_.dropout}), at));
     }
     template <class Batch>

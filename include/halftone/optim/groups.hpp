@@ -53,7 +53,7 @@ struct update_segment {
     std::size_t group, master, copy, gradient, count;
     kernel::group_rates rates;
     std::size_t entry;       ///< the first parameter's
-    std::size_t cohort = 0;  ///< of parameters with one count of steps (optim/own_steps.hpp)
+    std::size_t step_group = 0;  ///< of parameters with one count of steps (optim/step_counts.hpp)
 };
 
 inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
@@ -140,7 +140,7 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
         const store::group& g = parameters.groups()[next.group];
         const auto goes_on = [&](const update_segment& s) {
             return !g.has_sparse_gradients && s.group == next.group && s.rates == next.rates &&
-                   s.cohort == next.cohort && s.master + s.count == next.master &&
+                   s.step_group == next.step_group && s.master + s.count == next.master &&
                    s.gradient + s.count == next.gradient &&
                    (next.copy == store::nowhere || s.copy + s.count == next.copy);
         };

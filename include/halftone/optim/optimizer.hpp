@@ -20,7 +20,7 @@
 #include <halftone/kernel/quantize/quantize.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/optim/groups.hpp>
-#include <halftone/optim/own_steps.hpp>
+#include <halftone/optim/step_counts.hpp>
 #include <halftone/optim/schedule.hpp>
 #include <halftone/optim/step_result.hpp>
 #include <halftone/policy/check.hpp>
@@ -45,7 +45,7 @@ struct optimizer_record {
 template <class Device>
 class step_outcome {
   public:
-    step_outcome(const detail::resident<detail::optimizer_record, Device>& record, const std::int64_t& calls)
+    step_outcome(const detail::device_value<detail::optimizer_record, Device>& record, const std::int64_t& calls)
         : record_(&record), calls_(&calls), call_(calls) {}
 
     /// True where the step changed nothing: parameters, moments and count are as before. On a GPU it waits for the
@@ -61,7 +61,7 @@ class step_outcome {
     const std::int32_t* on_device() const { return &record_->data()->step.skips; }
 
   private:
-    const detail::resident<detail::optimizer_record, Device>* record_;
+    const detail::device_value<detail::optimizer_record, Device>* record_;
     const std::int64_t* calls_;
     std::int64_t call_;
 };
@@ -73,7 +73,7 @@ struct optimizer_state {
     double lr = 0;
     skip_counts skips{};  ///< `skipped` by reason; those of a state that knows no reasons are 0
     /// Of each parameter that is trained, in the store's order, where windows left some out; else none.
-    std::vector<std::int64_t> own_steps{};
+    std::vector<std::int64_t> step_counts{};
 };
 
 namespace detail {
@@ -170,13 +170,13 @@ class optimizer {
                                      " of them for one reason");
         }
         const auto is_odd = [&](std::int64_t steps) { return steps < 0 || steps > s.steps; };
-        if ((!s.own_steps.empty() && s.own_steps.size() != each_.size()) ||
-            std::any_of(s.own_steps.begin(), s.own_steps.end(), is_odd)) {
-            fail<argument_error>(name_, ": a state with the own steps of ", s.own_steps.size(),
+        if ((!s.step_counts.empty() && s.step_counts.size() != each_.size()) ||
+            std::any_of(s.step_counts.begin(), s.step_counts.end(), is_odd)) {
+            fail<argument_error>(name_, ": a state with the own steps of ", s.step_counts.size(),
                                  " parameters; expected none, or for each of ", each_.size(), ", 0 to ", s.steps);
         }
         check_rate("lr", s.lr);
-        own_.load(each_, s.own_steps, s.steps);
+        own_.load(each_, s.step_counts, s.steps);
         knows_segments_ = false;
         record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule(), s.skips});
     }
@@ -267,7 +267,7 @@ class optimizer {
     }
 
     const kernel::step_record* step_data(const update_segment& s) const {
-        return own_.of(s.cohort, &record_.data()->step);
+        return own_.of(s.step_group, &record_.data()->step);
     }
     Device& device() const { return record_.device(); }
 
@@ -325,8 +325,8 @@ class optimizer {
 
     const char* name_;
     store* parameters_;
-    detail::resident<optimizer_record, Device> record_;
-    own_steps own_;
+    detail::device_value<optimizer_record, Device> record_;
+    step_counts own_;
     std::vector<update_segment> each_, segments_;  // of every parameter; those of the last step, joined
     std::vector<bool> reached_;                    // of each_, in the last step
     bool knows_segments_ = false;                  // of reached_

@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <optional>
 
-#include <halftone/memory/fixture.hpp>
+#include <halftone/memory/capture_dependency.hpp>
 #include <halftone/scale/gradients.hpp>
 
 namespace halftone {
@@ -64,10 +64,10 @@ void check_visited(const char* operation, const store& parameters) {
 
 /// Whether a window is open decides, on the host, where gradients are written or added. So work that was captured
 /// between windows is of no use inside of one, and that of one window is of none in another.
-class window_fixture final : public detail::fixture {
+class window_dependency final : public detail::capture_dependency {
   public:
-    explicit window_fixture(memory_resource& memory)
-        : detail::fixture(&memory.fixtures(), "a window of gradients is open that was not, or the other way round"),
+    explicit window_dependency(memory_resource& memory)
+        : detail::capture_dependency(&memory.capture_dependencies(), "a window of gradients is open that was not, or the other way round"),
           closed_(number()) {}
     void open() { change(); }
     void close() { restore(closed_); }
@@ -169,7 +169,7 @@ class accumulator<Kind, types<Models...>> {
     void make(Models&... models) {
         static_assert(sizeof...(Models) > 0, "halftone: accumulator: name the models whose gradients it gathers");
         (add_part<Models>(models.parameters()), ...);
-        fixture_.emplace(window_.parts[0].slabs.owner().memory());
+        dependency_.emplace(window_.parts[0].slabs.owner().memory());
         window_.record_memory = buffer(window_.parts[0].slabs.owner().memory(),
                                        detail::window::record_bytes(sizeof...(Models)), memory_kind::gradient);
     }
@@ -188,7 +188,7 @@ class accumulator<Kind, types<Models...>> {
         }
         if (!window_.is_open) {
             window_.is_open = true;
-            fixture_->open();
+            dependency_->open();
             window_.received = 0;
             window_.is_narrow = false;
             window_.stamp = stamp;
@@ -201,7 +201,7 @@ class accumulator<Kind, types<Models...>> {
     }
     void close() {
         window_.is_open = false;
-        fixture_->close();
+        dependency_->close();
         window_.is_clipped = false;
         window_.known = detail::window::knowledge::nothing;
         for (detail::window::part& p : window_.parts) {
@@ -211,7 +211,7 @@ class accumulator<Kind, types<Models...>> {
     }
 
     detail::window window_;
-    std::optional<detail::window_fixture> fixture_;
+    std::optional<detail::window_dependency> dependency_;
     std::vector<const store*> left_out_;
 };
 

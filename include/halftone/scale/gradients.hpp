@@ -23,7 +23,7 @@
 
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
-#include <halftone/scale/resident.hpp>
+#include <halftone/scale/device_value.hpp>
 #include <halftone/scale/scaled.hpp>
 
 namespace halftone {

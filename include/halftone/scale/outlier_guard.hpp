@@ -269,7 +269,7 @@ class outlier_guard {
     float* losses() const { return norms() + options_.window; }
 
     outlier_options options_;
-    detail::resident<detail::guard_record, Device> record_;
+    detail::device_value<detail::guard_record, Device> record_;
     buffer values_;  ///< the window's norms, then its losses
     std::shared_ptr<const detail::window_clock> watched_;
     std::uint64_t serial_ = 0;

@@ -111,8 +111,8 @@ class scaler {
 
   protected:
     Device& device() const { return record_.device(); }
-    detail::resident<scale_record, Device>& record() { return record_; }
-    const detail::resident<scale_record, Device>& record() const { return record_; }
+    detail::device_value<scale_record, Device>& record() { return record_; }
+    const detail::device_value<scale_record, Device>& record() const { return record_; }
     bool is_checking() const { return checks_ == scaling_checks::on; }
 
     /// Throws where no gradients were unscaled since the last round; then begins the next one.
@@ -182,7 +182,7 @@ class scaler {
         return result;
     }
 
-    detail::resident<scale_record, Device> record_;
+    detail::device_value<scale_record, Device> record_;
     scaling_checks checks_;
     std::shared_ptr<std::uint64_t> clock_ = std::make_shared<std::uint64_t>(0);
     std::vector<const store*> unscaled_;

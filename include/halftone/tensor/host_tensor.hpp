@@ -83,14 +83,14 @@ host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, 
         return result;
     }
     // One transfer of all from the first element to the last: many small ones would each wait for the device.
-    std::vector<element> hull(static_cast<std::size_t>(values.hull_size()));
+    std::vector<element> bounds(static_cast<std::size_t>(values.bounding_size()));
     const extent before = values.elements_before();
-    device.memory().read(hull.data(), values.data() - before, hull.size() * sizeof(element));
+    device.memory().read(bounds.data(), values.data() - before, bounds.size() * sizeof(element));
     shape<Rank> at{};
     for (element& to : result) {
         extent offset = before;
         for (int axis = 0; axis < Rank; ++axis) offset += at[axis] * values.stride_of(axis);
-        to = hull[static_cast<std::size_t>(offset)];
+        to = bounds[static_cast<std::size_t>(offset)];
         for (int axis = Rank - 1; axis >= 0 && ++at[axis] == values.extent_of(axis); --axis) at[axis] = 0;
     }
     return result;

@@ -95,7 +95,7 @@ class view {
     }
 
     /// How many elements of memory there are from the first to the last one, gaps among them.
-    HALFTONE_HD constexpr extent hull_size() const {
+    HALFTONE_HD constexpr extent bounding_size() const {
         extent between = 0;
         for (int axis = 0; axis < Rank; ++axis) between += (shape_[axis] - 1) * magnitude(strides_[axis]);
         return size() == 0 ? 0 : between + 1;

@@ -124,7 +124,7 @@ class captured_step {
         std::uint64_t last_use = 0;
         std::string change{};                ///< why it was captured anew last, or will be
         bool is_tried = false;               ///< it ran as it is, and took no memory but what is there while ...
-        detail::fixture_list::snapshot relied_on{};  ///< ... these are as they were
+        detail::capture_dependency_list::snapshot dependencies{};  ///< ... these are as they were
         std::optional<typename detail::captured_by<Device>::type> work{};
 
         void drop(const std::string& why) {
@@ -138,10 +138,10 @@ class captured_step {
         plan& p = plan_for(inputs...);
         p.last_use = ++calls_;
         p.inputs.fill(*device_, inputs...);
-        detail::fixture_list& fixtures = device_->memory().fixtures();
-        if (!p.work && p.is_tried) fixtures.settle();  // what others have done since
+        detail::capture_dependency_list& capture_dependencies = device_->memory().capture_dependencies();
+        if (!p.work && p.is_tried) capture_dependencies.settle();  // what others have done since
         if (p.is_tried) {
-            if (const char* change = fixtures.change_since(p.relied_on)) {
+            if (const char* change = capture_dependencies.first_change_since(p.dependencies)) {
                 p.drop(change);
                 p.is_tried = false;
             }
@@ -162,8 +162,8 @@ class captured_step {
         }
         call();
         // Where memory was joined, only a further run can tell that the step fits into it.
-        const bool may_want_more = fixtures.settle();
-        p.relied_on = fixtures.now();
+        const bool may_want_more = capture_dependencies.settle();
+        p.dependencies = capture_dependencies.now();
         p.is_tried = !may_want_more;
         reason_ = "uncaptured: a step of " + p.inputs.text() + "; " +
                   (!p.change.empty() ? p.change

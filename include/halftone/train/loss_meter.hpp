@@ -28,7 +28,7 @@
 #include <vector>
 
 #include <halftone/autodiff/engine/share.hpp>
-#include <halftone/scale/resident.hpp>
+#include <halftone/scale/device_value.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -138,7 +138,7 @@ class loss_meter {
   private:
     double* latest() const { return reinterpret_cast<double*>(latest_.data()); }
 
-    detail::resident<detail::loss_record, Device> record_;
+    detail::device_value<detail::loss_record, Device> record_;
     std::size_t room_;
     buffer latest_;
 };

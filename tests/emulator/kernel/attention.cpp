@@ -286,7 +286,7 @@ TEST_CASE("attention on a GPU: wide heads' kernel by keys has the bits of the na
                                                   ht::simt::span_of(logsumexp),
                                                   {terms.data(), query_term_count(problem)},
                                                   problem});
-    const attention_slopes<bfloat16> slopes{operands(p.x.q.view),
+    const attention_score_gradients<bfloat16> slopes{operands(p.x.q.view),
                                             operands(p.d_o.view),
                                             operands(p.x.k.view),
                                             operands(p.x.v.view),
@@ -299,7 +299,7 @@ TEST_CASE("attention on a GPU: wide heads' kernel by keys has the bits of the na
         for (const auto& v : {to.d.k.view, to.d.v.view}) {
             for (extent i = 0; i < v.extent_of(1); ++i) std::fill_n(&v(0, i, 0, 0), v.extent_of(3), bfloat16(9.0f));
         }
-        d.launch(wide_attention_slopes_kernel<bfloat16, 64, 2, 16>{slopes});
+        d.launch(wide_attention_backward_kernel<bfloat16, 64, 2, 16>{slopes});
         return to.d.same_bits(want.d);
     });
 }

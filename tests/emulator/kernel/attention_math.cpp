@@ -217,7 +217,7 @@ TEST_CASE("attention on a GPU by products and softmax: in many schedules, and da
                          const support::guarded<float>& to) {
         using rows = ht::kernel::attention_rows<emulator::device>;
         std::copy(values.begin(), values.end(), x.data());
-        rows::hide(device, visible, 0.5f, x.view(ht::shape<2>{11, 40}));
+        rows::mask_scores(device, visible, 0.5f, x.view(ht::shape<2>{11, 40}));
         rows::logsumexp(device, visible, x.view(ht::shape<2>{11, 40}), to.view(ht::shape<2>{11, 2}));
         for (extent i = 0; i < x.size(); ++i) x[i] = std::fabs(x[i]);
         rows::finish_logsumexp(device, visible, x.view(ht::shape<2>{11, 40}), to.view(ht::shape<2>{11, 2}));

@@ -15,7 +15,7 @@
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/norm/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
-#include <halftone/kernel/tally/device.hpp>
+#include <halftone/kernel/count_nonfinite/device.hpp>
 
 namespace {
 
@@ -192,7 +192,7 @@ TEST_CASE("grids: more rows or elements than a grid has blocks for are refused b
         (ht::kernel::dropout<corner_device>::run(device, ht::view<const float, 1>(line), ht::view<const float, 1>(),
                                                  line, ht::kernel::dropout_draw::of(nullptr, 0, 0.0f))),
         ht::shape_error);
-    CHECK_THROWS_AS(device.launch(on_device::tally_chunk_kernel<float, on_device::run_access::elements>{
+    CHECK_THROWS_AS(device.launch(on_device::count_nonfinite_kernel<float, on_device::run_access::elements>{
                         {no_memory, all << 10}, {nullptr, all >> 4}}),
                     ht::shape_error);
     // The last that there are.

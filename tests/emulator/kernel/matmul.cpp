@@ -83,7 +83,7 @@ TEST_CASE("matmul on a GPU: unaligned operands have the bits of aligned ones, by
 
 constexpr bool cuts(int version, extent m, extent n, extent k, matmul_tile tile, int parts,
                     matmul_tile largest = matmul_tile::large) {
-    const matmul_cut cut = cut_matmul(simt::architecture_of(version), m, n, k, largest);
+    const matmul_plan cut = plan_matmul(simt::architecture_of(version), m, n, k, largest);
     return cut.tile == tile && cut.parts == parts;
 }
 static_assert(cuts(90, 8192, 8192, 8192, matmul_tile::large, 1) && cuts(80, 1, 1, 1, matmul_tile::small, 1));
@@ -235,9 +235,9 @@ bool multiplies(emulator::device& device, const sizes& s, const layout& a_layout
 
 using no_operands = ht::pack<>;
 using float_result = ht::pack<ht::detail::matmul_result<ht::symbolic::argument<0>, float>>;
-template <class Tiling, passage Passage = passage::direct, class A = bfloat16, class B = A>
+template <class Tiling, panel_load Passage = panel_load::direct, class A = bfloat16, class B = A>
 using bf16_kernel = matrix_unit_kernel<bfloat16, Tiling, Passage, A, B, no_operands, float_result>;
-template <class Tiling, passage Passage = passage::direct, class A = float, class B = A>
+template <class Tiling, panel_load Passage = panel_load::direct, class A = float, class B = A>
 using tf32_kernel = matrix_unit_kernel<ht::tfloat32, Tiling, Passage, A, B, no_operands, float_result>;
 using small_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 4>;
 using large_tiling = matrix_unit_tiling<128, 128, 32, 2, 2, 3>;
@@ -255,7 +255,7 @@ TEST_CASE("matmul on a GPU: large tiles, damaged") {
     });
 }
 TEST_CASE("matmul on a GPU: operands by way of registers, damaged") {
-    using kernel = bf16_kernel<converting_tiling, passage::through_registers, bfloat16, float>;
+    using kernel = bf16_kernel<converting_tiling, panel_load::through_registers, bfloat16, float>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]);
     });
@@ -268,7 +268,7 @@ TEST_CASE("matmul on a GPU: parts of k, damaged") {
         const operand<float> c(s.rows, s.columns, layouts[0]);
         const auto epilogue = ht::epilogue_of(ht::plain{}, c.view);
         multiply<
-            by_matrix_units<bfloat16, matrix_unit_tiling<64, 64, 32, 2, 2, 2>, passage::direct, bfloat16, bfloat16>>(
+            by_matrix_units<bfloat16, matrix_unit_tiling<64, 64, 32, 2, 2, 2>, panel_load::direct, bfloat16, bfloat16>>(
             d, make_operand(a.view), make_operand(ht::transpose(b.view)), epilogue, access_to(epilogue), 2);
         return holds(c, s, exact_product(s));
     });

@@ -204,7 +204,7 @@ using no_operands = ht::pack<>;
 using float_result = ht::pack<ht::detail::matmul_result<ht::symbolic::argument<0>, float>>;
 template <class Tiling>
 using bytes_kernel =
-    matrix_unit_kernel<eight_bits, Tiling, passage::direct, float8_e5m2, float8_e4m3, no_operands, float_result>;
+    matrix_unit_kernel<eight_bits, Tiling, panel_load::direct, float8_e5m2, float8_e4m3, no_operands, float_result>;
 using small_tiling = matrix_unit_tiling<64, 64, 64, 2, 2, 4>;
 using large_tiling = matrix_unit_tiling<128, 128, 64, 2, 4, 3>;
 

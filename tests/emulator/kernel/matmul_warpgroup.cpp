@@ -41,7 +41,7 @@ TEST_CASE("matmul by warpgroups: damaged, results that are not copied") {
 TEST_CASE("matmul on a Hopper: large products are cut into warpgroups' tiles, and unaligned ones are copied first") {
     emulator::device device({}, hopper(1));
     const sizes s{520, 600, 520};
-    REQUIRE(on_device::cut_matmul(device.architecture(), s.rows, s.columns, s.depth, matmul_tile::widest).tile > matmul_tile::large);
+    REQUIRE(on_device::plan_matmul(device.architecture(), s.rows, s.columns, s.depth, matmul_tile::widest).tile > matmul_tile::large);
     const std::vector<double> want = exact_product(s);
     multiply_exactly<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device, s, want, layouts[0], layouts[1], layouts[0]);
     CHECK(device.launches() == 1);

@@ -245,7 +245,7 @@ struct brings_over : ht::nn::gpt<ht::amp_fp16> {
     template <class Context, class Batch>
     ht::variable<float, 0> loss(Context&& ctx, const Batch& batch) const {
         const float something = 1;
-        ctx.root().bring(ht::const_view<float, 1>{&something, {1}});
+        ctx.root().to_device(ht::const_view<float, 1>{&something, {1}});
         return gpt::loss(ctx, batch);
     }
 };
@@ -323,7 +323,7 @@ TEST_CASE("numerics on a GPU: counts of a known tensor are exact") {
     overflow_checks::loop<ht::amp_fp16, machine> l(gpu);
     ht::numerics_collector numerics{gpu, l.tape};
     const std::vector<float> values{1.0f, -3.0f, 0.0f, 1e-30f, 70000.0f};
-    const auto x = l.tape.bring(ht::const_view<float, 1>(values.data(), {5}));
+    const auto x = l.tape.to_device(ht::const_view<float, 1>(values.data(), {5}));
     ht::mul(l.tape, x, x);
     ht::mul(l.tape, x, x);  // before it the first one is looked at
     const auto rows = numerics.take(l.model).rows;

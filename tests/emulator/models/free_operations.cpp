@@ -46,7 +46,7 @@ struct training {
     ht::tape<machine> tape{device};
 
     ht::variable<float, 0> body(const batch& b) {
-        auto loss = ht::sum<float>(tape, model.output(tape, tape.bring(b.x)));
+        auto loss = ht::sum<float>(tape, model.output(tape, tape.to_device(b.x)));
         tape.backward(loss, acc);
         optimizer.step(acc.take());
         return loss;

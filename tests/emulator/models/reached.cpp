@@ -120,7 +120,7 @@ TEST_CASE("captured step: graphs that reach other parameters, in turns, with the
         step(input);
         CHECK((other.bytes() == plain.bytes()));
         CHECK(other.scaler.get_scale() == plain.scaler.get_scale());
-        CHECK(other.optimizer.state().own_steps == plain.optimizer.state().own_steps);
+        CHECK(other.optimizer.state().step_counts == plain.optimizer.state().step_counts);
     };
     int t = 0;
     for (const int rows : {1, 1, 1, 2, 2, 2, 3, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3})
@@ -134,7 +134,7 @@ TEST_CASE("captured step: graphs that reach other parameters, in turns, with the
 
     // A state that has other counts than the graphs rely on.
     ht::optimizer_state state = plain.optimizer.state();
-    state.own_steps = {state.steps, state.steps, 2, 1};
+    state.step_counts = {state.steps, state.steps, 2, 1};
     for (loop* l : {&plain, &other}) l->optimizer.load(state);
     for (const int rows : {3, 2, 1, 2, 3, 1}) run(t, rows, false), ++t;
     // Micro-batches that are dropped leave nothing.

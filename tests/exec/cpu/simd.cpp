@@ -61,14 +61,14 @@ double ulp(double x) {
 }
 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double sigmoid_slope(double x) {
+double sigmoid_derivative(double x) {
     const double e = std::exp(-std::fabs(x));
     return e / ((1 + e) * (1 + e));
 }
 double gelu_argument(double x) { return 2 * std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x); }
-double gated_slope(double x, double t, double t_slope) {
-    const double e = sigmoid_slope(t);
-    return sigmoid(t) + (e == 0 ? 0 : x * t_slope * e);
+double gated_derivative(double x, double t, double t_derivative) {
+    const double e = sigmoid_derivative(t);
+    return sigmoid(t) + (e == 0 ? 0 : x * t_derivative * e);
 }
 
 /// The bound of silu and gelu, whose relative error where their sigmoid is normal is `relative`: t is its argument.
@@ -81,10 +81,10 @@ double float16_bound(double t, double y) { return gated_bound(t, y, (1 + std::fa
 double bfloat16_bound(double t, double y) { return gated_bound(t, y, 1.125 * 0x1p-13 + std::fabs(t) * 0x1p-22); }
 
 double silu(double x) { return x * sigmoid(x); }
-double silu_slope(double x) { return gated_slope(x, x, 1); }
+double silu_derivative(double x) { return gated_derivative(x, x, 1); }
 double gelu(double x) { return x * sigmoid(gelu_argument(x)); }
-double gelu_slope(double x) {
-    return gated_slope(x, gelu_argument(x), 2 * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x));
+double gelu_derivative(double x) {
+    return gated_derivative(x, gelu_argument(x), 2 * std::sqrt(2 / std::numbers::pi) * (1 + 3 * 0.044715 * x * x));
 }
 
 struct definition {
@@ -118,18 +118,18 @@ const definition definitions[] = {
      [](double, double y) { return 2 * ulp(y); }},
     {simd_function::tanh, "tanh", [](double x) { return std::tanh(x); }, [](double, double y) { return 3 * ulp(y); }},
     {simd_function::sigmoid, "sigmoid", sigmoid, [](double, double y) { return 3 * ulp(y); }},
-    {simd_function::tanh_slope, "tanh_slope", [](double x) { return 4 * sigmoid_slope(2 * x); },
+    {simd_function::tanh_derivative, "tanh_derivative", [](double x) { return 4 * sigmoid_derivative(2 * x); },
      [](double, double y) { return 5 * ulp(y); }},
-    {simd_function::sigmoid_slope, "sigmoid_slope", sigmoid_slope, [](double, double y) { return 5 * ulp(y); }},
+    {simd_function::sigmoid_derivative, "sigmoid_derivative", sigmoid_derivative, [](double, double y) { return 5 * ulp(y); }},
     {simd_function::silu, "silu", silu, gated_bound},
     {simd_function::gelu, "gelu", gelu, [](double x, double y) { return gated_bound(gelu_argument(x), y); }},
-    {simd_function::silu_slope, "silu_slope", silu_slope, [](double, double) { return 0x1p-21; }},
-    {simd_function::gelu_slope, "gelu_slope", gelu_slope, [](double, double) { return 0x1p-21; }},
+    {simd_function::silu_derivative, "silu_derivative", silu_derivative, [](double, double) { return 0x1p-21; }},
+    {simd_function::gelu_derivative, "gelu_derivative", gelu_derivative, [](double, double) { return 0x1p-21; }},
     {simd_function::silu_for_float16, "silu<float16>", silu, float16_bound},
     {simd_function::gelu_for_float16, "gelu<float16>", gelu,
      [](double x, double y) { return float16_bound(gelu_argument(x), y); }},
-    {simd_function::short_silu_slope, "silu_slope<bfloat16>", silu_slope, [](double, double) { return 0x1p-17; }},
-    {simd_function::short_gelu_slope, "gelu_slope<bfloat16>", gelu_slope, [](double, double) { return 0x1p-17; }},
+    {simd_function::short_silu_slope, "silu_derivative<bfloat16>", silu_derivative, [](double, double) { return 0x1p-17; }},
+    {simd_function::short_gelu_slope, "gelu_derivative<bfloat16>", gelu_derivative, [](double, double) { return 0x1p-17; }},
     {simd_function::silu_for_bfloat16, "silu<bfloat16>", silu, bfloat16_bound},
     {simd_function::gelu_for_bfloat16, "gelu<bfloat16>", gelu,
      [](double x, double y) { return bfloat16_bound(gelu_argument(x), y); }},

@@ -39,28 +39,28 @@ HALFTONE_INLINE f32 simd_apply(simd_function function, f32 x) {
             return rsqrt(x);
         case simd_function::tanh:
             return tanh(x);
-        case simd_function::tanh_slope:
-            return tanh_slope(x);
+        case simd_function::tanh_derivative:
+            return tanh_derivative(x);
         case simd_function::sigmoid:
             return sigmoid(x);
-        case simd_function::sigmoid_slope:
-            return sigmoid_slope(x);
+        case simd_function::sigmoid_derivative:
+            return sigmoid_derivative(x);
         case simd_function::silu:
             return silu(x);
-        case simd_function::silu_slope:
-            return silu_slope(x);
+        case simd_function::silu_derivative:
+            return silu_derivative(x);
         case simd_function::gelu:
             return gelu(x);
-        case simd_function::gelu_slope:
-            return gelu_slope(x);
+        case simd_function::gelu_derivative:
+            return gelu_derivative(x);
         case simd_function::silu_for_float16:
             return silu<float16>(x);
         case simd_function::short_silu_slope:
-            return silu_slope<bfloat16>(x);
+            return silu_derivative<bfloat16>(x);
         case simd_function::gelu_for_float16:
             return gelu<float16>(x);
         case simd_function::short_gelu_slope:
-            return gelu_slope<bfloat16>(x);
+            return gelu_derivative<bfloat16>(x);
         case simd_function::silu_for_bfloat16:
             return silu<bfloat16>(x);
         case simd_function::gelu_for_bfloat16:
@@ -141,7 +141,7 @@ void simd_narrow(const float* x, T* y, int n) {
 template <class T>
 void simd_narrow_four(const float* x, T* y, int n) {
     for (int i = 0; i < n; i += 4 * f32::lanes) {
-        lot<4> four;
+        vector_block<4> four;
         for (int k = 0; k < 4; ++k) four.v[k] = load(x + i + k * f32::lanes);
         store_or_stream(y + i, four, false);
     }
@@ -153,8 +153,8 @@ void simd_round_apart(const float* x, float* y, int n) {
         f32 v[4];
         for (int k = 0; k < 4; ++k) v[k] = load(x + i + k * f32::lanes);
         T rounded[4 * f32::lanes];
-        store_apart<4>(rounded, v, false);
-        for (int k = 0; k < 4; k += 2) load_apart(rounded + k * f32::lanes, v[k], v[k + 1]);
+        store_reordered<4>(rounded, v, false);
+        for (int k = 0; k < 4; k += 2) load_reordered(rounded + k * f32::lanes, v[k], v[k + 1]);
         for (int k = 0; k < 4; ++k) store(y + i + k * f32::lanes, v[k]);
     }
 }

@@ -152,7 +152,7 @@ struct outcome {
     /// The sum itself; of a query that sees no key, what stands for it.
     double sum_of(extent i, double scale) const {
         const auto largest = static_cast<double>(logsumexp[2 * i]), log = static_cast<double>(logsumexp[2 * i + 1]);
-        const auto hidden = static_cast<double>(ht::detail::attention_hidden);
+        const auto hidden = static_cast<double>(ht::detail::attention_masked_score);
         return largest == hidden && log == 0 ? hidden : scale * largest + log;
     }
 };
@@ -225,7 +225,7 @@ outcome<T> one_by_one(const packed_problem<T>& p, Device& device) {
     return outcome<T>(p.whole, [&](auto forward, auto backward) {
         const extent heads = p.whole.sizes.heads;
         for (extent i = 0; i < forward.logsumexp.size(); ++i)
-            forward.logsumexp.data()[i] = i % 2 == 0 ? ht::detail::attention_hidden : 0.0f;
+            forward.logsumexp.data()[i] = i % 2 == 0 ? ht::detail::attention_masked_score : 0.0f;
         const auto clear = [](const ht::view<T, 4>& v) {
             for (extent i = 0; i < v.extent_of(1); ++i) {
                 for (extent h = 0; h < v.extent_of(2); ++h) std::fill_n(&v(0, i, h, 0), v.extent_of(3), T(0.0f));

@@ -13,7 +13,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
 #include <halftone/kernel/cross_entropy/reference.hpp>
 #include <halftone/number/bfloat16.hpp>

@@ -102,17 +102,17 @@ inline bounded apply(op::rsqrt, const bounded& a) {
     return result(y, 1 / std::sqrt(a.below()) - y, 4 * unit);
 }
 inline bounded apply(op::tanh, const bounded& a) {
-    return result(std::tanh(a.value), a.error * exact(a.least(), op::tanh_slope{}), 6 * unit);
+    return result(std::tanh(a.value), a.error * exact(a.least(), op::tanh_derivative{}), 6 * unit);
 }
 inline bounded apply(op::sigmoid, const bounded& a) {
-    return result(exact(a.value, op::sigmoid{}), a.error * exact(a.least(), op::sigmoid_slope{}), 6 * unit);
+    return result(exact(a.value, op::sigmoid{}), a.error * exact(a.least(), op::sigmoid_derivative{}), 6 * unit);
 }
 // The curvatures below are |sigmoid''| <= sigmoid', |tanh''| <= 2 tanh', |silu''| <= 1/2, |gelu''| <= 0.8.
-inline bounded apply(op::sigmoid_slope, const bounded& a) {
-    return result(exact(a.value, op::sigmoid_slope{}), a.error * exact(a.least(), op::sigmoid_slope{}), 10 * unit);
+inline bounded apply(op::sigmoid_derivative, const bounded& a) {
+    return result(exact(a.value, op::sigmoid_derivative{}), a.error * exact(a.least(), op::sigmoid_derivative{}), 10 * unit);
 }
-inline bounded apply(op::tanh_slope, const bounded& a) {
-    return result(exact(a.value, op::tanh_slope{}), 2 * a.error * exact(a.least(), op::tanh_slope{}), 10 * unit);
+inline bounded apply(op::tanh_derivative, const bounded& a) {
+    return result(exact(a.value, op::tanh_derivative{}), 2 * a.error * exact(a.least(), op::tanh_derivative{}), 10 * unit);
 }
 inline bounded apply(op::silu, const bounded& a) {
     return result(exact(a.value, op::silu{}), 1.1 * a.error, gated_error<float>(a.value));
@@ -121,11 +121,11 @@ inline bounded apply(op::gelu, const bounded& a) {
     const double t = halftone::scalar::gelu_argument(a.value);
     return result(exact(a.value, op::gelu{}), 1.13 * a.error, gated_error<float>(t));
 }
-inline bounded apply(op::silu_slope, const bounded& a) {
-    return {exact(a.value, op::silu_slope{}), 0.5 * a.error + gated_slope_error<float>()};
+inline bounded apply(op::silu_derivative, const bounded& a) {
+    return {exact(a.value, op::silu_derivative{}), 0.5 * a.error + gated_slope_error<float>()};
 }
-inline bounded apply(op::gelu_slope, const bounded& a) {
-    return {exact(a.value, op::gelu_slope{}), 0.8 * a.error + gated_slope_error<float>()};
+inline bounded apply(op::gelu_derivative, const bounded& a) {
+    return {exact(a.value, op::gelu_derivative{}), 0.8 * a.error + gated_slope_error<float>()};
 }
 
 /// Short forms are as steep, and err by more.

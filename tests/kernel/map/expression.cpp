@@ -89,7 +89,7 @@ TEST_CASE("expression: short forms where a value becomes one of 16 bits, but not
     // Of the inner one, the argument of another, nothing is known.
     static_assert(is<sym::unary<op::short_form<op::gelu, bfloat16>, gelu>>(sym::shorten<bfloat16>(ht::gelu(e))));
     static_assert(is<sym::binary<op::multiply, sym::argument<1>,
-                                 sym::unary<op::short_form<op::gelu_slope, bfloat16>, sym::argument<0>>>>(
+                                 sym::unary<op::short_form<op::gelu_derivative, bfloat16>, sym::argument<0>>>>(
         sym::shorten<bfloat16>(y * ht::derivative<0>(e))));
 }
 

@@ -19,7 +19,7 @@ namespace ht = halftone;
 using ht::bfloat16;
 using ht::extent;
 using matmul_test::gelu;
-using matmul_test::gelu_slope;
+using matmul_test::gelu_derivative;
 
 template <class P, class T, class Bias>
 void every_epilogue() {
@@ -35,7 +35,7 @@ TEST_CASE("matmul epilogues within their bounds: bf16 with fp32 biases") {
 TEST_CASE("gelu_gradient is the slope of gelu by central differences") {
     for (double x = -6; x <= 6; x += 0.37) {
         const double h = 1e-5, slope = (gelu(x + h) - gelu(x - h)) / (2 * h);
-        CHECK(gelu_slope(x) == doctest::Approx(slope).epsilon(1e-8));
+        CHECK(gelu_derivative(x) == doctest::Approx(slope).epsilon(1e-8));
     }
 }
 

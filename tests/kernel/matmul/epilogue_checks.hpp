@@ -16,7 +16,7 @@ using support::gamma, support::u;
 
 inline double gelu_argument(double x) { return 1.5957691216057308 * (x + 0.044715 * x * x * x); }
 inline double gelu(double x) { return x / (1 + std::exp(-gelu_argument(x))); }
-inline double gelu_slope(double x) {
+inline double gelu_derivative(double x) {
     const double s = 1 / (1 + std::exp(-gelu_argument(x)));
     return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
@@ -46,8 +46,8 @@ struct errors_in_float {
     static double of_gelu_slope(double x) {
         if constexpr (sizeof(T) < sizeof(float)) return errors_on_vectors::of_gelu_slope<T>(x);
         const double t = std::fabs(gelu_argument(x)), s = 1 / (1 + std::exp(-gelu_argument(x))),
-                     other = std::fabs(gelu_slope(x) - s);
-        return u * (other * (7 * t + 16) + s * ((1 - s) * 7 * t + 6) + std::fabs(gelu_slope(x)));
+                     other = std::fabs(gelu_derivative(x) - s);
+        return u * (other * (7 * t + 16) + s * ((1 - s) * 7 * t + 6) + std::fabs(gelu_derivative(x)));
     }
 };
 
@@ -68,7 +68,7 @@ approximate gelu(const approximate& a) {
 }
 template <class Errors, class T>
 approximate times_gelu_slope(const approximate& a, double x) {
-    approximate product = a * gelu_slope(x);
+    approximate product = a * gelu_derivative(x);
     product.error += (std::fabs(a.value) + a.error) * Errors::template of_gelu_slope<T>(x);
     return product;
 }

@@ -15,7 +15,7 @@ namespace on_device = ht::kernel::on_device;
 
 /// c = epilogue(ab) by tiles of one kind, in so many parts.
 template <class T, class Device, class C, class Epilogue>
-void by_warpgroups(Device& device, const on_device::matmul_cut& cut, const ht::view<T, 2>& a, const ht::view<T, 2>& b,
+void by_warpgroups(Device& device, const on_device::matmul_plan& cut, const ht::view<T, 2>& a, const ht::view<T, 2>& b,
                    const ht::view<C, 2>& c, const Epilogue& epilogue) {
     const auto end = ht::epilogue_of(epilogue, c);
     on_device::multiply_by_warpgroups<T>(device, on_device::make_operand(a), on_device::make_operand(ht::transpose(b)), end,
@@ -24,7 +24,7 @@ void by_warpgroups(Device& device, const on_device::matmul_cut& cut, const ht::v
 
 /// Sums of small integers, which are exact, as the definition has them.
 template <class T, class C, class Device>
-bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_cut& cut, std::size_t of_a, std::size_t of_b,
+bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_plan& cut, std::size_t of_a, std::size_t of_b,
                          std::size_t of_c) {
     const std::vector<double> want = exact_product(s);
     const operand<T> a(s.rows, s.depth, aligned(layouts[of_a], s.rows, s.depth), small_integers{1}),

@@ -15,7 +15,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/norm/layer_norm.hpp>
 #include <halftone/kernel/norm/rms_norm.hpp>
 #include <halftone/number/bfloat16.hpp>

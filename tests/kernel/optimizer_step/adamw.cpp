@@ -79,7 +79,7 @@ std::vector<std::uint16_t> copies_after(ht::cpu& device, ht::extent n, const std
 }
 
 TEST_CASE("adamw: copies that are written past the caches have the bits of the others") {
-    constexpr auto enough = static_cast<ht::extent>(ht::detail::beyond_caches / sizeof(ht::bfloat16));
+    constexpr auto enough = static_cast<ht::extent>(ht::detail::non_temporal_threshold / sizeof(ht::bfloat16));
     constexpr ht::extent n = enough + 33, half = enough / 2;
     on_each_set([](ht::cpu& device) { CHECK((copies_after(device, n, {n}) == copies_after(device, n, {half, n}))); });
 }

@@ -22,7 +22,7 @@ TEST_CASE("steps over rows: the bits of a dense step in these rows, and no other
 }
 
 TEST_CASE("steps over rows: of a table whose copies are larger than the caches, whose rows begin anywhere") {
-    constexpr extent width = 67, rows = static_cast<extent>(ht::detail::beyond_caches / sizeof(bfloat16)) / width + 1;
+    constexpr extent width = 67, rows = static_cast<extent>(ht::detail::non_temporal_threshold / sizeof(bfloat16)) / width + 1;
     std::vector<float> master(static_cast<std::size_t>(rows * width), 1.0f);
     ht::cpu device;
     const ht::tensor<bfloat16, 1> copy{device.memory(), {rows * width}};

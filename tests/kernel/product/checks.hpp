@@ -113,10 +113,10 @@ void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::pr
         }
     };
     multiply_block({block.data(), ht::detail::panel_stride}, k);
-    if (packing.pack_a_by_depth == nullptr || a_order != order::columns) return;
-    const extent apart = ht::detail::depth_rows * rounded_up(s.k, 8);
-    const guarded<std::byte> by_depth(rounded_up(s.rows, ht::detail::depth_rows) / ht::detail::depth_rows * apart * unit.element, 64);
-    packing.pack_a_by_depth(a.memory.data(), a.column_stride, s.rows, s.k, by_depth.data(), apart);
+    if (packing.pack_a_k_major == nullptr || a_order != order::columns) return;
+    const extent apart = ht::detail::k_major_rows * rounded_up(s.k, 8);
+    const guarded<std::byte> by_depth(rounded_up(s.rows, ht::detail::k_major_rows) / ht::detail::k_major_rows * apart * unit.element, 64);
+    packing.pack_a_k_major(a.memory.data(), a.column_stride, s.rows, s.k, by_depth.data(), apart);
     CHECK(by_depth.intact());
     multiply_block({by_depth.data(), apart, true}, unit.run(s.k));
 }

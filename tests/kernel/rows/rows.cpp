@@ -15,9 +15,9 @@ namespace {
 
 namespace ht = halftone;
 using ht::extent;
-using ht::kernel::row_pieces;
+using ht::kernel::row_partition;
 
-bool covers(const row_pieces& cut) {
+bool covers(const row_partition& cut) {
     extent next = 0;
     for (extent piece = 0; piece < cut.count; ++piece) {
         if (cut.begin(piece) != next || cut.rows_of(piece) < 1 || cut.rows_of(piece) > cut.each) return false;
@@ -26,16 +26,16 @@ bool covers(const row_pieces& cut) {
     return next == cut.rows;
 }
 
-TEST_CASE("cut_rows: every row is in one piece") {
+TEST_CASE("partition_rows: every row is in one piece") {
     for (const extent rows : {0, 1, 2, 15, 16, 17, 63, 64, 65, 1000, 8192}) {
         for (const extent width : {0, 1, 64, 768, 50257, 1'000'000}) {
             CAPTURE(rows);
             CAPTURE(width);
-            const row_pieces cut = ht::kernel::cut_rows(rows, width);
+            const row_partition cut = ht::kernel::partition_rows(rows, width);
             CHECK(covers(cut));
             CHECK((cut.each == 1 || cut.each * width <= ht::kernel::piece_elements));
 
-            const row_pieces sums = ht::kernel::cut_rows_for_sums(rows, width);
+            const row_partition sums = ht::kernel::partition_rows_for_sums(rows, width);
             CHECK(covers(sums));
             CHECK(sums.count <= 64);
             CHECK(sums.each >= 16);

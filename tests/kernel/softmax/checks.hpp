@@ -11,7 +11,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/softmax/reference.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 #include <halftone/number/bfloat16.hpp>

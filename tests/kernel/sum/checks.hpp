@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/sum/reference.hpp>
 #include <halftone/kernel/sum/sum.hpp>
 #include <halftone/number/bfloat16.hpp>

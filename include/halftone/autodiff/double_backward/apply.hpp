@@ -37,8 +37,8 @@ class recorded_context {
         return tape_->constant(values);
     }
     template <class T, int Rank>
-    auto bring(const view<T, Rank>& values) const {
-        return tape_->bring(values);
+    auto to_device(const view<T, Rank>& values) const {
+        return tape_->to_device(values);
     }
 
     /// Kernels and their memory, which only contexts that record nothing have.
@@ -72,14 +72,14 @@ inline constexpr int kept_result_itself = -1, kept_constant = -2;
 
 /// `from` is told of each kept value; `inputs` are apply's arguments that are operands.
 template <class Record, class Y, class Kept, class Inputs>
-struct twice_apply_record : Record {
+struct double_backward_apply_record : Record {
     Y y;
     Inputs inputs;
     std::array<int, std::tuple_size_v<Kept>> from;
 };
 
 template <class Op, class To, class Policy>
-struct twice_application {
+struct double_backward_application {
     template <class Root, class Body, class... Arguments>
     static auto run(Root& root, Body& body, std::uint64_t wanted, const Arguments&... arguments) {
         const std::tuple<decltype(cast_argument<To>(body, arguments))...> given{cast_argument<To>(body, arguments)...};
@@ -98,7 +98,7 @@ struct twice_application {
             std::apply(
                 [&](const auto&... k) { ((from[next++] = origin(root, k, returned.result.slot(), slots)), ...); },
                 returned.kept);
-            root.record(twice_apply_record<record, Y, kept, decltype(inputs)>{
+            root.record(double_backward_apply_record<record, Y, kept, decltype(inputs)>{
                 {returned.kept, std::move(destinations), gradient_of(y), wanted}, y, std::move(inputs), from});
         }
         return y;
@@ -144,8 +144,8 @@ struct twice_application {
 
 template <class Op, class Y, int Rank, class Kept, class Destinations, class Cast, class Policy, class Inputs>
 struct rule<
-    twice_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>, Kept, Inputs>> {
-    using record = twice_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>,
+    double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>, Kept, Inputs>> {
+    using record = double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>,
                                       Kept, Inputs>;
     static constexpr std::size_t count = std::tuple_size_v<Destinations>;
 

@@ -27,7 +27,7 @@ using kernel::attention_sum;
 struct attention_pairs {
     extent count, together, head_size;
     kernel::attention_visibility visible;
-    brought_sequences packed;  ///< keeps the offsets that `visible` reads
+    device_sequences packed;  ///< keeps the offsets that `visible` reads
 
     shape<3> shape_of_pairs() const { return {count, together, visible.keys}; }
     template <class T>
@@ -39,9 +39,9 @@ struct attention_pairs {
         return {data, {count, visible.keys, head_size}};
     }
     template <class Device>
-    void hide(Device& device, float* pairs, float value) const {
-        if (visible.hides())
-            kernel::attention_rows<Device>::hide(device, visible, value,
+    void mask_scores(Device& device, float* pairs, float value) const {
+        if (visible.has_masked())
+            kernel::attention_rows<Device>::mask_scores(device, visible, value,
                                                  view<float, 2>(pairs, {count * together, visible.keys}));
     }
 };
@@ -51,7 +51,7 @@ template <class Compute, class Device, class T>
 void multiply_pairs(Device& device, const attention_pairs& p, const T* queries, const T* keys, float* to,
                     write_mode mode, float hidden = 0) {
     multiply_each<Compute>(device, p.of_queries(queries), !p.of_keys(keys), to, mode);
-    p.hide(device, to, hidden);
+    p.mask_scores(device, to, hidden);
 }
 
 /// to = pairs x or to += it, with the keys' x; or pairsᵀ x, with the queries'.
@@ -64,7 +64,7 @@ void sum_pairs(Context& context, const attention_pairs& p, attention_sum over, f
     const matrices<const float> lying{pairs, p.shape_of_pairs()};
     const auto left = by_keys ? lying : !lying;
     const auto right = by_keys ? p.of_keys(x) : p.of_queries(x);
-    if (!p.visible.hides()) return multiply_each<Compute>(device, left, right, to, mode);
+    if (!p.visible.has_masked()) return multiply_each<Compute>(device, left, right, to, mode);
     const auto as_rows = [&](auto* data, extent each) {
         return view<std::remove_pointer_t<decltype(data)>, 2>(data, {p.count * each, p.head_size});
     };
@@ -92,14 +92,14 @@ struct pair_products_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dproducts.is_there()) return;
-        float* const slopes = dproducts.view().data();
+        float* const score_gradients = dproducts.view().data();
         // A query whose slopes are NaN has them for hidden keys, too.
-        pairs.hide(tape.device(), slopes, 0);
+        pairs.mask_scores(tape.device(), score_gradients, 0);
         if (const auto to = tape.gradient_target(dqueries))
-            sum_pairs<By>(tape, pairs, attention_sum::over_keys, slopes, as_const(keys.view()).data(), to.data,
+            sum_pairs<By>(tape, pairs, attention_sum::over_keys, score_gradients, as_const(keys.view()).data(), to.data,
                           to.mode);
         if (const auto to = tape.gradient_target(dkeys))
-            sum_pairs<By>(tape, pairs, attention_sum::over_queries, slopes, as_const(queries.view()).data(), to.data,
+            sum_pairs<By>(tape, pairs, attention_sum::over_queries, score_gradients, as_const(queries.view()).data(), to.data,
                           to.mode);
         tape.finish(dproducts);
     }
@@ -175,12 +175,12 @@ struct rule<pair_products_record<By, T>> {
     template <class Tape>
     static void run(Tape& tape, const pair_products_record<By, T>& r) {
         if (!tape.has(r.dproducts)) return;
-        const variable<float, 1> slopes = tape.take(r.dproducts);
-        r.pairs.hide(tape.device(), slopes.view().data(), 0);
+        const variable<float, 1> score_gradients = tape.take(r.dproducts);
+        r.pairs.mask_scores(tape.device(), score_gradients.view().data(), 0);
         if (tape.takes(r.dqueries))
-            tape.give(r.dqueries, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_keys, slopes, r.keys));
+            tape.give(r.dqueries, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_keys, score_gradients, r.keys));
         if (tape.takes(r.dkeys))
-            tape.give(r.dkeys, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_queries, slopes, r.queries));
+            tape.give(r.dkeys, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_queries, score_gradients, r.queries));
     }
 };
 template <class By, class T>
@@ -243,7 +243,7 @@ struct composition<op::attention, Roles> {
             fail<argument_error>(
                 "attention: flash was asked for; a tape for second derivatives takes the math strategy");
         }
-        const auto packed = brought_sequences::to(root, sequences, e);
+        const auto packed = device_sequences::to(root, sequences, e);
         if (sequences.are_there()) rows::check(root.device(), packed.sequences, e);
         const attention_pairs pairs{e.batch * e.groups,
                                     e.members() * e.queries,
@@ -256,7 +256,7 @@ struct composition<op::attention, Roles> {
                                           attention_scale(options, e.head_size)));
         // Where a query sees no key, and where a score of it is NaN, softmax has made all weights NaN. Softmax's gradient
         // reads what stands here now.
-        pairs.hide(root.device(), weights.view().data(), 0);
+        pairs.mask_scores(root.device(), weights.view().data(), 0);
         return pair_sum<compute, by_input>(root, pairs, attention_sum::over_keys, weights, v);
     }
 };

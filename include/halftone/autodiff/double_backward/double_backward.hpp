@@ -2,7 +2,7 @@
 /// \file
 /// Double backward: gradients that are part of a loss, such as a gradient penalty.
 ///
-///     ht::tape tape{device, ht::twice};
+///     ht::tape tape{device, ht::double_backward};
 ///     auto loss = model.loss(tape, batch);
 ///     auto grads = scaler.unscale(tape.gradients(scaler.scale(loss), model));      // variables of the tape
 ///     auto total = ht::add(tape, loss, ht::norm(tape, grads));

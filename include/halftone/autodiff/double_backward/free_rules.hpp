@@ -24,7 +24,7 @@ template <class Roles, class A, class B, class Y, int Rank>
 struct rule<matmul_record<Roles, A, B, Y, Rank>> {
     template <class Tape>
     static void run(Tape& tape, const matmul_record<Roles, A, B, Y, Rank>& r) {
-        static_assert(check_operands_twice<typename Roles::compute, A, B>());
+        static_assert(check_double_backward_operands<typename Roles::compute, A, B>());
         using by_input = typename Roles::input_grad;
         using by_weight = typename Roles::weight_grad;
         if (!tape.has(r.dy)) return;

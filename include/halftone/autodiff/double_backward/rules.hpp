@@ -132,7 +132,7 @@ auto read_weight(Tape&, const Weight& weight) {
 
 /// True, or a compile-time error, for a product in Compute of variables of these types: their gradients have them, too.
 template <class Compute, class... Operands>
-consteval bool check_operands_twice() {
+consteval bool check_double_backward_operands() {
     static_assert(
         !eight_bit<Compute> && !(eight_bit<Operands> || ...),
         "halftone: matmul: products of eight-bit operands have no second derivatives, since the gradients of "
@@ -160,7 +160,7 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
     static void run(Tape& tape, const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
-        static_assert(check_operands_twice<typename Roles::compute, X, typename weight_gradient<Weight>::type>());
+        static_assert(check_double_backward_operands<typename Roles::compute, X, typename weight_gradient<Weight>::type>());
         if (!tape.has(r.dy)) return;
         const extent out = r.weight.shape()[0], in = r.weight.shape()[1], rows = rows_of(r.dy.shape());
         const variable<Y, Rank> dy = tape.take(r.dy);

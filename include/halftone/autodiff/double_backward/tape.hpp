@@ -15,8 +15,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// ht::tape tape{device, ht::twice}: a tape whose gradients may be part of a further loss.
-inline constexpr twice_tape twice{};
+/// ht::tape tape{device, ht::double_backward}: a tape whose gradients may be part of a further loss.
+inline constexpr double_backward_tape double_backward{};
 
 namespace detail {
 
@@ -27,12 +27,12 @@ struct twice_and_another {};
 /// A tape that records operations whose backward pass is made of recorded operations too: gradients() gives
 /// variables, of which a further loss may be made. Second derivatives are as far as it goes.
 template <class Device>
-class tape<Device, twice_tape> : public tape<Device> {
+class tape<Device, double_backward_tape> : public tape<Device> {
     using base = tape<Device>;
     using index = detail::graph::index;
 
   public:
-    tape(Device& device, twice_tape) : base(device) {}
+    tape(Device& device, double_backward_tape) : base(device) {}
     ~tape() { forget(); }
     /// The tape itself: what operations ask of any context.
     tape& root() { return *this; }
@@ -367,7 +367,7 @@ class tape<Device, twice_tape> : public tape<Device> {
         std::make_shared<typename gradient_variables<Device>::lists>();
 };
 template <class Device>
-tape(Device&, twice_tape) -> tape<Device, twice_tape>;
+tape(Device&, double_backward_tape) -> tape<Device, double_backward_tape>;
 
 /// Another kind at once: says what one tape cannot be.
 template <class Device>
@@ -382,9 +382,9 @@ class tape<Device, detail::twice_and_another> {
     }
 };
 template <class Device, class Kind>
-tape(Device&, const twice_tape&, const Kind&) -> tape<Device, detail::twice_and_another>;
+tape(Device&, const double_backward_tape&, const Kind&) -> tape<Device, detail::twice_and_another>;
 template <class Device, class Kind>
-tape(Device&, const Kind&, const twice_tape&) -> tape<Device, detail::twice_and_another>;
+tape(Device&, const Kind&, const double_backward_tape&) -> tape<Device, detail::twice_and_another>;
 
 namespace detail {
 

@@ -37,7 +37,7 @@ template <class Device>
 class gradient_variables {
   public:
     using device_type = Device;
-    using tape_type = tape<Device, twice_tape>;
+    using tape_type = tape<Device, double_backward_tape>;
 
     gradient_variables(gradient_variables&& other) noexcept = default;
     gradient_variables& operator=(gradient_variables&& other) = delete;

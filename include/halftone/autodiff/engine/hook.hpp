@@ -158,8 +158,8 @@ class hooked_tape
         return as_input(base::leaf(values));
     }
     template <class T, int Rank>
-    auto bring(const view<T, Rank>& values) {
-        return as_input(base::bring(values));
+    auto to_device(const view<T, Rank>& values) {
+        return as_input(base::to_device(values));
     }
 
     // ---- for operations

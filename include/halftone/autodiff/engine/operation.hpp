@@ -80,13 +80,13 @@ const_view<T, Rank> as_const(const view<T, Rank>& v) {
 namespace detail {
 
 template <class Root>
-inline constexpr bool is_twice = false;
+inline constexpr bool is_double_backward = false;
 template <class Device>
-inline constexpr bool is_twice<tape<Device, twice_tape>> = true;
+inline constexpr bool is_double_backward<tape<Device, double_backward_tape>> = true;
 
 /// Where a context's operations have to be differentiable twice.
 template <class Context>
-inline constexpr bool records_twice = is_twice<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
+inline constexpr bool records_double_backward = is_double_backward<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
 
 /// The context in which the functions of a user's operation run (autodiff/op/apply.hpp).
 template <class Context>
@@ -189,7 +189,7 @@ using sum_type = typename sum_with<Residual, Output>::type;
 /// Ids that a device's kernels can read, an id outside [0, count) and unlike `ignored` refused. Where they come from
 /// host memory they are checked here; where a GPU alone can read them, its kernels tell by NaN.
 template <class Root, int Rank>
-variable<std::int32_t, Rank> bring_ids(Root& root, const char* operation, const char* what,
+variable<std::int32_t, Rank> ids_to_device(Root& root, const char* operation, const char* what,
                                        const view<const std::int32_t, Rank>& ids, extent count,
                                        const std::int32_t* ignored = nullptr) {
     if (!root.device().reaches(ids.data())) {
@@ -204,7 +204,7 @@ variable<std::int32_t, Rank> bring_ids(Root& root, const char* operation, const 
                                  ", or ", *ignored, " to ignore the row");
         }
     }
-    return root.bring(ids);
+    return root.to_device(ids);
 }
 
 /// to += from, elementwise.

@@ -90,7 +90,7 @@ class basic_context {
     /// work, and the host memory is the caller's again on return. Values that the device can reach are used where they
     /// are.
     template <class T, int Rank>
-    variable<std::remove_const_t<T>, Rank> bring(const view<T, Rank>& values) {
+    variable<std::remove_const_t<T>, Rank> to_device(const view<T, Rank>& values) {
         if (device_->reaches(values.data())) return constant(values);
         check_contiguous(values);
         auto copy = make<std::remove_const_t<T>>(values.shape(), false);
@@ -161,8 +161,8 @@ struct plain_tape {};
 template <class Device, class Kind = plain_tape>
 class tape;
 
-/// What ht::twice stands for: autodiff/double_backward/double_backward.hpp.
-struct twice_tape {};
+/// What ht::double_backward stands for: autodiff/double_backward/double_backward.hpp.
+struct double_backward_tape {};
 
 /// A context that records operations for one backward pass at a time, whose memory it reuses in the next. It refers
 /// to the device, which must live longer. One thread at a time.
@@ -221,7 +221,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
             sizeof(Loss) == 0,
             "halftone: tape: this one gives gradients to an accumulator and to leaves, by backward(loss, acc) "
             "and gradient(x); for gradients that are variables, to be differentiated again, write ht::tape "
-            "tape{device, ht::twice} and include <halftone/autodiff/double_backward/double_backward.hpp>");
+            "tape{device, ht::double_backward} and include <halftone/autodiff/double_backward/double_backward.hpp>");
     }
 
     /// From now on random numbers (of dropout) are those of this seed, beginning with its pass 0. A tape that is told

@@ -339,7 +339,7 @@ Y result_of_apply(Root& root, const Y& returned, bool wanted, const Arguments&..
 
 /// apply() on a tape for second derivatives: autodiff/double_backward/apply.hpp.
 template <class Op, class To, class Policy>
-struct twice_application;
+struct double_backward_application;
 
 }  // namespace detail
 
@@ -367,8 +367,8 @@ auto apply(Context&& context, const Arguments&... arguments) {
                                       std::remove_cvref_t<decltype(detail::cast_argument<To>(body, arguments))>...>,
                   "halftone: apply: this operation has no `static auto forward(auto& ctx, ...)` for these inputs: it "
                   "takes as many as apply is given, as variables of the types that its cast rule makes of them");
-    if constexpr (detail::records_twice<Context>) {
-        return detail::twice_application<Op, To, Policy>::run(root, body, wanted, arguments...);
+    if constexpr (detail::records_double_backward<Context>) {
+        return detail::double_backward_application<Op, To, Policy>::run(root, body, wanted, arguments...);
     } else {
         const auto returned =
             detail::with_kept(Op::forward(body, detail::read_argument<To>(root, body, arguments)...));

@@ -34,19 +34,19 @@ view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
 
 /// Packed sequences, as attention takes them: those whose offsets are on the device already, for as long as this is
 /// there, or any others.
-struct brought_sequences {
+struct device_sequences {
     variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty: not brought yet
     packed_sequences sequences{};
 
-    brought_sequences() = default;
-    brought_sequences(const packed_sequences& s) : sequences(s) {}
-    brought_sequences(const variable<std::int32_t, 1>& of_queries, const variable<std::int32_t, 1>& of_keys,
+    device_sequences() = default;
+    device_sequences(const packed_sequences& s) : sequences(s) {}
+    device_sequences(const variable<std::int32_t, 1>& of_queries, const variable<std::int32_t, 1>& of_keys,
                       const packed_sequences& s)
         : query_offsets(of_queries), key_offsets(of_keys), sequences(s) {}
 
     /// Offsets that come from host memory are checked here.
     template <class Root>
-    static brought_sequences to(Root& root, const brought_sequences& given, const attention_extents& e) {
+    static device_sequences to(Root& root, const device_sequences& given, const attention_extents& e) {
         const packed_sequences& s = given.sequences;
         if (!s.are_there()) return {};
         check_sequences(s, e);
@@ -55,8 +55,8 @@ struct brought_sequences {
         if (!root.device().reaches(s.query_offsets.data()))
             check_offsets("queries", s.query_offsets, e.queries, s.longest_queries);
         if (!root.device().reaches(s.key_offsets.data())) check_offsets("keys", s.key_offsets, e.keys, s.longest_keys);
-        const auto of_queries = root.bring(s.query_offsets);
-        const auto of_keys = one ? of_queries : root.bring(s.key_offsets);
+        const auto of_queries = root.to_device(s.query_offsets);
+        const auto of_keys = one ? of_queries : root.to_device(s.key_offsets);
         return {of_queries, of_keys, {of_queries.view(), of_keys.view(), s.longest_queries, s.longest_keys}};
     }
 };
@@ -69,15 +69,15 @@ struct self_attention_record {
     gradient_of<T, 3> dqkv, d_o;
     extent heads;
     attention_options options;
-    brought_sequences packed;
+    device_sequences packed;
 
     template <class Tape>
     void backward(Tape& tape) {
         if (!d_o.is_there()) return;
         const auto to = tape.gradient_target(dqkv);
         // A second use of qkv: the kernel overwrites, so its result is added from memory of its own.
-        auto apart = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
-        T* const out = to.mode == write_mode::add ? apart.view().data() : to.data;
+        auto separate = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
+        T* const out = to.mode == write_mode::add ? separate.view().data() : to.data;
         const shape<3>& s = qkv.shape();
         const T* in = qkv.view().data();
         run_attention<typename Roles::input_grad>(
@@ -86,7 +86,7 @@ struct self_attention_record {
                                                          .logsumexp = logsumexp.view(), .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads)),
                                                          .dq = slice_of_qkv(out, s, heads, 0), .dk = slice_of_qkv(out, s, heads, 1),
                                                          .dv = slice_of_qkv(out, s, heads, 2), .options = options, .sequences = packed.sequences});
-        if (to.mode == write_mode::add) add_into(tape, apart.view(), view(to.data, dqkv.shape()));
+        if (to.mode == write_mode::add) add_into(tape, separate.view(), view(to.data, dqkv.shape()));
         tape.finish(d_o);
     }
 };
@@ -98,7 +98,7 @@ struct attention_record {
     variable<float, 4> logsumexp;
     gradient_of<T, 4> dq, dk, dv, d_o;
     attention_options options;
-    brought_sequences packed;
+    device_sequences packed;
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -131,7 +131,7 @@ struct attention_record {
 /// GPU sees them.
 template <class Roles, class Context, class T>
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
-                         const attention_options& options = {}, const detail::brought_sequences& sequences = {}) {
+                         const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = detail::wants_gradient(q, k, v);
@@ -139,7 +139,7 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     auto o = root.template make<T>(q.shape(), wanted);
     const shape<4> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0, 2};
     auto logsumexp = root.template make<float>(rows, false);
-    const auto packed = detail::brought_sequences::to(
+    const auto packed = detail::device_sequences::to(
         root, sequences, {q.shape()[0], q.shape()[1], k.shape()[1], q.shape()[2], k.shape()[2], q.shape()[3]});
     detail::run_attention<typename Roles::compute>(
         root.device(),
@@ -158,7 +158,7 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
 /// not divide the last extent.
 template <class Roles, class Context, class T>
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads,
-                              const attention_options& options = {}, const detail::brought_sequences& sequences = {}) {
+                              const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
     const shape<3> s = qkv.shape();
     if (heads < 1 || s[2] % (3 * heads) != 0)
         fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
@@ -172,7 +172,7 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
     auto logsumexp = root.template make<float>(rows, false);
     const T* in = qkv.view().data();
     const auto packed =
-        detail::brought_sequences::to(root, sequences, {s[0], s[1], s[1], heads, heads, s[2] / 3 / heads});
+        detail::device_sequences::to(root, sequences, {s[0], s[1], s[1], heads, heads, s[2] / 3 / heads});
     detail::run_attention<typename Roles::compute>(
         root.device(), kernel::attention_forward<T>{.q = detail::slice_of_qkv(in, s, heads, 0),
                                                     .k = detail::slice_of_qkv(in, s, heads, 1),
@@ -190,17 +190,17 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
 }
 /// The same on a tape for second derivatives: of products, softmax and sums, which stores the scores.
 template <class Roles, class Context, class T>
-    requires detail::records_twice<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
+    requires detail::records_double_backward<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
                                                                      const variable<T, 4>& k, const variable<T, 4>& v,
                                                                      const attention_options& options = {},
-                                                                     const detail::brought_sequences& sequences = {}) {
+                                                                     const detail::device_sequences& sequences = {}) {
         return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences.sequences);
     }
 /// self_attention on a tape for second derivatives, likewise.
 template <class Roles, class Context, class T>
-    requires detail::records_twice<Context> variable<T, 3> self_attention(
+    requires detail::records_double_backward<Context> variable<T, 3> self_attention(
         Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},
-        const detail::brought_sequences& sequences = {}) {
+        const detail::device_sequences& sequences = {}) {
         return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences.sequences);
     }
 

@@ -27,7 +27,7 @@ const variable<T, Rank>& as_target(Root&, const variable<T, Rank>& target) {
 }
 template <class Root, class T, int Rank>
 variable<std::remove_const_t<T>, Rank> as_target(Root& root, const view<T, Rank>& target) {
-    return root.bring(target);
+    return root.to_device(target);
 }
 
 template <class Op, class Context, class F, class X, class T, int Rank>

@@ -74,7 +74,7 @@ struct embedding_record {
 }  // namespace detail
 
 /// x[b, t] = table[tokens[b, t]] + positions[t], or + positions[position_of[b, t]] where these are named, as
-/// bring_documents does (autodiff/op/packed.hpp). table: (vocabulary, width), positions: (context, width) or `absent`.
+/// documents_to_device does (autodiff/op/packed.hpp). table: (vocabulary, width), positions: (context, width) or `absent`.
 /// The tokens may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
 /// shape_error where time exceeds the context, argument_error for a token outside the vocabulary, unless only the GPU
 /// sees it: then its row is NaN.
@@ -87,7 +87,7 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
     const auto range = root.template range<Roles>(op::embedding::name);
     const extent time = tokens.extent_of(1), width = table.shape()[1];
     const bool wanted = detail::wants_gradient(table, positions);
-    const auto ids = detail::bring_ids(root, "embedding", "token", tokens, table.shape()[0]);
+    const auto ids = detail::ids_to_device(root, "embedding", "token", tokens, table.shape()[0]);
     auto y = root.template make<Y>(shape<3>{tokens.extent_of(0), time, width}, wanted);
     const_view<value, 2> rows{};
     const_view<std::int32_t, 1> named{};

@@ -151,7 +151,7 @@ struct mlp_record {
 
 /// Whether mlp() does without a residual, too: not where it is made of other operations.
 template <class Roles, class Context>
-concept whole_mlp = !records_twice<Context> && !is_scaled_product<Roles>;
+concept whole_mlp = !records_double_backward<Context> && !is_scaled_product<Roles>;
 
 }  // namespace detail
 
@@ -208,7 +208,7 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
     return y;
 }
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
-    requires(detail::records_twice<Context> && !detail::is_scaled_product<Roles>)
+    requires(detail::records_double_backward<Context> && !detail::is_scaled_product<Roles>)
 variable<Y, Rank> mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias,
                       const Weight& down, const Bias& down_bias, const variable<Y, Rank>& residual) {
     return detail::composition<op::mlp, Roles>::run(context.root(), x, up, up_bias, down, down_bias, residual);

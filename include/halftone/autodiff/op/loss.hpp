@@ -33,8 +33,8 @@ namespace detail {
 inline constexpr std::int32_t ignored_target = -100;
 
 template <class Root>
-variable<std::int32_t, 1> bring_targets(Root& root, const const_view<std::int32_t, 1>& targets, extent classes) {
-    return bring_ids(root, "cross_entropy", "target", targets, classes, &ignored_target);
+variable<std::int32_t, 1> targets_to_device(Root& root, const const_view<std::int32_t, 1>& targets, extent classes) {
+    return ids_to_device(root, "cross_entropy", "target", targets, classes, &ignored_target);
 }
 
 template <class T>
@@ -61,8 +61,8 @@ struct cross_entropy_record {
         if (!dloss.is_there()) return;
         const auto to = tape.gradient_target(dlogits);
         // A second use of the logits: the kernel overwrites, so its result is added from memory of its own.
-        auto apart = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
-        const auto rows = to.mode == write_mode::add ? as_rows(apart) : as_rows(view(to.data, dlogits.shape()));
+        auto separate = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
+        const auto rows = to.mode == write_mode::add ? as_rows(separate) : as_rows(view(to.data, dlogits.shape()));
         kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
                                                                                   .targets = targets.view(),
                                                                                   .maximum = maximum.view(),
@@ -70,7 +70,7 @@ struct cross_entropy_record {
                                                                                   .gradient = as_vector(dloss),
                                                                                   .count = count.view(),
                                                                                   .dlogits = rows});
-        if (to.mode == write_mode::add) add_into(tape, apart.view(), view(to.data, dlogits.shape()));
+        if (to.mode == write_mode::add) add_into(tape, separate.view(), view(to.data, dlogits.shape()));
         tape.finish(dloss);
     }
 };
@@ -130,7 +130,7 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
     const auto range = root.template range<policy_of<Context>>(op::cross_entropy::name);
     const auto rows = as_rows(logits);
     const bool wanted = logits.wants_gradient();
-    const auto ids = detail::bring_targets(root, flatten(targets), rows.extent_of(1));
+    const auto ids = detail::targets_to_device(root, flatten(targets), rows.extent_of(1));
     auto loss = root.template make<loss_type>(shape<0>{}, wanted);
     auto maximum = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
          sum = root.template make<loss_type>(shape<1>{rows.extent_of(0)}, false),
@@ -166,7 +166,7 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
     const auto range = root.template range<Roles>(op::linear_cross_entropy::name);
     const auto rows = as_rows(x);
     const bool wanted = detail::wants_gradient(x, weight);
-    const auto ids = detail::bring_targets(root, flatten(targets), weight.shape()[0]);
+    const auto ids = detail::targets_to_device(root, flatten(targets), weight.shape()[0]);
     auto loss = root.template make<float>(shape<0>{}, wanted);
     auto maximum = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
          sum = root.template make<float>(shape<1>{rows.extent_of(0)}, false),
@@ -193,14 +193,14 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
 }
 /// In double the logits are stored.
 template <class Roles, class Context, int Rank, class Weight, int TargetRank>
-    requires(detail::is_fp64<typename Roles::compute> && !detail::records_twice<Context>)
+    requires(detail::is_fp64<typename Roles::compute> && !detail::records_double_backward<Context>)
 variable<double, 0> linear_cross_entropy(Context&& context, const variable<double, Rank>& x, const Weight& weight,
                                          const const_view<std::int32_t, TargetRank>& targets,
                                          keep_logits = keep_logits::always) {
     return cross_entropy(context, linear<Roles>(context, x, weight, absent{}), targets);
 }
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
-    requires detail::records_twice<Context>
+    requires detail::records_double_backward<Context>
 auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
                           const const_view<std::int32_t, TargetRank>& targets, keep_logits = keep_logits::always) {
     const auto loss = detail::composition<op::linear_cross_entropy, Roles>::run(context.root(), x, weight, targets);

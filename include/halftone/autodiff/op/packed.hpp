@@ -2,7 +2,7 @@
 /// \file
 /// Packed documents (tensor/packed.hpp) as layers take them.
 ///
-///     const ht::documents at = ht::bring_documents(ctx, packed, tokens.shape(), context);
+///     const ht::documents at = ht::documents_to_device(ctx, packed, tokens.shape(), context);
 ///     auto x = embed(ctx, tokens, at);
 ///     auto y = attn(ctx, x, residual, at.sequences);
 #pragma once
@@ -20,7 +20,7 @@ inline namespace HALFTONE_ABI {
 /// Packed documents as layers take them, on the device, for as long as this is there. Empty: each row is one document.
 struct documents {
     variable<std::int32_t, 2> positions{};  ///< (1, tokens), of each token in its document
-    detail::brought_sequences sequences{};
+    detail::device_sequences sequences{};
 };
 
 namespace detail {
@@ -49,7 +49,7 @@ inline extent check_documents(const const_view<std::int32_t, 1>& offsets, extent
 /// Documents in the one row of `tokens`, each of `most` tokens at most, brought to the device once for all layers.
 /// Throws shape_error for several rows, and for offsets that do not fit where the host can read them.
 template <class Context>
-documents bring_documents(Context&& context, const packed& p, const shape<2>& tokens, extent most) {
+documents documents_to_device(Context&& context, const packed& p, const shape<2>& tokens, extent most) {
     using device = typename std::remove_cvref_t<Context>::device_type;
     if (!p.are_there()) return {};
     auto& root = context.root();
@@ -59,7 +59,7 @@ documents bring_documents(Context&& context, const packed& p, const shape<2>& to
     extent longest = std::min(most, tokens[1]);
     if (!simt_device<device> || !root.device().reaches(p.offsets.data()))
         longest = detail::check_documents(p.offsets, tokens[1], most);
-    const auto offsets = root.bring(p.offsets);
+    const auto offsets = root.to_device(p.offsets);
     auto positions = root.template make<std::int32_t>(tokens, false);
     kernel::packed_positions<device>::run(root.device(), as_const(offsets.view()), flatten(positions));
     return {positions, {offsets, offsets, packed_sequences::of(offsets.view(), longest)}};

@@ -179,20 +179,20 @@ struct head_layout {
 /// to = from, where one is a part of `parts`, with the heads of a time beside each other, and the other has its heads
 /// apart.
 template <class Device, class T>
-void split_part(Device& device, const head_layout& h, extent parts, extent part, const T* together, T* apart) {
+void split_part(Device& device, const head_layout& h, extent parts, extent part, const T* together, T* contiguous) {
     const extent row = parts * h.heads * h.size;
     for (extent i = 0; i < h.batch * h.heads; ++i) {
         const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
         kernel::convert<Device>::run(device, const_view<T, 2>(together + begin, {h.time, h.size}, {row, 1}),
-                                     view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}));
+                                     view<T, 2>(contiguous + i * h.time * h.size, {h.time, h.size}));
     }
 }
 template <class Device, class T>
-void join_part(Device& device, const head_layout& h, extent parts, extent part, const T* apart, T* together) {
+void join_part(Device& device, const head_layout& h, extent parts, extent part, const T* contiguous, T* together) {
     const extent row = parts * h.heads * h.size;
     for (extent i = 0; i < h.batch * h.heads; ++i) {
         const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
-        kernel::convert<Device>::run(device, const_view<T, 2>(apart + i * h.time * h.size, {h.time, h.size}),
+        kernel::convert<Device>::run(device, const_view<T, 2>(contiguous + i * h.time * h.size, {h.time, h.size}),
                                      view<T, 2>(together + begin, {h.time, h.size}, {row, 1}));
     }
 }

@@ -51,13 +51,13 @@ struct reduce_record : kept_operands<Y, 0, Inputs...> {
         if (!to) return;
         // A second use of the input: the map overwrites, so its result is added from memory of its own.
         const bool adds = to.mode == write_mode::add;
-        const auto apart =
+        const auto separate =
             adds ? tape.template make<X>(dx.shape(), false) : std::tuple_element_t<I, std::tuple<Inputs...>>{};
-        const view<X, 1> out = adds ? flatten(apart) : view<X, 1>(to.data, {dx.shape().size()});
+        const view<X, 1> out = adds ? flatten(separate) : view<X, 1>(to.data, {dx.shape().size()});
         const auto slope = factor * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
         kernel::map<typename Tape::device_type>::run(tape.device(), make_pack(slope), make_pack(out),
                                                      make_pack(values<J>(out.shape())..., as_const(this->dy.view())));
-        if (adds) add_into(tape, apart.view(), view(to.data, dx.shape()));
+        if (adds) add_into(tape, separate.view(), view(to.data, dx.shape()));
     }
     template <std::size_t I>
     auto values(const shape<1>& all) const {
@@ -126,7 +126,7 @@ auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, 
 /// through.
 template <recording_context Context, class X, class T, int Rank>
 auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, const view<T, Rank>& target) {
-    return mean_squared_error(context, prediction, context.root().bring(target));
+    return mean_squared_error(context, prediction, context.root().to_device(target));
 }
 
 }  // namespace HALFTONE_ABI

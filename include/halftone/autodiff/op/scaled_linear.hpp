@@ -187,7 +187,7 @@ struct scaled_linear_record {
 
 template <class Context>
 constexpr void check_once() {
-    static_assert(!records_twice<Context>,
+    static_assert(!records_double_backward<Context>,
                   "halftone: linear: products of eight-bit operands are not differentiable twice, since their rounding "
                   "is not; give the layers that a gradient penalty goes through another policy, ht::amp_bf16 for one, "
                   "or record on ht::tape tape{device}");

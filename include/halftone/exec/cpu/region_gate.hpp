@@ -30,7 +30,7 @@ inline namespace HALFTONE_ABI {
 class region_gate {
   public:
     /// How often close() looks before it sleeps. A look takes 10 to 50 ns.
-    static constexpr int brief = 1000;
+    static constexpr int default_spins = 1000;
 
     /// Begins a region. One thread opens and closes; nobody may be inside.
     void open() {
@@ -56,19 +56,19 @@ class region_gate {
     void leave() {
         const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
         if ((before & is_open) == 0 && (before & inside) == 1) {
-            departures_.fetch_add(1, std::memory_order_seq_cst);
-            departures_.notify_one();
+            left_.fetch_add(1, std::memory_order_seq_cst);
+            left_.notify_one();
         }
     }
 
     /// Ends the region: nobody enters any more. Returns when all who entered have left.
     void close() {
-        if (!try_close(brief)) wait_until_empty();
+        if (!try_close(default_spins)) wait_until_empty();
     }
     /// The same in two parts: true where all have left before this thread has looked so often.
-    bool try_close(int looks) {
+    bool try_close(int spins) {
         if ((state_.fetch_and(~is_open, std::memory_order_acq_rel) & inside) == 0) return true;
-        for (int i = 0; i < looks; ++i) {
+        for (int i = 0; i < spins; ++i) {
             if (is_empty()) return true;
             pause();
         }
@@ -78,9 +78,9 @@ class region_gate {
     void wait_until_empty() const {
         for (;;) {
             // In this order: whoever leaves after the look below changes what the wait compares with.
-            const std::uint32_t before = departures_.load(std::memory_order_acquire);
+            const std::uint32_t before = left_.load(std::memory_order_acquire);
             if (is_empty()) return;
-            departures_.wait(before, std::memory_order_acquire);
+            left_.wait(before, std::memory_order_acquire);
         }
     }
 
@@ -93,8 +93,8 @@ class region_gate {
     std::uint32_t region() const { return state_.load(std::memory_order_acquire) >> round_shift; }
     /// Looks so often for another region than `last`, the number of the one that is open or was open latest; true where
     /// there is one, whose number `last` is then.
-    bool look_for_another(std::uint32_t& last, int looks) const {
-        for (int i = 0; i < looks; ++i) {
+    bool spin_for_another(std::uint32_t& last, int spins) const {
+        for (int i = 0; i < spins; ++i) {
             if (const std::uint32_t now = region(); now != last) {
                 last = now;
                 return true;
@@ -127,7 +127,7 @@ class region_gate {
     bool is_empty() const { return (state_.load(std::memory_order_acquire) & inside) == 0; }
 
     alignas(64) std::atomic<std::uint32_t> state_{0};
-    alignas(64) std::atomic<std::uint32_t> departures_{0};  ///< by those who were the last to leave a closed region
+    alignas(64) std::atomic<std::uint32_t> left_{0};  ///< by those who were the last to leave a closed region
 };
 
 }  // namespace HALFTONE_ABI

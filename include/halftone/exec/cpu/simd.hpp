@@ -13,9 +13,9 @@
 ///     split_bfloat16<N>(v, p) the N pieces of v, as number/split.hpp says, in vectors p
 ///     clamp_to<T>(v)          v between the largest numbers of T, NaNs kept: stored then, it is saturated
 ///     store_or_stream(p, v, past)  past the caches, where `past` says so and the set can; p is a multiple of the vector's
-///                             size then, end_streams() follows
+///                             size then, end_non_temporal() follows
 ///     store_vectors<N>(p, v, past)  the same of N vectors, two or more
-///     load_apart(p, a, b)  store_apart<N>(p, v, past)
+///     load_reordered(p, a, b)  store_reordered<N>(p, v, past)
 ///                             two vectors' numbers, those at even and those at odd places where that comes cheaper
 ///     first_lane(v)           a float
 ///     above_floor(v)  scale_by_floor(p, v)  v less the integer below it, p times 2 to that integer
@@ -30,7 +30,7 @@
 /// in a fixed tree.
 #pragma once
 
-#include <halftone/exec/cpu/simd/lot.hpp>
+#include <halftone/exec/cpu/simd/vector_block.hpp>
 #include <halftone/number/split.hpp>
 
 #define HALFTONE_BODY <halftone/exec/cpu/simd/math.simd.hpp>

@@ -3,7 +3,7 @@
 /// Writing past the caches, and asking for memory before it is read: for passes over more than the caches hold.
 ///
 ///     stream(to, rounded, sizeof rounded);           // nobody reads `to` before the caches have seen much else
-///     end_streams();                                 // before another thread may read it
+///     end_non_temporal();                                 // before another thread may read it
 ///
 /// A store that misses the caches reads its line first; a streamed one does not, which saves a third of the bytes where
 /// memory is only written.
@@ -25,7 +25,7 @@ namespace detail {
 
 /// As much as this, written in one pass, goes past the caches. Read again soon it might lie in the third-level one, but a
 /// store that misses reads its line first: as many bytes of memory as the next reader would save.
-inline constexpr std::size_t beyond_caches = std::size_t{8} << 20;
+inline constexpr std::size_t non_temporal_threshold = std::size_t{8} << 20;
 
 /// Whether `stream` may write there.
 inline bool is_streamable(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % 16 == 0; }
@@ -43,7 +43,7 @@ HALFTONE_INLINE void stream(void* to, const void* from, std::size_t bytes) {
 }
 
 /// What was streamed is seen by whoever is told afterwards.
-HALFTONE_INLINE void end_streams() {
+HALFTONE_INLINE void end_non_temporal() {
 #if defined(__x86_64__)
     _mm_sfence();
 #endif

@@ -47,7 +47,7 @@ class thread_pool final : public executor {
             dismiss();
             fail<argument_error>("cpu: ", threads_, " threads; this process can start no more than ", most);
         }
-        look_around(clock::now());
+        update_processors(clock::now());
     }
     ~thread_pool() override {
         if (detail::process_id() == process_) dismiss();
@@ -58,14 +58,14 @@ class thread_pool final : public executor {
     void run(task function, void* argument) override {
         if (threads_ == 1) return function(argument, 0);
         const clock::time_point begin = clock::now();
-        if (begin >= next_look_) look_around(begin);
+        if (begin >= next_update_) update_processors(begin);
         if (active_.load(std::memory_order_relaxed) == 1) return function(argument, 0);
         function_ = function;
         argument_ = argument;
         helpers_[0].note_core();
         gate_.open();
         function(argument, 0);
-        if (gate_.try_close(is_alone(begin) ? long_looks : few_looks_for_begun)) return;
+        if (gate_.try_close(is_alone(begin) ? long_spins : short_spins_for_begun)) return;
         // Whoever is still inside has been put aside, or has begun something long.
         const detail::short_time_slice wakes_at_once;
         gate_.wait_until_empty();
@@ -75,7 +75,7 @@ class thread_pool final : public executor {
     using clock = std::chrono::steady_clock;
     // How often a thread looks before it sleeps: 0.2 to 1 ms, and a tenth or a third of that where others want its
     // processor. Measured beside busy processes, 2 threads on 2 cores of a Zen 3.
-    static constexpr int long_looks = 20000, few_looks = 2000, few_looks_for_begun = 6000;
+    static constexpr int long_spins = 20000, short_spins = 2000, short_spins_for_begun = 6000;
 
     /// A thread of the pool, where it was seen last and what it has been through; of worker 0 the latter alone. Its
     /// thread is no std::thread to the destructor: in a child of fork() it is not there to be joined, nor to be detached.
@@ -124,8 +124,8 @@ class thread_pool final : public executor {
     }
 
     /// Every so often: whether this is another process by now, and how many processors its threads may use.
-    void look_around(clock::time_point now) {
-        next_look_ = now + std::chrono::milliseconds(100);
+    void update_processors(clock::time_point now) {
+        next_update_ = now + std::chrono::milliseconds(100);
         if (detail::process_id() != process_) {
             gate_.forget_all();
             start();
@@ -141,7 +141,7 @@ class thread_pool final : public executor {
     /// A scheduler may wake a thread on the core of the one that woke it, and leave both there while another core
     /// idles; regions end long before it balances them. So a helper that finds itself where a thread of a lower number
     /// was seen last moves to a core that none of them is on, of those that it may use. It is bound to none.
-    void keep_apart(int worker) {
+    void spread_over_cores(int worker) {
         helper& own = helpers_[worker];
         own.note_core();
         bool is_shared = false;
@@ -159,7 +159,7 @@ class thread_pool final : public executor {
     std::uint32_t wait(helper& own, std::uint32_t last) {
         const clock::time_point begin = clock::now();
         if (own.watch.look(begin)) preempted_.note(begin);
-        if (!gate_.look_for_another(last, is_alone(begin) ? long_looks : few_looks)) {
+        if (!gate_.spin_for_another(last, is_alone(begin) ? long_spins : short_spins)) {
             const clock::time_point fell_asleep = clock::now();
             last = gate_.wait_for_another(last);
             own.watch.leave_out(clock::now() - fell_asleep);
@@ -179,7 +179,7 @@ class thread_pool final : public executor {
                 own.core.store(-1, std::memory_order_relaxed);
                 continue;
             }
-            keep_apart(worker);
+            spread_over_cores(worker);
             if (!gate_.enter()) continue;
             last = gate_.region();
             function_(argument_, worker);
@@ -190,7 +190,7 @@ class thread_pool final : public executor {
     const int threads_;
     std::unique_ptr<helper[]> helpers_;  ///< threads_ of them, of which the first is the caller
     int started_ = 1, process_ = 0;
-    clock::time_point next_look_{};
+    clock::time_point next_update_{};
     task function_ = nullptr;
     void* argument_ = nullptr;
     region_gate gate_;

@@ -133,8 +133,8 @@ class warpgroup_instructions {
     /// contiguous (8192 bytes; without meaning elsewhere), eight rows (1024 bytes), and swizzle by 128 bytes; in units of 16.
     template <bool IsOuter>
     static __device__ std::uint64_t descriptor(word address) {
-        constexpr std::uint64_t panels_apart = IsOuter ? 8192 / 16 : 1, rows_apart = 1024 / 16, swizzle = 1;
-        return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) | panels_apart << 16 | rows_apart << 32 | swizzle << 62;
+        constexpr std::uint64_t panels_apart = IsOuter ? 8192 / 16 : 1, row_step_bytes = 1024 / 16, swizzle = 1;
+        return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) | panels_apart << 16 | row_step_bytes << 32 | swizzle << 62;
     }
 };
 

@@ -43,7 +43,7 @@ struct architecture {
     }
     /// Whether two of its blocks have room beside each other.
     template <class Kernel>
-    constexpr bool fits_twice() const {
+    constexpr bool fits_two_blocks() const {
         return 2 * static_cast<long long>(Kernel::shared_bytes) <= shared_bytes;
     }
     /// Matrix units for eight-bit floats that a warp's own instruction reaches: of sm_89 and from sm_120 on. On sm_90

@@ -73,8 +73,8 @@ constexpr global_span<T> span_of(const view<T, Rank>& v) {
 }
 /// From the first to the last element of a view with strides.
 template <class T, int Rank>
-constexpr global_span<T> hull_of(const view<T, Rank>& v) {
-    return {v.data(), v.hull_size()};
+constexpr global_span<T> bounding_span_of(const view<T, Rank>& v) {
+    return {v.data(), v.bounding_size()};
 }
 
 /// The same memory, N elements at a time. It must begin on a multiple of their bytes.

@@ -134,7 +134,7 @@ inline constexpr extent most_head_size = 256;
 
 /// The score of a key that a query does not see, and the largest score of a query that sees none. Finite, so that
 /// -ffast-math may assume that all are.
-inline constexpr float attention_hidden = -3.0e38f;
+inline constexpr float attention_masked_score = -3.0e38f;
 
 inline constexpr float log2_of_e = 1.44269504088896341f;
 

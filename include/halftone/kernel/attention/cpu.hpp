@@ -33,7 +33,7 @@ struct attention<cpu> {
     /// With products of the caller's choice.
     template <class T>
     static void forward(cpu& device, const attention_forward<T>& a, const detail::attention_engine<T>& engine) {
-        const detail::attention_extents whole = detail::check_attention(a), e = cut(a, whole);
+        const detail::attention_extents whole = detail::check_attention(a), e = partition(a, whole);
         if (a.sequences.are_there()) device.run([&] { detail::check_offsets(a.sequences, whole); });
         if (e.batch * e.heads * e.queries == 0) return;
         const detail::attention_forward_layout layout(e, engine.unit, a.options.mask);
@@ -49,7 +49,7 @@ struct attention<cpu> {
 
     template <class T>
     static void backward(cpu& device, const attention_backward<T>& a, const detail::attention_engine<T>& engine) {
-        const detail::attention_extents whole = detail::check_attention(a), e = cut(a, whole);
+        const detail::attention_extents whole = detail::check_attention(a), e = partition(a, whole);
         if (a.sequences.are_there()) device.run([&] { detail::check_offsets(a.sequences, whole); });
         if (e.batch * e.groups == 0) return;
         if (e.keys == 0) return device.run([&] { clear(a.dq); });
@@ -76,7 +76,7 @@ struct attention<cpu> {
   private:
     /// The extents that scratch memory is cut for.
     template <class Arguments>
-    static detail::attention_extents cut(const Arguments& a, const detail::attention_extents& e) {
+    static detail::attention_extents partition(const Arguments& a, const detail::attention_extents& e) {
         return a.sequences.are_there() ? detail::longest_sequence(e, a.sequences) : e;
     }
     template <class T>

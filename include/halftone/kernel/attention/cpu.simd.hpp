@@ -81,7 +81,7 @@ inline void attention_fill(float* x, extent from, extent to, float value) {
 
 /// Hides the scores from `visible` to `whole`, a multiple of the vector: they are minus infinity, so that they weigh
 /// nothing whatever the seen ones are.
-HALFTONE_INLINE void attention_hide(float* scores, extent visible, extent whole) {
+HALFTONE_INLINE void attention_mask_scores(float* scores, extent visible, extent whole) {
     const f32 hidden = splat(halftone::detail::bit_cast<float>(0xff800000u));
     for (extent j = visible / f32::lanes * f32::lanes; j < whole; j += f32::lanes) {
         const mask seen = less(load(detail::attention_lanes), splat(static_cast<float>(visible - j)));
@@ -98,23 +98,23 @@ void attention_softmax(const detail::attention_score_tile& t) {
     auto* const weights = static_cast<typename Format::element*>(t.weights);
     detail::attention_row_state& state = *t.state;
     float maxima[most], sums[most];
-    attention_fill(maxima, t.rows, most, detail::attention_hidden);
+    attention_fill(maxima, t.rows, most, detail::attention_masked_score);
     attention_fill(sums, t.rows, most, 0.0f);
-    const bool hides = t.visible < t.columns;  // from some rows
+    const bool has_masked = t.visible < t.columns;  // from some rows
     const extent whole_columns = detail::whole_steps(t.columns, step);
 
     // All maxima before all weights: a processor that waits for one row's maximum can then work on the next row.
     for (extent i = 0; i < t.rows; ++i) {
         float* const scores = t.scores + i * t.stride;
         extent whole = whole_columns;
-        if (hides) {
+        if (has_masked) {
             // Rows are weighed in pairs, so the first row's scores end where the second's do.
             whole = detail::whole_steps(t.visible_columns(i | 1), step);
-            attention_hide(scores, t.visible_columns(i), whole);
+            attention_mask_scores(scores, t.visible_columns(i), whole);
         } else if (whole > t.columns) {
-            attention_hide(scores, t.columns, whole);
+            attention_mask_scores(scores, t.columns, whole);
         }
-        f32 high[2] = {splat(t.first ? detail::attention_hidden : state.maxima[i]), splat(detail::attention_hidden)};
+        f32 high[2] = {splat(t.first ? detail::attention_masked_score : state.maxima[i]), splat(detail::attention_masked_score)};
         for (extent j = 0; j < whole; j += step) {
             high[0] = max(load(scores + j), high[0]);
             high[1] = max(load(scores + j + f32::lanes), high[1]);
@@ -123,7 +123,7 @@ void attention_softmax(const detail::attention_score_tile& t) {
     }
     const f32 scale = splat(t.scale);
     for (extent i = 0; i < t.rows; i += 2) {
-        const extent whole = hides ? detail::whole_steps(t.visible_columns(i | 1), step) : whole_columns;
+        const extent whole = has_masked ? detail::whole_steps(t.visible_columns(i | 1), step) : whole_columns;
         const extent next = i + 1 < t.rows ? i + 1 : i;
         const float *const first = t.scores + i * t.stride, *const second = t.scores + next * t.stride;
         auto *const first_row = weights + i * panel_stride, *const second_row = weights + next * panel_stride;
@@ -229,11 +229,11 @@ void attention_query_terms(extent rows, extent padded, extent width, const T* o,
 /// Out of one panel of transposed scores and of the weights' gradients (keys x queries): the weights p and the
 /// gradients p (dp - dot) of the scores, to a blocks for dv and dk; the latter also to a panel of b for dq.
 template <class Format>
-void attention_slopes(const detail::attention_slope_tile& t) {
+void attention_score_gradients(const detail::attention_score_gradient_tile& t) {
     using element = typename Format::element;
     constexpr extent columns = 2 * f32::lanes;
     auto* const weights = static_cast<element*>(t.weights);
-    auto* const slopes = static_cast<element*>(t.slopes);
+    auto* const score_gradients = static_cast<element*>(t.score_gradients);
     auto* const panel = static_cast<element*>(t.panel);
     const f32 high[2] = {load(t.maxima), load(t.maxima + f32::lanes)},
               logs[2] = {load(t.logs), load(t.logs + f32::lanes)}, dot[2] = {load(t.dots), load(t.dots + f32::lanes)};
@@ -260,9 +260,9 @@ void attention_slopes(const detail::attention_slope_tile& t) {
         }
         if (key + 1 == t.rows) p[2] = p[3] = ds[2] = ds[3] = zero;
         Format::store_row(weights + key * panel_stride, p);
-        Format::store_row(slopes + key * panel_stride, ds);
+        Format::store_row(score_gradients + key * panel_stride, ds);
         Format::store_row(weights + (key + 1) * panel_stride, p + 2);
-        Format::store_row(slopes + (key + 1) * panel_stride, ds + 2);
+        Format::store_row(score_gradients + (key + 1) * panel_stride, ds + 2);
         Format::store_rows(panel, key, ds, ds + 2);
     }
 
@@ -270,7 +270,7 @@ void attention_slopes(const detail::attention_slope_tile& t) {
     const extent written = (t.rows + 1) / 2 * 2;
     for (extent key = written; key < t.block_rows; ++key) {
         Format::store_row(weights + key * panel_stride, zeros);
-        Format::store_row(slopes + key * panel_stride, zeros);
+        Format::store_row(score_gradients + key * panel_stride, zeros);
     }
     for (extent key = written; key < t.padded_rows; key += 2) Format::store_rows(panel, key, zeros, zeros);
 }

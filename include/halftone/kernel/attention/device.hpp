@@ -33,8 +33,8 @@ struct attention_tiles {
     static constexpr int row_blocks = Head <= 64 ? 2 : 1;
     using forward = flash_attention_kernel<T, Head, 2, 4, (Head > 96 ? 48 : 64)>;
     using by_queries =
-        flash_attention_slopes_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::queries>;
-    using by_keys = flash_attention_slopes_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::keys>;
+        flash_attention_backward_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::queries>;
+    using by_keys = flash_attention_backward_kernel<T, Head, row_blocks, 4, (Head > 64 ? 32 : 64), attention_side::keys>;
     using large_forward = forward;
     using large_by_queries = by_queries;
     using large_by_keys = by_keys;
@@ -45,18 +45,18 @@ template <class T>
 struct attention_tiles<T, 256> {
     using forward = flash_attention_kernel<T, 256, 1, 4, 32>;
     using large_forward = flash_attention_kernel<T, 256, 1, 8, 64>;
-    using by_queries = flash_attention_slopes_kernel<T, 256, 1, 4, 16, attention_side::queries>;
-    using large_by_queries = flash_attention_slopes_kernel<T, 256, 1, 8, 16, attention_side::queries>;
-    using by_keys = wide_attention_slopes_kernel<T, 256, 2, 16>;
-    using large_by_keys = wide_attention_slopes_kernel<T, 256, 4, 32>;
+    using by_queries = flash_attention_backward_kernel<T, 256, 1, 4, 16, attention_side::queries>;
+    using large_by_queries = flash_attention_backward_kernel<T, 256, 1, 8, 16, attention_side::queries>;
+    using by_keys = wide_attention_backward_kernel<T, 256, 2, 16>;
+    using large_by_keys = wide_attention_backward_kernel<T, 256, 4, 32>;
 };
 
 /// Floats take twice the memory, and half as many of them a register: fewer rows.
 template <>
 struct attention_tiles<float, 64> {
     using forward = flash_attention_kernel<float, 64, 2, 4, 32>;
-    using by_queries = flash_attention_slopes_kernel<float, 64, 2, 4, 32, attention_side::queries>;
-    using by_keys = flash_attention_slopes_kernel<float, 64, 2, 4, 32, attention_side::keys>;
+    using by_queries = flash_attention_backward_kernel<float, 64, 2, 4, 32, attention_side::queries>;
+    using by_keys = flash_attention_backward_kernel<float, 64, 2, 4, 32, attention_side::keys>;
     using large_forward = forward;
     using large_by_queries = by_queries;
     using large_by_keys = by_keys;
@@ -64,8 +64,8 @@ struct attention_tiles<float, 64> {
 template <>
 struct attention_tiles<float, 128> {
     using forward = flash_attention_kernel<float, 128, 1, 4, 32>;
-    using by_queries = flash_attention_slopes_kernel<float, 128, 1, 4, 16, attention_side::queries>;
-    using by_keys = flash_attention_slopes_kernel<float, 128, 1, 4, 16, attention_side::keys>;
+    using by_queries = flash_attention_backward_kernel<float, 128, 1, 4, 16, attention_side::queries>;
+    using by_keys = flash_attention_backward_kernel<float, 128, 1, 4, 16, attention_side::keys>;
     using large_forward = forward;
     using large_by_queries = by_queries;
     using large_by_keys = by_keys;
@@ -74,10 +74,10 @@ template <>
 struct attention_tiles<float, 256> {
     using forward = flash_attention_kernel<float, 256, 1, 2, 16>;
     using large_forward = flash_attention_kernel<float, 256, 1, 4, 16>;
-    using by_queries = flash_attention_slopes_kernel<float, 256, 1, 2, 16, attention_side::queries>;
-    using large_by_queries = flash_attention_slopes_kernel<float, 256, 1, 4, 16, attention_side::queries>;
-    using by_keys = wide_attention_slopes_kernel<float, 256, 1, 16>;
-    using large_by_keys = wide_attention_slopes_kernel<float, 256, 2, 16>;
+    using by_queries = flash_attention_backward_kernel<float, 256, 1, 2, 16, attention_side::queries>;
+    using large_by_queries = flash_attention_backward_kernel<float, 256, 1, 4, 16, attention_side::queries>;
+    using by_keys = wide_attention_backward_kernel<float, 256, 1, 16>;
+    using large_by_keys = wide_attention_backward_kernel<float, 256, 2, 16>;
 };
 
 }  // namespace on_device
@@ -107,7 +107,7 @@ struct attention<Device> {
                 });
             }
         }
-        for_parts(e.head_size, [&]<int Parts>(constant<Parts>) {
+        for_vectors_of_rows(e.head_size, [&]<int Parts>(constant<Parts>) {
             launch(std::type_identity<plain_attention_kernel<Compute, T, Parts>>{});
         });
     }
@@ -129,7 +129,7 @@ struct attention<Device> {
             device.launch(query_terms_kernel<T, 1>{o, d_o, simt::span_of(a.logsumexp), terms, problem});
         }
 
-        const attention_slopes<T> slopes{vectors_of(a.q, a.sequences),
+        const attention_score_gradients<T> score_gradients{vectors_of(a.q, a.sequences),
                                          d_o,
                                          vectors_of(a.k, a.sequences),
                                          vectors_of(a.v, a.sequences),
@@ -138,7 +138,7 @@ struct attention<Device> {
                                          vectors_of(a.dk, a.sequences),
                                          vectors_of(a.dv, a.sequences),
                                          problem};
-        const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{slopes}); };
+        const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{score_gradients}); };
         if constexpr (multiplies_matrices<Compute, T>) {
             if (e.heads > 0 && why_not_matrix_units<Compute>(a) == nullptr) {
                 return for_head_size<T>(e.head_size, [&]<int Head>(constant<Head>) {
@@ -154,9 +154,9 @@ struct attention<Device> {
                 });
             }
         }
-        for_parts(e.head_size, [&]<int Parts>(constant<Parts>) {
-            launch(std::type_identity<plain_attention_slopes_kernel<Compute, T, Parts, side::queries>>{});
-            launch(std::type_identity<plain_attention_slopes_kernel<Compute, T, Parts, side::keys>>{});
+        for_vectors_of_rows(e.head_size, [&]<int Parts>(constant<Parts>) {
+            launch(std::type_identity<plain_attention_backward_kernel<Compute, T, Parts, side::queries>>{});
+            launch(std::type_identity<plain_attention_backward_kernel<Compute, T, Parts, side::keys>>{});
         });
     }
 
@@ -216,7 +216,7 @@ struct attention<Device> {
         }
     }
     template <class Launch>
-    static void for_parts(extent head_size, const Launch& launch) {
+    static void for_vectors_of_rows(extent head_size, const Launch& launch) {
         if (head_size <= 64) {
             launch(simt::constant<2>{});
         } else if (head_size <= 128) {

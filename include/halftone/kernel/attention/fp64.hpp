@@ -21,7 +21,7 @@ struct head_vectors {
     extent batch_stride, time_stride, head_stride;
 
     explicit head_vectors(const view<T, 4>& v)
-        : values(simt::hull_of(v)),
+        : values(simt::bounding_span_of(v)),
           batch_stride(v.stride_of(0)),
           time_stride(v.stride_of(1)),
           head_stride(v.stride_of(2)) {}
@@ -118,14 +118,14 @@ struct attention_backward_query {
         const extent query = i % e.queries, head = i / e.queries % e.heads, batch = i / e.queries / e.heads;
         const extent group = head / scores.problem.members;
         const global_span<double> out = dq.at(batch, query, head);
-        const global_span<const double> slope = d_o.at(batch, query, head);
+        const global_span<const double> score_gradient_value = d_o.at(batch, query, head);
         double largest = 0, sum = 0;
         scores.sum_up(thread, batch, head, query, largest, sum);
-        const double mean = dot(thread, slope, o.at(batch, query, head), e.head_size);
+        const double mean = dot(thread, score_gradient_value, o.at(batch, query, head), e.head_size);
         clear(thread, out, e.head_size);
         for (extent key = 0; key < scores.problem.keys_of(query); ++key) {
             const double weight = std::exp(scores.score(thread, batch, head, query, key) - largest) / sum;
-            const double dscore = weight * (dot(thread, slope, v.at(batch, key, group), e.head_size) - mean);
+            const double dscore = weight * (dot(thread, score_gradient_value, v.at(batch, key, group), e.head_size) - mean);
             add_scaled(thread, out, scores.problem.scale * dscore, scores.k.at(batch, key, group), e.head_size);
         }
         thread.store(terms, 3 * i, largest);
@@ -152,11 +152,11 @@ struct attention_backward_key {
                 const extent at = 3 * ((batch * e.heads + head) * e.queries + query);
                 const double above = scores.score(thread, batch, head, query, key) - thread.load(terms, at);
                 const double weight = std::exp(above) * thread.load(terms, at + 1);
-                const global_span<const double> slope = d_o.at(batch, query, head);
+                const global_span<const double> score_gradient_value = d_o.at(batch, query, head);
                 const double dscore =
-                    weight * (dot(thread, slope, v.at(batch, key, group), e.head_size) - thread.load(terms, at + 2));
+                    weight * (dot(thread, score_gradient_value, v.at(batch, key, group), e.head_size) - thread.load(terms, at + 2));
                 add_scaled(thread, to_k, scores.problem.scale * dscore, scores.q.at(batch, query, head), e.head_size);
-                add_scaled(thread, to_v, weight, slope, e.head_size);
+                add_scaled(thread, to_v, weight, score_gradient_value, e.head_size);
             }
         }
     }

@@ -48,7 +48,7 @@ double attention_weights(const view<T, 4>& q, const view<T, 4>& k, extent batch,
     const extent keys = k.extent_of(1), group = head / (q.extent_of(2) / k.extent_of(2));
     const double scale = attention_scale(options, q.extent_of(3));
     p.resize(static_cast<std::size_t>(visible_keys(options, i, q.extent_of(1), keys)));
-    if (p.empty()) return static_cast<double>(detail::attention_hidden);
+    if (p.empty()) return static_cast<double>(detail::attention_masked_score);
     double largest = -HUGE_VAL, sum = 0;
     for (std::size_t j = 0; j < p.size(); ++j) {
         p[j] = scale * dot(q, k, batch, i, head, static_cast<extent>(j), group);

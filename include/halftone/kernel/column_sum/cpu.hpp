@@ -34,18 +34,18 @@ struct column_sum<cpu> {
         const auto body =
             device.select(&portable::column_sum_rows<X>, &avx2::column_sum_rows<X>, &avx512::column_sum_rows<X>);
         const extent width = x.extent_of(1), row = x.stride_of(0), stride = partial_stride(width);
-        const row_pieces cut = cut_rows_for_sums(x.extent_of(0), width);
-        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(cut.count * stride) * sizeof(float));
+        const row_partition partition = partition_rows_for_sums(x.extent_of(0), width);
+        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(partition.count * stride) * sizeof(float));
         auto* const sums = partials.as<float>();
 
         constexpr extent columns = 4096;  // their sums stay in the first-level cache
         const extent blocks = (width + columns - 1) / columns;
-        device.parallel_for(cut.count * blocks, [&](extent index) {
+        device.parallel_for(partition.count * blocks, [&](extent index) {
             const extent piece = index / blocks, j = index % blocks * columns;
-            body(cut.rows_of(piece), j + columns < width ? columns : width - j, x.data() + cut.begin(piece) * row + j,
+            body(partition.rows_of(piece), j + columns < width ? columns : width - j, x.data() + partition.begin(piece) * row + j,
                  row, sums + piece * stride + j);
         });
-        add_partials(device, cut.count, sums, stride, width, out.data(), mode);
+        add_partials(device, partition.count, sums, stride, width, out.data(), mode);
     }
 };
 

@@ -25,15 +25,15 @@ struct column_sum_kernel {
 
     global_span<const X> x;
     global_span<float> sums;  // (pieces, width)
-    row_pieces cut;
+    row_partition partition;
     extent width, stride;
 
-    grid_shape grid() const { return team::grid(width, cut.count); }
+    grid_shape grid() const { return team::grid(width, partition.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent j = team::column(simt), first = cut.begin(simt.block().y),
-                     end = first + cut.rows_of(simt.block().y);
+        const extent j = team::column(simt), first = partition.begin(simt.block().y),
+                     end = first + partition.rows_of(simt.block().y);
         vec<float, N> sum{};
         if (j < width) {
             for (extent row = first + simt.warp(); row < end; row += team::warps) {
@@ -65,16 +65,16 @@ struct column_sum<Device> {
         expect_rows("column_sum", "x", x, x.shape());
         expect("column_sum", "out", out, {x.extent_of(1)});
         const extent width = x.extent_of(1), stride = x.stride_of(0);
-        const row_pieces cut = on_device::cut_rows_for_sums(x.extent_of(0));
-        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(cut.count * width) * sizeof(float));
+        const row_partition partition = on_device::partition_rows_for_sums(x.extent_of(0));
+        const workspace::lease partials(device.scratch(), static_cast<std::size_t>(partition.count * width) * sizeof(float));
         float* const sums = partials.as<float>();
         const auto launch = [&]<int N>(constant<N>) {
             device.launch(column_sum_kernel<X, N>{
-                simt::hull_of(view<const X, 2>(x)), {sums, cut.count * width}, cut, width, stride});
+                simt::bounding_span_of(view<const X, 2>(x)), {sums, partition.count * width}, partition, width, stride});
         };
         constexpr int n = longest<X>;
         stride % n == 0 && can_use_vectors(n, width, x.data()) ? launch(constant<n>{}) : launch(constant<1>{});
-        add_partials(device, cut.count, sums, width, width, out.data(), mode);
+        add_partials(device, partition.count, sums, width, width, out.data(), mode);
     }
 };
 

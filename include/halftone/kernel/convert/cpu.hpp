@@ -42,24 +42,24 @@ struct convert<cpu> {
             fail<shape_error>("convert: to is ", to.shape(), "; expected ", from.shape());
         constexpr extent each_piece = 8 * piece_elements;  // an element costs a tenth of what it costs elsewhere
         constexpr auto bytes = static_cast<extent>(sizeof(Y));
-        const bool apart = static_cast<const void*>(from.data()) != to.data();
+        const bool is_copy = static_cast<const void*>(from.data()) != to.data();
         if (from.is_contiguous() && to.is_contiguous()) {
-            const bool past = apart && streams(to.data(), 1, to.size() * bytes, 0);
-            const row_pieces cut = cut_rows(from.size(), 1, each_piece);
-            device.parallel_for(cut.count, [&](extent piece) {
-                const extent first = cut.begin(piece);
-                body(1, cut.rows_of(piece), from.data() + first, 0, to.data() + first, 0, factor, past);
+            const bool non_temporal = is_copy && stores_non_temporal(to.data(), 1, to.size() * bytes, 0);
+            const row_partition partition = partition_rows(from.size(), 1, each_piece);
+            device.parallel_for(partition.count, [&](extent piece) {
+                const extent first = partition.begin(piece);
+                body(1, partition.rows_of(piece), from.data() + first, 0, to.data() + first, 0, factor, non_temporal);
             });
         } else if constexpr (Rank == 2) {
             expect_rows("convert", "from", from, from.shape());
             expect_written_rows("convert", "to", to, from.shape());
             const extent width = from.extent_of(1), from_stride = from.stride_of(0), to_stride = to.stride_of(0);
-            const bool past = apart && streams(to.data(), to.extent_of(0), width * bytes, to_stride * bytes);
-            const row_pieces cut = cut_rows(from.extent_of(0), width, each_piece);
-            device.parallel_for(cut.count, [&](extent piece) {
-                const extent i = cut.begin(piece);
-                body(cut.rows_of(piece), width, from.data() + i * from_stride, from_stride, to.data() + i * to_stride,
-                     to_stride, factor, past);
+            const bool non_temporal = is_copy && stores_non_temporal(to.data(), to.extent_of(0), width * bytes, to_stride * bytes);
+            const row_partition partition = partition_rows(from.extent_of(0), width, each_piece);
+            device.parallel_for(partition.count, [&](extent piece) {
+                const extent i = partition.begin(piece);
+                body(partition.rows_of(piece), width, from.data() + i * from_stride, from_stride, to.data() + i * to_stride,
+                     to_stride, factor, non_temporal);
             });
         } else {
             expect("convert", "from", from, from.shape());

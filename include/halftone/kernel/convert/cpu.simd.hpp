@@ -25,21 +25,21 @@ struct converts_saturated {
 /// Past the caches where `past` says so.
 template <class End, class X, class Y>
 void convert_rows(extent rows, extent width, const X* from, extent from_stride, Y* to, extent to_stride, float factor,
-                  bool past) {
+                  bool non_temporal) {
     const auto copy = [&](extent j, auto n) __attribute__((always_inline)) {
-        store_or_stream(to + j, End::stop(load(from + j, n), to), n, past);
+        store_or_stream(to + j, End::stop(load(from + j, n), to), n, non_temporal);
     };
     const auto scale = [&](extent j, auto n) __attribute__((always_inline)) {
-        store_or_stream(to + j, End::stop(load(from + j, n) * factor, to), n, past);
+        store_or_stream(to + j, End::stop(load(from + j, n) * factor, to), n, non_temporal);
     };
     for (extent i = 0; i < rows; ++i, from += from_stride, to += to_stride) {
         if (factor == 1) {
-            for_lots(width, copy);
+            for_vector_blocks(width, copy);
         } else {
-            for_lots(width, scale);
+            for_vector_blocks(width, scale);
         }
     }
-    if (past) end_streams();
+    if (non_temporal) end_non_temporal();
 }
 
 }  // namespace HALFTONE_SET

@@ -38,10 +38,10 @@ struct cross_entropy<cpu> {
         const auto body = device.select(&portable::cross_entropy_rows<X>, &avx2::cross_entropy_rows<X>,
                                         &avx512::cross_entropy_rows<X>);
         const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
-        const row_pieces cut = cut_rows(a.logits.extent_of(0), classes, longer_piece(a.logits.size()));
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
+        const row_partition partition = partition_rows(a.logits.extent_of(0), classes, longer_piece(a.logits.size()));
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent i = partition.begin(piece);
+            body(partition.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
                  a.ignore_index, a.losses.data() + i, a.maximum.data() + i, a.sum.data() + i);
         });
     }
@@ -90,14 +90,14 @@ struct cross_entropy<cpu> {
                           &avx512::cross_entropy_backward_rows<X, D>);
         const extent classes = a.logits.extent_of(1), stride = a.logits.stride_of(0), dstride = a.dlogits.stride_of(0);
         const extent step = a.gradient.extent_of(0) == 1 ? 0 : 1;
-        const bool past = streams(a.dlogits, a.logits.data());
-        const row_pieces cut = cut_rows(a.logits.extent_of(0), classes, longer_piece(a.logits.size()));
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
+        const bool non_temporal = stores_non_temporal(a.dlogits, a.logits.data());
+        const row_partition partition = partition_rows(a.logits.extent_of(0), classes, longer_piece(a.logits.size()));
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent i = partition.begin(piece);
+            body(partition.rows_of(piece), classes, a.logits.data() + i * stride, stride, a.targets.data() + i,
                  a.ignore_index, a.maximum.data() + i, a.sum.data() + i, a.gradient.data() + i * step, step,
                  a.count.data() == nullptr ? 1.0f : a.count(0),
-                 a.dlogits.data() + i * dstride, dstride, past);
+                 a.dlogits.data() + i * dstride, dstride, non_temporal);
         });
     }
 

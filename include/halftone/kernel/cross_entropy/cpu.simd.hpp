@@ -37,41 +37,41 @@ struct summed_rows {
 
 /// Adds the exponentials of logits that lie so far below the largest.
 template <class X, class V, class N>
-HALFTONE_INLINE void add_exponentials(four& sums, const V& below, N n) {
+HALFTONE_INLINE void add_exponentials(four_vectors& sums, const V& below, N n) {
     const auto e = keep(exp_below_zero_for<X>(below), n, splat(0.0f));
     if constexpr (is_short<X>) {
         // Short exponentials keep the units busy that add, and leave those that multiply some time.
-        add_product(sums, e, spread(splat(1.0f), &e), n);
+        add_product(sums, e, broadcast(splat(1.0f), &e), n);
     } else {
         add(sums, e, n);
     }
 }
 
-/// Of rows of few classes, four at a time, as for_fours has them; those that do not count are taken along.
+/// Of rows of few classes, four at a time, as for_row_groups has them; those that do not count are taken along.
 template <class X>
 HALFTONE_INLINE void short_cross_entropy_rows(extent rows, extent classes, bool distinct, const X* x, extent stride,
                                               const std::int32_t* targets, std::int32_t ignored, float* losses,
                                               float* row_maxima, float* row_sums) {
-    constexpr extent late = rows_late<4>(0), quarter = f32::lanes / 4;
+    constexpr extent lag = pipeline_lag<4>(0), quarter = f32::lanes / 4;
     row_numbers<4> maxima, totals;
     const auto group = [&](extent i) __attribute__((always_inline)) {
         return rows_from<4>(x + i * stride, distinct ? stride : 0);
     };
-    for (extent i = 0; i < rows && i <= late; i += 4) {
+    for (extent i = 0; i < rows && i <= lag; i += 4) {
         largest_of<4, X> largest(1.0f);
-        for_parts<4>(classes, [&](extent j, auto n) __attribute__((always_inline)) { largest.take(group(i) + j, n); });
+        for_vectors_of_rows<4>(classes, [&](extent j, auto n) __attribute__((always_inline)) { largest.take(group(i) + j, n); });
         maxima.put(i, largest.numbers());
     }
     const auto exponentiate = [&](extent i) __attribute__((always_inline)) {
-        const extent sought = i + 4 + late;
+        const extent sought = i + 4 + lag;
         const bool is_there = sought < rows;
         const auto from = group(i), next = group(is_there ? sought : i);
         const auto top = maxima[i];
         largest_of<4, X> largest(1.0f);
-        four sums = four_of(0.0f);
-        for_parts<4>(classes, [&](extent j, auto n) __attribute__((always_inline)) {
+        four_vectors sums = broadcast_four(0.0f);
+        for_vectors_of_rows<4>(classes, [&](extent j, auto n) __attribute__((always_inline)) {
             if (is_there) largest.take(next + j, n);
-            ask_ahead(next, (4 + late) * stride, j, n);
+            prefetch_ahead(next, (4 + lag) * stride, j, n);
             add_exponentials<X>(sums, load(from + j, n) - top, n);
         });
         totals.put(i, sum_of<4>(sums));
@@ -92,14 +92,14 @@ HALFTONE_INLINE void short_cross_entropy_rows(extent rows, extent classes, bool 
             row_sums[row] = counts ? sums[k * quarter] : 1.0f;
         }
     };
-    for_rows<4>(rows, late, exponentiate, finish);
+    for_rows_pipelined<4>(rows, lag, exponentiate, finish);
 }
 
 template <class X>
 void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, const std::int32_t* targets,
                         std::int32_t ignored, float* losses, float* row_maxima, float* row_sums) {
     if (side_by_side(classes)) {
-        return for_fours(rows, [&](extent i, extent count, bool distinct) __attribute__((always_inline)) {
+        return for_row_groups(rows, [&](extent i, extent count, bool distinct) __attribute__((always_inline)) {
             short_cross_entropy_rows(count, classes, distinct, x + i * stride, stride, targets + i, ignored, losses + i,
                                      row_maxima + i, row_sums + i);
         });
@@ -117,14 +117,14 @@ void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, 
         const extent next_row = counted(row + 1);
         // Memory is read once: what is summed so far is scaled where a block has a larger maximum than all before.
         float largest = -__builtin_inff(), of_stretches = 0.0f;
-        four sums = four_of(0.0f);
+        four_vectors sums = broadcast_four(0.0f);
         for (extent first = 0; first < classes; first += class_block) {
             if (block_largest > largest) {
                 const f32 factor = exp_below_zero(splat(largest) - splat(block_largest));
                 if (first != 0) sums = sums * factor, of_stretches *= first_lane(factor);
                 largest = block_largest;
             }
-            if (first != 0 && first % stretch_elements == 0) of_stretches += sum(sums), sums = four_of(0.0f);
+            if (first != 0 && first % segment_elements == 0) of_stretches += sum(sums), sums = broadcast_four(0.0f);
             const extent here = block_from(first);
             const X *const block = x + row * stride + first, *next = block + here;
             extent in_next = block_from(first + here);
@@ -133,19 +133,19 @@ void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, 
             const f32 below = splat(largest == -__builtin_inff() && here < classes ? 0.0f : largest);
             largest_of_row<X> sought(1.0f);
             const auto add_from = [&](const X* from, auto n) __attribute__((always_inline)) {
-                ask_for(from + class_block + asked_before, n);
+                prefetch_vectors(from + class_block + prefetch_distance, n);
                 add_exponentials<X>(sums, load(from, n) - below, n);
             };
             // Of different lengths are the last blocks of a row.
             const extent shorter = here < in_next ? here : in_next;
             const extent both = here == in_next ? here : shorter - shorter % (4 * f32::lanes);
-            for_lots<X>(both, [&](extent j, auto n) __attribute__((always_inline)) {
+            for_vector_blocks<X>(both, [&](extent j, auto n) __attribute__((always_inline)) {
                 sought.take(next + j, n);
                 add_from(block + j, n);
             });
-            for_lots<X>(here - both,
+            for_vector_blocks<X>(here - both,
                         [&](extent j, auto n) __attribute__((always_inline)) { add_from(block + both + j, n); });
-            for_lots<X>(in_next - both,
+            for_vector_blocks<X>(in_next - both,
                         [&](extent j, auto n) __attribute__((always_inline)) { sought.take(next + both + j, n); });
             block_largest = sought.value();
         }
@@ -161,9 +161,9 @@ void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, 
 template <class X, class D>
 void cross_entropy_backward_rows(extent rows, extent classes, const X* x, extent stride, const std::int32_t* targets,
                                  std::int32_t ignored, const float* row_maxima, const float* row_sums,
-                                 const float* gradient, extent step, float count, D* dx, extent dx_stride, bool past) {
-    constexpr extent of_lot = 4 * f32::lanes;
-    alignas(64) D with_target[of_lot];
+                                 const float* gradient, extent step, float count, D* dx, extent dx_stride, bool non_temporal) {
+    constexpr extent of_block = 4 * f32::lanes;
+    alignas(64) D with_target[of_block];
     for (extent i = 0; i < rows; ++i, x += stride, dx += dx_stride) {
         if (targets[i] == ignored) {
             fill(dx, classes, 0.0f);
@@ -172,24 +172,24 @@ void cross_entropy_backward_rows(extent rows, extent classes, const X* x, extent
         const f32 factor = splat(gradient[i * step] / count / row_sums[i]), largest = splat(row_maxima[i]);
         // Read before the loop, which may write over it.
         const f32 target = (exp_below_zero(load(x + targets[i], 1) - largest) - row_sums[i]) * factor;
-        const extent lot = targets[i] - targets[i] % of_lot, lot_end = lot + of_lot < classes ? lot + of_lot : classes;
+        const extent vector_block = targets[i] - targets[i] % of_block, block_end = vector_block + of_block < classes ? vector_block + of_block : classes;
         for (extent first = 0, end; first < classes; first = end) {
-            const bool holds_target = past && first == lot;
-            end = !past || first > lot ? classes : holds_target ? lot_end : lot;
+            const bool holds_target = non_temporal && first == vector_block;
+            end = !non_temporal || first > vector_block ? classes : holds_target ? block_end : vector_block;
             D* const to = holds_target ? with_target : dx + first;
-            for_lots<X, D>(end - first, [&](extent j, auto n) __attribute__((always_inline)) {
+            for_vector_blocks<X, D>(end - first, [&](extent j, auto n) __attribute__((always_inline)) {
                 const auto v = exp_below_zero_for<D>(load(x + first + j, n) - largest) * factor;
-                store_or_stream(to + j, v, n, past && !holds_target);
+                store_or_stream(to + j, v, n, non_temporal && !holds_target);
             });
             if (!holds_target) continue;
-            store(with_target + (targets[i] - lot), target, 1);
-            for_lots<D>(end - first, [&](extent j, auto n) __attribute__((always_inline)) {
+            store(with_target + (targets[i] - vector_block), target, 1);
+            for_vector_blocks<D>(end - first, [&](extent j, auto n) __attribute__((always_inline)) {
                 store_or_stream(dx + first + j, load(with_target + j, n), n, true);
             });
         }
-        if (!past) store(dx + targets[i], target, 1);
+        if (!non_temporal) store(dx + targets[i], target, 1);
     }
-    if (past) end_streams();
+    if (non_temporal) end_non_temporal();
 }
 
 }  // namespace HALFTONE_SET

@@ -175,7 +175,7 @@ struct cross_entropy<Device> {
         const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1), stride = a.logits.stride_of(0);
         const auto launch = [&]<int Threads, int Held>(constant<Threads>, constant<Held>) {
             device.launch(cross_entropy_kernel<X, n, Threads, Held>{
-                simt::hull_of(a.logits), simt::span_of(a.targets), simt::span_of(a.losses), simt::span_of(a.maximum),
+                simt::bounding_span_of(a.logits), simt::span_of(a.targets), simt::span_of(a.losses), simt::span_of(a.maximum),
                 simt::span_of(a.sum), rows, classes, stride, a.ignore_index});
         };
         if (classes <= held_by_warp && stride % n == 0 && can_use_vectors(n, classes, a.logits.data())) {
@@ -216,13 +216,13 @@ struct cross_entropy<Device> {
         const extent rows = a.logits.extent_of(0), classes = a.logits.extent_of(1);
         const auto launch = [&]<int Threads>(constant<Threads>) {
             device.launch(
-                cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{simt::hull_of(a.logits),
+                cross_entropy_backward_kernel<X, D, longest<X, D>, Threads>{simt::bounding_span_of(a.logits),
                                                                             simt::span_of(a.targets),
                                                                             simt::span_of(a.maximum),
                                                                             simt::span_of(a.sum),
                                                                             simt::span_of(a.gradient),
                                                                             {a.count.data(), 1},
-                                                                            simt::hull_of(a.dlogits),
+                                                                            simt::bounding_span_of(a.dlogits),
                                                                             rows,
                                                                             classes,
                                                                             a.logits.stride_of(0),

@@ -30,10 +30,10 @@ struct dropout<cpu> {
         const auto body = device.select(&portable::dropout_elements<X, Y>, &avx2::dropout_elements<X, Y>,
                                         &avx512::dropout_elements<X, Y>);
         const random_record record = draw.kept_from == 0 ? random_record{} : *draw.record;
-        const row_pieces cut = cut_rows(x.size(), 1);
+        const row_partition partition = partition_rows(x.size(), 1);
         static_assert(piece_elements % 64 == 0, "pieces are whole tiles of random numbers");
-        device.parallel_for(cut.count, [&](extent piece) {
-            body(x.data(), base.data(), y.data(), cut.begin(piece), cut.rows_of(piece), record, draw);
+        device.parallel_for(partition.count, [&](extent piece) {
+            body(x.data(), base.data(), y.data(), partition.begin(piece), partition.rows_of(piece), record, draw);
         });
     }
 };

@@ -50,9 +50,9 @@ struct embedding<cpu> {
         const auto body =
             device.select(&portable::embedding_rows<T, Y>, &avx2::embedding_rows<T, Y>, &avx512::embedding_rows<T, Y>);
         const extent width = a.table.extent_of(1);
-        const row_pieces cut = cut_rows(a.tokens.extent_of(0), width);
-        device.parallel_for(cut.count, [&](extent piece) {
-            body(cut.begin(piece), cut.rows_of(piece), width, a.tokens.data(), a.table.data(), a.positions.data(),
+        const row_partition partition = partition_rows(a.tokens.extent_of(0), width);
+        device.parallel_for(partition.count, [&](extent piece) {
+            body(partition.begin(piece), partition.rows_of(piece), width, a.tokens.data(), a.table.data(), a.positions.data(),
                  a.positions.extent_of(0), a.position_of.data(), a.out.data());
         });
     }
@@ -123,9 +123,9 @@ struct embedding<cpu> {
 
         // After the sort, first[t] is where token t's places end; those of token 0 begin at 0.
         if (a.mode == write_mode::overwrite) {
-            const row_pieces cut = cut_rows(vocabulary, width);
-            device.parallel_for(cut.count, [&](extent piece) {
-                for (extent t = cut.begin(piece); t < cut.begin(piece) + cut.rows_of(piece); ++t) {
+            const row_partition partition = partition_rows(vocabulary, width);
+            device.parallel_for(partition.count, [&](extent piece) {
+                for (extent t = partition.begin(piece); t < partition.begin(piece) + partition.rows_of(piece); ++t) {
                     const bool absent = first[t] == (t == 0 ? 0 : first[t - 1]);
                     if (absent)
                         std::memset(static_cast<void*>(a.dtable.data() + t * width), 0,
@@ -150,10 +150,10 @@ struct embedding<cpu> {
                           &avx512::embedding_backward_positions<Y, G>);
         const extent rows = a.tokens.extent_of(0), width = a.dy.extent_of(1), period = a.dpositions.extent_of(0);
         if (period == 0) return;
-        const row_pieces cut = cut_rows(period, width * ((rows + period - 1) / period));
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent p = cut.begin(piece);
-            body(p, p + cut.rows_of(piece), period, rows, a.dy.data(), width, a.dpositions.data(), a.mode);
+        const row_partition partition = partition_rows(period, width * ((rows + period - 1) / period));
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent p = partition.begin(piece);
+            body(p, p + partition.rows_of(piece), period, rows, a.dy.data(), width, a.dpositions.data(), a.mode);
         });
     }
 };

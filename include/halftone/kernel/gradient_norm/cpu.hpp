@@ -89,7 +89,7 @@ struct gradient_norm<cpu> {
                              : in_range                                  ? static_cast<double>(here.squares)
                                         : detail::squares_in_double(n, gradients.data() + first, factors);
         };
-        const extent each = update_stretch(count) / chunk;
+        const extent each = update_part(count) / chunk;
         device.parallel_for((chunks + each - 1) / each, [&](extent run) {
             for (extent index = run * each; index < std::min(chunks, (run + 1) * each); ++index) take(index);
         });

@@ -13,12 +13,12 @@ namespace HALFTONE_SET {
 template <class G>
 void gradient_squares(extent count, const G* g, const kernel::gradient_factors& factors,
                       detail::chunk_squares& found) {
-    constexpr extent ahead = 1024;
+    constexpr extent prefetch_distance = 1024;
     const gradient_reader reader = reader_of(factors);
-    four squares = four_of(0.0f), largest = four_of(0.0f);
+    four_vectors squares = broadcast_four(0.0f), largest = broadcast_four(0.0f);
     mask odd = less(splat(1.0f), splat(0.0f));
-    for_vectors_by_four(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
-        prefetch(g + j + ahead, f32::lanes * sizeof(G));
+    for_vectors_unrolled(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+        prefetch(g + j + prefetch_distance, f32::lanes * sizeof(G));
         const f32 x = load(g + j, n);
         odd = either(odd, not_finite(x));
         const f32 v = apply(reader, x);

@@ -48,16 +48,16 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         return {rows, classes, LogitBytes, sizeof(Logit)};
     }
 
-    static constexpr extent kept_logits(extent rows, extent classes) { return classes * apart(rows); }
+    static constexpr extent kept_logits(extent rows, extent classes) { return classes * padded_stride(rows); }
 
     template <class Compute, class Logit, class X, class W>
     static void forward(cpu& device, const const_view<X, 2>& x, const const_view<W, 2>& w,
                         const linear_cross_entropy_rows& a, Logit* kept = nullptr) {
         cross_entropy<cpu>::check_targets(device, w.extent_of(0), a.targets, a.ignore_index);
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
-        const extent most_parts = pieces(each.classes, part_classes);
+        const extent most_parts = ceil_div(each.classes, part_classes);
         const workspace::lease block(device.scratch(),
-                                     kept == nullptr ? bytes_of<Logit>(each.classes, apart(each.rows)) : 0),
+                                     kept == nullptr ? bytes_of<Logit>(each.classes, padded_stride(each.rows)) : 0),
             of_rows(device.scratch(), bytes_of<float>(1 + 2 * most_parts, each.rows));
         float *const of_target = of_rows.as<float>(), *const part_largest = of_target + each.rows, *const part_sums = part_largest + most_parts * each.rows;
         const auto sum = device.select(&portable::sum_exponentials<Logit>, &avx2::sum_exponentials<Logit>,
@@ -70,12 +70,12 @@ struct linear_cross_entropy<cpu, LogitBytes> {
             float *const largest = a.maximum.data() + i, *const sums = a.sum.data() + i;
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
                 const auto logits = kept == nullptr
-                                        ? view<Logit, 2>(block.as<Logit>(), {classes, rows}, {apart(rows), 1})
+                                        ? view<Logit, 2>(block.as<Logit>(), {classes, rows}, {padded_stride(rows), 1})
                                         : kept_block(kept, x.extent_of(0), i, rows, j, classes);
                 halftone::detail::product<Compute>(device, some_rows(w, j, classes), transpose(some_rows(x, i, rows)), logits,
                                                    write_mode::overwrite);
-                const extent stride = logits.stride_of(0), parts = pieces(classes, part_classes);
-                device.parallel_for(parts * pieces(rows, part_rows), [&](extent index) {
+                const extent stride = logits.stride_of(0), parts = ceil_div(classes, part_classes);
+                device.parallel_for(parts * ceil_div(rows, part_rows), [&](extent index) {
                     const extent part = index % parts, c = part * part_classes, r = index / parts * part_rows;
                     sum(std::min(part_classes, classes - c), std::min(part_rows, rows - r), logits.data() + c * stride + r,
                         stride, part_largest + part * rows + r, part_sums + part * rows + r);
@@ -102,10 +102,10 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         const extent width = x.extent_of(1);
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
         // Sums of dx go from block to block in float.
-        const bool sums_apart = dx.to.data() != nullptr && !std::is_same_v<X, float> && each.classes < w.extent_of(0);
+        const bool sums_step = dx.to.data() != nullptr && !std::is_same_v<X, float> && each.classes < w.extent_of(0);
         const workspace::lease block(device.scratch(),
-                                     kept == nullptr ? bytes_of<Logit>(each.rows, apart(each.classes)) : 0),
-            of_dx(device.scratch(), sums_apart ? bytes_of<float>(each.rows, width) : 0);
+                                     kept == nullptr ? bytes_of<Logit>(each.rows, padded_stride(each.classes)) : 0),
+            of_dx(device.scratch(), sums_step ? bytes_of<float>(each.rows, width) : 0);
         for_blocks(x.extent_of(0), each.rows, [&](extent i, extent rows) {
             const auto x_rows = some_rows(x, i, rows);
             const bool is_last = i + rows == x.extent_of(0);
@@ -113,7 +113,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
             for_blocks(w.extent_of(0), each.classes, [&](extent j, extent classes) {
                 const auto w_rows = some_rows(w, j, classes);
                 const auto logits = kept == nullptr
-                                        ? view<Logit, 2>(block.as<Logit>(), {rows, classes}, {apart(classes), 1})
+                                        ? view<Logit, 2>(block.as<Logit>(), {rows, classes}, {padded_stride(classes), 1})
                                         : transpose(kept_block(kept, x.extent_of(0), i, rows, j, classes));
                 if (kept == nullptr)
                     halftone::detail::product<Compute>(device, x_rows, transpose(w_rows), logits,
@@ -121,7 +121,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                 device.parallel_for(turns(logits), [&](extent index) {
                     turn(device, logits, index, i, j, a, gradient(0) / a.count(0));
                 });
-                if (sums_apart) {
+                if (sums_step) {
                     halftone::detail::product<InputGrad>(device, logits, w_rows, sums, j == 0 ? write_mode::overwrite : write_mode::add);
                 } else if (dx.to.data() != nullptr) {
                     halftone::detail::product<InputGrad>(device, logits, w_rows, some_rows(dx.to, i, rows), j == 0 ? dx.mode : write_mode::add);
@@ -134,7 +134,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                     if (dw.squares != nullptr) *dw.squares += squares;
                 }
             });
-            if (sums_apart) round(device, sums, some_rows(dx.to, i, rows), dx.mode);
+            if (sums_step) round(device, sums, some_rows(dx.to, i, rows), dx.mode);
         });
     }
 
@@ -142,23 +142,23 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     /// Exponentials are summed over so many classes first, in tasks of so many rows.
     static constexpr extent part_classes = 256, part_rows = 64;
 
-    static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
+    static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
     /// Elements from row to row of a matrix with rows of so many: whole cache lines, and not a multiple of 4 KiB.
-    static extent apart(extent elements) { return pieces(elements, 64) * 64 + 32; }
+    static extent padded_stride(extent elements) { return ceil_div(elements, 64) * 64 + 32; }
 
     /// Kept logits lie as (classes, rows), as the forward pass computes them.
     template <class Logit>
     static view<Logit, 2> kept_block(Logit* kept, extent all_rows, extent row, extent rows, extent first,
                                      extent classes) {
-        return {kept + first * apart(all_rows) + row, {classes, rows}, {apart(all_rows), 1}};
+        return {kept + first * padded_stride(all_rows) + row, {classes, rows}, {padded_stride(all_rows), 1}};
     }
 
     /// Logits (rows, classes) become their gradients in place, in so many tasks; the block's first row and class are given.
     template <class Logit>
     static extent turns(const view<Logit, 2>& logits) {
         const extent rows = logits.extent_of(0), classes = logits.extent_of(1);
-        return logits.stride_of(1) == 1 ? cut_rows(rows, classes).count
-                                        : pieces(classes, part_classes) * pieces(rows, part_rows);
+        return logits.stride_of(1) == 1 ? partition_rows(rows, classes).count
+                                        : ceil_div(classes, part_classes) * ceil_div(rows, part_rows);
     }
     template <class Logit>
     static void turn(const cpu& device, const view<Logit, 2>& logits, extent task, extent row, extent first,
@@ -169,18 +169,18 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         if (const extent stride = logits.stride_of(0); logits.stride_of(1) == 1) {
             const auto body = device.select(&portable::logits_to_gradients<Logit>, &avx2::logits_to_gradients<Logit>,
                                             &avx512::logits_to_gradients<Logit>);
-            const row_pieces cut = cut_rows(rows, classes);
-            const extent i = cut.begin(task);
-            body(cut.rows_of(task), classes, logits.data() + i * stride, stride, first, targets + i, a.ignore_index,
+            const row_partition partition = partition_rows(rows, classes);
+            const extent i = partition.begin(task);
+            body(partition.rows_of(task), classes, logits.data() + i * stride, stride, first, targets + i, a.ignore_index,
                  largest + i, sums + i, factor);
         } else {
             const auto body =
                 device.select(&portable::logits_to_gradients_across<Logit>, &avx2::logits_to_gradients_across<Logit>,
                               &avx512::logits_to_gradients_across<Logit>);
-            const extent parts = pieces(classes, part_classes), apart = logits.stride_of(1);
+            const extent parts = ceil_div(classes, part_classes), padded_stride = logits.stride_of(1);
             const extent c = task % parts * part_classes, i = task / parts * part_rows;
-            body(std::min(part_rows, rows - i), std::min(part_classes, classes - c), logits.data() + c * apart + i,
-                 apart, first + c, targets + i, a.ignore_index, largest + i, sums + i, factor);
+            body(std::min(part_rows, rows - i), std::min(part_classes, classes - c), logits.data() + c * padded_stride + i,
+                 padded_stride, first + c, targets + i, a.ignore_index, largest + i, sums + i, factor);
         }
     }
 
@@ -199,10 +199,10 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     static void round(cpu& device, const view<float, 2>& sums, const view<X, 2>& to, write_mode mode) {
         const auto body = device.select(&portable::round_sums<X>, &avx2::round_sums<X>, &avx512::round_sums<X>);
         const extent width = sums.extent_of(1);
-        const row_pieces cut = cut_rows(sums.extent_of(0), width);
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), width, sums.data() + i * width, to.data() + i * to.stride_of(0), to.stride_of(0), mode);
+        const row_partition partition = partition_rows(sums.extent_of(0), width);
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent i = partition.begin(piece);
+            body(partition.rows_of(piece), width, sums.data() + i * width, to.data() + i * to.stride_of(0), to.stride_of(0), mode);
         });
     }
 };

@@ -19,7 +19,7 @@ void sum_exponentials(extent classes, extent rows, const X* x, extent stride, fl
     const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {
         const X* const from = x + i;
         // Never minus infinity, so that classes of nothing else add zeros, and not the exponentials of NaNs.
-        four most = four_of(-__FLT_MAX__), terms = four_of(0.0f);
+        four_vectors most = broadcast_four(-__FLT_MAX__), terms = broadcast_four(0.0f);
         const auto compare = [&](extent j, int k) __attribute__((always_inline)) {
             most.v[k] = max(load(from + j * stride, n), most.v[k]);
         };

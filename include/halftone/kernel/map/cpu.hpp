@@ -53,8 +53,8 @@ class map_piece {
         : body_(body), room_(room), operands_(job.count), rows_(job.rows_of(piece)) {
         const isa set = device.instruction_set();
         lanes_ = set >= isa::avx512 ? avx512::f32::lanes : set == isa::avx2 ? avx2::f32::lanes : portable::f32::lanes;
-        lot_ = set >= isa::avx512 ? avx512::map_columns : set == isa::avx2 ? avx2::map_columns : portable::map_columns;
-        left_ = job.columns_of(piece) % lot_;
+        block_ = set >= isa::avx512 ? avx512::map_columns : set == isa::avx2 ? avx2::map_columns : portable::map_columns;
+        left_ = job.columns_of(piece) % block_;
         whole_ = job.columns_of(piece) - left_;
         for (int i = 0; i < operands_; ++i) room_.streams[i] = job.stream(job.plans[i], piece, room_.buffers[i].bytes);
     }
@@ -66,7 +66,7 @@ class map_piece {
             const extent rows = std::min(together, rows_ - row);
             if (whole_ > 0) send(room_.streams, rows, whole_);
             fill_tails(rows);
-            send(room_.tails, rows, lot_);
+            send(room_.tails, rows, block_);
             empty_tails(rows);
             for (int i = 0; i < operands_; ++i) room_.streams[i].data += rows * room_.streams[i].row_step;
         }
@@ -100,7 +100,7 @@ class map_piece {
             if (is_sum(s)) {
                 room_.tails[i] = {buffer, 0, sizeof(float), write_mode::overwrite};
             } else if (has_tail(s)) {
-                const extent row_bytes = lot_ * s.step;
+                const extent row_bytes = block_ * s.step;
                 room_.tails[i] = {buffer, s.row_step == 0 ? 0 : row_bytes, s.step, s.mode};
                 std::memset(buffer, 0, static_cast<std::size_t>(together * row_bytes));
             } else {
@@ -146,7 +146,7 @@ class map_piece {
     const map_body& body_;
     const map_room& room_;
     int operands_;
-    extent rows_, whole_, left_, lanes_, lot_;
+    extent rows_, whole_, left_, lanes_, block_;
 };
 
 /// The pieces of a job of no more operands than that.

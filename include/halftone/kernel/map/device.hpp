@@ -193,7 +193,7 @@ struct map<Device> {
         with_vectors(outputs, inputs, shape, false, [&]<int N>(simt::constant<N>) {
             using kernel = on_device::map_sums_kernel<N, Expressions, Outputs, Inputs>;
             kernel job{expressions, outputs, inputs, shape,
-                       cut(shape.rows, shape.columns / N, kernel::threads, by_column)};
+                       partition(shape.rows, shape.columns / N, kernel::threads, by_column)};
             const extent floats[] = {partial_floats(outputs.template at<I>(), gradients.template at<I>(), job)...};
             extent begins[] = {0, floats[I]...};
             for (std::size_t i = 1; i <= sizeof...(I); ++i) begins[i] += begins[i - 1];
@@ -205,9 +205,9 @@ struct map<Device> {
         });
     }
 
-    static on_device::map_cut cut(extent rows, extent vectors, int threads, bool by_column) {
+    static on_device::map_partition partition(extent rows, extent vectors, int threads, bool by_column) {
         constexpr extent most_blocks = 1024, least_rows = 16;
-        on_device::map_cut c{};
+        on_device::map_partition c{};
         while (c.across < threads && c.across < vectors) c.across *= 2;
         extent blocks = (vectors + c.across - 1) / c.across;
         if (!by_column && blocks > most_blocks) blocks = most_blocks;
@@ -226,7 +226,7 @@ struct map<Device> {
             return 0;
         } else {
             if (g.to.data() == nullptr) return 0;
-            return Output::is_column ? job.cut.rows.count * job.shape.columns : job.blocks();
+            return Output::is_column ? job.partition.rows.count * job.shape.columns : job.blocks();
         }
     }
     /// The same output, with memory for its partial sums.
@@ -240,7 +240,7 @@ struct map<Device> {
         if constexpr (Output::is_summed) {
             if (g.to.data() == nullptr) return;
             if constexpr (Output::is_column) {
-                on_device::add_partials(device, job.cut.rows.count, output.partials.data, job.shape.columns,
+                on_device::add_partials(device, job.partition.rows.count, output.partials.data, job.shape.columns,
                                         job.shape.columns, g.to.data(), g.mode);
             } else {
                 using G = std::remove_pointer_t<decltype(g.to.data())>;

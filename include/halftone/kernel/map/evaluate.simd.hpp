@@ -42,31 +42,31 @@ HALFTONE_INLINE V apply(symbolic::op::softplus, const V& a) { return softplus(a)
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::tanh, const V& a) { return tanh(a); }
 template <vectors V>
-HALFTONE_INLINE V apply(symbolic::op::tanh_slope, const V& a) { return tanh_slope(a); }
+HALFTONE_INLINE V apply(symbolic::op::tanh_derivative, const V& a) { return tanh_derivative(a); }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::sigmoid, const V& a) { return sigmoid(a); }
 template <vectors V>
-HALFTONE_INLINE V apply(symbolic::op::sigmoid_slope, const V& a) { return sigmoid_slope(a); }
+HALFTONE_INLINE V apply(symbolic::op::sigmoid_derivative, const V& a) { return sigmoid_derivative(a); }
 // max returns its second operand where either is NaN.
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::relu, const V& a) { return max(splat(0.0f), a); }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::silu, const V& a) { return silu(a); }
 template <vectors V>
-HALFTONE_INLINE V apply(symbolic::op::silu_slope, const V& a) { return silu_slope(a); }
+HALFTONE_INLINE V apply(symbolic::op::silu_derivative, const V& a) { return silu_derivative(a); }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::gelu, const V& a) { return gelu(a); }
 template <vectors V>
-HALFTONE_INLINE V apply(symbolic::op::gelu_slope, const V& a) { return gelu_slope(a); }
+HALFTONE_INLINE V apply(symbolic::op::gelu_derivative, const V& a) { return gelu_derivative(a); }
 
 template <class T, vectors V>
 HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::silu, T>, const V& a) { return silu<T>(a); }
 template <class T, vectors V>
-HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::silu_slope, T>, const V& a) { return silu_slope<T>(a); }
+HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::silu_derivative, T>, const V& a) { return silu_derivative<T>(a); }
 template <class T, vectors V>
 HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::gelu, T>, const V& a) { return gelu<T>(a); }
 template <class T, vectors V>
-HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::gelu_slope, T>, const V& a) { return gelu_slope<T>(a); }
+HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::gelu_derivative, T>, const V& a) { return gelu_derivative<T>(a); }
 
 template <vectors A, vectors B>
 HALFTONE_INLINE auto apply(symbolic::op::add, const A& a, const B& b) { return a + b; }
@@ -108,16 +108,16 @@ HALFTONE_INLINE f32 apply_to_lanes(Op operation, f32 a, f32 b) {
     return load(left);
 }
 template <class Op, int N>
-HALFTONE_INLINE lot<N> apply_to_lanes(Op operation, const lot<N>& a) {
-    lot<N> r;
+HALFTONE_INLINE vector_block<N> apply_to_lanes(Op operation, const vector_block<N>& a) {
+    vector_block<N> r;
     for (int i = 0; i < N; ++i) r.v[i] = apply_to_lanes(operation, a.v[i]);
     return r;
 }
 template <class Op, class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto apply_to_lanes(Op operation, const A& a, const B& b) {
-    lot<largest_lot<A, B>> r;
-    for (int i = 0; i < largest_lot<A, B>; ++i) r.v[i] = apply_to_lanes(operation, part(a, i), part(b, i));
+    vector_block<largest_vector_block<A, B>> r;
+    for (int i = 0; i < largest_vector_block<A, B>; ++i) r.v[i] = apply_to_lanes(operation, part(a, i), part(b, i));
     return r;
 }
 template <vectors V>
@@ -167,7 +167,7 @@ HALFTONE_INLINE auto evaluate(const symbolic::comparison<Op, A, B>& e, const V* 
     return apply(Op{}, evaluate(e.left, x), evaluate(e.right, x));
 }
 template <class Op, class A, class B, vectors V>
-HALFTONE_INLINE auto evaluate(const symbolic::junction<Op, A, B>& e, const V* x) {
+HALFTONE_INLINE auto evaluate(const symbolic::logical<Op, A, B>& e, const V* x) {
     return apply(Op{}, evaluate(e.left, x), evaluate(e.right, x));
 }
 template <class A, vectors V>
@@ -191,12 +191,12 @@ HALFTONE_INLINE f32 evaluate_lanes(const symbolic::external<Function, A...>& e, 
 template <class Function, class... A, vectors V, std::size_t... Index>
 HALFTONE_INLINE V evaluate_external(const symbolic::external<Function, A...>& e, const V* x,
                                     std::index_sequence<Index...> all) {
-    const V operands[] = {spread(evaluate(e.operands.template at<Index>(), x), x)...};
+    const V operands[] = {broadcast(evaluate(e.operands.template at<Index>(), x), x)...};
     if constexpr (std::is_same_v<V, f32>) {
         return evaluate_lanes(e, operands, all);
     } else {
         V results;
-        for (int i = 0; i < lot_size<V>; ++i) {
+        for (int i = 0; i < vectors_in_block<V>; ++i) {
             const f32 parts[] = {part(operands[Index], i)...};
             results.v[i] = evaluate_lanes(e, parts, all);
         }

@@ -76,7 +76,7 @@ inline constexpr bool calls_floats<symbolic::choice<C, A, B>> = calls_floats<C> 
 template <class Op, class A, class B>
 inline constexpr bool calls_floats<symbolic::comparison<Op, A, B>> = calls_floats<A> || calls_floats<B>;
 template <class Op, class A, class B>
-inline constexpr bool calls_floats<symbolic::junction<Op, A, B>> = calls_floats<A> || calls_floats<B>;
+inline constexpr bool calls_floats<symbolic::logical<Op, A, B>> = calls_floats<A> || calls_floats<B>;
 template <class A>
 inline constexpr bool calls_floats<symbolic::complement<A>> = calls_floats<A>;
 

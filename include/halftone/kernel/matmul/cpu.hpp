@@ -56,7 +56,7 @@ struct matmul<cpu> {
         return {&epilogue,
                 device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
                               &avx512::finish_block<Operands, Results>),
-                &results_stream<Operands, Results>,
+                &results_non_temporal<Operands, Results>,
                 &expect_block<Operands, Results>,
                 &reads_memory<Operands, Results>,
                 &expect_operands<Operands, Results>,

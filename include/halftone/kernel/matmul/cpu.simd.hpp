@@ -62,18 +62,18 @@ HALFTONE_INLINE void store_results(const pack<Result, Rest...>& results, extent 
 HALFTONE_INLINE void store_pairs(const pack<>&, extent, extent, const f32*, const f32*, bool) {}
 template <class Result, class... Rest>
 HALFTONE_INLINE void store_pairs(const pack<Result, Rest...>& results, extent row, extent column, const f32* arguments,
-                                 const f32* next_arguments, bool past) {
+                                 const f32* next_arguments, bool non_temporal) {
     const auto& e = results.first.expression;
     const f32 values[] = {evaluate(e, arguments), evaluate(e, next_arguments)};
-    store_vectors<2>(results.first.data + row * results.first.stride + column, values, past);
-    store_pairs(results.rest, row, column, arguments, next_arguments, past);
+    store_vectors<2>(results.first.data + row * results.first.stride + column, values, non_temporal);
+    store_pairs(results.rest, row, column, arguments, next_arguments, non_temporal);
 }
 
 /// Finishes the block whose first element is (row, column) of the result. Rows of sums are readable up to whole
 /// vectors. `given` is a matmul_epilogue<Operands, Results>; `past`: what two vectors hold goes past the caches.
 template <class Operands, class Results>
 void finish_block(const void* given, const float* sums, extent sums_stride, extent row, extent column, extent rows,
-                  extent columns, bool past) {
+                  extent columns, bool non_temporal) {
     const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
     const auto factor = factor_of(epilogue.operands);
     const auto take = [&](extent i, extent j, int n, f32* arguments) {
@@ -86,7 +86,7 @@ void finish_block(const void* given, const float* sums, extent sums_stride, exte
         for (; j + 2 * f32::lanes <= columns; j += 2 * f32::lanes) {
             take(i, j, f32::lanes, arguments);
             take(i, j + f32::lanes, f32::lanes, next_arguments);
-            store_pairs(epilogue.results, row + i, column + j, arguments, next_arguments, past);
+            store_pairs(epilogue.results, row + i, column + j, arguments, next_arguments, non_temporal);
         }
         for (; j < columns; j += f32::lanes) {
             const int n = static_cast<int>(columns - j < f32::lanes ? columns - j : f32::lanes);

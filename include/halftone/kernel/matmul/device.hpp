@@ -38,10 +38,10 @@ inline constexpr bool has_matrix_unit =
     std::is_same_v<Compute, bfloat16> || std::is_same_v<Compute, float16> || std::is_same_v<Compute, tfloat32>;
 
 /// A kernel but for its epilogue.
-template <class Compute, class Tiling, passage Passage, class A, class B>
+template <class Compute, class Tiling, panel_load Load, class A, class B>
 struct by_matrix_units {
     template <class Operands, class Results>
-    using kernel = matrix_unit_kernel<Compute, Tiling, Passage, A, B, Operands, Results>;
+    using kernel = matrix_unit_kernel<Compute, Tiling, Load, A, B, Operands, Results>;
 };
 template <class Compute, class Tiling, class A, class B>
 struct by_multiply_adds {
@@ -82,8 +82,8 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
         for (extent i = 0; i < batch.count; i += at_once) {
             matrix_batch some = batch;
             some.count = std::min(at_once, batch.count - i);
-            multiply_in_parts<Way>(device, further_on(a, i * batch.a), further_on(b, i * batch.b),
-                                   further_on(epilogue, i * batch.c), access, parts, some);
+            multiply_in_parts<Way>(device, offset_by(a, i * batch.a), offset_by(b, i * batch.b),
+                                   offset_by(epilogue, i * batch.c), access, parts, some);
         }
     }
 }
@@ -97,16 +97,16 @@ bool multiply_bytes(Device& device, const product_operand<A>& a, const product_o
         matmul_row_of(gpu.version).eight_bits != eight_bit_operands::as_they_are)
         return false;
     const auto run_as = [&]<class Tiling>(Tiling, int parts) {
-        using way = by_matrix_units<eight_bits, Tiling, passage::direct, A, B>;
+        using way = by_matrix_units<eight_bits, Tiling, panel_load::direct, A, B>;
         using kernel = typename way::template kernel<Operands, Results>;
         if (!device.template has_eight_bit_code<launched<kernel, Batch>>()) return false;
         multiply<way>(device, a, b, epilogue, access, parts, batch);
         return true;
     };
-    const matmul_cut cut = cut_matmul(gpu, a.outer, b.outer, a.depth);
+    const matmul_plan plan = plan_matmul(gpu, a.outer, b.outer, a.depth);
     // Twice as many warps as of 16 bits: a warp holds more sums, those of an mma beside those of all.
-    if (cut.tile == matmul_tile::large) return run_as(matrix_unit_tiling<128, 128, 64, 2, 4, 3>{}, cut.parts);
-    return run_as(matrix_unit_tiling<64, 64, 64, 2, 2, 4>{}, cut.parts);
+    if (plan.tile == matmul_tile::large) return run_as(matrix_unit_tiling<128, 128, 64, 2, 4, 3>{}, plan.parts);
+    return run_as(matrix_unit_tiling<64, 64, 64, 2, 2, 4>{}, plan.parts);
 }
 
 }  // namespace on_device
@@ -154,7 +154,7 @@ struct matmul<Device> {
         for (extent i = 0; i < count; ++i) {
             const auto x_i = make_operand(matrix(a, i));
             const auto y_i = make_operand(transpose(matrix(b, i)));
-            const auto epilogue_i = further_on(epilogue, i * batch.c);
+            const auto epilogue_i = offset_by(epilogue, i * batch.c);
             if (by_engine<compute>(device, x_i, y_i, epilogue_i)) continue;
             if (are_one && i == 0) return by_kernels<compute>(device, x, y, epilogue, batch);
             by_kernels<compute>(device, x_i, y_i, epilogue_i, batch.only_one());
@@ -164,19 +164,19 @@ struct matmul<Device> {
   private:
     /// Whether all matrices so far apart may be accessed as the first is.
     template <class T>
-    static bool are_alike(const on_device::product_operand<T>& o, extent apart) {
-        return are_alike<T>(o.leading, apart);
+    static bool are_alike(const on_device::product_operand<T>& o, extent batch_stride) {
+        return are_alike<T>(o.leading, batch_stride);
     }
     template <class Operands, class Results>
-    static bool are_alike(const detail::matmul_epilogue<Operands, Results>& e, extent apart) {
+    static bool are_alike(const detail::matmul_epilogue<Operands, Results>& e, extent batch_stride) {
         using result = std::remove_pointer_t<decltype(e.results.first.data)>;
         static_assert(Results::count == 1 && Operands::count <= 1, "operands of an element each, of the result's type");
-        return are_alike<result>(e.results.first.stride, apart);
+        return are_alike<result>(e.results.first.stride, batch_stride);
     }
     template <class T>
-    static bool are_alike(extent leading, extent apart) {
+    static bool are_alike(extent leading, extent batch_stride) {
         constexpr extent bytes = sizeof(T);
-        return apart * bytes % 16 == 0 || leading * bytes % 16 != 0;
+        return batch_stride * bytes % 16 == 0 || leading * bytes % 16 != 0;
     }
 
     /// Whether operands that the matrix units could take as they lie, were they aligned, are copied first.
@@ -215,9 +215,9 @@ struct matmul<Device> {
         constexpr int bytes = sizeof(storage_of<Compute>);
         constexpr simt::compiled_code code = simt::code_of_this_file();
         using deep = matrix_unit_tiling<128, 128, 128 / bytes, 2, 2, 3>;
-        using deep_kernel = typename by_matrix_units<Compute, deep, passage::direct, A, B>::template kernel<Operands, Results>;
+        using deep_kernel = typename by_matrix_units<Compute, deep, panel_load::direct, A, B>::template kernel<Operands, Results>;
         if constexpr (code.with_228_kb) {
-            if (!code.with_less || device.architecture().template fits_twice<deep_kernel>()) return run(deep{});
+            if (!code.with_less || device.architecture().template fits_two_blocks<deep_kernel>()) return run(deep{});
         }
         if constexpr (code.with_less) run(matrix_unit_tiling<128, 128, 64 / bytes, 2, 2, 3>{});
     }
@@ -233,20 +233,20 @@ struct matmul<Device> {
             if (multiply_bytes(device, x, y, epilogue, access, batch)) return;
             if constexpr (can_have_warpgroups<Compute, Device>) {
                 if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
-                    const matmul_cut cut = cut_matmul(device.architecture(), m, n, k, matmul_tile::widest);
-                    if (cut.tile > matmul_tile::large) {
+                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k, matmul_tile::widest);
+                    if (plan.tile > matmul_tile::large) {
                         const widened_copy<Compute> wide_x(device, x), wide_y(device, y);
-                        return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access, cut);
+                        return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access, plan);
                     }
                 }
             }
         }
         if constexpr (has_matrix_unit<Compute>) {
             constexpr int depth = 64 / sizeof(storage_of<Compute>), slowness = sizeof(storage_of<Compute>) / 2;
-            const auto run_as = [&]<class Tiling, passage Passage>(
+            const auto run_as = [&]<class Tiling, panel_load Load>(
                                     const product_operand<A>& of_a, const product_operand<B>& of_b, Tiling,
-                                    std::integral_constant<passage, Passage>, int parts) {
-                multiply<by_matrix_units<Compute, Tiling, Passage, A, B>>(device, of_a, of_b, epilogue, access, parts,
+                                    std::integral_constant<panel_load, Load>, int parts) {
+                multiply<by_matrix_units<Compute, Tiling, Load, A, B>>(device, of_a, of_b, epilogue, access, parts,
                                                                           batch);
             };
             if constexpr (is_as_stored<Compute, A, B>) {
@@ -254,33 +254,33 @@ struct matmul<Device> {
                 if ((x.access & y.access) == row_access::chunks || is_copied) {
                     const aligned_copy<A> of_x(device, x);
                     const aligned_copy<B> of_y(device, y);
-                    constexpr std::integral_constant<passage, passage::direct> direct{};
+                    constexpr std::integral_constant<panel_load, panel_load::direct> direct{};
                     const bool by_warpgroups = batch.count == 1 && k > 0 && has_warpgroups<Compute>(device);
-                    const matmul_cut cut = cut_matmul(device.architecture(), m, n, k,
+                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k,
                                                       by_warpgroups ? matmul_tile::widest : matmul_tile::large, slowness);
                     if constexpr (can_have_warpgroups<Compute, Device>) {
-                        if (cut.tile > matmul_tile::large)
-                            return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, cut);
+                        if (plan.tile > matmul_tile::large)
+                            return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, plan);
                     }
-                    if (cut.tile == matmul_tile::large) {
+                    if (plan.tile == matmul_tile::large) {
                         return for_large_tiles<Compute, A, B, Operands, Results>(device, [&](auto tiling) {
-                            run_as(of_x.operand, of_y.operand, tiling, direct, cut.parts);
+                            run_as(of_x.operand, of_y.operand, tiling, direct, plan.parts);
                         });
                     }
                     return run_as(of_x.operand, of_y.operand, matrix_unit_tiling<64, 64, depth, 2, 2, 4>{}, direct,
-                                  cut.parts);
+                                  plan.parts);
                 }
             }
             run_as(x, y, matrix_unit_tiling<64, 64, depth, 2, 2, 2>{},
-                   std::integral_constant<passage, passage::through_registers>{},
-                   cut_matmul(device.architecture(), m, n, k, matmul_tile::small, slowness).parts);
+                   std::integral_constant<panel_load, panel_load::through_registers>{},
+                   plan_matmul(device.architecture(), m, n, k, matmul_tile::small, slowness).parts);
         } else {
             constexpr int slowness = 12;
-            const matmul_cut cut = cut_matmul(device.architecture(), m, n, k, matmul_tile::large, slowness);
+            const matmul_plan plan = plan_matmul(device.architecture(), m, n, k, matmul_tile::large, slowness);
             const auto run_as = [&]<class Tiling>(Tiling) {
-                multiply<by_multiply_adds<Compute, Tiling, A, B>>(device, x, y, epilogue, access, cut.parts, batch);
+                multiply<by_multiply_adds<Compute, Tiling, A, B>>(device, x, y, epilogue, access, plan.parts, batch);
             };
-            if (cut.tile == matmul_tile::large) return run_as(multiply_add_tiling<128, 128>{});
+            if (plan.tile == matmul_tile::large) return run_as(multiply_add_tiling<128, 128>{});
             run_as(multiply_add_tiling<64, 64>{});
         }
     }

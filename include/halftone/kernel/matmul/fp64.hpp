@@ -89,8 +89,8 @@ void multiply(Device& device, const view<A, 2>& a, const view<B, 2>& b,
     using work = product_element<Compute, std::remove_const_t<A>, std::remove_const_t<B>, Operands, Results>;
     const extent m = a.extent_of(0), n = b.extent_of(1), k = a.extent_of(1);
     for_each(device, m * n, 2 * k,
-             work{{a.data(), a.hull_size()},
-                  {b.data(), b.hull_size()},
+             work{{a.data(), a.bounding_size()},
+                  {b.data(), b.bounding_size()},
                   a.stride_of(0),
                   a.stride_of(1),
                   b.stride_of(0),

@@ -52,16 +52,16 @@ struct norm<cpu> {
         const auto body = device.select(&portable::norm_rows<centred, X, W, Y>, &avx2::norm_rows<centred, X, W, Y>,
                                         &avx512::norm_rows<centred, X, W, Y>);
         const extent width = a.x.extent_of(1);
-        const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
-        const bool past = streams(a.y, a.x.data());
-        const spaced_rows<const X> x(a.x);
-        const spaced_rows<Y> y(a.y);
+        const row_partition partition = partition_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
+        const bool non_temporal = stores_non_temporal(a.y, a.x.data());
+        const strided_rows<const X> x(a.x);
+        const strided_rows<Y> y(a.y);
         const W* const bias = bias_of(a).data();
         float *const mean = mean_of(a).data(), *const rstd = a.rstd.data();
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), width, x.from(i), a.gain.data(), bias, a.epsilon, y.from(i),
-                 mean == nullptr ? nullptr : mean + i, rstd == nullptr ? nullptr : rstd + i, past);
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent i = partition.begin(piece);
+            body(partition.rows_of(piece), width, x.from(i), a.gain.data(), bias, a.epsilon, y.from(i),
+                 mean == nullptr ? nullptr : mean + i, rstd == nullptr ? nullptr : rstd + i, non_temporal);
         });
     }
 
@@ -72,28 +72,28 @@ struct norm<cpu> {
             device.select(&portable::norm_backward_rows<centred, X, W, Y>, &avx2::norm_backward_rows<centred, X, W, Y>,
                           &avx512::norm_backward_rows<centred, X, W, Y>);
         const extent width = a.x.extent_of(1), stride = partial_stride(width);
-        const row_pieces cut = cut_rows_for_sums(a.x.extent_of(0), width);
+        const row_partition partition = partition_rows_for_sums(a.x.extent_of(0), width);
         auto *const to_gain = a.dgain.data(), *const to_bias = dbias_of(a).data();
         const bool gain_wanted = to_gain != nullptr, bias_wanted = to_bias != nullptr;
-        const extent floats = cut.count * stride;
+        const extent floats = partition.count * stride;
         const workspace::lease partials(device.scratch(),
                                         static_cast<std::size_t>((gain_wanted + bias_wanted) * floats) * sizeof(float));
         float* const dgain = partials.as<float>();
         float* const dbias = dgain + (gain_wanted ? floats : 0);
-        const bool past = a.dx_mode == write_mode::overwrite && streams(a.dx, a.dy.data());
-        const spaced_rows<const X> x(a.x);
-        const spaced_rows<const Y> dy(a.dy);
-        const spaced_rows<X> dx(a.dx);
+        const bool non_temporal = a.dx_mode == write_mode::overwrite && stores_non_temporal(a.dx, a.dy.data());
+        const strided_rows<const X> x(a.x);
+        const strided_rows<const Y> dy(a.dy);
+        const strided_rows<X> dx(a.dx);
         const float* const mean = mean_of(a).data();
 
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent i = cut.begin(piece);
-            body(cut.rows_of(piece), width, x.from(i), a.gain.data(), dy.from(i), centred ? mean + i : nullptr,
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent i = partition.begin(piece);
+            body(partition.rows_of(piece), width, x.from(i), a.gain.data(), dy.from(i), centred ? mean + i : nullptr,
                  a.rstd.data() + i, dx.from(i), a.dx_mode, gain_wanted ? dgain + piece * stride : nullptr,
-                 bias_wanted ? dbias + piece * stride : nullptr, past);
+                 bias_wanted ? dbias + piece * stride : nullptr, non_temporal);
         });
-        if (gain_wanted) add_partials(device, cut.count, dgain, stride, width, to_gain, a.parameter_mode);
-        if (bias_wanted) add_partials(device, cut.count, dbias, stride, width, to_bias, a.parameter_mode);
+        if (gain_wanted) add_partials(device, partition.count, dgain, stride, width, to_gain, a.parameter_mode);
+        if (bias_wanted) add_partials(device, partition.count, dbias, stride, width, to_bias, a.parameter_mode);
     }
 };
 

@@ -25,15 +25,15 @@ HALFTONE_INLINE float number_of(f32 numbers, int row) {
     return first_lane(each[row]);
 }
 /// Whether none of R rows needs care, by what is left of their variances (care/limits.hpp).
-HALFTONE_INLINE bool all_usual(float left) { return kernel::row_limits<float>::is_usual(left); }
-HALFTONE_INLINE bool all_usual(f32 left) {
+HALFTONE_INLINE bool all_within_limits(float left) { return kernel::row_limits<float>::is_within_limits(left); }
+HALFTONE_INLINE bool all_within_limits(f32 left) {
     return !any(either(less(left, splat(0.0f)), not_finite(left)));
 }
 /// The same of many groups of rows, found out when all are done.
-struct usual_so_far {
+struct within_limits_so_far {
     f32 least, sum;  // of what is left; the sum in units that no finite numbers overflow
 
-    HALFTONE_INLINE usual_so_far() : least(splat(0.0f)), sum(splat(0.0f)) {}
+    HALFTONE_INLINE within_limits_so_far() : least(splat(0.0f)), sum(splat(0.0f)) {}
     HALFTONE_INLINE void take(f32 left) {
         least = min(left, least);
         sum = fma(left, 0x1p-100f, sum);
@@ -51,7 +51,7 @@ struct kept_rows {
     template <class Take>
     HALFTONE_INLINE void take_from(f32 left, bool distinct, const Take& take) {
         for (int r = 0; r < 4; ++r) {
-            are_kept[r] = (distinct || r == 0) && !all_usual(splat(number_of(left, r)));
+            are_kept[r] = (distinct || r == 0) && !all_within_limits(splat(number_of(left, r)));
             if (are_kept[r]) of[r] = take(r, rows[r]);
         }
     }
@@ -64,18 +64,18 @@ struct kept_rows {
     }
 };
 
-/// for_fours of rows of which few need care: some(first, count, distinct, checks) returns whether none did, and where it did
+/// for_row_groups of rows of which few need care: some(first, count, distinct, checks) returns whether none did, and where it did
 /// not check them before it wrote, it is called again to check. Where y is x they are checked at once.
 template <class X, class Y, class Some>
-HALFTONE_INLINE void for_usual_fours(extent rows, const X* x, const Y* y, const Some& some) {
+HALFTONE_INLINE void for_row_groups_within_limits(extent rows, const X* x, const Y* y, const Some& some) {
     const bool in_place = static_cast<const void*>(x) == static_cast<const void*>(y);
-    for_fours(rows, [&](extent i, extent count, bool distinct) __attribute__((always_inline)) {
+    for_row_groups(rows, [&](extent i, extent count, bool distinct) __attribute__((always_inline)) {
         if (in_place || !some(i, count, distinct, std::false_type{})) some(i, count, distinct, std::true_type{});
     });
 }
 /// To R places, one after the other; of four to the first alone where they are not `distinct`.
 HALFTONE_INLINE void put_numbers(float* p, bool, f32 v) { *p = first_lane(v); }
-HALFTONE_INLINE void put_numbers(float* p, bool distinct, const four& v) {
+HALFTONE_INLINE void put_numbers(float* p, bool distinct, const four_vectors& v) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) p[distinct ? i : 0] = first_lane(v.v[i]);
 }
@@ -95,31 +95,31 @@ struct no_means {
 template <bool Centred, int R>
 using row_means = std::conditional_t<Centred, row_numbers<R>, no_means>;
 
-/// R rows at a time, as for_usual_fours has them. Those that need care (care/limits.hpp) are finished by themselves where they
+/// R rows at a time, as for_row_groups_within_limits has them. Those that need care (care/limits.hpp) are finished by themselves where they
 /// are checked; single rows always are.
 template <bool Centred, int R, bool Checks, class X, class W, class Y>
-HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kernel::spaced_rows<const X> x, const W* gain,
-                                  const W* bias, float epsilon, kernel::spaced_rows<Y> y, float* mean, float* rstd, bool past) {
+HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kernel::strided_rows<const X> x, const W* gain,
+                                  const W* bias, float epsilon, kernel::strided_rows<Y> y, float* mean, float* rstd, bool non_temporal) {
     const extent x_stride = distinct ? x.stride : 0, y_stride = distinct ? y.stride : 0;
     const float count = static_cast<float>(width);
-    const extent late = rows_late<R>(width);
+    const extent lag = pipeline_lag<R>(width);
     // From the row that is finished to the one that is read for the first time; as far again what is prefetched.
-    const extent ahead = Centred ? R + 2 * late : 1 + 2 * late;
+    const extent rows_ahead = Centred ? R + 2 * lag : 1 + 2 * lag;
     const kernel::row_limits<float> limits(kernel::sum_depth(width), epsilon);
     row_means<Centred, R> averages;
     row_numbers<R> scales, lefts;
-    [[maybe_unused]] usual_so_far usual;
+    [[maybe_unused]] within_limits_so_far within_limits;
     [[maybe_unused]] const auto average_of = [&](extent i) __attribute__((always_inline)) {
-        four sums = four_of(0.0f);
+        four_vectors sums = broadcast_four(0.0f);
         const auto row = rows_from<R>(x[i], x_stride);
-        for_parts<R, X>(width, [&](extent j, auto n) __attribute__((always_inline)) { add(sums, load(row + j, n), n); });
+        for_vectors_of_rows<R, X>(width, [&](extent j, auto n) __attribute__((always_inline)) { add(sums, load(row + j, n), n); });
         averages.put(i, sum_of<R>(sums) / count);
     };
     const auto scale_of = [&](extent i) __attribute__((always_inline)) {
         const auto average = averages[i];
         const auto row = rows_from<R>(x[i], x_stride);
-        four squares = four_of(0.0f);
-        for_parts<R, X>(width, [&](extent j, auto n) __attribute__((always_inline)) {
+        four_vectors squares = broadcast_four(0.0f);
+        for_vectors_of_rows<R, X>(width, [&](extent j, auto n) __attribute__((always_inline)) {
             auto deviation = load(row + j, n) - average;
             if constexpr (Centred) deviation = keep(deviation, n, splat(0.0f));
             add_product(squares, deviation, deviation, n);
@@ -128,7 +128,7 @@ HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kern
         auto left = variance - limits.least;
         if constexpr (Centred) left = left - averages.at(i) * averages.at(i) * limits.ratio;
         if constexpr (Checks) lefts.put(i, left);
-        else usual.take(left);
+        else within_limits.take(left);
         scales.put(i, rsqrt_of(variance + epsilon));
     };
     const auto with_care = [=](extent i, Y* to) __attribute__((always_inline)) {
@@ -139,15 +139,15 @@ HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kern
         if (rstd != nullptr) rstd[i] = static_cast<float>(of.scale);
     };
     const auto finish = [&](extent i) __attribute__((always_inline)) {
-        [[maybe_unused]] const auto read = rows_from<R>(x[i + ahead < rows ? i + ahead : i], x_stride);
-        const bool is_usual = !Checks || all_usual(lefts.at(i));
-        [[maybe_unused]] four sums = four_of(0.0f);
+        [[maybe_unused]] const auto read = rows_from<R>(x[i + rows_ahead < rows ? i + rows_ahead : i], x_stride);
+        const bool is_within_limits = !Checks || all_within_limits(lefts.at(i));
+        [[maybe_unused]] four_vectors sums = broadcast_four(0.0f);
         if constexpr (R == 1) {
-            if (!is_usual) {
+            if (!is_within_limits) {
                 if constexpr (Centred) {
-                    for_parts<R>(width,
+                    for_vectors_of_rows<R>(width,
                                  [&](extent j, auto n) __attribute__((always_inline)) { add(sums, load(read + j, n), n); });
-                    averages.put(i + ahead, sum_of<R>(sums) / count);
+                    averages.put(i + rows_ahead, sum_of<R>(sums) / count);
                 }
                 return put_statistics(i, with_care(i, y[i]));
             }
@@ -155,30 +155,30 @@ HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kern
         [[maybe_unused]] std::conditional_t<R == 4 && Checks, kept_rows<Y>, whole> kept;
         if constexpr (R == 4 && Checks) {
             const auto take = [&](int r, Y* to) __attribute__((always_inline)) { return with_care(i + r, to); };
-            if (!is_usual) kept.take_from(lefts.at(i), distinct, take);
+            if (!is_within_limits) kept.take_from(lefts.at(i), distinct, take);
         }
         const auto average = averages[i];
         const auto scale = scales[i];
         const auto row = rows_from<R>(x[i], x_stride);
         const auto to = rows_from<R>(y[i], y_stride);
-        const extent further = !Centred ? 0 : R == 1 ? asked_before : width;
-        for_parts<R>(width, [&](extent j, auto n) __attribute__((always_inline)) {
-            ask_ahead(row, ahead * x.stride + further, j, n);
+        const extent further = !Centred ? 0 : R == 1 ? prefetch_distance : width;
+        for_vectors_of_rows<R>(width, [&](extent j, auto n) __attribute__((always_inline)) {
+            prefetch_ahead(row, rows_ahead * x.stride + further, j, n);
             if constexpr (Centred) add(sums, load(read + j, n), n);
             auto v = (load(row + j, n) - average) * scale * load(gain + j, n);
             if constexpr (Centred) {
                 if (bias != nullptr) v = v + load(bias + j, n);
             }
-            store_or_stream(to + j, v, n, past);
+            store_or_stream(to + j, v, n, non_temporal);
         });
         if constexpr (Centred) {
-            averages.put(i + ahead, sum_of<R>(sums) / count);
+            averages.put(i + rows_ahead, sum_of<R>(sums) / count);
             if (mean != nullptr) put_numbers(mean + i, distinct, average);
         }
         if (rstd != nullptr) put_numbers(rstd + i, distinct, scale);
         if constexpr (R == 4 && Checks) {
-            if (!is_usual) {
-                if (past) end_streams();
+            if (!is_within_limits) {
+                if (non_temporal) end_non_temporal();
                 kept.give([&](int r, const Y* from, const kernel::careful_row& of) __attribute__((always_inline)) {
                     std::copy_n(from, width, y[i + r]);
                     put_statistics(i + r, of);
@@ -187,23 +187,23 @@ HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kern
         }
     };
     if constexpr (Centred) {
-        for (extent i = 0; i < rows && i < ahead; i += R) average_of(i);
+        for (extent i = 0; i < rows && i < rows_ahead; i += R) average_of(i);
     }
-    for_rows<R>(rows, late, scale_of, finish);
-    if (past) end_streams();
-    return Checks || usual.value();
+    for_rows_pipelined<R>(rows, lag, scale_of, finish);
+    if (non_temporal) end_non_temporal();
+    return Checks || within_limits.value();
 }
 template <bool Centred, class X, class W, class Y>
-void norm_rows(extent rows, extent width, kernel::spaced_rows<const X> x, const W* gain, const W* bias, float epsilon,
-               kernel::spaced_rows<Y> y, float* mean, float* rstd, bool past) {
+void norm_rows(extent rows, extent width, kernel::strided_rows<const X> x, const W* gain, const W* bias, float epsilon,
+               kernel::strided_rows<Y> y, float* mean, float* rstd, bool non_temporal) {
     if (!side_by_side(width)) {
-        norm_rows_of<Centred, 1, true>(rows, width, true, x, gain, bias, epsilon, y, mean, rstd, past);
+        norm_rows_of<Centred, 1, true>(rows, width, true, x, gain, bias, epsilon, y, mean, rstd, non_temporal);
         return;
     }
-    for_usual_fours(rows, x.p, y.p, [&](extent i, extent count, bool distinct, auto checks) __attribute__((always_inline)) {
+    for_row_groups_within_limits(rows, x.p, y.p, [&](extent i, extent count, bool distinct, auto checks) __attribute__((always_inline)) {
         return norm_rows_of<Centred, 4, checks.value>(count, width, distinct, x.from(i), gain, bias, epsilon, y.from(i),
                                                       mean == nullptr ? nullptr : mean + i,
-                                                      rstd == nullptr ? nullptr : rstd + i, past);
+                                                      rstd == nullptr ? nullptr : rstd + i, non_temporal);
     });
 }
 
@@ -225,11 +225,11 @@ struct standard_row {
 /// Overwrites dgain and dbias, sums of these rows, where they are wanted. With n the normalised x and h = dy gain,
 /// dx = rstd (h - mean(h) - n mean(h n)), and without mean(h) where rows are not centred.
 template <bool Centred, bool Halves, class X, class W, class Y>
-void norm_backward_rows_of(extent rows, extent width, kernel::spaced_rows<const X> x, const W* gain,
-                           kernel::spaced_rows<const Y> dy, const float* mean, const float* rstd, kernel::spaced_rows<X> dx,
-                           write_mode mode, float* dgain, float* dbias, bool past) {
+void norm_backward_rows_of(extent rows, extent width, kernel::strided_rows<const X> x, const W* gain,
+                           kernel::strided_rows<const Y> dy, const float* mean, const float* rstd, kernel::strided_rows<X> dx,
+                           write_mode mode, float* dgain, float* dbias, bool non_temporal) {
     const float count = static_cast<float>(width);
-    const extent late = past ? 0 : rows_late<1>(width);
+    const extent lag = non_temporal ? 0 : pipeline_lag<1>(width);
     row_means<Centred, 1> means_h;
     row_numbers<1> means_hn;
     if (dgain != nullptr) fill(dgain, width, 0.0f);
@@ -237,10 +237,10 @@ void norm_backward_rows_of(extent rows, extent width, kernel::spaced_rows<const 
     const auto take_means = [&](extent i) __attribute__((always_inline)) {
         const X* const row = x[i];
         const Y* const dy_row = dy[i];
-        [[maybe_unused]] four sums = four_of(0.0f);
-        four products = four_of(0.0f);
+        [[maybe_unused]] four_vectors sums = broadcast_four(0.0f);
+        four_vectors products = broadcast_four(0.0f);
         const standard_row<Centred, Halves> standard(mean, rstd, i);
-        for_lots(width, [&](extent j, auto m) __attribute__((always_inline)) {
+        for_vector_blocks(width, [&](extent j, auto m) __attribute__((always_inline)) {
             const auto d = load(dy_row + j, m);
             auto n = standard(load(row + j, m));
             // Beyond the row h is 0, and 0 less a large mean may be infinite.
@@ -258,27 +258,27 @@ void norm_backward_rows_of(extent rows, extent width, kernel::spaced_rows<const 
         const X* const row = x[i];
         const Y* const dy_row = dy[i];
         X* const to = dx[i];
-        const extent x_ahead = (1 + 2 * late) * x.stride, dy_ahead = (1 + 2 * late) * dy.stride;
+        const extent x_distance = (1 + 2 * lag) * x.stride, dy_distance = (1 + 2 * lag) * dy.stride;
         const auto mean_h = means_h[i];
         const f32 mean_hn = means_hn[i], scale = splat(rstd[i]);
         const standard_row<Centred, Halves> standard(mean, rstd, i);
-        for_lots(width, [&](extent j, auto m) __attribute__((always_inline)) {
-            ask_for(row + x_ahead + j, m);
-            ask_for(dy_row + dy_ahead + j, m);
+        for_vector_blocks(width, [&](extent j, auto m) __attribute__((always_inline)) {
+            prefetch_vectors(row + x_distance + j, m);
+            prefetch_vectors(dy_row + dy_distance + j, m);
             const auto n = standard(load(row + j, m));
             // dy gain has no name: with one, g++ fuses another product of an RMS norm's difference, and bits change.
             auto v = scale * (load(dy_row + j, m) * load(gain + j, m) - mean_h - n * mean_hn);
             if (mode == write_mode::add) v = load(to + j, m) + v;
-            store_or_stream(to + j, v, m, past);
+            store_or_stream(to + j, v, m, non_temporal);
         });
     };
-    for_rows<1>(rows, late, take_means, finish);
-    if (past) end_streams();
+    for_rows_pipelined<1>(rows, lag, take_means, finish);
+    if (non_temporal) end_non_temporal();
 }
 template <bool Centred, class X, class W, class Y>
-void norm_backward_rows(extent rows, extent width, kernel::spaced_rows<const X> x, const W* gain,
-                        kernel::spaced_rows<const Y> dy, const float* mean, const float* rstd, kernel::spaced_rows<X> dx,
-                        write_mode mode, float* dgain, float* dbias, bool past) {
+void norm_backward_rows(extent rows, extent width, kernel::strided_rows<const X> x, const W* gain,
+                        kernel::strided_rows<const Y> dy, const float* mean, const float* rstd, kernel::strided_rows<X> dx,
+                        write_mode mode, float* dgain, float* dbias, bool non_temporal) {
     bool halves = false;
     if constexpr (Centred) {
         float least = kernel::least_rstd;
@@ -287,7 +287,7 @@ void norm_backward_rows(extent rows, extent width, kernel::spaced_rows<const X> 
     }
     const auto body = halves ? &norm_backward_rows_of<Centred, Centred, X, W, Y>  // by halves only where rows are centred
                              : &norm_backward_rows_of<Centred, false, X, W, Y>;
-    body(rows, width, x, gain, dy, mean, rstd, dx, mode, dgain, dbias, past);
+    body(rows, width, x, gain, dy, mean, rstd, dx, mode, dgain, dbias, non_temporal);
 }
 
 }  // namespace HALFTONE_SET

@@ -61,7 +61,7 @@ struct norm_kernel {
             steps.each_or_zeros([&](const auto& place) { squares += squares_of(values.at(simt, place), 0); });
         }
         const float variance = team::sum(simt, squares, constant<sums - 1>{}) / static_cast<float>(width);
-        if (limits.are_passed(average, variance)) return with_care(simt, row, from, to, me);  // the whole team does
+        if (limits.are_exceeded(average, variance)) return with_care(simt, row, from, to, me);  // the whole team does
         const float scale = 1 / std::sqrt(variance + epsilon);
         steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), average, scale); });
         put_statistics(simt, row, me, average, scale);
@@ -155,10 +155,10 @@ struct norm<Device> {
         const const_view<W, 1> bias = bias_of(a);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
             device.launch(
-                norm_kernel<is_centred<Arguments>, X, W, Y, N, Threads, Held>{.x = simt::hull_of(a.x),
+                norm_kernel<is_centred<Arguments>, X, W, Y, N, Threads, Held>{.x = simt::bounding_span_of(a.x),
                                                                               .gain = simt::span_of(a.gain),
                                                                               .bias = {bias.data(), width},
-                                                                              .y = simt::hull_of(a.y),
+                                                                              .y = simt::bounding_span_of(a.y),
                                                                               .mean = {mean_of(a).data(), rows},
                                                                               .rstd = {a.rstd.data(), rows},
                                                                               .rows = rows,

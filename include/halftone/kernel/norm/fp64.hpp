@@ -63,7 +63,7 @@ struct norm_row {
     HALFTONE_HD void operator()(Thread thread, extent row) const {
         const auto value = [&](extent j) { return x.load(thread, row, j); };
         const auto [average, variance] = reference::statistics_of_row<Centred>(width, value);
-        if (limits.are_passed(average, variance)) {
+        if (limits.are_exceeded(average, variance)) {
             const careful_double_row careful(thread, x, row, width, epsilon, Centred);
             const auto deviation = [&](extent j) { return careful.deviation(x.load(thread, row, j)); };
             return write(thread, row, deviation, 0, careful.scale, careful.average(), careful.saved);

@@ -17,7 +17,7 @@ template <class Rule, bool Keeps, rounding Rounding, rounding CopyRounding, clas
           class State>
 void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accumulate* gradient, State* const* moments,
                              const typename Rule::scalars& s, const kernel::gradient_factors& factors,
-                             const kernel::rounding_key& key, std::uint32_t step, extent index, bool streams) {
+                             const kernel::rounding_key& key, std::uint32_t step, extent index, bool stores_non_temporal) {
     constexpr bool random_moments = !std::is_same_v<State, float>;
     constexpr bool is_split = std::is_same_v<Param, bfloat16_remainder>;
     constexpr bool random_master = Rounding == rounding::stochastic && !std::is_same_v<Param, float> && !is_split;
@@ -38,8 +38,8 @@ void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accu
         for (int k = 0; k < kinds; ++k) prefetch_tile(moment[k] + begin);
         prefetch_tile(master + begin);
         if constexpr (is_split) prefetch_tile(copy + begin);
-        const bool streams_here = streams && here == random_tile::size;
-        Copy* const rounded = streams_here ? streamed : copy == nullptr ? nullptr : copy + begin;
+        const bool stores_non_temporal_here = stores_non_temporal && here == random_tile::size;
+        Copy* const rounded = stores_non_temporal_here ? streamed : copy == nullptr ? nullptr : copy + begin;
         for_vectors(here, [&](extent i, int, auto n) __attribute__((always_inline)) {
             const extent j = begin + i;
             const f32 g = apply(reader, load(gradient + j, n));
@@ -61,9 +61,9 @@ void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accu
                     store_copy<CopyRounding>(rounded + i, std::is_same_v<Param, float> ? w : load(master + j, n), n);
             }
         });
-        if (streams_here) stream(copy + begin, streamed, sizeof streamed);
+        if (stores_non_temporal_here) stream(copy + begin, streamed, sizeof streamed);
     }
-    if (streams) end_streams();
+    if (stores_non_temporal) end_non_temporal();
 }
 
 }  // namespace HALFTONE_SET

@@ -80,15 +80,15 @@ struct quantize<cpu> {
     /// The largest of what the pieces of a tensor find, to `finish`.
     template <class Body, class Finish>
     static void over_pieces(cpu& device, extent size, const Body& body, const Finish& finish) {
-        const row_pieces cut = cut_rows(size, 1, 4 * piece_elements);
-        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(cut.count) * sizeof(std::uint32_t));
+        const row_partition partition = partition_rows(size, 1, 4 * piece_elements);
+        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(partition.count) * sizeof(std::uint32_t));
         auto* const amaxes = lease.as<std::uint32_t>();
-        device.parallel_for(cut.count, [&](extent piece) {
-            amaxes[piece] = halftone::detail::bit_cast<std::uint32_t>(body(cut.begin(piece), cut.rows_of(piece)));
+        device.parallel_for(partition.count, [&](extent piece) {
+            amaxes[piece] = halftone::detail::bit_cast<std::uint32_t>(body(partition.begin(piece), partition.rows_of(piece)));
         });
         device.run([&] {
             std::uint32_t amax = 0;
-            for (extent piece = 0; piece < cut.count; ++piece) amax = amax < amaxes[piece] ? amaxes[piece] : amax;
+            for (extent piece = 0; piece < partition.count; ++piece) amax = amax < amaxes[piece] ? amaxes[piece] : amax;
             finish(amax);
         });
     }

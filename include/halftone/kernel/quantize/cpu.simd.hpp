@@ -12,9 +12,9 @@ namespace HALFTONE_SET {
 /// Infinity where a number is not finite.
 template <class X>
 float largest_magnitude(extent count, const X* x) {
-    four largest = four_of(0.0f);
+    four_vectors largest = broadcast_four(0.0f);
     mask odd = less(splat(1.0f), splat(0.0f));
-    for_vectors_by_four(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+    for_vectors_unrolled(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 v = load(x + j, n);
         odd = either(odd, not_finite(v));
         largest.v[k] = max(abs(v), largest.v[k]);
@@ -26,9 +26,9 @@ float largest_magnitude(extent count, const X* x) {
 template <class X, class Y>
 float quantize_piece(extent count, const X* x, float by, Y* y) {
     const f32 scale = splat(by), most = splat(static_cast<float>(number_traits<Y>::max)), least = -most;
-    four largest = four_of(0.0f);
+    four_vectors largest = broadcast_four(0.0f);
     mask odd = less(splat(1.0f), splat(0.0f));
-    for_vectors_by_four(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+    for_vectors_unrolled(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 v = load(x + j, n);
         const mask is_odd = not_finite(v);
         odd = either(odd, is_odd);

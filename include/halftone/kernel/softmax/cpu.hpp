@@ -36,16 +36,16 @@ struct softmax<cpu> {
         const auto body =
             device.select(&portable::softmax_rows<X, Y>, &avx2::softmax_rows<X, Y>, &avx512::softmax_rows<X, Y>);
         const extent width = a.x.extent_of(1);
-        const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
-        const bool past = streams(a.y, a.x.data());
-        const spaced_rows<const X> x(a.x);
-        const spaced_rows<Y> y(a.y);
+        const row_partition partition = partition_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
+        const bool non_temporal = stores_non_temporal(a.y, a.x.data());
+        const strided_rows<const X> x(a.x);
+        const strided_rows<Y> y(a.y);
         const bool together = x.stride == width && y.stride == width;
-        const extent held = std::is_same_v<Y, float> && !past ? 0 : held_rows(width);
+        const extent held = std::is_same_v<Y, float> && !non_temporal ? 0 : held_rows(width);
         const std::size_t bytes = static_cast<std::size_t>(held * width) * sizeof(float);
-        device.parallel_for(cut.count, bytes, [&](extent piece, std::byte* scratch) {
-            for_runs(cut, piece, together, [&](extent i, extent rows) {
-                body(rows, width, x[i], a.scale, y[i], reinterpret_cast<float*>(scratch), past);
+        device.parallel_for(partition.count, bytes, [&](extent piece, std::byte* scratch) {
+            for_runs(partition, piece, together, [&](extent i, extent rows) {
+                body(rows, width, x[i], a.scale, y[i], reinterpret_cast<float*>(scratch), non_temporal);
             });
         });
     }
@@ -56,14 +56,14 @@ struct softmax<cpu> {
         const auto body = device.select(&portable::softmax_backward_rows<X, Y>, &avx2::softmax_backward_rows<X, Y>,
                                         &avx512::softmax_backward_rows<X, Y>);
         const extent width = a.y.extent_of(1);
-        const row_pieces cut = cut_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
-        const bool past = a.mode == write_mode::overwrite && streams(a.dx, a.dy.data());
-        const spaced_rows<const Y> y(a.y), dy(a.dy);
-        const spaced_rows<X> dx(a.dx);
+        const row_partition partition = partition_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
+        const bool non_temporal = a.mode == write_mode::overwrite && stores_non_temporal(a.dx, a.dy.data());
+        const strided_rows<const Y> y(a.y), dy(a.dy);
+        const strided_rows<X> dx(a.dx);
         const bool together = y.stride == width && dy.stride == width && dx.stride == width;
-        device.parallel_for(cut.count, [&](extent piece) {
-            for_runs(cut, piece, together, [&](extent i, extent rows) {
-                body(rows, width, y[i], dy[i], a.scale, dx[i], a.mode, past);
+        device.parallel_for(partition.count, [&](extent piece) {
+            for_runs(partition, piece, together, [&](extent i, extent rows) {
+                body(rows, width, y[i], dy[i], a.scale, dx[i], a.mode, non_temporal);
             });
         });
     }
@@ -88,14 +88,14 @@ struct log_softmax<cpu> {
         const auto body = device.select(&portable::log_softmax_rows<X, Y>, &avx2::log_softmax_rows<X, Y>,
                                         &avx512::log_softmax_rows<X, Y>);
         const extent width = a.x.extent_of(1);
-        const row_pieces cut = cut_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
-        const bool past = streams(a.y, a.x.data());
-        const spaced_rows<const X> x(a.x);
-        const spaced_rows<Y> y(a.y);
+        const row_partition partition = partition_rows(a.x.extent_of(0), width, longer_piece(a.x.size()));
+        const bool non_temporal = stores_non_temporal(a.y, a.x.data());
+        const strided_rows<const X> x(a.x);
+        const strided_rows<Y> y(a.y);
         const bool together = x.stride == width && y.stride == width;
-        device.parallel_for(cut.count, [&](extent piece) {
-            for_runs(cut, piece, together,
-                     [&](extent i, extent rows) { body(rows, width, x[i], a.scale, y[i], past); });
+        device.parallel_for(partition.count, [&](extent piece) {
+            for_runs(partition, piece, together,
+                     [&](extent i, extent rows) { body(rows, width, x[i], a.scale, y[i], non_temporal); });
         });
     }
 
@@ -106,14 +106,14 @@ struct log_softmax<cpu> {
             device.select(&portable::log_softmax_backward_rows<X, Y>, &avx2::log_softmax_backward_rows<X, Y>,
                           &avx512::log_softmax_backward_rows<X, Y>);
         const extent width = a.y.extent_of(1);
-        const row_pieces cut = cut_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
-        const bool past = a.mode == write_mode::overwrite && streams(a.dx, a.dy.data());
-        const spaced_rows<const Y> y(a.y), dy(a.dy);
-        const spaced_rows<X> dx(a.dx);
+        const row_partition partition = partition_rows(a.y.extent_of(0), width, longer_piece(a.y.size()));
+        const bool non_temporal = a.mode == write_mode::overwrite && stores_non_temporal(a.dx, a.dy.data());
+        const strided_rows<const Y> y(a.y), dy(a.dy);
+        const strided_rows<X> dx(a.dx);
         const bool together = y.stride == width && dy.stride == width && dx.stride == width;
-        device.parallel_for(cut.count, [&](extent piece) {
-            for_runs(cut, piece, together, [&](extent i, extent rows) {
-                body(rows, width, y[i], dy[i], a.scale, dx[i], a.mode, past);
+        device.parallel_for(partition.count, [&](extent piece) {
+            for_runs(partition, piece, together, [&](extent i, extent rows) {
+                body(rows, width, y[i], dy[i], a.scale, dx[i], a.mode, non_temporal);
             });
         });
     }

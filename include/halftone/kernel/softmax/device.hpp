@@ -11,7 +11,7 @@
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/common/rows/online.hpp>
-#include <halftone/kernel/common/rows/spaced.hpp>
+#include <halftone/kernel/common/rows/strided.hpp>
 #include <halftone/kernel/softmax/fp64.hpp>
 #include <halftone/kernel/softmax/softmax.hpp>
 
@@ -176,7 +176,7 @@ struct softmax_driver {
         check(a);
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::hull_of(a.x), simt::hull_of(a.y), rows,
+            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::bounding_span_of(a.x), simt::bounding_span_of(a.y), rows,
                                                                        width, a.x.stride_of(0), a.y.stride_of(0),
                                                                        a.scale});
         };
@@ -189,7 +189,7 @@ struct softmax_driver {
         const extent rows = a.y.extent_of(0), width = a.y.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
             device.launch(softmax_backward_kernel<X, Y, Form, N, Threads, Held>{
-                simt::hull_of(a.y), simt::hull_of(a.dy), simt::hull_of(a.dx), rows, width, a.y.stride_of(0),
+                simt::bounding_span_of(a.y), simt::bounding_span_of(a.dy), simt::bounding_span_of(a.dx), rows, width, a.y.stride_of(0),
                 a.dy.stride_of(0), a.dx.stride_of(0), a.scale, a.mode});
         };
         choose_team<X, Y>(width, launch, a.y.data(), second_row(a.y), a.dy.data(), second_row(a.dy), a.dx.data(),

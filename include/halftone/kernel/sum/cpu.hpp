@@ -36,19 +36,19 @@ struct sum<cpu> {
         (expect("sum", "an input", inputs.template at<I>(), all), ...);
         const auto body =
             device.select(&portable::sum_piece<E, X...>, &avx2::sum_piece<E, X...>, &avx512::sum_piece<E, X...>);
-        const row_pieces cut = cut_rows(all.size(), 1, sum_piece);
-        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(cut.count) * sizeof(double));
+        const row_partition partition = partition_rows(all.size(), 1, sum_piece);
+        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(partition.count) * sizeof(double));
         auto* const sums = lease.as<double>();
-        device.parallel_for(cut.count, [&](extent piece) {
-            const pack<const X*...> first = make_pack((inputs.template at<I>().data() + cut.begin(piece))...);
-            sums[piece] = static_cast<double>(body(e, first, cut.rows_of(piece)));
+        device.parallel_for(partition.count, [&](extent piece) {
+            const pack<const X*...> first = make_pack((inputs.template at<I>().data() + partition.begin(piece))...);
+            sums[piece] = static_cast<double>(body(e, first, partition.rows_of(piece)));
         });
         device.run([&] {
             // Neighbours, then neighbours of those.
-            for (extent step = 1; step < cut.count; step *= 2) {
-                for (extent i = 0; i + step < cut.count; i += 2 * step) sums[i] += sums[i + step];
+            for (extent step = 1; step < partition.count; step *= 2) {
+                for (extent i = 0; i + step < partition.count; i += 2 * step) sums[i] += sums[i + step];
             }
-            *out.data() = static_cast<Y>(factor * (cut.count == 0 ? 0.0 : sums[0]));
+            *out.data() = static_cast<Y>(factor * (partition.count == 0 ? 0.0 : sums[0]));
         });
     }
 };

@@ -16,13 +16,13 @@ template <class E, class... X, std::size_t... I>
 HALFTONE_INLINE float sum_elements(const E& given, const pack<const X*...>& inputs, extent count,
                                    std::index_sequence<I...>) {
     const E e = given;
-    four sums = four_of(0.0f);
+    four_vectors sums = broadcast_four(0.0f);
     const auto add = [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 x[] = {load(inputs.template at<I>() + j, n)...};
         // Lanes beyond the end hold zeros, of which the function need not be zero.
         sums.v[k] = sums.v[k] + keep(evaluate(e, x), n, splat(0.0f));
     };
-    for_vectors_by_four(count, add);
+    for_vectors_unrolled(count, add);
     return sum(sums);
 }
 

@@ -30,14 +30,14 @@ struct sum_pieces_kernel {
     E expression;
     pack<global_span<const X>...> inputs;
     global_span<float> sums;
-    row_pieces cut;
+    row_partition partition;
 
-    grid_shape grid() const { return team::grid(cut.count); }
+    grid_shape grid() const { return team::grid(partition.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent piece = team::row(simt), begin = cut.begin(piece);
-        const row_walk<N> walk = walk_of(begin, cut.rows_of(piece), input_numbers{});
+        const extent piece = team::row(simt), begin = partition.begin(piece);
+        const row_walk<N> walk = walk_of(begin, partition.rows_of(piece), input_numbers{});
         float mine = 0;
         for (extent k = team::member(simt); k < walk.items(); k += threads) {
             mine += k < walk.vectors ? sum_of<N>(simt, begin + walk.head, k, input_numbers{})
@@ -113,12 +113,12 @@ struct sum<Device> {
         using namespace on_device;
         const shape<1> all = inputs.first.shape();
         (expect("sum", "an input", inputs.template at<I>(), all), ...);
-        const row_pieces cut = cut_rows(all.size(), 1, sum_piece);
-        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(cut.count) * sizeof(float));
-        const global_span<float> sums{lease.as<float>(), cut.count};
+        const row_partition partition = partition_rows(all.size(), 1, sum_piece);
+        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(partition.count) * sizeof(float));
+        const global_span<float> sums{lease.as<float>(), partition.count};
         constexpr int n = longest<X...>;
         device.launch(
-            sum_pieces_kernel<E, n, X...>{e, make_pack(simt::span_of(inputs.template at<I>())...), sums, cut});
+            sum_pieces_kernel<E, n, X...>{e, make_pack(simt::span_of(inputs.template at<I>())...), sums, partition});
         device.launch(sum_total_kernel<Y>{{sums.data, sums.count}, factor, {out.data(), 1}});
     }
 };

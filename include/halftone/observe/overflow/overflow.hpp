@@ -15,7 +15,7 @@
 ///     step 12 skipped (infinity): h.1.mlp, mlp, forward: 37 +inf of 8192 values in float16, the finite ones up to 65472;
 ///     before it h.1.mlp.norm, layer_norm, gave 4.1 at most
 ///
-/// Each tensor is counted by a kernel (kernel/tally), and a record in the device's memory remembers the first that was
+/// Each tensor is counted by a kernel (kernel/count_nonfinite), and a record in the device's memory remembers the first that was
 /// not finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first
 /// in time: forward before backward, earlier micro-batches before later ones.
 ///
@@ -31,11 +31,11 @@
 #include <string>
 #include <vector>
 
-#include <halftone/kernel/tally/tally.hpp>
+#include <halftone/kernel/count_nonfinite/count_nonfinite.hpp>
 #include <halftone/observe/overflow/source.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 #include <halftone/optim/optimizer.hpp>
-#include <halftone/scale/resident.hpp>
+#include <halftone/scale/device_value.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -54,7 +54,7 @@ struct overflow {
     float scale = 0;          ///< of an operand
     value_format format = value_format::float32;
     extent elements = 0;
-    kernel::value_tally found;
+    kernel::nonfinite_counts found;
     watched_operation before;  ///< whose values were looked at before those, in the same pass; else empty
     float before_largest = 0;                     ///< their largest magnitude
     overflow_source input;   ///< the first that was put onto the tape before it, in the same micro-batch
@@ -83,10 +83,10 @@ struct overflow_entry {
     std::int32_t result = 0;
     std::int32_t tensor = -1, before = -1;
     float before_largest = 0;
-    kernel::value_tally found{};
+    kernel::nonfinite_counts found{};
     float scale = 0;
     std::int32_t input = -1, input_micro_batch = 0;
-    kernel::value_tally input_found{};
+    kernel::nonfinite_counts input_found{};
 };
 
 /// What the device knows of the step under way.
@@ -98,9 +98,9 @@ struct overflow_record {
     std::int64_t steps = 0, written = 0;
 };
 
-struct note_tally {
+struct note_counts {
     overflow_record* record;
-    const kernel::value_tally* tally;
+    const kernel::nonfinite_counts* counts;
     std::int32_t operation, tensor, is_beside;  // a parameter's gradient, or an operand
     const tensor_scale* scale;                  // of an operand, or nullptr
 
@@ -108,9 +108,9 @@ struct note_tally {
         overflow_record& r = *record;
         if (r.step.tensor >= 0) return;
         const bool is_new = r.operation != operation;
-        if (!tally->is_finite()) {
+        if (!counts->is_finite()) {
             r.step.tensor = tensor;
-            r.step.found = *tally;
+            r.step.found = *counts;
             r.step.scale = scale == nullptr ? 0 : scale->scale;
             r.step.before = is_new ? r.latest : r.earlier;
             r.step.before_largest = is_new ? r.latest_largest : r.earlier_largest;
@@ -122,19 +122,19 @@ struct note_tally {
         }
         if (is_beside != 0) return;
         r.latest = tensor;
-        r.latest_largest = r.latest_largest < tally->largest ? tally->largest : r.latest_largest;
+        r.latest_largest = r.latest_largest < counts->largest ? counts->largest : r.latest_largest;
     }
 };
 
-struct note_input_tally {
+struct note_input_counts {
     overflow_record* record;
-    const kernel::value_tally* tally;
+    const kernel::nonfinite_counts* counts;
     std::int32_t tensor, micro_batch;
 
     HALFTONE_HD void operator()() const {
         overflow_entry& e = record->step;
-        if (e.tensor >= 0 || tally->is_finite() || (e.input >= 0 && e.input_micro_batch == micro_batch)) return;
-        e.input = tensor, e.input_micro_batch = micro_batch, e.input_found = *tally;
+        if (e.tensor >= 0 || counts->is_finite() || (e.input >= 0 && e.input_micro_batch == micro_batch)) return;
+        e.input = tensor, e.input_micro_batch = micro_batch, e.input_found = *counts;
     }
 };
 
@@ -177,7 +177,7 @@ class overflow_finder final : public tensor_listener {
     /// Looks at the tape's tensors as long as it lives; device and tape must outlive it. Remembers as many steps
     /// between two calls of take(). Throws argument_error for none.
     overflow_finder(Device& device, tape<Device, watched_tape>& watched_by_it, std::size_t steps = 1024)
-        : tape_(&watched_by_it), record_(device), tally_(device), room_(steps),
+        : tape_(&watched_by_it), record_(device), nonfinite_(device), room_(steps),
           entries_(device.memory(), steps * sizeof(detail::overflow_entry), memory_kind::other) {
         if (steps == 0) fail<argument_error>("overflow_finder: remembers 0 steps; expected 1 or more");
         tape_->watch(*this);
@@ -242,7 +242,7 @@ class overflow_finder final : public tensor_listener {
         whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0, whole.operand = {};
         const auto operation = number_of(operations_, whole);
         count(t);
-        device().run(detail::note_tally{record_.data(), tally_.data(), operation, id,
+        device().run(detail::note_counts{record_.data(), nonfinite_.data(), operation, id,
                                         t.role == tensor_role::parameter_gradient || t.role == tensor_role::operand,
                                         t.operand.scale});
     }
@@ -250,13 +250,13 @@ class overflow_finder final : public tensor_listener {
     void on_input(const watched_tensor& t) override {
         const auto id = number_of(tensors_, t);
         count(t);
-        device().run(detail::note_input_tally{record_.data(), tally_.data(), id, t.micro_batch});
+        device().run(detail::note_input_counts{record_.data(), nonfinite_.data(), id, t.micro_batch});
     }
 
   private:
     void count(const watched_tensor& t) {
         with_values(t, [this]<class V>(const V& values) {
-            kernel::tally<Device>::run(record_.device(), values, tally_.data());
+            kernel::count_nonfinite<Device>::run(record_.device(), values, nonfinite_.data());
         });
     }
 
@@ -306,8 +306,8 @@ class overflow_finder final : public tensor_listener {
     detail::overflow_entry* entries() const { return reinterpret_cast<detail::overflow_entry*>(entries_.data()); }
 
     tape<Device, watched_tape>* tape_;
-    detail::resident<detail::overflow_record, Device> record_;
-    detail::resident<kernel::value_tally, Device> tally_;
+    detail::device_value<detail::overflow_record, Device> record_;
+    detail::device_value<kernel::nonfinite_counts, Device> nonfinite_;
     std::size_t room_;
     buffer entries_;
     numbers tensors_, operations_;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <halftone/kernel/tally/reference.hpp>
+#include <halftone/kernel/count_nonfinite/reference.hpp>
 #include <halftone/memory/store.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 
@@ -22,13 +22,13 @@ struct overflow_source {
     std::string parameter{};  ///< of a weight: its path
     value_format format = value_format::float32;
     extent elements = 0;  ///< 0: there was none
-    kernel::value_tally found{};
+    kernel::nonfinite_counts found{};
 };
 
 namespace detail {
 
 /// "3 +inf, 2 NaN of 100"
-inline std::string odd_values_text(const kernel::value_tally& found, extent elements) {
+inline std::string odd_values_text(const kernel::nonfinite_counts& found, extent elements) {
     std::string t;
     if (found.positive_infinities > 0) t += std::to_string(found.positive_infinities) + " +inf, ";
     if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
@@ -54,7 +54,7 @@ overflow_source odd_weight(const store& parameters, const store::entry& e) {
         parameters.memory().read(read.data(), slab + (copied ? e.copy : e.master) * sizeof(compute),
                                  e.count * sizeof(compute));
         const auto count = static_cast<extent>(e.count);
-        const auto found = reference::tally(const_view<compute, 1>(read.data(), {count}));
+        const auto found = reference::count_nonfinite(const_view<compute, 1>(read.data(), {count}));
         if (!found.is_finite()) return {e.path, format_of<compute>(), count, found};
     }
     return {};

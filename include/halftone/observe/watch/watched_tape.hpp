@@ -54,10 +54,10 @@ constexpr value_format format_of() {
 template <class Kind>
 consteval bool check_watched() {
     static_assert(
-        !std::is_same_v<Kind, twice_tape>,
+        !std::is_same_v<Kind, double_backward_tape>,
         "halftone: this looks at what a tape shows, and one for second derivatives shows nothing, nor can it "
         "be watched as well: look at the same loss without its penalty, on ht::tape tape{device, ht::watched}");
-    static_assert(std::is_same_v<Kind, watched_tape> || std::is_same_v<Kind, twice_tape>,
+    static_assert(std::is_same_v<Kind, watched_tape> || std::is_same_v<Kind, double_backward_tape>,
                   "halftone: this looks at what a tape shows, and a plain tape shows nothing: write ht::tape "
                   "tape{device, ht::watched};");
     return true;

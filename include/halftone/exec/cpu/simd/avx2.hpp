@@ -39,7 +39,7 @@ HALFTONE_INLINE f32 operator+(f32 a, f32 b) { return {a.v + b.v}; }
 HALFTONE_INLINE f32 operator-(f32 a, f32 b) { return {a.v - b.v}; }
 HALFTONE_INLINE f32 operator*(f32 a, f32 b) { return {a.v * b.v}; }
 HALFTONE_INLINE f32 operator/(f32 a, f32 b) { return {a.v / b.v}; }
-HALFTONE_INLINE f32 divide_roughly(f32 a, f32 b) { return a / b; }
+HALFTONE_INLINE f32 approximate_quotient(f32 a, f32 b) { return a / b; }
 HALFTONE_INLINE f32 operator-(f32 a) { return {_mm256_xor_ps(a.v, _mm256_set1_ps(-0.0f))}; }
 HALFTONE_INLINE f32 fma(f32 a, f32 b, f32 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 #if __FINITE_MATH_ONLY__
@@ -247,53 +247,53 @@ HALFTONE_INLINE void store(float16* p, f32 a) { store_sixteen_bit(p, narrow_floa
 HALFTONE_INLINE void store(float16* p, f32 a, int n) { store_sixteen_bit(p, narrow_float16(a), n); }
 
 // Past the caches where `past` says so; p is a multiple of the vector's size then.
-HALFTONE_INLINE void store_or_stream(float* p, f32 a, bool past) {
-    if (past) {
+HALFTONE_INLINE void store_or_stream(float* p, f32 a, bool non_temporal) {
+    if (non_temporal) {
         _mm256_stream_ps(p, a.v);
     } else {
         store(p, a);
     }
 }
-HALFTONE_INLINE void store_or_stream_sixteen_bit(void* p, __m128i bits, bool past) {
-    if (past) {
+HALFTONE_INLINE void store_or_stream_sixteen_bit(void* p, __m128i bits, bool non_temporal) {
+    if (non_temporal) {
         _mm_stream_si128(static_cast<__m128i*>(p), bits);
     } else {
         _mm_storeu_si128(static_cast<__m128i*>(p), bits);
     }
 }
-HALFTONE_INLINE void store_or_stream(bfloat16* p, f32 a, bool past) {
-    store_or_stream_sixteen_bit(p, narrow_bfloat16(a), past);
+HALFTONE_INLINE void store_or_stream(bfloat16* p, f32 a, bool non_temporal) {
+    store_or_stream_sixteen_bit(p, narrow_bfloat16(a), non_temporal);
 }
-HALFTONE_INLINE void store_or_stream(float16* p, f32 a, bool past) {
-    store_or_stream_sixteen_bit(p, narrow_float16(a), past);
+HALFTONE_INLINE void store_or_stream(float16* p, f32 a, bool non_temporal) {
+    store_or_stream_sixteen_bit(p, narrow_float16(a), non_temporal);
 }
 /// Two vectors' 16-bit numbers.
-HALFTONE_INLINE void store_or_stream_all(void* p, __m256i bits, bool past) {
-    if (past) {
+HALFTONE_INLINE void store_or_stream_all(void* p, __m256i bits, bool non_temporal) {
+    if (non_temporal) {
         _mm256_stream_si256(static_cast<__m256i*>(p), bits);
     } else {
         _mm256_storeu_si256(static_cast<__m256i*>(p), bits);
     }
 }
 template <int N>
-HALFTONE_INLINE void store_vectors(bfloat16* p, const f32* v, bool past) {
+HALFTONE_INLINE void store_vectors(bfloat16* p, const f32* v, bool non_temporal) {
 #pragma GCC unroll 4
     for (int i = 0; i < N; i += 2) {
         const __m256i first = round_to_upper_half(v[i]), second = round_to_upper_half(v[i + 1]);
-        store_or_stream_all(p + i * f32::lanes, upper_halves(first, second), past);
+        store_or_stream_all(p + i * f32::lanes, upper_halves(first, second), non_temporal);
     }
 }
-HALFTONE_INLINE void load_apart(const bfloat16* p, f32& even, f32& odd) {
+HALFTONE_INLINE void load_reordered(const bfloat16* p, f32& even, f32& odd) {
     const __m256i both = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
     even.v = _mm256_castsi256_ps(_mm256_slli_epi32(both, 16));
     odd.v = _mm256_castsi256_ps(_mm256_and_si256(both, _mm256_set1_epi32(-0x10000)));
 }
 template <int N>
-HALFTONE_INLINE void store_apart(bfloat16* p, const f32* v, bool past) {
+HALFTONE_INLINE void store_reordered(bfloat16* p, const f32* v, bool non_temporal) {
 #pragma GCC unroll 4
     for (int i = 0; i < N; i += 2) {
         const __m256i even = _mm256_srli_epi32(round_to_upper_half(v[i]), 16), odd = round_to_upper_half(v[i + 1]);
-        store_or_stream_all(p + i * f32::lanes, _mm256_blend_epi16(even, odd, 0xaa), past);
+        store_or_stream_all(p + i * f32::lanes, _mm256_blend_epi16(even, odd, 0xaa), non_temporal);
     }
 }
 

@@ -38,7 +38,7 @@ HALFTONE_INLINE f32 operator-(f32 a, f32 b) { return {a.v - b.v}; }
 HALFTONE_INLINE f32 operator*(f32 a, f32 b) { return {a.v * b.v}; }
 HALFTONE_INLINE f32 operator/(f32 a, f32 b) { return {a.v / b.v}; }
 /// With a relative error of 2^-14.
-HALFTONE_INLINE f32 divide_roughly(f32 a, f32 b) { return {_mm512_mul_ps(a.v, _mm512_rcp14_ps(b.v))}; }
+HALFTONE_INLINE f32 approximate_quotient(f32 a, f32 b) { return {_mm512_mul_ps(a.v, _mm512_rcp14_ps(b.v))}; }
 HALFTONE_INLINE f32 operator-(f32 a) { return {_mm512_xor_ps(a.v, _mm512_set1_ps(-0.0f))}; }
 HALFTONE_INLINE f32 fma(f32 a, f32 b, f32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 #if __FINITE_MATH_ONLY__
@@ -255,42 +255,42 @@ HALFTONE_INLINE void store(bfloat16* p, f32 a, int n) {
 }
 
 /// Two vectors' 16-bit numbers; `past` the caches or not.
-HALFTONE_INLINE void store_or_stream_all(void* p, __m512i bits, bool past) {
-    if (past) {
+HALFTONE_INLINE void store_or_stream_all(void* p, __m512i bits, bool non_temporal) {
+    if (non_temporal) {
         _mm512_stream_si512(static_cast<__m512i*>(p), bits);
     } else {
         _mm512_storeu_si512(p, bits);
     }
 }
 template <int N>
-HALFTONE_INLINE void store_vectors(bfloat16* p, const f32* v, bool past) {
+HALFTONE_INLINE void store_vectors(bfloat16* p, const f32* v, bool non_temporal) {
     if (rounds_bfloat16<N>(v)) {
 #pragma GCC unroll 4
         for (int i = 0; i < N; i += 2) {
-            store_or_stream_all(p + i * f32::lanes, narrow_bfloat16_by_instruction(v[i], v[i + 1]), past);
+            store_or_stream_all(p + i * f32::lanes, narrow_bfloat16_by_instruction(v[i], v[i + 1]), non_temporal);
         }
     } else {
 #pragma GCC unroll 4
         for (int i = 0; i < N; i += 2) {
-            store_or_stream_all(p + i * f32::lanes, narrow_bfloat16_by_words(v[i], v[i + 1]), past);
+            store_or_stream_all(p + i * f32::lanes, narrow_bfloat16_by_words(v[i], v[i + 1]), non_temporal);
         }
     }
 }
 // Zen 5 shuffles on a unit that multiplies, too: moving and masking bits leaves it free.
-HALFTONE_INLINE void load_apart(const bfloat16* p, f32& even, f32& odd) {
+HALFTONE_INLINE void load_reordered(const bfloat16* p, f32& even, f32& odd) {
     const __m512i both = _mm512_loadu_si512(p);
     even.v = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
     odd.v = _mm512_castsi512_ps(_mm512_and_si512(both, _mm512_set1_epi32(-0x10000)));
 }
 template <int N>
-HALFTONE_INLINE void store_apart(bfloat16* p, const f32* v, bool past) {
+HALFTONE_INLINE void store_reordered(bfloat16* p, const f32* v, bool non_temporal) {
     if (rounds_bfloat16<N>(v)) {
         const __m512i in_turn = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                                  21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 #pragma GCC unroll 4
         for (int i = 0; i < N; i += 2) {
             const __m512i both = narrow_bfloat16_by_instruction(v[i], v[i + 1]);
-            store_or_stream_all(p + i * f32::lanes, _mm512_permutexvar_epi16(in_turn, both), past);
+            store_or_stream_all(p + i * f32::lanes, _mm512_permutexvar_epi16(in_turn, both), non_temporal);
         }
     } else {
         const __m512i in_turn = _mm512_set_epi16(63, 31, 61, 29, 59, 27, 57, 25, 55, 23, 53, 21, 51, 19, 49, 17, 47, 15, 45,
@@ -298,7 +298,7 @@ HALFTONE_INLINE void store_apart(bfloat16* p, const f32* v, bool past) {
 #pragma GCC unroll 4
         for (int i = 0; i < N; i += 2) {
             const __m512i even = round_to_upper_half(v[i]), odd = round_to_upper_half(v[i + 1]);
-            store_or_stream_all(p + i * f32::lanes, _mm512_permutex2var_epi16(even, in_turn, odd), past);
+            store_or_stream_all(p + i * f32::lanes, _mm512_permutex2var_epi16(even, in_turn, odd), non_temporal);
         }
     }
 }
@@ -326,35 +326,35 @@ HALFTONE_INLINE void store(float16* p, f32 a) { _mm256_storeu_si256(reinterpret_
 HALFTONE_INLINE void store(float16* p, f32 a, int n) { _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_float16(a)); }
 
 // Past the caches where `past` says so; p is a multiple of the vector's size then.
-HALFTONE_INLINE void store_or_stream(float* p, f32 a, bool past) {
-    if (past) {
+HALFTONE_INLINE void store_or_stream(float* p, f32 a, bool non_temporal) {
+    if (non_temporal) {
         _mm512_stream_ps(p, a.v);
     } else {
         store(p, a);
     }
 }
-HALFTONE_INLINE void store_or_stream_sixteen_bit(void* p, __m256i bits, bool past) {
-    if (past) {
+HALFTONE_INLINE void store_or_stream_sixteen_bit(void* p, __m256i bits, bool non_temporal) {
+    if (non_temporal) {
         _mm256_stream_si256(static_cast<__m256i*>(p), bits);
     } else {
         _mm256_storeu_si256(static_cast<__m256i*>(p), bits);
     }
 }
-HALFTONE_INLINE void store_or_stream(bfloat16* p, f32 a, bool past) {
-    store_or_stream_sixteen_bit(p, narrow_bfloat16(a), past);
+HALFTONE_INLINE void store_or_stream(bfloat16* p, f32 a, bool non_temporal) {
+    store_or_stream_sixteen_bit(p, narrow_bfloat16(a), non_temporal);
 }
-HALFTONE_INLINE void store_rows(bfloat16* p, std::ptrdiff_t stride, const f32* v, bool past) {
+HALFTONE_INLINE void store_rows(bfloat16* p, std::ptrdiff_t stride, const f32* v, bool non_temporal) {
     const bool by_instruction = rounds_bfloat16<4>(v);
 #pragma GCC unroll 2
     for (int i = 0; i < 4; i += 2, p += 2 * stride) {
         const __m512i two =
             by_instruction ? narrow_bfloat16_by_instruction(v[i], v[i + 1]) : narrow_bfloat16_by_words(v[i], v[i + 1]);
-        store_or_stream_sixteen_bit(p, _mm512_castsi512_si256(two), past);
-        store_or_stream_sixteen_bit(p + stride, _mm512_extracti64x4_epi64(two, 1), past);
+        store_or_stream_sixteen_bit(p, _mm512_castsi512_si256(two), non_temporal);
+        store_or_stream_sixteen_bit(p + stride, _mm512_extracti64x4_epi64(two, 1), non_temporal);
     }
 }
-HALFTONE_INLINE void store_or_stream(float16* p, f32 a, bool past) {
-    store_or_stream_sixteen_bit(p, narrow_float16(a), past);
+HALFTONE_INLINE void store_or_stream(float16* p, f32 a, bool non_temporal) {
+    store_or_stream_sixteen_bit(p, narrow_float16(a), non_temporal);
 }
 
 /// Bytes, each in a lane of its own.

@@ -7,21 +7,21 @@
 ///     exp, exp2, log, rsqrt           2 ulp
 ///     tanh, sigmoid, expm1, log1p     3 ulp; so exp2_by_floor, which others are made of
 ///     softplus                        4 ulp
-///     tanh_slope, sigmoid_slope       5 ulp
+///     tanh_derivative, sigmoid_derivative       5 ulp
 ///     silu, gelu                      relative (6 + 4 |t|) 2^-24, t being the argument of their sigmoid; where that
 ///                                     sigmoid is subnormal (t < -87), absolute 2^-120
-///     silu_slope, gelu_slope          absolute 2^-21, since they cross zero
+///     silu_derivative, gelu_derivative          absolute 2^-21, since they cross zero
 ///     on their way to numbers of 16 bits or fewer, silu<bfloat16>(x) say:
 ///     silu, gelu                      relative (1 + |t| / 16) 2^-18 for float16, 1.125 2^-13 + |t| 2^-22 for others, whose
 ///                                     significands have 8 bits or fewer
-///     silu_slope, gelu_slope          absolute 2^-17
+///     silu_derivative, gelu_derivative          absolute 2^-17
 /// Infinities and NaNs give what <cmath> gives; silu and gelu of minus infinity are NaN, as the product that defines
 /// them.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <type_traits>
 
-#include <halftone/exec/cpu/simd/lot.hpp>
+#include <halftone/exec/cpu/simd/vector_block.hpp>
 #include <halftone/number/split.hpp>
 
 namespace halftone {
@@ -85,32 +85,32 @@ HALFTONE_INLINE void store_or_stream(T* p, f32 a, bool) {
 }
 /// N vectors that lie one after the other, N being even.
 template <int N, class T>
-HALFTONE_INLINE void store_vectors(T* p, const f32* v, bool past) {
+HALFTONE_INLINE void store_vectors(T* p, const f32* v, bool non_temporal) {
 #pragma GCC unroll 8
-    for (int i = 0; i < N; ++i) store_or_stream(p + i * f32::lanes, v[i], past);
+    for (int i = 0; i < N; ++i) store_or_stream(p + i * f32::lanes, v[i], non_temporal);
 }
 template <int N, class T>
-HALFTONE_INLINE void store_or_stream(T* p, const lot<N>& v, bool past) {
-    store_vectors<N>(p, v.v, past);
+HALFTONE_INLINE void store_or_stream(T* p, const vector_block<N>& v, bool non_temporal) {
+    store_vectors<N>(p, v.v, non_temporal);
 }
 
 /// Two vectors' numbers of consecutive places: those at even and those at odd places, or the first and the second
 /// vector, whichever comes cheaper; and back, N vectors at once.
 template <class T>
-HALFTONE_INLINE void load_apart(const T* p, f32& a, f32& b) {
+HALFTONE_INLINE void load_reordered(const T* p, f32& a, f32& b) {
     a = load(p);
     b = load(p + f32::lanes);
 }
 template <int N, class T>
-HALFTONE_INLINE void store_apart(T* p, const f32* v, bool past) {
-    store_vectors<N>(p, v, past);
+HALFTONE_INLINE void store_reordered(T* p, const f32* v, bool non_temporal) {
+    store_vectors<N>(p, v, non_temporal);
 }
 
 /// Four vectors to places `stride` apart.
 template <class T>
-HALFTONE_INLINE void store_rows(T* p, std::ptrdiff_t stride, const f32* v, bool past) {
+HALFTONE_INLINE void store_rows(T* p, std::ptrdiff_t stride, const f32* v, bool non_temporal) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) store_or_stream(p + i * stride, v[i], past);
+    for (int i = 0; i < 4; ++i) store_or_stream(p + i * stride, v[i], non_temporal);
 }
 
 /// A NaN stays, for min and max return their second operand then. They make zeros of a float's subnormal numbers where the
@@ -316,13 +316,13 @@ HALFTONE_INLINE V sigmoid(const V& x) {
 }
 /// The derivative of sigmoid.
 template <vectors V>
-HALFTONE_INLINE V sigmoid_slope(const V& x) {
+HALFTONE_INLINE V sigmoid_derivative(const V& x) {
     const V e = exp_of_minus_abs(x), d = 1.0f + e;
     return e / (d * d);
 }
 /// The derivative of tanh.
 template <vectors V>
-HALFTONE_INLINE V tanh_slope(const V& x) { return 4.0f * sigmoid_slope(x + x); }
+HALFTONE_INLINE V tanh_derivative(const V& x) { return 4.0f * sigmoid_derivative(x + x); }
 
 // The last functions are written once, for what their values become: T of 16 bits or fewer needs less, and T whose
 // significand has 8 bits or fewer least.
@@ -355,7 +355,7 @@ HALFTONE_INLINE V over_one_and_power(const V& x, const V& n) {
     };
     const auto over = [](const V& a, const V& b) __attribute__((always_inline)) {
         if constexpr (is_rough<T>) {
-            return divide_roughly(a, b);
+            return approximate_quotient(a, b);
         } else {
             return a / b;
         }
@@ -369,7 +369,7 @@ HALFTONE_INLINE V over_one_and_power(const V& x, const V& n) {
 }
 /// The derivative of x / (1 + 2^n), given that of -n log 2, for |n| up to 60. It crosses zero, so that T matters less.
 template <class T, vectors V, vectors S>
-HALFTONE_INLINE V over_one_and_power_slope(const V& x, const V& n, const S& slope) {
+HALFTONE_INLINE V over_one_and_power_derivative(const V& x, const V& n, const S& slope) {
     const V e = is_short<T> ? short_exp2_by_floor(n) : exp2_by_floor(n), whole = 1.0f / (1.0f + e);
     return fma(whole * (e * whole), x * slope, whole);
 }
@@ -379,9 +379,9 @@ template <class T = float, vectors V>
 HALFTONE_INLINE V silu(const V& x) { return over_one_and_power<T>(x, x * -1.44269504088896341f); }
 /// Its derivative.
 template <class T = float, vectors V>
-HALFTONE_INLINE V silu_slope(const V& x) {
+HALFTONE_INLINE V silu_derivative(const V& x) {
     const V bounded = min(splat(40.0f), max(splat(-40.0f), x));  // beyond, 0 and 1 within 2^-50
-    return over_one_and_power_slope<T>(bounded, bounded * -1.44269504088896341f, splat(1.0f));
+    return over_one_and_power_derivative<T>(bounded, bounded * -1.44269504088896341f, splat(1.0f));
 }
 
 /// GPT-2's gelu, x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, as x sigmoid(t) with t twice the argument of tanh,
@@ -394,10 +394,10 @@ HALFTONE_INLINE V gelu_exponent(const V& square) {
 template <class T = float, vectors V>
 HALFTONE_INLINE V gelu(const V& x) { return over_one_and_power<T>(x, x * gelu_exponent(x * x)); }
 template <class T = float, vectors V>
-HALFTONE_INLINE V gelu_slope(const V& x) {
+HALFTONE_INLINE V gelu_derivative(const V& x) {
     const V bounded = min(splat(7.0f), max(splat(-7.0f), x));  // beyond, 0 and 1 within 2^-45
     const V square = bounded * bounded;
-    return over_one_and_power_slope<T>(bounded, bounded * gelu_exponent(square),
+    return over_one_and_power_derivative<T>(bounded, bounded * gelu_exponent(square),
                                        fma(square, 0.214064448817803f, splat(1.59576912160573f)));
 }
 

@@ -49,7 +49,7 @@ HALFTONE_INLINE f32 operator+(f32 a, f32 b) { return {a.v + b.v}; }
 HALFTONE_INLINE f32 operator-(f32 a, f32 b) { return {a.v - b.v}; }
 HALFTONE_INLINE f32 operator*(f32 a, f32 b) { return {a.v * b.v}; }
 HALFTONE_INLINE f32 operator/(f32 a, f32 b) { return {a.v / b.v}; }
-HALFTONE_INLINE f32 divide_roughly(f32 a, f32 b) { return a / b; }
+HALFTONE_INLINE f32 approximate_quotient(f32 a, f32 b) { return a / b; }
 HALFTONE_INLINE f32 operator-(f32 a) { return float_of(bits_of(a) ^ splat_bits(0x80000000u)); }
 HALFTONE_INLINE f32 fma(f32 a, f32 b, f32 c) { return {a.v * b.v + c.v}; }
 #if __FINITE_MATH_ONLY__ && defined(__x86_64__)

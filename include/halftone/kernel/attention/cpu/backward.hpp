@@ -30,19 +30,19 @@ struct attention_backward_layout : attention_layout {
     std::size_t query_bytes;                                 ///< of a panel whose k runs over a block of queries
     std::size_t queries_t, gradients_t, queries, gradients;  ///< panels: q^T, d_o^T, q, d_o
     std::size_t maxima, logs, dots, dq, dk, dv;
-    std::size_t keys, values, keys_t, weights, slopes, panel, scores, weight_gradients;
+    std::size_t keys, values, keys_t, weights, score_gradients, panel, scores, weight_gradients;
 
     attention_backward_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
         : attention_layout(e, u, mask) {
-        block_keys = attention_slope_keys / (unit.element == 2 ? 1 : 2);
+        block_keys = attention_backward_keys / (unit.element == 2 ? 1 : 2);
         key_blocks = pieces_of(e.keys, block_keys);
         parts = parts_of(e.batch * e.groups, key_blocks, 2);
-        query_blocks = pieces_of(e.queries, attention_slope_queries);
+        query_blocks = pieces_of(e.queries, attention_backward_queries);
         query_panels = pieces_of(e.queries, unit.columns);
         padded_queries = query_panels * unit.columns;
         panel_sums = padded_rows(e.head_size) * unit.columns;
         member_sums = query_panels * panel_sums;
-        query_bytes = unit.panel_bytes(std::min(attention_slope_queries, e.queries));
+        query_bytes = unit.panel_bytes(std::min(attention_backward_queries, e.queries));
 
         const extent members = e.members(), rows = std::min(block_keys, e.keys);
         queries_t = take_panels(members * query_panels, head_bytes);
@@ -58,7 +58,7 @@ struct attention_backward_layout : attention_layout {
         values = take_block(rows);
         keys_t = take_block(e.head_size);
         weights = take_block(rows);
-        slopes = take_block(rows);
+        score_gradients = take_block(rows);
         // Where some are hidden, later also for a panel of queries.
         panel = take_panels(1, std::max(unit.panel_bytes(rows + 1), mask == attention_mask::causal ? query_bytes : 0));
         scores = scratch.take_floats(padded_rows(rows) * unit.columns);
@@ -124,7 +124,7 @@ struct attention_backward_task {
             engine.packing.pack_panel(vector_at(x, batch, first + i, head), 1, x.stride_of(1), width,
                                   std::min(columns, count - i), transposed);
         }
-        const extent block = member * at.query_blocks + first / attention_slope_queries;
+        const extent block = member * at.query_blocks + first / attention_backward_queries;
         straight += at.query_bytes * static_cast<std::size_t>(block * at.head_panels);
         for (extent d = 0; d < width; d += columns, straight += at.query_bytes) {
             engine.packing.pack_panel(vector_at(x, batch, first, head) + d, x.stride_of(1), 1, count,
@@ -136,11 +136,11 @@ struct attention_backward_task {
         const attention_extents& e = at.extents;
         for (extent member = 0; member < e.members(); ++member) {
             const extent head = group * e.members() + member, terms = member * at.padded_queries;
-            for (extent i = 0; i < e.queries; i += attention_slope_queries) {
-                const extent count = std::min(attention_slope_queries, e.queries - i), after = i + count;
+            for (extent i = 0; i < e.queries; i += attention_backward_queries) {
+                const extent count = std::min(attention_backward_queries, e.queries - i), after = i + count;
                 if (after < e.queries) {
                     // Rows lie far apart, where processors do not look ahead by themselves.
-                    const extent next = std::min(attention_slope_queries, e.queries - after);
+                    const extent next = std::min(attention_backward_queries, e.queries - after);
                     for (const const_view<T, 4>* x : {&a.q, &a.o, &a.d_o}) {
                         prefetch_rows(vector_at(*x, batch, after, head), x->stride_of(1), next, e.head_size);
                     }
@@ -166,7 +166,7 @@ struct attention_backward_task {
                                   scratch + at.values);
         pack_transposed_keys(batch, group, first, rows, scratch);
         const extent first_query = std::max<extent>(0, first - at.offset),
-                     first_block = first_query / attention_slope_queries * attention_slope_queries;
+                     first_block = first_query / attention_backward_queries * attention_backward_queries;
         // Sums begin with the first block of queries where that sees all keys.
         const bool sees_all = rows <= seen_by(first_block) - first && e.members() > 0;
         if (!sees_all) {
@@ -175,7 +175,7 @@ struct attention_backward_task {
             std::memset(scratch + at.dv, 0, bytes);
         }
         for (extent member = 0; member < e.members(); ++member) {
-            for (extent i = first_block; i < e.queries; i += attention_slope_queries) {
+            for (extent i = first_block; i < e.queries; i += attention_backward_queries) {
                 run_block(batch, group, member, first, rows, i, std::max<extent>(0, first_query - i),
                           !sees_all || member > 0 || i > first_block, dq + member * at.member_sums, scratch);
             }
@@ -188,24 +188,24 @@ struct attention_backward_task {
 
     /// How many keys the block of queries from i on sees; none, where there is no such query.
     extent seen_by(extent i) const {
-        const extent last = std::min(i + attention_slope_queries, at.extents.queries);
+        const extent last = std::min(i + attention_backward_queries, at.extents.queries);
         return i < last ? std::min(at.extents.keys, last + at.offset) : 0;
     }
 
     /// The keys [first_key, first_key + keys) against a block of queries, the first `unseeing` of which see none of
     /// them. dk and dv are added to, or else written.
     void run_block(extent batch, extent group, extent member, extent first_key, extent keys, extent first_query,
-                   extent unseeing, bool add, float* dq, std::byte* scratch) const {
+                   extent without_keys, bool add, float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         const detail::product_unit& unit = at.unit;
         const float scale = attention_scale(a.options, e.head_size) * log2_of_e;
-        const extent queries = std::min(attention_slope_queries, e.queries - first_query),
-                     skipped = unseeing / unit.columns * unit.columns;
+        const extent queries = std::min(attention_backward_queries, e.queries - first_query),
+                     skipped = without_keys / unit.columns * unit.columns;
         const extent rows = std::min(keys, seen_by(first_query) - first_key), depth = unit.padded(e.head_size);
         // A unit may take whole rows: sums of keys that this block does not see are added to, by zero.
         const extent block_rows = rows < keys ? whole_steps(rows, unit.rows) : rows;
         auto* const weights = scratch + at.weights;
-        auto* const slopes = scratch + at.slopes;
+        auto* const score_gradients = scratch + at.score_gradients;
 
         for (extent c = skipped; c < queries; c += unit.columns) {
             const extent i = first_query + c, first_visible = first_key - at.offset - i;
@@ -217,7 +217,7 @@ struct attention_backward_task {
                           floats(scratch + at.scores), unit.columns, false, nullptr);
             unit.multiply(panel_rows, depth, scratch + at.values, scratch + at.gradients_t + from,
                           floats(scratch + at.weight_gradients), unit.columns, false, nullptr);
-            engine.slopes({.rows = panel_rows,
+            engine.score_gradients({.rows = panel_rows,
                            .block_rows = block_rows,
                            .padded_rows = padded,
                            .queries = std::min<extent>(unit.columns, e.queries - i),
@@ -229,12 +229,12 @@ struct attention_backward_task {
                            .dots = floats(scratch + at.dots) + member * at.padded_queries + i,
                            .scale = scale,
                            .weights = weights + along_row,
-                           .slopes = slopes + along_row,
+                           .score_gradients = score_gradients + along_row,
                            .panel = scratch + at.panel});
             float* const sums = dq + i / unit.columns * at.panel_sums;
             // A unit may go on to keys that no query of the panel sees.
             const extent seen_by_all = std::clamp<extent>(1 - first_visible, 0, panel_rows);
-            if (hides_not_finite(scratch + at.keys, seen_by_all, std::min(keys, unit.run(panel_rows)))) {
+            if (masks_not_finite(scratch + at.keys, seen_by_all, std::min(keys, unit.run(panel_rows)))) {
                 multiply_seen_by_columns(unit, e.head_size, unit.run(panel_rows), scratch + at.keys_t,
                                          scratch + at.panel, sums,
                                          [&](extent column) {
@@ -249,40 +249,40 @@ struct attention_backward_task {
 
         // Some keys at a time where fewer queries see the later ones.
         const extent last_visible = first_key + rows - 1 - at.offset - first_query;  // the first to see the last key
-        const bool blind_ones = last_visible > 0;
+        const bool fully_masked_rows = last_visible > 0;
         // Of whole rows of a unit some may be seen by no query.
         const extent hidden = std::max<extent>(0, block_rows > rows ? queries : last_visible);
-        const extent some = blind_ones ? unit.rows : rows,
-                     block = member * at.query_blocks + first_query / attention_slope_queries;
+        const extent some = fully_masked_rows ? unit.rows : rows,
+                     block = member * at.query_blocks + first_query / attention_backward_queries;
         for (extent d = 0; d < at.head_panels; ++d) {
             const std::size_t panel = at.query_bytes * static_cast<std::size_t>(block * at.head_panels + d);
             const bool careful_v = any_not_finite_in_panel(engine, scratch + at.gradients + panel, 0, hidden),
                        careful_k = any_not_finite_in_panel(engine, scratch + at.queries + panel, 0, hidden);
             for (extent j = 0; j < rows; j += some) {
-                const extent blind =
-                    std::max<extent>(0, first_key + j - at.offset - first_query) / at.unit.k_least * at.unit.k_least;
-                const extent seeing = unit.padded(queries) - blind, to = j * at.padded_width() + d * unit.columns;
-                const std::size_t from = static_cast<std::size_t>((j * detail::panel_stride + blind) * unit.element);
-                const std::size_t skipped_panel = panel + at.panel_rows_bytes(blind);
+                const extent fully_masked =
+                    std::max<extent>(0, first_key + j - at.offset - first_query) / at.unit.k_multiple * at.unit.k_multiple;
+                const extent unmasked_rows = unit.padded(queries) - fully_masked, to = j * at.padded_width() + d * unit.columns;
+                const std::size_t from = static_cast<std::size_t>((j * detail::panel_stride + fully_masked) * unit.element);
+                const std::size_t skipped_panel = panel + at.panel_rows_bytes(fully_masked);
                 const auto sum_up = [&](bool careful, const std::byte* factors, const std::byte* operands,
                                         float* sums) {
                     const extent high = std::min(some, rows - j);
                     if (careful) {
-                        const extent first = first_key + j - at.offset - first_query - blind;
+                        const extent first = first_key + j - at.offset - first_query - fully_masked;
                         multiply_seen(
-                            unit, high, seeing, factors, operands, sums, at.padded_width(), add, scratch + at.panel,
-                            [&](extent row) { return first + row; }, [&](extent) { return seeing; });
+                            unit, high, unmasked_rows, factors, operands, sums, at.padded_width(), add, scratch + at.panel,
+                            [&](extent row) { return first + row; }, [&](extent) { return unmasked_rows; });
                     } else {
-                        unit.multiply(high, seeing, factors, operands, sums, at.padded_width(), add, nullptr);
+                        unit.multiply(high, unmasked_rows, factors, operands, sums, at.padded_width(), add, nullptr);
                     }
                 };
                 sum_up(careful_v, weights + from, scratch + at.gradients + skipped_panel, floats(scratch + at.dv) + to);
-                sum_up(careful_k, slopes + from, scratch + at.queries + skipped_panel, floats(scratch + at.dk) + to);
+                sum_up(careful_k, score_gradients + from, scratch + at.queries + skipped_panel, floats(scratch + at.dk) + to);
             }
         }
     }
     /// Whether the keys [first, last) of the block, which some query of a panel may not see, hold an infinity or a NaN.
-    bool hides_not_finite(const std::byte* keys, extent first, extent last) const {
+    bool masks_not_finite(const std::byte* keys, extent first, extent last) const {
         return first < last &&
                engine.any_not_finite(keys + at.row_bytes(first), last - first, at.extents.head_size, detail::panel_stride);
     }
@@ -306,7 +306,7 @@ struct packed_attention_backward_task {
     void operator()(extent index, std::byte* scratch) const {
         const extent each = whole.groups * longest.parts, s = index / each, part = index % each;
         const sequence_place at(a.sequences, s, a.options.mask, whole);
-        if (part == 0) at.clear_blind(a.dq);
+        if (part == 0) at.clear_fully_masked(a.dq);
         if (at.extents.keys == 0) return;
         const attention_backward_layout layout(at.extents, engine.unit, a.options.mask);
         if (part >= layout.tasks()) return;

@@ -126,9 +126,9 @@ struct attention_forward_task {
         const std::byte* keys = scratch + at.keys + at.head_bytes * static_cast<std::size_t>(first_key / unit.columns);
         const extent visible = first + 1 + at.offset - first_key;  // columns to the first row, one more to each further
         for (extent c = 0; c < columns; c += unit.columns, keys += at.head_bytes) {
-            const extent blind = std::max<extent>(0, c + 1 - visible) / unit.rows * unit.rows;
-            unit.multiply(rows - blind, unit.padded(e.head_size), queries + at.row_bytes(blind), keys,
-                          scores + blind * at.tile_stride + c, at.tile_stride, false, nullptr);
+            const extent fully_masked = std::max<extent>(0, c + 1 - visible) / unit.rows * unit.rows;
+            unit.multiply(rows - fully_masked, unit.padded(e.head_size), queries + at.row_bytes(fully_masked), keys,
+                          scores + fully_masked * at.tile_stride + c, at.tile_stride, false, nullptr);
         }
         engine.softmax({.rows = rows,
                         .columns = columns,
@@ -180,7 +180,7 @@ struct packed_attention_forward_task {
     void operator()(extent index, std::byte* scratch) const {
         const extent each = whole.heads * head_parts, part = index % each;
         const sequence_place at(a.sequences, index / each, a.options.mask, whole);
-        if (part == 0) clear_blind(at);
+        if (part == 0) clear_fully_masked(at);
         if (at.extents.queries == 0) return;
         const kernel::attention_forward<T> alone{at.queries_of(a.q),
                                                  at.keys_of(a.k),
@@ -193,12 +193,12 @@ struct packed_attention_forward_task {
     }
 
   private:
-    void clear_blind(const sequence_place& at) const {
-        at.clear_blind(a.o);
+    void clear_fully_masked(const sequence_place& at) const {
+        at.clear_fully_masked(a.o);
         if (a.logsumexp.data() == nullptr) return;
         for (extent head = 0; head < whole.heads; ++head) {
-            for (extent i = at.first_blind; i < at.first_query; ++i) {
-                a.logsumexp(0, head, i, 0) = attention_hidden;
+            for (extent i = at.first_fully_masked; i < at.first_query; ++i) {
+                a.logsumexp(0, head, i, 0) = attention_masked_score;
                 a.logsumexp(0, head, i, 1) = 0;
             }
         }

@@ -8,7 +8,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/attention/math/math.hpp>
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled has what follows and is no template
@@ -24,7 +24,7 @@ struct attention_rows<cpu> {
         device.run([&] { detail::check_offsets(sequences, e); });
     }
 
-    static void hide(cpu& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
+    static void mask_scores(cpu& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
         for_rows(device, visible, x.extent_of(0), [&](extent i, extent first, extent last) {
             float* const row = x.data() + i * visible.keys;
             std::fill(row, row + first, value);
@@ -36,10 +36,10 @@ struct attention_rows<cpu> {
     static const_view<T, 2> finite(cpu& device, const const_view<T, 2>& x, const view<T, 2>& copy,
                                    std::int32_t* found) {
         const extent width = x.extent_of(1);
-        const row_pieces cut = cut_rows(x.extent_of(0), width);
+        const row_partition partition = partition_rows(x.extent_of(0), width);
         const auto each_row = [&](const auto& body) {
-            device.parallel_for(cut.count, [&](extent piece) {
-                const extent begin = cut.begin(piece), end = begin + cut.rows_of(piece);
+            device.parallel_for(partition.count, [&](extent piece) {
+                const extent begin = partition.begin(piece), end = begin + partition.rows_of(piece);
                 for (extent i = begin; i < end; ++i) body(i, x.data() + i * x.stride_of(0));
             });
         };
@@ -86,7 +86,7 @@ struct attention_rows<cpu> {
                           const view<float, 2>& to) {
         for_rows(device, visible, visible.queries, [&](extent i, extent first, extent last) {
             const float* const row = scores.data() + i * visible.keys;
-            to(i, 0) = first == last ? detail::attention_hidden : *std::max_element(row + first, row + last);
+            to(i, 0) = first == last ? detail::attention_masked_score : *std::max_element(row + first, row + last);
         });
     }
     static void finish_logsumexp(cpu& device, const attention_visibility& visible, const view<float, 2>& weights,
@@ -101,9 +101,9 @@ struct attention_rows<cpu> {
     /// body(row, first key that its query sees, the key behind the last)
     template <class Body>
     static void for_rows(cpu& device, const attention_visibility& visible, extent rows, const Body& body) {
-        const row_pieces cut = cut_rows(rows, visible.keys);
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent begin = cut.begin(piece), end = begin + cut.rows_of(piece);
+        const row_partition partition = partition_rows(rows, visible.keys);
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent begin = partition.begin(piece), end = begin + partition.rows_of(piece);
             for (extent i = begin; i < end; ++i) {
                 const auto [first, last] = seen_by(visible, i % visible.queries);
                 body(i, first, last);

@@ -21,9 +21,9 @@ inline constexpr extent attention_query_rows = 96, attention_key_columns = 256;
 inline constexpr extent attention_group = 24, attention_group_rows = 32;
 /// The backward pass takes as many keys (half of them where they are packed as floats) and queries at a time; within
 /// these one panel of queries after the other.
-inline constexpr extent attention_slope_keys = 192, attention_slope_queries = 128;
-static_assert(attention_key_columns <= panel_depth && attention_slope_keys <= panel_depth &&
-              attention_slope_queries <= panel_depth);
+inline constexpr extent attention_backward_keys = 192, attention_backward_queries = 128;
+static_assert(attention_key_columns <= panel_depth && attention_backward_keys <= panel_depth &&
+              attention_backward_queries <= panel_depth);
 
 inline constexpr float attention_lanes[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
                                               16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
@@ -54,7 +54,7 @@ struct attention_score_tile {
 };
 
 /// A panel of transposed scores, (rows, columns of a panel): keys by queries.
-struct attention_slope_tile {
+struct attention_score_gradient_tile {
     extent rows;           ///< keys that one of the panel's queries sees
     extent block_rows;     ///< keys that one of the block's queries sees: weights and slopes are zero from `rows` on
     extent padded_rows;    ///< the panel is zero from `rows` up to here
@@ -64,7 +64,7 @@ struct attention_slope_tile {
     const float* weight_gradients;  ///< (rows, columns)
     const float *maxima, *logs, *dots;  ///< (columns), from attention_query_terms
     float scale;                    ///< with log2(e)
-    void *weights, *slopes;         ///< a blocks, at the panel's first column
+    void *weights, *score_gradients;         ///< a blocks, at the panel's first column
     void* panel;                    ///< a panel of b: the slopes once more
 };
 

@@ -49,7 +49,7 @@ struct attention_engine {
     detail::product_packing<T> packing;
     decltype(&portable::attention_any_not_finite<portable::float_operands<float>>) any_not_finite;
     decltype(&portable::attention_softmax<portable::float_operands<float>>) softmax;
-    decltype(&portable::attention_slopes<portable::float_operands<float>>) slopes;
+    decltype(&portable::attention_score_gradients<portable::float_operands<float>>) score_gradients;
     decltype(&portable::attention_finish<T>) finish;
     decltype(&portable::attention_query_terms<T>) query_terms;
     decltype(&portable::attention_store<T>) store;
@@ -67,9 +67,9 @@ attention_engine<T> attention_engine_for(const cpu& device) {
         device.select(&portable::attention_softmax<portable::float_operands<Compute>>,
                       &avx2::attention_softmax<avx2::float_operands<Compute>>,
                       &avx512::attention_softmax<avx512::float_operands<Compute>>),
-        device.select(&portable::attention_slopes<portable::float_operands<Compute>>,
-                      &avx2::attention_slopes<avx2::float_operands<Compute>>,
-                      &avx512::attention_slopes<avx512::float_operands<Compute>>),
+        device.select(&portable::attention_score_gradients<portable::float_operands<Compute>>,
+                      &avx2::attention_score_gradients<avx2::float_operands<Compute>>,
+                      &avx512::attention_score_gradients<avx512::float_operands<Compute>>),
         device.select(&portable::attention_finish<T>, &avx2::attention_finish<T>, &avx512::attention_finish<T>),
         device.select(&portable::attention_query_terms<T>, &avx2::attention_query_terms<T>,
                       &avx512::attention_query_terms<T>),
@@ -80,7 +80,7 @@ attention_engine<T> attention_engine_for(const cpu& device) {
     if (uses_pairs<Compute>(device.instruction_set())) {
         engine.any_not_finite = &avx512_bf16::attention_any_not_finite<avx512_bf16::pair_operands>;
         engine.softmax = &avx512_bf16::attention_softmax<avx512_bf16::pair_operands>;
-        engine.slopes = &avx512_bf16::attention_slopes<avx512_bf16::pair_operands>;
+        engine.score_gradients = &avx512_bf16::attention_score_gradients<avx512_bf16::pair_operands>;
     }
 #endif
     return engine;
@@ -91,7 +91,7 @@ template <class T>
 void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
     constexpr auto bytes = static_cast<extent>(sizeof(T));
     detail::strided_lines lines(from, rows, width * bytes, stride * bytes);
-    lines.ask(lines.count());
+    lines.prefetch(lines.count());
 }
 
 /// Hands out parts of a task's scratch memory, as offsets.
@@ -131,7 +131,7 @@ struct attention_layout {
     std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
     /// From the beginning of a block to its row i.
     std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * detail::panel_stride * unit.element); }
-    /// The bytes of the first `rows` of a panel's k, a multiple of the unit's k_least.
+    /// The bytes of the first `rows` of a panel's k, a multiple of the unit's k_multiple.
     std::size_t panel_rows_bytes(extent rows) const {
         return static_cast<std::size_t>(rows * unit.columns * unit.element);
     }
@@ -154,20 +154,20 @@ inline attention_extents longest_sequence(const attention_extents& e, const pack
 
 /// Where one of several packed sequences lies: first the queries that see no key, then the problem that is left.
 struct sequence_place {
-    extent first_blind, first_query, first_key;
+    extent first_fully_masked, first_query, first_key;
     attention_extents extents;
 
     sequence_place(const packed_sequences& sequences, extent s, attention_mask mask, const attention_extents& e)
-        : first_blind(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
-        extents.queries = sequences.query_offsets(s + 1) - first_blind;
+        : first_fully_masked(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
+        extents.queries = sequences.query_offsets(s + 1) - first_fully_masked;
         extents.keys = sequences.key_offsets(s + 1) - first_key;
         const bool few = mask == attention_mask::causal || extents.keys == 0;
-        const extent blind = few ? std::max<extent>(0, extents.queries - extents.keys) : 0;
-        first_query = first_blind + blind;
-        extents.queries -= blind;
+        const extent fully_masked = few ? std::max<extent>(0, extents.queries - extents.keys) : 0;
+        first_query = first_fully_masked + fully_masked;
+        extents.queries -= fully_masked;
     }
 
-    extent blind() const { return first_query - first_blind; }
+    extent fully_masked() const { return first_query - first_fully_masked; }
     template <class T>
     view<T, 4> queries_of(const view<T, 4>& v) const {
         return times_of(v, first_query, extents.queries);
@@ -183,8 +183,8 @@ struct sequence_place {
     }
     /// Of queries that see nothing.
     template <class T>
-    void clear_blind(const view<T, 4>& v) const {
-        for (extent i = first_blind; i < first_query; ++i) {
+    void clear_fully_masked(const view<T, 4>& v) const {
+        for (extent i = first_fully_masked; i < first_query; ++i) {
             for (extent head = 0; head < extents.heads; ++head) {
                 std::fill_n(v.data() + i * v.stride_of(1) + head * v.stride_of(2), extents.head_size, T(0.0f));
             }

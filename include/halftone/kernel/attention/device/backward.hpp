@@ -17,7 +17,7 @@ namespace kernel::on_device {
 
 /// What kernels of the backward pass are told.
 template <class T>
-struct attention_slopes {
+struct attention_score_gradients {
     head_vectors<const T> q, d_o, k, v;
     global_span<const query_term> terms;
     head_vectors<T> dq, dk, dv;
@@ -68,7 +68,7 @@ HALFTONE_HD HALFTONE_INLINE void fetch_terms(Simt simt, word to, const global_sp
 /// ds = p (d_o v^T - o d_o^T), computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o. Chunks of all operands
 /// lie on multiples of 16 bytes.
 template <class T, int Head, int RowBlocks, int Warps, int StreamedRows, attention_side Side>
-struct flash_attention_slopes_kernel {
+struct flash_attention_backward_kernel {
     static constexpr bool keeps_keys = Side == attention_side::keys;
     static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, kept_rows = Warps * warp_rows;
     static constexpr int columns = block_columns<T>;
@@ -92,7 +92,7 @@ struct flash_attention_slopes_kernel {
                           term_bytes = keeps_keys ? StreamedRows * sizeof(query_term) : 0,
                           here_at = terms_at + slots * term_bytes, shared_bytes = here_at + sizeof(attention_block);
 
-    attention_slopes<T> x;
+    attention_score_gradients<T> x;
 
     grid_shape grid() const { return x.problem.grid(Side, kept_rows); }
 
@@ -151,10 +151,10 @@ struct flash_attention_slopes_kernel {
         }
 
         if constexpr (keeps_keys) {
-            write(simt, kept_a, mine.slope_sums, x.problem.scale, x.dk);
+            write(simt, kept_a, mine.score_gradient_sums, x.problem.scale, x.dk);
             write(simt, kept_b, mine.weight_sums, 1.0f, x.dv);
         } else {
-            write(simt, kept_a, mine.slope_sums, x.problem.scale, x.dq);
+            write(simt, kept_a, mine.score_gradient_sums, x.problem.scale, x.dq);
         }
     }
 
@@ -169,7 +169,7 @@ struct flash_attention_slopes_kernel {
         lane_place place;
         vec<word, 4> held_a[RowBlocks][held / columns], held_b[RowBlocks][held / columns];
         query_term terms[RowBlocks][2] = {};
-        block_sums slope_sums[RowBlocks][Head / 8] = {}, weight_sums[RowBlocks][keeps_keys ? Head / 8 : 1] = {};
+        block_sums score_gradient_sums[RowBlocks][Head / 8] = {}, weight_sums[RowBlocks][keeps_keys ? Head / 8 : 1] = {};
 
         HALFTONE_HD HALFTONE_INLINE bool some_see(int row) const {
             return keeps_keys ? row < all_end && row + 15 >= some_from : row < some_end;
@@ -236,10 +236,10 @@ struct flash_attention_slopes_kernel {
                     multiply_block<T>(simt, products[m][1], left_b, rows_as_columns(right_b, 1));
                 }
             }
-            weigh(simt, slot, s, row, mine, scores, products);
-            left_operand<T> slopes[RowBlocks], weights[RowBlocks];
+            to_weights(simt, slot, s, row, mine, scores, products);
+            left_operand<T> score_gradients[RowBlocks], weights[RowBlocks];
             HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
-                slopes[m] = as_left<T>(simt, products[m][0], products[m][1]);
+                score_gradients[m] = as_left<T>(simt, products[m][0], products[m][1]);
                 weights[m] = as_left<T>(simt, scores[m][0], scores[m][1]);
             }
             const row_window window = mine.window(row);
@@ -248,7 +248,7 @@ struct flash_attention_slopes_kernel {
                 careful_a = any_not_finite<T>(simt, x.problem, a, mine.place, s);
                 if constexpr (keeps_keys) careful_b = any_not_finite<T>(simt, x.problem, b, mine.place, s);
             }
-            add_rows_of_all_columns<T>(simt, x.problem, a, mine.place, s, slopes, mine.slope_sums, careful_a, window);
+            add_rows_of_all_columns<T>(simt, x.problem, a, mine.place, s, score_gradients, mine.score_gradient_sums, careful_a, window);
             if constexpr (keeps_keys)
                 add_rows_of_all_columns<T>(simt, x.problem, b, mine.place, s, weights, mine.weight_sums, careful_b,
                                            window);
@@ -257,7 +257,7 @@ struct flash_attention_slopes_kernel {
 
     /// Scores become weights, the products of d_o and v slopes.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, int slot, int s, int row, const lane_part& mine,
+    HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, int slot, int s, int row, const lane_part& mine,
                                            block_sums (&scores)[RowBlocks][2],
                                            block_sums (&products)[RowBlocks][2]) const {
         const float scale = x.problem.scale * detail::log2_of_e;
@@ -273,7 +273,7 @@ struct flash_attention_slopes_kernel {
                     const query_term term = keeps_keys ? streamed_terms[e % 2] : mine.terms[m][e / 2];
                     float& score = scores[m][n][e];
                     score = power_of_two(weight_exponent(score, scale, term));
-                    products[m][n][e] = slope_of(score, products[m][n][e], term);
+                    products[m][n][e] = score_gradient(score, products[m][n][e], term);
                 }
             }
         }

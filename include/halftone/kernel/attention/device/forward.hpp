@@ -95,8 +95,8 @@ struct flash_attention_kernel {
                     }
                 }
             }
-            if (j + KeyRows > all_see) hide(simt, j, scores);
-            weigh(simt, scores, state, sums);
+            if (j + KeyRows > all_see) mask_scores(simt, j, scores);
+            to_weights(simt, scores, state, sums);
 
             simt.async_wait(constant<1>{});
             simt.barrier();  // the values are there
@@ -125,7 +125,7 @@ struct flash_attention_kernel {
   private:
     /// Of a query's softmax so far; `total` is the lane's share.
     struct row_state {
-        float highest = detail::attention_hidden, total = 0;
+        float highest = detail::attention_masked_score, total = 0;
     };
 
     /// Which of 16 keys the warp's queries see: of keys that are not there the values are zeros.
@@ -136,7 +136,7 @@ struct flash_attention_kernel {
     }
     /// Hides the keys that a query does not see.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void hide(Simt simt, int first, block_sums (&scores)[RowBlocks][KeyRows / 8]) const {
+    HALFTONE_HD HALFTONE_INLINE void mask_scores(Simt simt, int first, block_sums (&scores)[RowBlocks][KeyRows / 8]) const {
         // Relative to the lane's first key, and for its first query.
         const attention_block here = kept_block(simt, here_at);
         const int mine = here.first + simt.warp() * warp_rows;
@@ -146,7 +146,7 @@ struct flash_attention_kernel {
             HALFTONE_UNROLL for (int n = 0; n < KeyRows / 8; ++n) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                     const int down = 16 * m + 8 * (e / 2), across = 8 * n + e % 2;
-                    if (across >= left || across - down > visible) scores[m][n][e] = detail::attention_hidden;
+                    if (across >= left || across - down > visible) scores[m][n][e] = detail::attention_masked_score;
                 }
             }
         }
@@ -154,13 +154,13 @@ struct flash_attention_kernel {
 
     /// What the highest score subtracts from the exponents of two. Of hidden scores alone it is 0: then they weigh nothing.
     HALFTONE_HD HALFTONE_INLINE float exponent_of(float highest) const {
-        return highest == detail::attention_hidden ? 0.0f : highest * (problem.scale * detail::log2_of_e);
+        return highest == detail::attention_masked_score ? 0.0f : highest * (problem.scale * detail::log2_of_e);
     }
 
     /// Takes a tile's scores into the softmax (Milakov and Gimelshein 2018): they become weights, and the sums are
     /// brought to the new maxima. Step by step for all rows, so that one's latency passes behind the others.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, block_sums (&scores)[RowBlocks][KeyRows / 8],
+    HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, block_sums (&scores)[RowBlocks][KeyRows / 8],
                                            row_state (&state)[RowBlocks][2],
                                            block_sums (&sums)[RowBlocks][Head / 8]) const {
         const float scale = problem.scale * detail::log2_of_e;
@@ -195,7 +195,7 @@ struct flash_attention_kernel {
                 }
                 float total = state[m][half].total;
                 if (is_higher) {  // seldom, after the first tiles
-                    const bool is_first = state[m][half].highest == detail::attention_hidden;
+                    const bool is_first = state[m][half].highest == detail::attention_masked_score;
                     const float factor = is_first ? 0 : power_of_two(exponent_of(state[m][half].highest) - top);
                     total *= factor;
                     HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {

@@ -53,7 +53,7 @@ struct attention_seen {
 };
 
 /// A block takes a row.
-struct attention_hide_kernel {
+struct attention_mask_kernel {
     static constexpr int threads = 128;
     static constexpr simt::word shared_bytes = 0;
 
@@ -170,7 +170,7 @@ struct attention_logsumexp_kernel {
         const extent i = static_cast<extent>(simt.block().x) * rows + simt.warp();
         if (i >= seen.queries) return;
         const attention_seen::interval visible = seen.by(simt, i);
-        float largest = detail::attention_hidden;
+        float largest = detail::attention_masked_score;
         for (extent j = visible.first + simt.lane(); j < visible.last; j += 32) {
             const float here = simt.load(x, i * seen.keys + j);
             if (here > largest) largest = here;
@@ -181,7 +181,7 @@ struct attention_logsumexp_kernel {
         if (of_weights) {
             simt.store(to, 2 * i + 1, sees ? -std::log(largest) : 0.0f);
         } else {
-            simt.store(to, 2 * i, sees ? largest : detail::attention_hidden);
+            simt.store(to, 2 * i, sees ? largest : detail::attention_masked_score);
         }
     }
 };
@@ -196,15 +196,15 @@ struct attention_rows<Device> {
         if (e.queries > most) fail<shape_error>("attention: ", e.queries, " queries; expected at most ", most);
     }
 
-    static void hide(Device& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
+    static void mask_scores(Device& device, const attention_visibility& visible, float value, const view<float, 2>& x) {
         if (x.size() == 0) return;
-        device.launch(on_device::attention_hide_kernel{seen_by(visible), value, simt::span_of(x)});
+        device.launch(on_device::attention_mask_kernel{seen_by(visible), value, simt::span_of(x)});
     }
     template <class Compute, class T>
     static const_view<T, 2> finite(Device& device, const const_view<T, 2>& x, const view<T, 2>& copy,
                                    std::int32_t* found) {
         if (x.size() > 0) {
-            device.launch(on_device::attention_finite_kernel<Compute, T>{simt::hull_of(x),
+            device.launch(on_device::attention_finite_kernel<Compute, T>{simt::bounding_span_of(x),
                                                                          x.extent_of(0),
                                                                          x.extent_of(1),
                                                                          x.stride_of(0),
@@ -226,7 +226,7 @@ struct attention_rows<Device> {
                                                                                  to.extent_of(0) / matrices,
                                                                                  x.extent_of(0) / matrices,
                                                                                  {factors.data(), factors.size()},
-                                                                                 simt::hull_of(x),
+                                                                                 simt::bounding_span_of(x),
                                                                                  x.extent_of(1),
                                                                                  x.stride_of(0),
                                                                                  {found, x.extent_of(0)},

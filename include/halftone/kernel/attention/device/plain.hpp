@@ -73,9 +73,9 @@ struct plain_tiles {
     /// sums += weights x streamed rows, of which a kept row may see those from its `first` up to, and not with, its `end`,
     /// if `hides`: else all are seen.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to, bool hides,
+    HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to, bool has_masked,
                                                          const vec<int, Kept>& first, const vec<int, Kept>& end) {
-        if (hides) {
+        if (has_masked) {
             add_products<true>(simt, weights, streamed, to, first, end);
         } else {
             add_products<false>(simt, weights, streamed, to, first, end);
@@ -146,7 +146,7 @@ struct plain_attention_kernel {
         vec<float, kept> highest, total;
         typename tiles::sums sums;
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
-            highest[r] = detail::attention_hidden;
+            highest[r] = detail::attention_masked_score;
             total[r] = 0;
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] = 0;
         }
@@ -164,7 +164,7 @@ struct plain_attention_kernel {
             HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
                 first_seen[r] = 0, end_seen[r] = mine + r + here.offset + 1 - j;
                 const bool is_seen = here.sees(mine + r, j + simt.lane());
-                const float score = is_seen ? scores[r] : detail::attention_hidden;
+                const float score = is_seen ? scores[r] : detail::attention_masked_score;
                 const float next = simt::maximum{}(highest[r], simt::warp_max(simt, score));
                 const float factor = power_of_two((highest[r] - next) * scale),
                             weight = is_seen ? power_of_two((score - next) * scale) : 0.0f;
@@ -196,7 +196,7 @@ struct plain_attention_kernel {
 /// dq of some queries, or dk and dv of some keys. With the weights p and the slopes ds = p (d_o v^T - o d_o^T),
 /// computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
 template <class Compute, class T, int Parts, attention_side Side>
-struct plain_attention_slopes_kernel {
+struct plain_attention_backward_kernel {
     static constexpr int kept = Parts > 4 ? 2 : 8;
     static constexpr bool keeps_keys = Side == attention_side::keys;
     static constexpr bool shares_terms = !keeps_keys && kept > 2;  // of kept queries: too many for registers
@@ -204,12 +204,12 @@ struct plain_attention_slopes_kernel {
     static constexpr int threads = tiles::threads;
     // Of each side two tiles: q or k, which the scores are products of, then d_o or v.
     static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes,
-                          slopes_at = kept_at + 2 * tiles::kept_bytes,
-                          weights_at = slopes_at + tiles::weight_bytes,  // and here the terms of kept queries
+                          score_gradients_at = kept_at + 2 * tiles::kept_bytes,
+                          weights_at = score_gradients_at + tiles::weight_bytes,  // and here the terms of kept queries
         here_at = weights_at + (keeps_keys ? tiles::weight_bytes : tiles::kept_rows * sizeof(query_term)),
                           shared_bytes = here_at + sizeof(attention_block);
 
-    attention_slopes<T> x;
+    attention_score_gradients<T> x;
 
     grid_shape grid() const { return x.problem.grid(Side, tiles::kept_rows); }
 
@@ -218,9 +218,9 @@ struct plain_attention_slopes_kernel {
         const attention_block here = x.problem.block(simt, Side, tiles::kept_rows);
         if (here.first >= (keeps_keys ? here.keys : here.queries)) return;
         keep_block(simt, here_at, here);
-        typename tiles::sums slope_sums, weight_sums;
+        typename tiles::sums score_gradient_sums, weight_sums;
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
-            HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) slope_sums[r][i] = weight_sums[r][i] = 0;
+            HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) score_gradient_sums[r][i] = weight_sums[r][i] = 0;
         }
         if constexpr (keeps_keys) {
             stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, x.k, x.v, here.sequence,
@@ -229,7 +229,7 @@ struct plain_attention_slopes_kernel {
             const int begin = here.first_query(here.first) / tiles::streamed_rows * tiles::streamed_rows;
             for (int head = here.head * x.problem.members; head < (here.head + 1) * x.problem.members; ++head) {
                 for (int i = begin; i < here.queries; i += tiles::streamed_rows) {
-                    add_tile(simt, head, i, slope_sums, weight_sums);
+                    add_tile(simt, head, i, score_gradient_sums, weight_sums);
                 }
             }
         } else {
@@ -242,7 +242,7 @@ struct plain_attention_slopes_kernel {
             simt.barrier();  // the block's part of the problem is there
             const int end = here.keys_seen(here.first + tiles::kept_rows);
             for (int j = 0; j < end; j += tiles::streamed_rows) {
-                add_tile(simt, here.head, j, slope_sums, weight_sums);
+                add_tile(simt, here.head, j, score_gradient_sums, weight_sums);
             }
         }
         const attention_block again = kept_block(simt, here_at);
@@ -251,13 +251,13 @@ struct plain_attention_slopes_kernel {
             if (mine + r >= (keeps_keys ? again.keys : again.queries)) continue;
             if constexpr (keeps_keys) {
                 const int time = again.key_begin + mine + r;
-                tiles::write(simt, x.dk.from(again.sequence, time, again.head), x.problem.head_size, slope_sums[r],
+                tiles::write(simt, x.dk.from(again.sequence, time, again.head), x.problem.head_size, score_gradient_sums[r],
                              x.problem.scale);
                 tiles::write(simt, x.dv.from(again.sequence, time, again.head), x.problem.head_size, weight_sums[r],
                              1.0f);
             } else {
                 tiles::write(simt, x.dq.from(again.sequence, again.query_begin + mine + r, again.head),
-                             x.problem.head_size, slope_sums[r], x.problem.scale);
+                             x.problem.head_size, score_gradient_sums[r], x.problem.scale);
             }
         }
     }
@@ -277,7 +277,7 @@ struct plain_attention_slopes_kernel {
 
     /// The streamed rows from `first` on, of query head `head` or of the key head that it reads.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int head, int first, typename tiles::sums& slope_sums,
+    HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int head, int first, typename tiles::sums& score_gradient_sums,
                                               typename tiles::sums& weight_sums) const {
         const attention_block here = kept_block(simt, here_at);
         if constexpr (keeps_keys) {
@@ -296,14 +296,14 @@ struct plain_attention_slopes_kernel {
         const int mine = here.first + simt.warp() * kept, streamed = first + simt.lane();
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             const int query = keeps_keys ? streamed : mine + r, key = keeps_keys ? mine + r : streamed;
-            float weight = 0, slope = 0;
+            float weight = 0, score_gradient_value = 0;
             if (query < here.queries && here.sees(query, key)) {
                 const query_term term = shares_terms ? simt.load(kept_terms(), simt.warp() * kept + r)
                                                      : simt.load(x.terms, x.problem.first_term(here, head) + query);
                 weight = power_of_two(weight_exponent(scores[r], x.problem.scale * detail::log2_of_e, term));
-                slope = slope_of(weight, products[r], term);
+                score_gradient_value = score_gradient(weight, products[r], term);
             }
-            tiles::put_weight(simt, slopes_at, r, slope);
+            tiles::put_weight(simt, score_gradients_at, r, score_gradient_value);
             if constexpr (keeps_keys) tiles::put_weight(simt, weights_at, r, weight);
         }
         vec<int, kept> first_seen, end_seen;  // of the tile's rows; those that are not there are zeros
@@ -311,11 +311,11 @@ struct plain_attention_slopes_kernel {
             first_seen[r] = keeps_keys ? mine + r - here.offset - first : 0;
             end_seen[r] = keeps_keys ? tiles::streamed_rows : mine + r + here.offset + 1 - first;
         }
-        const bool hides = keeps_keys ? first_seen[kept - 1] > 0 : end_seen[0] < smaller(32, here.keys - first);
+        const bool has_masked = keeps_keys ? first_seen[kept - 1] > 0 : end_seen[0] < smaller(32, here.keys - first);
         simt.warp_barrier();
-        tiles::add_products(simt, slopes_at, streamed_at, slope_sums, hides, first_seen, end_seen);
+        tiles::add_products(simt, score_gradients_at, streamed_at, score_gradient_sums, has_masked, first_seen, end_seen);
         if constexpr (keeps_keys) {
-            tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums, hides, first_seen,
+            tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums, has_masked, first_seen,
                                 end_seen);
         }
         simt.barrier();  // all warps are done with the tile

@@ -184,7 +184,7 @@ struct head_vectors {
 
 template <class T>
 head_vectors<T> vectors_of(const view<T, 4>& v, const packed_sequences& sequences) {
-    return {simt::hull_of(v), sequences.are_there() ? 0 : v.stride_of(0), v.stride_of(1), v.stride_of(2)};
+    return {simt::bounding_span_of(v), sequences.are_there() ? 0 : v.stride_of(0), v.stride_of(1), v.stride_of(2)};
 }
 
 /// Elements of a row of a tile of heads: whole panels, a power of two of them.
@@ -206,7 +206,7 @@ using query_term = vec<float, 4>;
 HALFTONE_HD HALFTONE_INLINE float weight_exponent(float score, float scale, const query_term& term) {
     return std::fma(score, scale, -term[0]) - term[1];
 }
-HALFTONE_HD HALFTONE_INLINE float slope_of(float weight, float product, const query_term& term) {
+HALFTONE_HD HALFTONE_INLINE float score_gradient(float weight, float product, const query_term& term) {
     return weight * (product - term[2]);
 }
 
@@ -240,7 +240,7 @@ struct query_terms_kernel {
             }
             HALFTONE_UNROLL for (int mask = lanes / 2; mask > 0; mask /= 2) sum += simt.shuffle_xor(sum, mask);
             if (simt.thread() % lanes != 0) continue;
-            query_term term{-detail::attention_hidden, 0, 0, 0};
+            query_term term{-detail::attention_masked_score, 0, 0, 0};
             if (query < here.queries && here.sees(query, 0)) {
                 const extent at = 2 * problem.row_sum(here, query);
                 const float largest = simt.load(logsumexp, at), scale = problem.scale * detail::log2_of_e,

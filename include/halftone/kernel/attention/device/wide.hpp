@@ -14,9 +14,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// As flash_attention_slopes_kernel's by keys; Pairs of warps.
+/// As flash_attention_backward_kernel's by keys; Pairs of warps.
 template <class T, int Head, int Pairs, int StreamedRows>
-struct wide_attention_slopes_kernel {
+struct wide_attention_backward_kernel {
     static constexpr int threads = 64 * Pairs, kept_rows = 16 * Pairs, columns = block_columns<T>;
     // Columns of the kept rows in registers; the others are read again and again.
     static constexpr int held = Head < 32 ? Head : 32;
@@ -28,7 +28,7 @@ struct wide_attention_slopes_kernel {
                           terms_at = weights_at + weight_bytes, term_bytes = StreamedRows * sizeof(query_term),
                           here_at = terms_at + 2 * term_bytes, shared_bytes = here_at + sizeof(attention_block);
 
-    attention_slopes<T> x;
+    attention_score_gradients<T> x;
 
     grid_shape grid() const { return x.problem.grid(attention_side::keys, kept_rows); }
 
@@ -49,8 +49,8 @@ struct wide_attention_slopes_kernel {
         simt.async_wait(constant<1>{});
         simt.barrier();
 
-        const bool slopes = gives_slopes(simt);
-        const kept_tile mine = (slopes ? kept_v : kept_k).from_row(pair(simt) * 16);
+        const bool score_gradients = gives_score_gradients(simt);
+        const kept_tile mine = (score_gradients ? kept_v : kept_k).from_row(pair(simt) * 16);
         const lane_place place = kept_tile::place_of(simt);
         const int seen_from = here.first + 16 * pair(simt) - here.offset;  // the first query that sees one of the keys
         vec<word, 4> holds[held / columns];
@@ -65,7 +65,7 @@ struct wide_attention_slopes_kernel {
             fetch(simt, kept_block(simt, here_at), rows, 1 - slot);
             const word at = streamed_at + static_cast<word>(slot) * slot_bytes;
             const streamed_tile q{{at}}, d_o{{at + streamed_tile::bytes}};
-            const streamed_tile one{{slopes ? d_o.base : q.base}}, other{{slopes ? q.base : d_o.base}};
+            const streamed_tile one{{score_gradients ? d_o.base : q.base}}, other{{score_gradients ? q.base : d_o.base}};
 
             block_sums scores[StreamedRows / 16][2] = {};  // or products of d_o and v
             HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
@@ -82,12 +82,12 @@ struct wide_attention_slopes_kernel {
                     multiply_block<T>(simt, scores[s / 16][0], left, rows_as_columns(right, 0));
                     multiply_block<T>(simt, scores[s / 16][1], left, rows_as_columns(right, 1));
                 }
-                if (!slopes) weigh(simt, slot, s, first + s, scores[s / 16]);
+                if (!score_gradients) to_weights(simt, slot, s, first + s, scores[s / 16]);
             }
             simt.barrier();  // the weights are there
             HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
                 if (first + s >= end || first + s + 15 < seen_from) continue;
-                if (slopes) lean(simt, slot, s, first + s, scores[s / 16]);
+                if (score_gradients) to_score_gradients(simt, slot, s, first + s, scores[s / 16]);
                 const left_operand<T> left[1] = {as_left<T>(simt, scores[s / 16][0], scores[s / 16][1])};
                 const row_window window{seen_from - first - s, 1, 16, 0};
                 // Some keys may not be seen by all of these queries.
@@ -97,13 +97,13 @@ struct wide_attention_slopes_kernel {
             slot = 1 - slot;
         }
 
-        const float factor = slopes ? x.problem.scale : 1.0f;
+        const float factor = score_gradients ? x.problem.scale : 1.0f;
         HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[0][n][e] *= factor;
         }
         // Over the rows that the warp has kept, and no other has read.
         const attention_block again = kept_block(simt, here_at);
-        const head_vectors<T>& to = slopes ? x.dk : x.dv;
+        const head_vectors<T>& to = score_gradients ? x.dk : x.dv;
         mine.template write<1>(simt, 0, sums, to.from(again.sequence, again.key_begin, again.head), to.time_stride,
                                again.first + 16 * pair(simt), again.keys, x.problem.head_size);
     }
@@ -116,7 +116,7 @@ struct wide_attention_slopes_kernel {
         return simt.warp() % Pairs;
     }
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static bool gives_slopes(Simt simt) {
+    HALFTONE_HD HALFTONE_INLINE static bool gives_score_gradients(Simt simt) {
         return simt.warp() >= Pairs;
     }
 
@@ -153,7 +153,7 @@ struct wide_attention_slopes_kernel {
     struct lane_view {
         int key, left;
 
-        HALFTONE_HD HALFTONE_INLINE bool hides(int n, int e) const {
+        HALFTONE_HD HALFTONE_INLINE bool has_masked(int n, int e) const {
             const int down = 8 * (e / 2), across = 8 * n + e % 2;
             return across - down < key || across >= left;
         }
@@ -167,28 +167,28 @@ struct wide_attention_slopes_kernel {
 
     /// Scores become weights, which the other warp is to read.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void weigh(Simt simt, int slot, int s, int row, block_sums (&scores)[2]) const {
+    HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, int slot, int s, int row, block_sums (&scores)[2]) const {
         const float scale = x.problem.scale * detail::log2_of_e;
         const lane_view seen = view_of(simt, row);
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             const vec<query_term, 2> terms = terms_of(simt, slot, s + 8 * n);
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
                 const float weight = power_of_two(weight_exponent(scores[n][e], scale, terms[e % 2]));
-                scores[n][e] = seen.hides(n, e) ? 0.0f : weight;
+                scores[n][e] = seen.has_masked(n, e) ? 0.0f : weight;
             }
             simt.store(weights_of(simt, s + 8 * n), 0, scores[n]);
         }
     }
     /// Products become slopes.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void lean(Simt simt, int slot, int s, int row, block_sums (&products)[2]) const {
+    HALFTONE_HD HALFTONE_INLINE void to_score_gradients(Simt simt, int slot, int s, int row, block_sums (&products)[2]) const {
         const lane_view seen = view_of(simt, row);
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             const vec<query_term, 2> terms = terms_of(simt, slot, s + 8 * n);
             const block_sums weights = simt.load(weights_of(simt, s + 8 * n), 0);
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                const float slope = slope_of(weights[e], products[n][e], terms[e % 2]);
-                products[n][e] = seen.hides(n, e) ? 0.0f : slope;
+                const float score_gradient_value = score_gradient(weights[e], products[n][e], terms[e % 2]);
+                products[n][e] = seen.has_masked(n, e) ? 0.0f : score_gradient_value;
             }
         }
     }

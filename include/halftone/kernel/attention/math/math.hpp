@@ -31,7 +31,7 @@ struct attention_visibility {
     attention_mask mask;
     packed_sequences sequences;
 
-    bool hides() const { return (mask == attention_mask::causal && queries > 1) || sequences.are_there(); }
+    bool has_masked() const { return (mask == attention_mask::causal && queries > 1) || sequences.are_there(); }
 };
 
 /// Over what a product with the weights, or with the slopes of the scores, (queries, keys), sums: of each query over the keys
@@ -78,7 +78,7 @@ struct attention_math {
                 if (a.logsumexp.data() != nullptr) {
                     logsumexp = {a.logsumexp.data() + (batch * e.heads + head) * e.queries * 2, {e.queries, 2}};
                 }
-                weigh<Compute>(device, visible, a.options, head_of(a.q, batch, head), head_of(a.k, batch, group),
+                to_weights<Compute>(device, visible, a.options, head_of(a.q, batch, head), head_of(a.k, batch, group),
                                weights, logsumexp);
                 device.fill(sums.data(), sums.size(), 0.0f);
                 add_seen<Compute>(device, visible, attention_sum::over_keys, weights, head_of(a.v, batch, group), sums);
@@ -94,12 +94,12 @@ struct attention_math {
         const attention_visibility visible{e.queries, e.keys, a.options.mask, a.sequences};
         const float scale = detail::attention_scale(a.options, e.head_size);
         const workspace::lease of_weights(device.scratch(), floats(e.queries * e.keys)),
-            of_slopes(device.scratch(), floats(e.queries * e.keys)),
+            of_score_gradients(device.scratch(), floats(e.queries * e.keys)),
             of_dq(device.scratch(), floats(e.queries * e.head_size)),
             of_dk(device.scratch(), floats(e.keys * e.head_size)),
             of_dv(device.scratch(), floats(e.keys * e.head_size));
         const view<float, 2> weights(of_weights.as<float>(), {e.queries, e.keys}),
-            slopes(of_slopes.as<float>(), {e.queries, e.keys}), dq(of_dq.as<float>(), {e.queries, e.head_size}),
+            score_gradients(of_score_gradients.as<float>(), {e.queries, e.keys}), dq(of_dq.as<float>(), {e.queries, e.head_size}),
             dk(of_dk.as<float>(), {e.keys, e.head_size}), dv(of_dv.as<float>(), {e.keys, e.head_size});
         for (extent batch = 0; batch < e.batch; ++batch) {
             for (extent group = 0; group < e.groups; ++group) {
@@ -108,19 +108,19 @@ struct attention_math {
                 device.fill(dv.data(), dv.size(), 0.0f);
                 for (extent head = group * e.members(); head < (group + 1) * e.members(); ++head) {
                     const auto q = head_of(a.q, batch, head), d_o = head_of(a.d_o, batch, head);
-                    weigh<Compute>(device, visible, a.options, q, k, weights, {});
+                    to_weights<Compute>(device, visible, a.options, q, k, weights, {});
                     // A query whose weights are NaN has them for hidden keys, too (of packed sequences: no more).
-                    if (visible.hides() && !a.sequences.are_there()) rows::hide(device, visible, 0.0f, weights);
+                    if (visible.has_masked() && !a.sequences.are_there()) rows::mask_scores(device, visible, 0.0f, weights);
                     add_seen<Compute>(device, visible, attention_sum::over_queries, weights, d_o, dv);
-                    multiply<Compute>(device, d_o, transpose(v), slopes);
+                    multiply<Compute>(device, d_o, transpose(v), score_gradients);
                     // Before sums over keys are taken, and where these are NaN.
-                    if (visible.hides()) rows::hide(device, visible, 0.0f, slopes);
+                    if (visible.has_masked()) rows::mask_scores(device, visible, 0.0f, score_gradients);
                     softmax<Device>::backward(device,
-                                              softmax_backward<float, float>{.y = weights, .dy = slopes, .dx = slopes});
-                    if (visible.hides()) rows::hide(device, visible, 0.0f, slopes);
+                                              softmax_backward<float, float>{.y = weights, .dy = score_gradients, .dx = score_gradients});
+                    if (visible.has_masked()) rows::mask_scores(device, visible, 0.0f, score_gradients);
                     device.fill(dq.data(), dq.size(), 0.0f);
-                    add_seen<Compute>(device, visible, attention_sum::over_keys, slopes, k, dq);
-                    add_seen<Compute>(device, visible, attention_sum::over_queries, slopes, q, dk);
+                    add_seen<Compute>(device, visible, attention_sum::over_keys, score_gradients, k, dq);
+                    add_seen<Compute>(device, visible, attention_sum::over_queries, score_gradients, q, dk);
                     convert<Device>::run(device, const_view<float, 2>(dq), head_of(a.dq, batch, head), scale);
                 }
                 convert<Device>::run(device, const_view<float, 2>(dk), head_of(a.dk, batch, group), scale);
@@ -167,7 +167,7 @@ struct attention_math {
     static void add_seen(Device& device, const attention_visibility& visible, attention_sum over,
                          const view<float, 2>& factors, const const_view<T, 2>& x, const view<float, 2>& to) {
         const view<float, 2> left = over == attention_sum::over_keys ? factors : transpose(factors);
-        if (!visible.hides()) return add_product<Compute>(device, left, x, to);
+        if (!visible.has_masked()) return add_product<Compute>(device, left, x, to);
         const workspace::lease of_copy(device.scratch(), static_cast<std::size_t>(x.size()) * sizeof(T)),
             of_found(device.scratch(), static_cast<std::size_t>(x.extent_of(0)) * sizeof(std::int32_t));
         auto* const found = of_found.as<std::int32_t>();
@@ -180,17 +180,17 @@ struct attention_math {
 
     /// weights = softmax(scale q k^T), 0 for keys that are not seen unless a score is NaN.
     template <class Compute, class T>
-    static void weigh(Device& device, const attention_visibility& visible, const attention_options& options,
+    static void to_weights(Device& device, const attention_visibility& visible, const attention_options& options,
                       const const_view<T, 2>& q, const const_view<T, 2>& k, const view<float, 2>& weights,
                       const view<float, 2>& logsumexp) {
         const float scale = detail::attention_scale(options, q.extent_of(1));
         multiply<Compute>(device, q, transpose(k), weights);
         // Softmax gives minus infinity exactly 0, also beside scores that are hardly above.
-        if (visible.hides()) rows::hide(device, visible, detail::bit_cast<float>(0xff800000u), weights);
+        if (visible.has_masked()) rows::mask_scores(device, visible, detail::bit_cast<float>(0xff800000u), weights);
         if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, weights, logsumexp);
         softmax<Device>::forward(device, softmax_forward<float, float>{.x = weights, .y = weights, .scale = scale});
         // Where a query sees no key, softmax has made them NaN.
-        if (visible.sequences.are_there()) rows::hide(device, visible, 0.0f, weights);
+        if (visible.sequences.are_there()) rows::mask_scores(device, visible, 0.0f, weights);
         if (logsumexp.data() != nullptr) rows::finish_logsumexp(device, visible, weights, logsumexp);
     }
 };

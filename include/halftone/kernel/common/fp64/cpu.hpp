@@ -5,7 +5,7 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/common/fp64/each.hpp>
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -15,9 +15,9 @@ template <>
 struct each<cpu> {
     template <class Work>
     static void run(cpu& device, extent count, extent cost, const Work& work) {
-        const row_pieces cut = cut_rows(count, cost);
-        device.parallel_for(cut.count, [&](extent piece) {
-            const extent begin = cut.begin(piece), end = begin + cut.rows_of(piece);
+        const row_partition partition = partition_rows(count, cost);
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent begin = partition.begin(piece), end = begin + partition.rows_of(piece);
             for (extent i = begin; i < end; ++i) work(host_thread{}, i);
         });
     }

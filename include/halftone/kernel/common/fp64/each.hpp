@@ -67,7 +67,7 @@ struct rows_of {
     global_span<T> values;
     extent stride;
 
-    explicit rows_of(const view<T, 2>& v) : values(simt::hull_of(v)), stride(v.stride_of(0)) {}
+    explicit rows_of(const view<T, 2>& v) : values(simt::bounding_span_of(v)), stride(v.stride_of(0)) {}
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD double load(Thread thread, extent row, extent column) const {

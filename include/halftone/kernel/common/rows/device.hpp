@@ -18,7 +18,7 @@
 
 #include <halftone/exec/simt/reduce.hpp>
 #include <halftone/exec/workspace.hpp>
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/kernel/write_mode.hpp>
 
 namespace halftone {
@@ -392,7 +392,7 @@ void add_partials(Device& device, extent pieces, const float* partials, extent s
 }
 
 /// The cut for sums over rows: as many pieces as blocks keep a GPU busy, none of fewer than 16 rows.
-inline row_pieces cut_rows_for_sums(extent rows) {
+inline row_partition partition_rows_for_sums(extent rows) {
     constexpr extent most_pieces = 256, least_rows = 16;
     extent each = (rows + most_pieces - 1) / most_pieces;
     if (each < least_rows) each = least_rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise CPU kernels share: how rows are cut into pieces (cut.hpp), how a row is walked and summed (walk.hpp), four
-/// short rows at a time (side_by_side.simd.hpp), rows that lie apart (spaced.hpp), and sums over pieces.
+/// What row-wise CPU kernels share: how rows are cut into pieces (partition.hpp), how a row is walked and summed (walk.hpp), four
+/// short rows at a time (side_by_side.simd.hpp), rows that lie apart (strided.hpp), and sums over pieces.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/exec/cpu/stream.hpp>
-#include <halftone/kernel/common/rows/cut.hpp>
-#include <halftone/kernel/common/rows/spaced.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
+#include <halftone/kernel/common/rows/strided.hpp>
 #include <halftone/kernel/common/rows/walk.hpp>
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/view.hpp>
@@ -27,17 +27,17 @@ constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 20
 
 /// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
 /// that begin on cache lines.
-inline bool streams(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
-    return static_cast<std::size_t>(rows * row_bytes) >= detail::beyond_caches && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
+inline bool stores_non_temporal(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
+    return static_cast<std::size_t>(rows * row_bytes) >= detail::non_temporal_threshold && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
            (rows == 1 || row_stride_bytes % 64 == 0);
 }
 
 /// The same of contiguous rows, or rows that lie apart, which are not those of an input as well.
 template <class T, class Input>
-bool streams(const view<T, 2>& to, const Input* input) {
+bool stores_non_temporal(const view<T, 2>& to, const Input* input) {
     constexpr auto bytes = static_cast<extent>(sizeof(T));
     return static_cast<const void*>(to.data()) != input &&
-           streams(to.data(), to.extent_of(0), to.extent_of(1) * bytes, to.stride_of(0) * bytes);
+           stores_non_temporal(to.data(), to.extent_of(0), to.extent_of(1) * bytes, to.stride_of(0) * bytes);
 }
 
 /// out[j] = (or +=) the sum over pieces of partials[piece * stride + j], for j in [0, width).

@@ -19,7 +19,7 @@ constexpr bool side_by_side(extent width) { return width <= f32::lanes * f32::la
 /// some(first, count, distinct): groups of four rows, `count` rows in all, from `first` on; the last ones go each in place of
 /// four that are not distinct.
 template <class Some>
-HALFTONE_INLINE void for_fours(extent rows, const Some& some) {
+HALFTONE_INLINE void for_row_groups(extent rows, const Some& some) {
     const extent whole = rows - rows % 4;
     for (extent i = 0; i < rows; i = i < whole ? whole : i + 1) some(i, i < whole ? whole : 4, i < whole);
 }
@@ -41,52 +41,52 @@ HALFTONE_INLINE auto rows_from(T* p, extent stride) {
     }
 }
 template <class T, class N>
-HALFTONE_INLINE four load(const four_rows<T>& rows, N n) {
+HALFTONE_INLINE four_vectors load(const four_rows<T>& rows, N n) {
     return each_part<4>([&](int i) __attribute__((always_inline)) { return load(rows.p + i * rows.stride, n); });
 }
 template <class T, class N>
-HALFTONE_INLINE void store(const four_rows<T>& rows, const four& v, N n) {
+HALFTONE_INLINE void store(const four_rows<T>& rows, const four_vectors& v, N n) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) store(rows.p + i * rows.stride, v.v[i], n);
 }
 template <class T>
-HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four& v, whole, bool past) {
-    store_rows(rows.p, rows.stride, v.v, past);
+HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four_vectors& v, whole, bool non_temporal) {
+    store_rows(rows.p, rows.stride, v.v, non_temporal);
 }
 template <class T>
-HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four& v, int n, bool) {
+HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four_vectors& v, int n, bool) {
     store(rows, v, n);
 }
 /// Asks for what is `ahead` of column j of a row, or for as much of what is ahead of four, in the order in which it lies.
 template <class T, class N>
-HALFTONE_INLINE void ask_ahead(const T* row, extent ahead, extent j, N n) {
-    ask_for(row + ahead + j, n);
+HALFTONE_INLINE void prefetch_ahead(const T* row, extent distance, extent j, N n) {
+    prefetch_vectors(row + distance + j, n);
 }
 template <class T>
-HALFTONE_INLINE void ask_ahead(const four_rows<T>& rows, extent ahead, extent j, whole) {
-    ask_for(static_cast<const T*>(rows.p) + ahead + 4 * j, many<4>{});
+HALFTONE_INLINE void prefetch_ahead(const four_rows<T>& rows, extent distance, extent j, whole) {
+    prefetch_vectors(static_cast<const T*>(rows.p) + distance + 4 * j, whole_vectors<4>{});
 }
 template <class T>
-HALFTONE_INLINE void ask_ahead(const four_rows<T>&, extent, extent, int) {}
+HALFTONE_INLINE void prefetch_ahead(const four_rows<T>&, extent, extent, int) {}
 
-HALFTONE_INLINE four keep(const four& v, whole, f32) { return v; }
-HALFTONE_INLINE four keep(const four& v, int n, f32 other) {
+HALFTONE_INLINE four_vectors keep(const four_vectors& v, whole, f32) { return v; }
+HALFTONE_INLINE four_vectors keep(const four_vectors& v, int n, f32 other) {
     return each_part<4>([&](int i) __attribute__((always_inline)) { return keep(v.v[i], n, other); });
 }
 template <class N>
-HALFTONE_INLINE void add(four& sums, const four& v, N) {
+HALFTONE_INLINE void add(four_vectors& sums, const four_vectors& v, N) {
     sums = sums + v;
 }
 template <class N>
-HALFTONE_INLINE void add_product(four& sums, const four& a, const four& b, N) {
+HALFTONE_INLINE void add_product(four_vectors& sums, const four_vectors& a, const four_vectors& b, N) {
     sums = fma(a, b, sums);
 }
 
-/// for_lots, or a vector of each of four rows at a time.
+/// for_vector_blocks, or a vector of each of four rows at a time.
 template <int R, class... Operands, class Step>
-HALFTONE_INLINE void for_parts(extent width, const Step& step) {
+HALFTONE_INLINE void for_vectors_of_rows(extent width, const Step& step) {
     if constexpr (R == 1) {
-        for_lots<Operands...>(width, step);
+        for_vector_blocks<Operands...>(width, step);
     } else {
         for_vectors(width, [&](extent j, int, auto n) __attribute__((always_inline)) { step(j, n); });
     }
@@ -94,7 +94,7 @@ HALFTONE_INLINE void for_parts(extent width, const Step& step) {
 
 /// The sum of one row, or a vector with a quarter for each of four.
 template <int R>
-HALFTONE_INLINE auto sum_of(const four& a) {
+HALFTONE_INLINE auto sum_of(const four_vectors& a) {
     if constexpr (R == 1) {
         return sum(a);
     } else {
@@ -113,7 +113,7 @@ struct largest_of : largest_of_row<X> {
 template <class X>
 struct largest_of<4, X> {
     float scale;
-    four found = four_of(-__builtin_inff());
+    four_vectors found = broadcast_four(-__builtin_inff());
 
     HALFTONE_INLINE explicit largest_of(float by) : scale(by) {}
     template <class N>
@@ -127,15 +127,15 @@ struct largest_of<4, X> {
 
 /// How many rows later rows are finished, so that nothing waits for a sum or a maximum of the last ones.
 template <int R>
-constexpr extent rows_late(extent width) {
+constexpr extent pipeline_lag(extent width) {
     return R == 4 ? 4 : width <= 2048 ? 1 : 0;
 }
 
 /// begin(i) of every R-th row i, and finish(i) so many rows later.
 template <int R, class Begin, class Finish>
-HALFTONE_INLINE void for_rows(extent rows, extent late, const Begin& begin, const Finish& finish) {
-    for (extent i = -late; i < rows; i += R) {
-        if (i + late < rows) begin(i + late);
+HALFTONE_INLINE void for_rows_pipelined(extent rows, extent lag, const Begin& begin, const Finish& finish) {
+    for (extent i = -lag; i < rows; i += R) {
+        if (i + lag < rows) begin(i + lag);
         if (i >= 0) finish(i);
     }
 }
@@ -144,7 +144,7 @@ HALFTONE_INLINE void for_rows(extent rows, extent late, const Begin& begin, cons
 template <int R>
 struct row_numbers {
     static constexpr extent size = 4;
-    static_assert(R + 2 * rows_late<R>(0) < size * R);
+    static_assert(R + 2 * pipeline_lag<R>(0) < size * R);
     using number = std::conditional_t<R == 1, float, f32>;
     number numbers[size];
 
@@ -159,7 +159,7 @@ struct row_numbers {
         if constexpr (R == 1) {
             return splat(at(row));
         } else {
-            four each;
+            four_vectors each;
             spread_quarters(at(row), each.v);
             return each;
         }

@@ -31,46 +31,46 @@ HALFTONE_INLINE void store(T* p, f32 v, whole) {
 
 /// N whole vectors.
 template <int N>
-struct many {};
+struct whole_vectors {};
 template <int N, class T>
-HALFTONE_INLINE lot<N> load(const T* p, many<N>) {
+HALFTONE_INLINE vector_block<N> load(const T* p, whole_vectors<N>) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return load(p + i * f32::lanes); });
 }
 template <int N, class T>
-HALFTONE_INLINE void store(T* p, const lot<N>& v, many<N>) {
+HALFTONE_INLINE void store(T* p, const vector_block<N>& v, whole_vectors<N>) {
     store_or_stream(p, v, false);
 }
 
 /// N whole vectors whose numbers may lie in another order than in memory, the same for operands of one type, where that
 /// makes them cheaper to load and to store.
 template <int N>
-struct apart : many<N> {};
+struct reordered_vectors : whole_vectors<N> {};
 template <int N, class T>
-HALFTONE_INLINE lot<N> load(const T* p, apart<N>) {
+HALFTONE_INLINE vector_block<N> load(const T* p, reordered_vectors<N>) {
     static_assert(N % 2 == 0);
-    lot<N> r;
+    vector_block<N> r;
 #pragma GCC unroll 4
-    for (int i = 0; i < N; i += 2) load_apart(p + i * f32::lanes, r.v[i], r.v[i + 1]);
+    for (int i = 0; i < N; i += 2) load_reordered(p + i * f32::lanes, r.v[i], r.v[i + 1]);
     return r;
 }
 template <int N, class T>
-HALFTONE_INLINE void store_or_stream(T* p, const lot<N>& v, apart<N>, bool past) {
-    store_apart<N>(p, v.v, past);
+HALFTONE_INLINE void store_or_stream(T* p, const vector_block<N>& v, reordered_vectors<N>, bool non_temporal) {
+    store_reordered<N>(p, v.v, non_temporal);
 }
 /// Whether operands are known, and of one type.
 template <class... T>
-inline constexpr bool alike = false;
+inline constexpr bool all_same_type = false;
 template <class T, class... Others>
-inline constexpr bool alike<T, Others...> = (std::is_same_v<T, Others> && ...);
+inline constexpr bool all_same_type<T, Others...> = (std::is_same_v<T, Others> && ...);
 
 // Past the caches where `past` says so and vectors are whole.
 template <int N, class T>
-HALFTONE_INLINE void store_or_stream(T* p, const lot<N>& v, many<N>, bool past) {
-    store_or_stream(p, v, past);
+HALFTONE_INLINE void store_or_stream(T* p, const vector_block<N>& v, whole_vectors<N>, bool non_temporal) {
+    store_or_stream(p, v, non_temporal);
 }
 template <class T>
-HALFTONE_INLINE void store_or_stream(T* p, f32 v, whole, bool past) {
-    store_or_stream(p, v, past);
+HALFTONE_INLINE void store_or_stream(T* p, f32 v, whole, bool non_temporal) {
+    store_or_stream(p, v, non_temporal);
 }
 template <class T>
 HALFTONE_INLINE void store_or_stream(T* p, f32 v, int n, bool) {
@@ -79,23 +79,23 @@ HALFTONE_INLINE void store_or_stream(T* p, f32 v, int n, bool) {
 
 /// So many numbers before a pass reads them for the first time, it may ask for them: in time, and soon enough not to be
 /// displaced by what it asks for in between.
-inline constexpr extent asked_before = 512;
+inline constexpr extent prefetch_distance = 512;
 
 /// Asks for what will be read later. Whole vectors alone do: the last of a row are seldom on a line of their own.
 template <int N, class T>
-HALFTONE_INLINE void ask_for(const T* p, many<N>) {
+HALFTONE_INLINE void prefetch_vectors(const T* p, whole_vectors<N>) {
     constexpr int bytes = N * f32::lanes * static_cast<int>(sizeof(T));
 #pragma GCC unroll 8
     for (int i = 0; i < bytes; i += 64) prefetch(reinterpret_cast<const std::byte*>(p) + i, 64);
 }
 template <class T>
-HALFTONE_INLINE void ask_for(const T*, whole) {}
+HALFTONE_INLINE void prefetch_vectors(const T*, whole) {}
 template <class T>
-HALFTONE_INLINE void ask_for(const T*, int) {}
+HALFTONE_INLINE void prefetch_vectors(const T*, int) {}
 
 /// v in the first n lanes, `other` beyond them.
 template <int N>
-HALFTONE_INLINE lot<N> keep(const lot<N>& v, many<N>, f32) {
+HALFTONE_INLINE vector_block<N> keep(const vector_block<N>& v, whole_vectors<N>, f32) {
     return v;
 }
 HALFTONE_INLINE f32 keep(f32 v, whole, f32) { return v; }
@@ -112,7 +112,7 @@ HALFTONE_INLINE void for_vectors(extent width, const Step& step) {
 
 /// The same with four accumulators in turn, which hides the latency of an addition and shortens its chains.
 template <class Step>
-HALFTONE_INLINE void for_vectors_by_four(extent width, const Step& step) {
+HALFTONE_INLINE void for_vectors_unrolled(extent width, const Step& step) {
     extent j = 0;
     for (; j + 4 * f32::lanes <= width; j += 4 * f32::lanes) {
         step(j, 0, whole{});
@@ -127,50 +127,50 @@ HALFTONE_INLINE void for_vectors_by_four(extent width, const Step& step) {
 /// The same with four vectors at a time, side by side: a step is called as step(j, n), with n `many<4>`, `whole` or the
 /// number of lanes. Named the types of all operands but a kernel's own floats, it takes `apart<4>` where they are one.
 template <class... Operands, class Step>
-HALFTONE_INLINE void for_lots(extent width, const Step& step) {
+HALFTONE_INLINE void for_vector_blocks(extent width, const Step& step) {
     extent j = 0;
-    using whole_lot = std::conditional_t<alike<Operands...>, apart<4>, many<4>>;
-    for (; j + 4 * f32::lanes <= width; j += 4 * f32::lanes) step(j, whole_lot{});
+    using whole_block = std::conditional_t<all_same_type<Operands...>, reordered_vectors<4>, whole_vectors<4>>;
+    for (; j + 4 * f32::lanes <= width; j += 4 * f32::lanes) step(j, whole_block{});
     for (; j + f32::lanes <= width; j += f32::lanes) step(j, whole{});
     if (j < width) step(j, static_cast<int>(width - j));
 }
 
-using four = lot<4>;
+using four_vectors = vector_block<4>;
 
-HALFTONE_INLINE four four_of(float x) { return {{splat(x), splat(x), splat(x), splat(x)}}; }
+HALFTONE_INLINE four_vectors broadcast_four(float x) { return {{splat(x), splat(x), splat(x), splat(x)}}; }
 
 // Into four accumulators: the four vectors of a lot each into its own, those after the last lot into the first, the
 // last lanes into the second.
-HALFTONE_INLINE void add(four& sums, const four& v, many<4>) { sums = sums + v; }
-HALFTONE_INLINE void add(four& sums, f32 v, whole) { sums.v[0] = sums.v[0] + v; }
-HALFTONE_INLINE void add(four& sums, f32 v, int) { sums.v[1] = sums.v[1] + v; }
-HALFTONE_INLINE void add_product(four& sums, const four& a, const four& b, many<4>) { sums = fma(a, b, sums); }
-HALFTONE_INLINE void add_product(four& sums, f32 a, f32 b, whole) { sums.v[0] = fma(a, b, sums.v[0]); }
-HALFTONE_INLINE void add_product(four& sums, f32 a, f32 b, int) { sums.v[1] = fma(a, b, sums.v[1]); }
+HALFTONE_INLINE void add(four_vectors& sums, const four_vectors& v, whole_vectors<4>) { sums = sums + v; }
+HALFTONE_INLINE void add(four_vectors& sums, f32 v, whole) { sums.v[0] = sums.v[0] + v; }
+HALFTONE_INLINE void add(four_vectors& sums, f32 v, int) { sums.v[1] = sums.v[1] + v; }
+HALFTONE_INLINE void add_product(four_vectors& sums, const four_vectors& a, const four_vectors& b, whole_vectors<4>) { sums = fma(a, b, sums); }
+HALFTONE_INLINE void add_product(four_vectors& sums, f32 a, f32 b, whole) { sums.v[0] = fma(a, b, sums.v[0]); }
+HALFTONE_INLINE void add_product(four_vectors& sums, f32 a, f32 b, int) { sums.v[1] = fma(a, b, sums.v[1]); }
 // NaNs in v do not count.
-HALFTONE_INLINE void take_larger(four& largest, const four& v, many<4>) { largest = max(v, largest); }
-HALFTONE_INLINE void take_larger(four& largest, f32 v, whole) { largest.v[0] = max(v, largest.v[0]); }
-HALFTONE_INLINE void take_larger(four& largest, f32 v, int) { largest.v[1] = max(v, largest.v[1]); }
+HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, const four_vectors& v, whole_vectors<4>) { largest = max(v, largest); }
+HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, f32 v, whole) { largest.v[0] = max(v, largest.v[0]); }
+HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, f32 v, int) { largest.v[1] = max(v, largest.v[1]); }
 
-HALFTONE_INLINE float sum(const four& a) { return sum((a.v[0] + a.v[1]) + (a.v[2] + a.v[3])); }
+HALFTONE_INLINE float sum(const four_vectors& a) { return sum((a.v[0] + a.v[1]) + (a.v[2] + a.v[3])); }
 /// A float that has reached 2^24 times what is added to it grows no further. So a row is summed in stretches, each with
 /// accumulators of its own; a row of one stretch, which is any but enormous ones, sees nothing of it.
-inline constexpr extent stretch_elements = extent{1} << 20;
+inline constexpr extent segment_elements = extent{1} << 20;
 
 /// The sum of some(first, count) over all stretches of a row.
 template <class Some>
-HALFTONE_INLINE float sum_of_stretches(extent width, const Some& some) {
+HALFTONE_INLINE float sum_of_segments(extent width, const Some& some) {
     float total = 0.0f;
     extent first = 0;
     do {
-        const extent left = width - first, count = left < stretch_elements ? left : stretch_elements;
+        const extent left = width - first, count = left < segment_elements ? left : segment_elements;
         total += some(first, count);
         first += count;
     } while (first < width);
     return total;
 }
 
-HALFTONE_INLINE float maximum(const four& a) { return maximum(max(max(a.v[0], a.v[1]), max(a.v[2], a.v[3]))); }
+HALFTONE_INLINE float maximum(const four_vectors& a) { return maximum(max(max(a.v[0], a.v[1]), max(a.v[2], a.v[3]))); }
 
 template <class T>
 HALFTONE_INLINE void fill(T* p, extent width, float x) {
@@ -182,12 +182,12 @@ HALFTONE_INLINE void fill(T* p, extent width, float x) {
 template <class X>
 struct largest_of_row {
     float scale;
-    four found = four_of(-__builtin_inff());
+    four_vectors found = broadcast_four(-__builtin_inff());
 
     HALFTONE_INLINE explicit largest_of_row(float by) : scale(by) {}
     template <class N>
     HALFTONE_INLINE void take(const X* x, N n) {
-        take_larger(found, keep(load(x, n) * scale, n, splat(-__builtin_inff())), n);
+        accumulate_maximum(found, keep(load(x, n) * scale, n, splat(-__builtin_inff())), n);
     }
     HALFTONE_INLINE float value() const { return maximum(found); }
 };
@@ -210,7 +210,7 @@ struct largest_of_row<X> {
     }
     template <class N>
     HALFTONE_INLINE void take(const X* x, N n) {
-        if constexpr (std::is_base_of_v<many<4>, N>) {
+        if constexpr (std::is_base_of_v<whole_vectors<4>, N>) {
 #pragma GCC unroll 2
             for (int i = 0; i < 2; ++i) {
                 halves bits;
@@ -236,7 +236,7 @@ struct largest_of_row<X> {
 template <class X>
 HALFTONE_INLINE float row_maximum(const X* x, extent width, float scale) {
     largest_of_row<X> largest(scale);
-    for_lots(
+    for_vector_blocks(
         width, [&](extent j, auto n) __attribute__((always_inline)) { largest.take(x + j, n); });
     return largest.value();
 }

@@ -29,8 +29,8 @@ class written_squares {
           stride_(stride),
           shape_(of),
           tile_(tile),
-          across_(pieces(of[1], tile.columns)),
-          count_(pieces(of[0], tile.rows) * across_),
+          across_(ceil_div(of[1], tile.columns)),
+          count_(ceil_div(of[0], tile.rows) * across_),
           sums_(device.scratch(), static_cast<std::size_t>(count_) * sizeof(float)),
           body_(device.select(&portable::squares_of_tiles, &avx2::squares_of_tiles, &avx512::squares_of_tiles)) {}
 
@@ -48,7 +48,7 @@ class written_squares {
     }
 
   private:
-    static extent pieces(extent all, extent each) { return (all + each - 1) / each; }
+    static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
 
     const float* data_;
     extent stride_;
@@ -57,7 +57,7 @@ class written_squares {
     extent across_, count_;
     workspace::lease sums_;
     void (*body_)(const float* x, extent stride, extent rows, extent columns, extent tile_rows, extent tile_columns,
-                  float* sums, extent apart);
+                  float* sums, extent sums_stride);
 };
 
 }  // namespace kernel

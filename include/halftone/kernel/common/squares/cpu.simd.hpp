@@ -10,7 +10,7 @@ inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
 HALFTONE_INLINE float squares_of_rows(const float* x, extent stride, extent rows, extent columns) {
-    four squares = four_of(0.0f);
+    four_vectors squares = broadcast_four(0.0f);
     for (extent i = 0; i < rows; ++i, x += stride) {
         extent j = 0;
         for (; j + 2 * f32::lanes <= columns; j += 2 * f32::lanes) {
@@ -28,8 +28,8 @@ HALFTONE_INLINE float squares_of_rows(const float* x, extent stride, extent rows
 
 /// Of a block of tiles: sums[t * apart + u] for tile (t, u).
 inline void squares_of_tiles(const float* x, extent stride, extent rows, extent columns, extent tile_rows,
-                             extent tile_columns, float* sums, extent apart) {
-    for (extent i = 0; i < rows; i += tile_rows, sums += apart) {
+                             extent tile_columns, float* sums, extent sums_stride) {
+    for (extent i = 0; i < rows; i += tile_rows, sums += sums_stride) {
         float* sum = sums;
         for (extent j = 0; j < columns; j += tile_columns) {
             *sum++ = squares_of_rows(x + i * stride + j, stride, rows - i < tile_rows ? rows - i : tile_rows,

@@ -25,20 +25,20 @@ namespace kernel {
 /// Elements that one thread takes at a time: a multiple of a cache line in every type, and four times as many where
 /// there are enough for all, since memory is read faster in longer runs.
 inline constexpr extent update_chunk = 16384;
-constexpr extent update_stretch(extent count) { return count >= 256 * update_chunk ? 4 * update_chunk : update_chunk; }
+constexpr extent update_part(extent count) { return count >= 256 * update_chunk ? 4 * update_chunk : update_chunk; }
 
 /// Whether the copies of so many parameters are written past the caches, from the i-th on: rows of a table may begin
 /// where that cannot be. Halves of split masters are read as well.
 template <class Param, class Copy>
 bool streams_copies(const view<Copy, 1>& copy, extent i) {
     return !std::is_same_v<Param, bfloat16_remainder> && copy.data() != nullptr &&
-           static_cast<std::size_t>(copy.size()) * sizeof(Copy) >= detail::beyond_caches && detail::is_streamable(copy.data() + i);
+           static_cast<std::size_t>(copy.size()) * sizeof(Copy) >= detail::non_temporal_threshold && detail::is_streamable(copy.data() + i);
 }
 
 /// update(i, n, gradients) for all parameters: n from the i-th on, with their gradients.
 template <class Accumulate, class Update>
 void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Update& update) {
-    const extent count = gradient.size(), run = update_stretch(count);
+    const extent count = gradient.size(), run = update_part(count);
     device.parallel_for((count + run - 1) / run, [&](extent chunk) {
         const extent i = chunk * run, n = count - i < run ? count - i : run;
         update(i, n, gradient.data() + i);
@@ -49,9 +49,9 @@ void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Up
 template <class Accumulate, class Update>
 void update_rows(cpu& device, const gradient_rows<Accumulate>& rows, const Update& update) {
     const extent width = rows.values.extent_of(1);
-    const row_pieces cut = cut_rows(*rows.count, width, update_chunk);
-    device.parallel_for(cut.count, [&](extent piece) {
-        for (extent r = cut.begin(piece); r < cut.begin(piece) + cut.rows_of(piece); ++r)
+    const row_partition partition = partition_rows(*rows.count, width, update_chunk);
+    device.parallel_for(partition.count, [&](extent piece) {
+        for (extent r = partition.begin(piece); r < partition.begin(piece) + partition.rows_of(piece); ++r)
             update(rows.indices(r) * width, width, rows.values.data() + r * width);
     });
 }

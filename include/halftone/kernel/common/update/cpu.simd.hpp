@@ -46,8 +46,8 @@ struct random_tile {
 /// Asks for the elements of the tile that comes some tiles after the one at p.
 template <class T>
 HALFTONE_INLINE void prefetch_tile(const T* p) {
-    constexpr int ahead = 4;
-    prefetch(p + ahead * random_tile::size, random_tile::size * sizeof(T));
+    constexpr int prefetch_distance = 4;
+    prefetch(p + prefetch_distance * random_tile::size, random_tile::size * sizeof(T));
 }
 
 /// random_bits(key.seed, step, key.tensor + stream, i) for `size` elements from `index` of the run on: Philox on as

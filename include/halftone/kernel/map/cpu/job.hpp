@@ -25,7 +25,7 @@ struct map_stream {
     std::byte* data;
     extent row_step, step;
     write_mode mode;
-    bool past_caches = false;  ///< written there; `data` and the rows begin on cache lines
+    bool non_temporal_stores = false;  ///< written there; `data` and the rows begin on cache lines
 };
 
 // What the body does with an operand; the element type stands in its own type.
@@ -62,7 +62,7 @@ struct map_plan {
     /// Adds partial sums up into the operand.
     void (*finish)(cpu& device, const map_job& job, const map_plan& plan) = nullptr;
     float* partials = nullptr;
-    bool past_caches = false;
+    bool non_temporal_stores = false;
 
     bool is_summed() const { return operand.data != nullptr && operand.access != map_access::each; }
 };
@@ -72,10 +72,10 @@ struct map_job {
     map_shape shape;
     map_plan* plans;
     int count;
-    row_pieces rows{}, columns{};
+    row_partition rows{}, columns{};
 
     /// Cuts by the shape. Rows that follow each other without gaps become one, unless an operand counts columns.
-    void cut(bool sums) {
+    void partition(bool sums) {
         bool flat = true;
         for (int i = 0; i < count; ++i) {
             const map_operand& o = plans[i].operand;
@@ -85,9 +85,9 @@ struct map_job {
         }
         if (flat) shape = {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
         const extent longest = sums ? 2 * piece_elements : 2 * longer_piece(shape.columns);
-        columns = cut_rows(shape.columns, 1, shape.columns <= longest ? longest : piece_elements);
-        rows = sums ? cut_rows_for_sums(shape.rows, columns.each)
-                    : cut_rows(shape.rows, std::min(columns.each, shape.columns));
+        columns = partition_rows(shape.columns, 1, shape.columns <= longest ? longest : piece_elements);
+        rows = sums ? partition_rows_for_sums(shape.rows, columns.each)
+                    : partition_rows(shape.rows, std::min(columns.each, shape.columns));
     }
     /// Which of the first plans, the outputs, are written past the caches: large ones that are not read here as well.
     void choose_streams(int outputs) {
@@ -95,9 +95,9 @@ struct map_job {
             const map_operand& o = plans[i].operand;
             bool read = plans[i].mode == write_mode::add || plans[i].partials != nullptr;
             for (int j = outputs; j < count; ++j) read = read || plans[j].operand.data == o.data;
-            plans[i].past_caches =
+            plans[i].non_temporal_stores =
                 !read && o.access == map_access::each && o.data != nullptr &&
-                streams(o.data, shape.rows, shape.columns * o.element_bytes, o.row_stride * o.element_bytes);
+                stores_non_temporal(o.data, shape.rows, shape.columns * o.element_bytes, o.row_stride * o.element_bytes);
         }
     }
     extent pieces() const { return rows.count * columns.count; }
@@ -119,7 +119,7 @@ struct map_job {
         switch (access) {
             case map_access::each:
                 return {data + (row * row_stride + column) * bytes, row_stride * bytes, bytes, plan.mode,
-                        plan.past_caches};
+                        plan.non_temporal_stores};
             case map_access::column:
                 return {data + column * bytes, 0, bytes, plan.mode};
             default:
@@ -136,7 +136,7 @@ struct map_job {
     std::size_t cut_for_sums(int gradients) {
         bool sums = false;
         for (int i = 0; i < gradients; ++i) sums = sums || plans[i].is_summed();
-        cut(sums);
+        partition(sums);
         extent floats = 0;
         for (int i = 0; i < gradients; ++i) floats += partial_floats(plans[i]);
         return static_cast<std::size_t>(floats) * sizeof(float);

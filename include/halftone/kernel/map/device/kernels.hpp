@@ -180,8 +180,8 @@ struct map_kernel {
 };
 
 /// How the threads of a block share the columns: `across` of them side by side, the others on further pieces of rows.
-struct map_cut {
-    row_pieces rows;
+struct map_partition {
+    row_partition rows;
     int across = 1, blocks_across = 1;
 };
 
@@ -197,11 +197,11 @@ struct map_sums_kernel {
     Outputs outputs;
     Inputs inputs;
     map_shape shape;
-    map_cut cut;
+    map_partition partition;
 
     grid_shape grid() const {
-        const extent pieces_in_block = threads / cut.across;
-        return {cut.blocks_across, static_cast<int>((cut.rows.count + pieces_in_block - 1) / pieces_in_block), 1};
+        const extent pieces_in_block = threads / partition.across;
+        return {partition.blocks_across, static_cast<int>((partition.rows.count + pieces_in_block - 1) / pieces_in_block), 1};
     }
     extent blocks() const { return static_cast<extent>(grid().x) * grid().y; }
 
@@ -213,12 +213,12 @@ struct map_sums_kernel {
   private:
     HALFTONE_KERNEL template <class Simt, std::size_t... K>
     HALFTONE_HD HALFTONE_INLINE void run(Simt simt, std::index_sequence<K...> results) const {
-        const extent vectors = shape.columns / N, step = static_cast<extent>(cut.blocks_across) * cut.across;
-        const extent first = static_cast<extent>(simt.block().x) * cut.across + simt.thread() % cut.across;
-        const extent piece = static_cast<extent>(simt.block().y) * (threads / cut.across) + simt.thread() / cut.across;
+        const extent vectors = shape.columns / N, step = static_cast<extent>(partition.blocks_across) * partition.across;
+        const extent first = static_cast<extent>(simt.block().x) * partition.across + simt.thread() % partition.across;
+        const extent piece = static_cast<extent>(simt.block().y) * (threads / partition.across) + simt.thread() / partition.across;
         vec<float, N> sums[sizeof...(K)]{};
-        if (piece < cut.rows.count) {
-            const extent begin = cut.rows.begin(piece), end = begin + cut.rows.rows_of(piece);
+        if (piece < partition.rows.count) {
+            const extent begin = partition.rows.begin(piece), end = begin + partition.rows.rows_of(piece);
             for (extent row = begin; row < end; ++row) {
                 for (extent i = first; i < vectors; i += step) {
                     vec<float, N> y[sizeof...(K)];
@@ -246,14 +246,14 @@ struct map_sums_kernel {
         if constexpr (Output::is_summed) {
             if (!to.partials.is_there()) return;
             if constexpr (Output::is_column) {
-                if (piece >= cut.rows.count || first >= vectors) return;
+                if (piece >= partition.rows.count || first >= vectors) return;
                 HALFTONE_UNROLL for (int e = 0; e < N; ++e)
                     simt.store(to.partials, piece * shape.columns + first * N + e, sum[e]);
             } else {
                 float mine = 0;
                 HALFTONE_UNROLL for (int e = 0; e < N; ++e) mine += sum[e];
                 const float total = team::sum(simt, mine, slot);
-                const extent block = static_cast<extent>(simt.block().y) * cut.blocks_across + simt.block().x;
+                const extent block = static_cast<extent>(simt.block().y) * partition.blocks_across + simt.block().x;
                 if (simt.thread() == 0) simt.store(to.partials, block, total);
             }
         }

@@ -82,15 +82,15 @@ HALFTONE_HD constexpr auto slope(op::tan, const E& e, const A&) {
 }
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::tanh, const E&, const A& a) {
-    return unary<op::tanh_slope, A>{a};
+    return unary<op::tanh_derivative, A>{a};
 }
 template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::tanh_slope, const E& e, const A& a) {
+HALFTONE_HD constexpr auto slope(op::tanh_derivative, const E& e, const A& a) {
     return -2.0f * symbolic::tanh(a) * e;
 }
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::sigmoid, const E&, const A& a) {
-    return unary<op::sigmoid_slope, A>{a};
+    return unary<op::sigmoid_derivative, A>{a};
 }
 /// 1 - 2 sigmoid(a), without the difference.
 template <class A>
@@ -98,7 +98,7 @@ HALFTONE_HD constexpr auto one_minus_two_sigmoid(const A& a) {
     return -symbolic::tanh(0.5f * a);
 }
 template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::sigmoid_slope, const E& e, const A& a) {
+HALFTONE_HD constexpr auto slope(op::sigmoid_derivative, const E& e, const A& a) {
     return e * one_minus_two_sigmoid(a);
 }
 template <class E, class A>
@@ -107,24 +107,24 @@ HALFTONE_HD constexpr auto slope(op::relu, const E&, const A& a) {
 }
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::silu, const E&, const A& a) {
-    return unary<op::silu_slope, A>{a};
+    return unary<op::silu_derivative, A>{a};
 }
 template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::silu_slope, const E&, const A& a) {
-    return unary<op::sigmoid_slope, A>{a} * (2.0f + a * one_minus_two_sigmoid(a));
+HALFTONE_HD constexpr auto slope(op::silu_derivative, const E&, const A& a) {
+    return unary<op::sigmoid_derivative, A>{a} * (2.0f + a * one_minus_two_sigmoid(a));
 }
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::gelu, const E&, const A& a) {
-    return unary<op::gelu_slope, A>{a};
+    return unary<op::gelu_derivative, A>{a};
 }
 template <class E, class A>
-HALFTONE_HD constexpr auto slope(op::gelu_slope, const E&, const A& a) {
+HALFTONE_HD constexpr auto slope(op::gelu_derivative, const E&, const A& a) {
     // gelu is x sigmoid(t); beyond 16 its slope is constant, and the powers below would overflow.
     const auto x = symbolic::min(symbolic::max(a, -16.0f), 16.0f);
     const auto t = x * (1.5957691216057308 + 0.071354816272600248 * symbolic::square(x));
-    const auto t_slope = 1.5957691216057308 + 0.21406444881780074 * symbolic::square(x);
-    const auto curve = 0.42812889763560149 * x + one_minus_two_sigmoid(t) * symbolic::square(t_slope);
-    return unary<op::sigmoid_slope, std::remove_const_t<decltype(t)>>{t} * (2.0f * t_slope + x * curve);
+    const auto t_derivative = 1.5957691216057308 + 0.21406444881780074 * symbolic::square(x);
+    const auto curve = 0.42812889763560149 * x + one_minus_two_sigmoid(t) * symbolic::square(t_derivative);
+    return unary<op::sigmoid_derivative, std::remove_const_t<decltype(t)>>{t} * (2.0f * t_derivative + x * curve);
 }
 
 template <int Index, int Other>

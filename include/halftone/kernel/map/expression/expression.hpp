@@ -155,11 +155,11 @@ HALFTONE_HD constexpr auto operator!(const A& a) {
 }
 template <symbolic_condition A, symbolic_condition B>
 HALFTONE_HD constexpr auto operator&&(const A& a, const B& b) {
-    return junction<op::both, A, B>{a, b};
+    return logical<op::both, A, B>{a, b};
 }
 template <symbolic_condition A, symbolic_condition B>
 HALFTONE_HD constexpr auto operator||(const A& a, const B& b) {
-    return junction<op::either, A, B>{a, b};
+    return logical<op::either, A, B>{a, b};
 }
 
 /// yes where the condition holds, else no.

@@ -44,14 +44,14 @@ struct power {};
 struct atan2 {};
 struct binary_cross_entropy {};  ///< of a probability and a target
 struct tanh {};
-struct tanh_slope {};
+struct tanh_derivative {};
 struct sigmoid {};
-struct sigmoid_slope {};
+struct sigmoid_derivative {};
 struct relu {};
 struct silu {};
-struct silu_slope {};
+struct silu_derivative {};
 struct gelu {};
-struct gelu_slope {};
+struct gelu_derivative {};
 struct less {};
 struct less_equal {};
 struct equal {};
@@ -126,7 +126,7 @@ struct choice {
 namespace detail {
 
 /// What a condition says where a lambda asks for its truth.
-struct undecided {
+struct not_a_bool {
     template <class T = void>
     explicit operator bool() const {
         static_assert(sizeof(T*) == 0,
@@ -138,19 +138,19 @@ struct undecided {
 }  // namespace detail
 
 template <class Op, class A, class B>
-struct comparison : detail::undecided {
+struct comparison : detail::not_a_bool {
     A left;
     B right;
     HALFTONE_HD constexpr comparison(const A& a, const B& b) : left(a), right(b) {}
 };
 template <class Op, class A, class B>
-struct junction : detail::undecided {
+struct logical : detail::not_a_bool {
     A left;
     B right;
-    HALFTONE_HD constexpr junction(const A& a, const B& b) : left(a), right(b) {}
+    HALFTONE_HD constexpr logical(const A& a, const B& b) : left(a), right(b) {}
 };
 template <class A>
-struct complement : detail::undecided {
+struct complement : detail::not_a_bool {
     A operand;
     HALFTONE_HD constexpr explicit complement(const A& a) : operand(a) {}
 };
@@ -193,7 +193,7 @@ inline constexpr bool reads<Index, choice<Condition, A, B>> =
 template <int Index, class Op, class A, class B>
 inline constexpr bool reads<Index, comparison<Op, A, B>> = reads<Index, A> || reads<Index, B>;
 template <int Index, class Op, class A, class B>
-inline constexpr bool reads<Index, junction<Op, A, B>> = reads<Index, A> || reads<Index, B>;
+inline constexpr bool reads<Index, logical<Op, A, B>> = reads<Index, A> || reads<Index, B>;
 template <int Index, class A>
 inline constexpr bool reads<Index, complement<A>> = reads<Index, A>;
 template <int Index, class... E>
@@ -215,7 +215,7 @@ concept expression = symbolic::detail::is_expression<std::remove_cv_t<T>>;
 
 /// A comparison of expressions, or a combination of comparisons.
 template <class T>
-concept symbolic_condition = std::is_base_of_v<symbolic::detail::undecided, std::remove_cv_t<T>>;
+concept symbolic_condition = std::is_base_of_v<symbolic::detail::not_a_bool, std::remove_cv_t<T>>;
 
 /// True where the value of the expression, or of one in a pack, depends on argument `Index`: a kernel does not touch an
 /// input that is not read, which then needs no memory.

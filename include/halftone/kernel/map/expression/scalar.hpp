@@ -48,15 +48,15 @@ HALFTONE_HD inline V sigmoid(const V& x) {
     return (x < V(0) ? e : V(1)) / (V(1) + e);
 }
 HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V sigmoid_slope(const V& x) {
+HALFTONE_HD inline V sigmoid_derivative(const V& x) {
     using std::exp;
     const V e = exp(x < V(0) ? x : -x);
     return e / ((V(1) + e) * (V(1) + e));
 }
 /// The derivative of x sigmoid(t), t being a function of x with the given slope.
 HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V gated_slope(const V& x, const V& t, const V& t_slope) {
-    return sigmoid(t) + x * t_slope * sigmoid_slope(t);
+HALFTONE_HD inline V gated_derivative(const V& x, const V& t, const V& t_derivative) {
+    return sigmoid(t) + x * t_derivative * sigmoid_derivative(t);
 }
 /// x in [-limit, limit], where beyond them a slope is 0 or 1.
 HALFTONE_KERNEL template <class V>
@@ -161,16 +161,16 @@ HALFTONE_HD inline V apply(op::tanh, const V& a) {
     return tanh(a);
 }
 HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::tanh_slope, const V& a) {
-    return V(4) * sigmoid_slope(V(2) * a);  // 1 - tanh^2, without the difference
+HALFTONE_HD inline V apply(op::tanh_derivative, const V& a) {
+    return V(4) * sigmoid_derivative(V(2) * a);  // 1 - tanh^2, without the difference
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sigmoid, const V& a) {
     return sigmoid(a);
 }
 HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::sigmoid_slope, const V& a) {
-    return sigmoid_slope(a);
+HALFTONE_HD inline V apply(op::sigmoid_derivative, const V& a) {
+    return sigmoid_derivative(a);
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::relu, const V& a) {
@@ -181,9 +181,9 @@ HALFTONE_HD inline V apply(op::silu, const V& a) {
     return a * sigmoid(a);
 }
 HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::silu_slope, const V& a) {
+HALFTONE_HD inline V apply(op::silu_derivative, const V& a) {
     const V x = within(a, V(800));
-    return gated_slope(x, x, V(1));
+    return gated_derivative(x, x, V(1));
 }
 /// Twice the argument of gelu's tanh, since (1 + tanh(u)) / 2 is sigmoid(2 u) without the sum that cancels: sqrt(8/pi)
 /// (x + 0.044715 x^3), in the form of fewest roundings.
@@ -196,9 +196,9 @@ HALFTONE_HD inline V apply(op::gelu, const V& a) {
     return a * sigmoid(gelu_argument(a));
 }
 HALFTONE_KERNEL template <class V>
-HALFTONE_HD inline V apply(op::gelu_slope, const V& a) {
+HALFTONE_HD inline V apply(op::gelu_derivative, const V& a) {
     const V x = within(a, V(32));
-    return gated_slope(x, gelu_argument(x), V(1.5957691216057308) + V(3 * 0.071354816272600248) * x * x);
+    return gated_derivative(x, gelu_argument(x), V(1.5957691216057308) + V(3 * 0.071354816272600248) * x * x);
 }
 
 // Short forms are defined as what they are short for.
@@ -210,7 +210,7 @@ HALFTONE_HD inline V apply(op::short_form<Op, T>, const V& a) {
 HALFTONE_HD inline float over_one_and_power(float x, float n) {
     return kernel::on_device::quotient(x, 1.0f + kernel::on_device::power_of_two(n));
 }
-HALFTONE_HD inline float over_one_and_power_slope(float x, float n, float slope) {
+HALFTONE_HD inline float over_one_and_power_derivative(float x, float n, float slope) {
     const float e = kernel::on_device::power_of_two(n), whole = kernel::on_device::quotient(1.0f, 1.0f + e);
     return std::fma(whole * (e * whole), x * slope, whole);
 }
@@ -223,19 +223,19 @@ HALFTONE_HD inline float apply(op::short_form<op::silu, T>, const float& x) {
     return over_one_and_power(x, x * -1.44269504088896341f);
 }
 HALFTONE_KERNEL template <class T>
-HALFTONE_HD inline float apply(op::short_form<op::silu_slope, T>, const float& a) {
+HALFTONE_HD inline float apply(op::short_form<op::silu_derivative, T>, const float& a) {
     const float x = within(a, 40.0f);
-    return over_one_and_power_slope(x, x * -1.44269504088896341f, 1.0f);
+    return over_one_and_power_derivative(x, x * -1.44269504088896341f, 1.0f);
 }
 HALFTONE_KERNEL template <class T>
 HALFTONE_HD inline float apply(op::short_form<op::gelu, T>, const float& x) {
     return over_one_and_power(x, x * gelu_exponent(x * x));
 }
 HALFTONE_KERNEL template <class T>
-HALFTONE_HD inline float apply(op::short_form<op::gelu_slope, T>, const float& a) {
+HALFTONE_HD inline float apply(op::short_form<op::gelu_derivative, T>, const float& a) {
     const float x = within(a, 7.0f), square = x * x;
     const float slope = std::fma(square, 0.214064448817803f, 1.59576912160573f);
-    return over_one_and_power_slope(x, x * gelu_exponent(square), slope);
+    return over_one_and_power_derivative(x, x * gelu_exponent(square), slope);
 }
 
 HALFTONE_KERNEL template <class V>
@@ -320,7 +320,7 @@ struct walk {
         return apply(Op{}, to(e.left, x), to(e.right, x));
     }
     HALFTONE_KERNEL template <class Op, class A, class B, class V>
-    HALFTONE_HD static bool to(const symbolic::junction<Op, A, B>& e, const V* x) {
+    HALFTONE_HD static bool to(const symbolic::logical<Op, A, B>& e, const V* x) {
         return apply(Op{}, to(e.left, x), to(e.right, x));
     }
     HALFTONE_KERNEL template <class A, class V>

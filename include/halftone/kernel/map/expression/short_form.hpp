@@ -31,8 +31,8 @@ struct short_form {};
 namespace detail {
 
 template <class Op>
-inline constexpr bool has_short_form = std::is_same_v<Op, op::gelu> || std::is_same_v<Op, op::gelu_slope> ||
-                                       std::is_same_v<Op, op::silu> || std::is_same_v<Op, op::silu_slope>;
+inline constexpr bool has_short_form = std::is_same_v<Op, op::gelu> || std::is_same_v<Op, op::gelu_derivative> ||
+                                       std::is_same_v<Op, op::silu> || std::is_same_v<Op, op::silu_derivative>;
 
 template <class T, class E>
 struct shortened {

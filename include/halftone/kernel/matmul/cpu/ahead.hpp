@@ -22,25 +22,25 @@ struct result_block {
 
 inline void add_rows(const pack<>&, const result_block&, extent, detail::lookahead&) {}
 template <class First, class... Rest>
-void add_rows(const pack<First, Rest...>& all, const result_block& block, extent asks, detail::lookahead& to) {
+void add_rows(const pack<First, Rest...>& all, const result_block& block, extent prefetches, detail::lookahead& to) {
     if constexpr (requires { all.first.stride; }) {
         constexpr extent size = sizeof *all.first.data;
         to.add({all.first.data + block.row * all.first.stride + block.column, block.rows, block.columns * size,
                 all.first.stride * size},
-               asks);
+               prefetches);
     }
-    add_rows(all.rest, block, asks, to);
+    add_rows(all.rest, block, prefetches, to);
 }
 template <class Operands>
-void add_rows(const detail::scaled_sums<Operands>& scaled, const result_block& block, extent asks, detail::lookahead& to) {
-    add_rows(scaled.operands, block, asks, to);
+void add_rows(const detail::scaled_sums<Operands>& scaled, const result_block& block, extent prefetches, detail::lookahead& to) {
+    add_rows(scaled.operands, block, prefetches, to);
 }
 
 inline bool any_is_large(const pack<>&, extent, extent) { return false; }
 template <class First, class... Rest>
 bool any_is_large(const pack<First, Rest...>& operands, extent rows, extent columns) {
     if constexpr (requires { operands.first.stride; }) {
-        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= detail::beyond_caches) return true;
+        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= detail::non_temporal_threshold) return true;
     }
     return any_is_large(operands.rest, rows, columns);
 }
@@ -56,14 +56,14 @@ bool reads_memory(const void* given, extent rows, extent columns) {
 }
 /// Adds what finish_block reads of a block.
 template <class Operands, class Results>
-void expect_operands(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
-    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->operands, block, asks, to);
+void expect_operands(const void* given, const result_block& block, extent prefetches, detail::lookahead& to) {
+    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->operands, block, prefetches, to);
 }
 /// Adds what it reads and writes.
 template <class Operands, class Results>
-void expect_block(const void* given, const result_block& block, extent asks, detail::lookahead& to) {
-    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->results, block, asks, to);
-    expect_operands<Operands, Results>(given, block, asks, to);
+void expect_block(const void* given, const result_block& block, extent prefetches, detail::lookahead& to) {
+    add_rows(static_cast<const detail::matmul_epilogue<Operands, Results>*>(given)->results, block, prefetches, to);
+    expect_operands<Operands, Results>(given, block, prefetches, to);
 }
 
 template <class Result>
@@ -79,22 +79,22 @@ bool is_operand(const detail::scaled_sums<Operands>& scaled, const Result* resul
     return is_operand(scaled.operands, result);
 }
 template <class Operands>
-bool all_stream(const Operands&, const pack<>&, extent, extent) {
+bool all_non_temporal(const Operands&, const pack<>&, extent, extent) {
     return true;
 }
 template <class Operands, class First, class... Rest>
-bool all_stream(const Operands& operands, const pack<First, Rest...>& results, extent rows, extent columns) {
+bool all_non_temporal(const Operands& operands, const pack<First, Rest...>& results, extent rows, extent columns) {
     constexpr extent size = sizeof *results.first.data;
-    return streams(results.first.data, rows, columns * size, results.first.stride * size) &&
-           !is_operand(operands, results.first.data) && all_stream(operands, results.rest, rows, columns);
+    return stores_non_temporal(results.first.data, rows, columns * size, results.first.stride * size) &&
+           !is_operand(operands, results.first.data) && all_non_temporal(operands, results.rest, rows, columns);
 }
 
 /// Whether all results of a product of that shape are large, lie on whole lines of the caches, and are not read as
 /// operands. `given` is a matmul_epilogue<Operands, Results>.
 template <class Operands, class Results>
-bool results_stream(const void* given, extent rows, extent columns) {
+bool results_non_temporal(const void* given, extent rows, extent columns) {
     const auto& epilogue = *static_cast<const detail::matmul_epilogue<Operands, Results>*>(given);
-    return all_stream(epilogue.operands, epilogue.results, rows, columns);
+    return all_non_temporal(epilogue.operands, epilogue.results, rows, columns);
 }
 
 }  // namespace kernel

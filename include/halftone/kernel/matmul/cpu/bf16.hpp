@@ -22,10 +22,10 @@ struct pair_results {
     extent stride;  ///< bytes
     bool are_rounded;
 
-    pair_results(float* to, extent apart)
-        : first(reinterpret_cast<std::byte*>(to)), stride(apart * static_cast<extent>(sizeof *to)), are_rounded(false) {}
-    pair_results(bfloat16* to, extent apart)
-        : first(reinterpret_cast<std::byte*>(to)), stride(apart * static_cast<extent>(sizeof *to)), are_rounded(true) {}
+    pair_results(float* to, extent result_stride)
+        : first(reinterpret_cast<std::byte*>(to)), stride(result_stride * static_cast<extent>(sizeof *to)), are_rounded(false) {}
+    pair_results(bfloat16* to, extent result_stride)
+        : first(reinterpret_cast<std::byte*>(to)), stride(result_stride * static_cast<extent>(sizeof *to)), are_rounded(true) {}
 };
 
 /// The instruction that rounds takes numbers below the smallest normal one for zeros; VDPBF16PS leaves none.
@@ -45,8 +45,8 @@ HALFTONE_INLINE void store_sums(const pair_results& to, std::byte* row, const __
 }
 
 /// One tile by the first vectors of a panel: two are all of it. It asks for what `ahead` says, and for the panel behind
-/// b if AsksForNext.
-template <int Rows, int Vectors, lies How, bool AsksForNext>
+/// b if PrefetchesNext.
+template <int Rows, int Vectors, a_layout Layout, bool PrefetchesNext>
 HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, const bfloat16* b, const float* from,
                                extent from_stride, const pair_results& to, std::byte* first, lookahead* ahead) {
     rows_to_store<Rows, Vectors * 64> results(first, to.stride, k, from);
@@ -61,15 +61,15 @@ HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, con
 #pragma GCC unroll 3
     for (int g = 0; g < (Rows + 3) / 4; ++g) groups[g] = a + 4 * g * a_stride;
     for (extent rest = k; rest > 0; rest -= lookahead_depth) {
-        if (ahead != nullptr) ahead->ask();
-        results.ask();
+        if (ahead != nullptr) ahead->prefetch();
+        results.prefetch();
         const bfloat16* const end = b + (rest < lookahead_depth ? rest : lookahead_depth) * bf16_columns;
 #pragma GCC unroll 2
         for (; b < end; b += 2 * bf16_columns) {
             __m512bh bs[Vectors];
 #pragma GCC unroll 2
             for (int v = 0; v < Vectors; ++v) {
-                if constexpr (AsksForNext)
+                if constexpr (PrefetchesNext)
                     _mm_prefetch(reinterpret_cast<const char*>(b + (k + v) * bf16_columns), _MM_HINT_T0);
                 bs[v] = (__m512bh)_mm512_loadu_si512(b + v * bf16_columns);
             }
@@ -77,12 +77,12 @@ HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, con
             for (int i = 0; i < Rows; ++i) {
                 std::int32_t pair;
                 // Every fourth row has a pointer of its own: the processor adds one, two or three strides to it.
-                std::memcpy(&pair, How == lies::by_depth ? a + 2 * i : groups[i / 4] + i % 4 * a_stride, sizeof pair);
+                std::memcpy(&pair, Layout == a_layout::k_major ? a + 2 * i : groups[i / 4] + i % 4 * a_stride, sizeof pair);
                 const auto ai = (__m512bh)_mm512_set1_epi32(pair);
 #pragma GCC unroll 2
                 for (int v = 0; v < Vectors; ++v) sums[i][v] = _mm512_dpbf16_ps(sums[i][v], ai, bs[v]);
             }
-            if constexpr (How == lies::by_depth) a += 2 * depth_rows;
+            if constexpr (Layout == a_layout::k_major) a += 2 * k_major_rows;
 #pragma GCC unroll 3
             for (int g = 0; g < (Rows + 3) / 4; ++g) groups[g] += 2;
         }
@@ -92,25 +92,25 @@ HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, con
 
 /// to (rows x Vectors' columns) = from + a (rows x k) times the first vectors of one panel of b; without a `from` the
 /// product alone.
-template <int Vectors, lies How>
+template <int Vectors, a_layout Layout>
 [[gnu::noinline]] void pair_rows(extent rows, extent k, const void* block, extent a_stride, const void* b_panel,
                                  const float* from, extent from_stride, const pair_results& to, lookahead* ahead) {
-    constexpr int high = tile_rows(How, 12);
+    constexpr int high = tile_rows(Layout, 12);
     const auto* a = static_cast<const bfloat16*>(block);
     const auto* b = static_cast<const bfloat16*>(b_panel);
     const auto rows_from = [&](extent first) __attribute__((always_inline)) {
-        return How == lies::by_depth ? a + first / depth_rows * a_stride + first % depth_rows * 2 : a + first * a_stride;
+        return Layout == a_layout::k_major ? a + first / k_major_rows * a_stride + first % k_major_rows * 2 : a + first * a_stride;
     };
     extent i = 0;
-    const auto tile = [&]<int Rows, bool AsksForNext = false>() __attribute__((always_inline)) {
-        pair_tile<Rows, Vectors, How, AsksForNext>(k, rows_from(i), a_stride, b,
+    const auto tile = [&]<int Rows, bool PrefetchesNext = false>() __attribute__((always_inline)) {
+        pair_tile<Rows, Vectors, Layout, PrefetchesNext>(k, rows_from(i), a_stride, b,
                                                    from == nullptr ? nullptr : from + i * from_stride, from_stride, to,
                                                    to.first + i * to.stride, ahead);
         i += Rows;
     };
     if (ahead == nullptr && rows >= high) tile.template operator()<high, true>();
     // Four rows alone keep the processor half busy: the last sixteen are twice eight, where a tile may begin anywhere.
-    while (i + high <= rows && (How == lies::by_depth || rows - i != 16)) tile.template operator()<high>();
+    while (i + high <= rows && (Layout == a_layout::k_major || rows - i != 16)) tile.template operator()<high>();
     while (i + 8 <= rows) tile.template operator()<8>();
     while (i + 4 <= rows) tile.template operator()<4>();
     while (i < rows) tile.template operator()<1>();
@@ -119,18 +119,18 @@ template <int Vectors, lies How>
 template <int Vectors>
 void pair_block(extent rows, extent k, const block_of_a& a, const void* b_panel, const float* from, extent from_stride,
                 const pair_results& to, lookahead* ahead) {
-    constexpr lies deep = Vectors == 2 ? lies::by_depth : lies::by_rows;
-    const lies how = how_lies(a, sizeof(bfloat16));
-    const auto multiply = how == lies::by_depth  ? &pair_rows<Vectors, deep>
-                          : how == lies::by_rows ? &pair_rows<Vectors, lies::by_rows>
-                                                 : &pair_rows<Vectors, lies::by_crowded_rows>;
+    constexpr a_layout deep = Vectors == 2 ? a_layout::k_major : a_layout::row_major;
+    const a_layout layout = a_layout_of(a, sizeof(bfloat16));
+    const auto multiply = layout == a_layout::k_major  ? &pair_rows<Vectors, deep>
+                          : layout == a_layout::row_major ? &pair_rows<Vectors, a_layout::row_major>
+                                                 : &pair_rows<Vectors, a_layout::row_major_aliased>;
     multiply(rows, k, a.first, a.stride, b_panel, from, from_stride, to, ahead);
 }
 
 /// c (rows x bf16_columns) = or += a (rows x k) times one panel of b, by VDPBF16PS.
 inline void pair_multiply(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
                           bool add, lookahead* ahead) {
-    pair_rows<2, lies::by_rows>(rows, k, a_block, panel_stride, b_panel, add ? c : nullptr, c_stride, {c, c_stride},
+    pair_rows<2, a_layout::row_major>(rows, k, a_block, panel_stride, b_panel, add ? c : nullptr, c_stride, {c, c_stride},
                                 ahead);
 }
 /// The same with a however it lies; k is even.

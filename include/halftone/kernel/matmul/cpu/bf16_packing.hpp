@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/kernel/matmul/cpu/by_depth.hpp>
+#include <halftone/kernel/matmul/cpu/k_major.hpp>
 #include <halftone/kernel/matmul/cpu/operands.hpp>
 
 #if defined(__x86_64__)
@@ -132,15 +132,15 @@ template <class T>
 void pack_a_pairs(const void* source, extent k_stride, extent rows, extent k, void* block, extent stride) {
     const auto* from = static_cast<const T*>(source);
     auto* to = static_cast<bfloat16*>(block);
-    for (extent p = 0; p < k; p += 8, from += 8 * k_stride, to += 8 * depth_rows) {
-        for (extent i = 0; i < rows; i += depth_rows) {
+    for (extent p = 0; p < k; p += 8, from += 8 * k_stride, to += 8 * k_major_rows) {
+        for (extent i = 0; i < rows; i += k_major_rows) {
             avx512::f32 four[4];
 #pragma GCC unroll 4
             for (int q = 0; q < 4; ++q) {
                 four[q].v = _mm512_castsi512_ps(
                     load_pairs(from + 2 * q * k_stride + i, k_stride, rows - i, k - p - 2 * q));
             }
-            avx512::store_depths(reinterpret_cast<float*>(to + i / depth_rows * stride), four);
+            avx512::store_depths(reinterpret_cast<float*>(to + i / k_major_rows * stride), four);
         }
     }
 }
@@ -148,17 +148,17 @@ void pack_a_pairs(const void* source, extent k_stride, extent rows, extent k, vo
 /// Packs b (k x columns) into panels, so many bytes apart; what is missing to a whole one is zero.
 template <class T>
 void pack_b_bf16(const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
-                 std::size_t bytes_apart) {
+                 std::size_t panel_step_bytes) {
     const auto* from = static_cast<const T*>(source);
     auto* to = static_cast<std::uint32_t*>(panels);
     const extent padded = (k + bf16_k_step - 1) / bf16_k_step * bf16_k_step;
-    const auto apart = static_cast<extent>(bytes_apart / sizeof(std::uint32_t));
+    const auto panel_step = static_cast<extent>(panel_step_bytes / sizeof(std::uint32_t));
     if (column_stride == 1) {
         const pairs_of_rows order;
         for (extent p = 0; p < padded; p += 2) {
             // Two rows through all panels: memory likes to be read on.
             std::uint32_t* pairs = to + p / 2 * bf16_columns;
-            for (extent j = 0; j < columns; j += bf16_columns, pairs += apart) {
+            for (extent j = 0; j < columns; j += bf16_columns, pairs += panel_step) {
                 const __m512i zero = _mm512_setzero_si512();
                 const __m512i first = p < k ? load_two_bfloat16(from + p * k_stride + j, columns - j) : zero;
                 const __m512i second = p + 1 < k ? load_two_bfloat16(from + (p + 1) * k_stride + j, columns - j) : zero;
@@ -170,7 +170,7 @@ void pack_b_bf16(const void* source, extent k_stride, extent column_stride, exte
     }
     for (extent j = 0; j < (columns + bf16_columns - 1) / bf16_columns * bf16_columns; j += 16) {
         const int wide = up_to_sixteen(columns - j);
-        std::uint32_t* const pairs = to + j / bf16_columns * apart + j % bf16_columns;
+        std::uint32_t* const pairs = to + j / bf16_columns * panel_step + j % bf16_columns;
         for (extent p = 0; p < padded; p += 32) {
             __m512i square[16];  // a row: 16 pairs of one column
             if (wide == 16 && p + 32 <= k) {

@@ -14,10 +14,10 @@ inline namespace HALFTONE_ABI {
 namespace avx512_bf16 {
 
 /// Stores rows of 32 sums where they belong, past the caches if those lie on whole lines of them.
-inline void store_rows(extent rows, const float* sums, extent sums_stride, float* to, extent to_stride, bool past) {
+inline void store_rows(extent rows, const float* sums, extent sums_stride, float* to, extent to_stride, bool non_temporal) {
     for (extent i = 0; i < rows; ++i, sums += sums_stride, to += to_stride) {
         const __m512 low = _mm512_loadu_ps(sums), high = _mm512_loadu_ps(sums + 16);
-        if (past) {
+        if (non_temporal) {
             _mm512_stream_ps(to, low);
             _mm512_stream_ps(to + 16, high);
         } else {
@@ -27,10 +27,10 @@ inline void store_rows(extent rows, const float* sums, extent sums_stride, float
     }
 }
 /// The same, rounded as store_sums rounds.
-inline void store_rows(extent rows, const float* sums, extent sums_stride, bfloat16* to, extent to_stride, bool past) {
+inline void store_rows(extent rows, const float* sums, extent sums_stride, bfloat16* to, extent to_stride, bool non_temporal) {
     for (extent i = 0; i < rows; ++i, sums += sums_stride, to += to_stride) {
         const auto both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(sums + 16), _mm512_loadu_ps(sums));
-        if (past) {
+        if (non_temporal) {
             _mm512_stream_si512(reinterpret_cast<__m512i*>(to), both);
         } else {
             _mm512_storeu_si512(to, both);

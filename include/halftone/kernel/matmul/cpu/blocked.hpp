@@ -21,8 +21,8 @@ struct blocked_operand {
     extent rows, columns, row_stride, column_stride;
     decltype(detail::product_packing<float>::pack_a) pack_a;
     decltype(detail::product_packing<float>::pack_b) pack_b;
-    decltype(detail::product_packing<float>::multiply_few) multiply_few;
-    decltype(detail::product_packing<float>::pack_a_by_depth) pack_a_by_depth;
+    decltype(detail::product_packing<float>::multiply_small_m) multiply_small_m;
+    decltype(detail::product_packing<float>::pack_a_k_major) pack_a_k_major;
     bool keeps_rows;  ///< as product_packing says
 
     template <class T>
@@ -35,8 +35,8 @@ struct blocked_operand {
           column_stride(v.stride_of(1)),
           pack_a(packing.pack_a),
           pack_b(packing.pack_b),
-          multiply_few(packing.multiply_few),
-          pack_a_by_depth(packing.pack_a_by_depth),
+          multiply_small_m(packing.multiply_small_m),
+          pack_a_k_major(packing.pack_a_k_major),
           keeps_rows(packing.keeps_rows) {}
 
     const std::byte* at(extent row, extent column) const {
@@ -57,10 +57,10 @@ struct plain_result {
 struct blocked_epilogue {
     const void* epilogue;
     void (*finish)(const void* epilogue, const float* sums, extent sums_stride, extent row, extent column, extent rows,
-                   extent columns, bool past);
+                   extent columns, bool non_temporal);
     /// Whether whole pairs of vectors of a result of that shape may go past the caches, which do not hold it.
-    bool (*streams)(const void* epilogue, extent rows, extent columns);
-    void (*expect)(const void* epilogue, const result_block& block, extent asks, detail::lookahead& to);
+    bool (*stores_non_temporal)(const void* epilogue, extent rows, extent columns);
+    void (*expect)(const void* epilogue, const result_block& block, extent prefetches, detail::lookahead& to);
     /// Whether what it reads for a result of that shape does not fit the caches; and that alone is asked for.
     bool (*reads_memory)(const void* epilogue, extent rows, extent columns);
     decltype(expect) expect_operands;

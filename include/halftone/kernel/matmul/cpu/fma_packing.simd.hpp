@@ -78,22 +78,22 @@ void pack_a(const void* source, extent row_stride, extent k_stride, extent rows,
 /// One of the strides is 1.
 template <class Compute, class T>
 void pack_b(const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
-            std::size_t bytes_apart) {
+            std::size_t panel_step_bytes) {
     const auto* from = static_cast<const T*>(source);
     auto* to = static_cast<float*>(panels);
-    const auto apart = static_cast<extent>(bytes_apart / sizeof(float));
+    const auto panel_step = static_cast<extent>(panel_step_bytes / sizeof(float));
     if (column_stride == 1) {
         // Each row through all panels: memory likes to be read on.
         for (extent p = 0; p < k; ++p, from += k_stride) {
             float* row = to + p * fma_columns;
-            for (extent j = 0; j < columns; j += fma_columns, row += apart) {
+            for (extent j = 0; j < columns; j += fma_columns, row += panel_step) {
                 store(row, load_first_as<Compute>(from + j, columns - j));
                 store(row + f32::lanes, load_first_as<Compute>(from + j + f32::lanes, columns - j - f32::lanes));
             }
         }
         return;
     }
-    for (extent j = 0; j < columns; j += fma_columns, from += fma_columns * column_stride, to += apart) {
+    for (extent j = 0; j < columns; j += fma_columns, from += fma_columns * column_stride, to += panel_step) {
         const extent wide = columns - j < fma_columns ? columns - j : fma_columns;
         if (wide < fma_columns) {
             for (extent p = 0; p < k * fma_columns; p += f32::lanes) store(to + p, splat(0.0f));

@@ -23,7 +23,7 @@ namespace detail {
 inline constexpr extent lookahead_depth = 16;
 
 /// What a tile asks for: nothing, the panel of b that lies behind its own, or what a lookahead says.
-enum class tile_asks { nothing, next_panel, lookahead };
+enum class tile_prefetch { nothing, next_panel, lookahead };
 
 /// Runs of bytes, so many bytes apart, of which lines are asked for: the first one of all runs, then the second ones.
 class strided_lines {
@@ -40,7 +40,7 @@ class strided_lines {
           count_(runs * lines_of(bytes, stride % line == 0 ? begin_of(first) : most_begin(bytes))) {}
 
     extent count() const { return count_; }
-    HALFTONE_INLINE void ask(extent lines) {
+    HALFTONE_INLINE void prefetch(extent lines) {
         for (; lines > 0 && count_ > 0; --lines) {
             __builtin_prefetch(next_);
             next_ += stride_;
@@ -78,7 +78,7 @@ class rows_to_store {
           share_(k < Rows * lookahead_depth ? 2 : 1) {}
 
     /// Once every lookahead_depth of k.
-    HALFTONE_INLINE void ask() {
+    HALFTONE_INLINE void prefetch() {
         if (left_ <= 0) return;
         left_ -= share_;
         for (int i = 0; i < share_; ++i, next_ += stride_) {
@@ -97,14 +97,14 @@ class rows_to_store {
 class lookahead {
   public:
     /// `asks`: how often they will be. More than there is room for are left out.
-    void add(const strided_lines& lines, extent asks) {
-        if (count_ < most) all_[count_++] = {lines, (lines.count() + asks - 1) / asks};
+    void add(const strided_lines& lines, extent prefetches) {
+        if (count_ < most) all_[count_++] = {lines, (lines.count() + prefetches - 1) / prefetches};
     }
     /// Drops all but the first `count`.
     void keep(int count) { count_ = count_ < count ? count_ : count; }
 
-    HALFTONE_INLINE void ask() {
-        for (int i = 0; i < count_; ++i) all_[i].lines.ask(all_[i].share);
+    HALFTONE_INLINE void prefetch() {
+        for (int i = 0; i < count_; ++i) all_[i].lines.prefetch(all_[i].share);
     }
 
   private:

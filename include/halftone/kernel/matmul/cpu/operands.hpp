@@ -12,24 +12,24 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `by_depth`:
-/// depth_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
+/// k_major_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
 /// next rows begin `stride` elements behind these, which have room for up to a multiple of eight k.
 struct block_of_a {
     const void* first;
     extent stride;
-    bool by_depth = false;
+    bool k_major = false;
 };
 /// As high as tiles, or a multiple of that.
-inline constexpr int depth_rows = 12;
+inline constexpr int k_major_rows = 12;
 
 /// How a block of a lies, as far as tiles ask. Rows a multiple of 4 KiB apart lie in the same cache set, which has no
 /// room for twelve.
-enum class lies { by_rows, by_crowded_rows, by_depth };
-inline lies how_lies(const block_of_a& a, extent element) {
-    return a.by_depth ? lies::by_depth : a.stride * element % 4096 == 0 ? lies::by_crowded_rows : lies::by_rows;
+enum class a_layout { row_major, row_major_aliased, k_major };
+inline a_layout a_layout_of(const block_of_a& a, extent element) {
+    return a.k_major ? a_layout::k_major : a.stride * element % 4096 == 0 ? a_layout::row_major_aliased : a_layout::row_major;
 }
 /// Of at most so many rows at once.
-constexpr int tile_rows(lies how, int most) { return how == lies::by_crowded_rows && most > 8 ? 8 : most; }
+constexpr int tile_rows(a_layout how, int most) { return how == a_layout::row_major_aliased && most > 8 ? 8 : most; }
 
 /// A tile's rows of a, a_stride elements apart, of which so many are there, and a panel of b, over several pieces of k:
 /// each begins so many bytes behind the one before.
@@ -37,9 +37,9 @@ struct deep_operands {
     extent rows;
     const void* a;
     extent a_stride;
-    std::size_t a_apart;
+    std::size_t a_step_bytes;
     const void* b;
-    std::size_t b_apart;
+    std::size_t b_step_bytes;
 };
 
 /// The largest k of one block, unless a unit likes deeper ones.
@@ -52,7 +52,7 @@ inline constexpr extent split_depth = 128;
 
 /// Few rows of a, b where it lies, its rows k_stride apart, and c, up to whole vectors of columns.
 template <class A, class T>
-struct few_product {
+struct small_m_product {
     extent rows, k, columns;
     const A* a;
     extent a_stride;
@@ -64,13 +64,13 @@ struct few_product {
 
     /// The row for a tile's i-th: the last stands for those that miss.
     extent row_for(int i) const { return i < rows ? i : rows - 1; }
-    few_product part(extent row, extent high, extent column, extent wide) const {
+    small_m_product part(extent row, extent high, extent column, extent wide) const {
         return {high, k, wide, a + row * a_stride, a_stride, b + column, k_stride, c + row * c_stride + column, c_stride, add};
     }
 };
 
 /// Up to so many rows of a are multiplied by b where it lies, however it does; more where its rows are read on.
-inline constexpr extent few_rows = 4;
+inline constexpr extent small_m = 4;
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -17,12 +17,12 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/matmul/cpu/bf16.hpp>
-#include <halftone/kernel/matmul/cpu/bf16_few.hpp>
+#include <halftone/kernel/matmul/cpu/bf16_small_m.hpp>
 #include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
 #include <halftone/kernel/matmul/cpu/bf16_results.hpp>
-#include <halftone/kernel/matmul/cpu/by_depth.hpp>
+#include <halftone/kernel/matmul/cpu/k_major.hpp>
 #include <halftone/kernel/matmul/cpu/fma.hpp>
-#include <halftone/kernel/matmul/cpu/fma_few.hpp>
+#include <halftone/kernel/matmul/cpu/fma_small_m.hpp>
 #include <halftone/kernel/matmul/cpu/fma_packing.hpp>
 #include <halftone/kernel/matmul/cpu/lookahead.hpp>
 #include <halftone/kernel/matmul/cpu/operands.hpp>
@@ -46,7 +46,7 @@ struct product_unit {
     /// `multiply` with a however it lies; none: it is always packed, by rows.
     void (*multiply_rows)(extent rows, extent k, const block_of_a& a, const void* b_panel, float* c, extent c_stride,
                           bool add, lookahead* ahead) = nullptr;
-    int k_least = k_step;  ///< k of a product may be a multiple of this; what is packed is padded further
+    int k_multiple = k_step;  ///< k of a product may be a multiple of this; what is packed is padded further
     /// `multiply_rows` of a whole panel where k ends: what was summed (none: nothing) and the product, in `to`; none:
     /// sums stay sums.
     template <class To>
@@ -65,13 +65,13 @@ struct product_unit {
     /// Stores rows of sums as wide as a panel where they belong, `past` the caches if those lie on whole lines of them;
     /// none: epilogues do.
     template <class To>
-    using storing = void (*)(extent rows, const float* sums, extent sums_stride, To* to, extent to_stride, bool past);
+    using storing = void (*)(extent rows, const float* sums, extent sums_stride, To* to, extent to_stride, bool non_temporal);
     storing<float> store_rows = nullptr;
     storing<bfloat16> store_rows_rounded = nullptr;
     extent depth = panel_depth;  ///< the largest k that `multiply_rows` likes in one piece
 
     /// The k that a product of k runs over.
-    extent run(extent k) const { return (k + k_least - 1) / k_least * k_least; }
+    extent run(extent k) const { return (k + k_multiple - 1) / k_multiple * k_multiple; }
     extent padded(extent k) const { return (k + k_step - 1) / k_step * k_step; }
     std::size_t panel_bytes(extent k) const { return static_cast<std::size_t>(padded(k) * columns * element); }
     std::size_t block_bytes(extent most_rows, extent stride = panel_stride) const {
@@ -88,15 +88,15 @@ struct product_packing {
     void (*pack_a)(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block,
                    extent block_stride);
     void (*pack_b)(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
-                   std::size_t bytes_apart);
+                   std::size_t panel_step_bytes);
     bool keeps_rows = false;  ///< rows of a whose elements lie side by side are packed as they are
     /// Few rows of a, packed or where they lie, times b where it lies, one of its strides 1: any number where that is
-    /// column_stride, else up to few_rows; none: b is packed.
-    void (*multiply_few)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
+    /// column_stride, else up to small_m; none: b is packed.
+    void (*multiply_small_m)(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                          extent column_stride, extent columns, float* c, extent c_stride, bool add) = nullptr;
-    /// Packs a by depth (block_of_a) where its columns lie side by side, for a unit of depth_rows rows; none: `pack_a`
+    /// Packs a by depth (block_of_a) where its columns lie side by side, for a unit of k_major_rows rows; none: `pack_a`
     /// turns them.
-    void (*pack_a_by_depth)(const void* from, extent k_stride, extent rows, extent k, void* block, extent stride) = nullptr;
+    void (*pack_a_k_major)(const void* from, extent k_stride, extent rows, extent k, void* block, extent stride) = nullptr;
 
     void pack_block(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) const {
         pack_a(from, row_stride, k_stride, rows, k, block, panel_stride);
@@ -134,7 +134,7 @@ product_unit unit_for(const cpu& device) {
                 .element = 2,
                 .multiply = &pair_multiply,
                 .multiply_rows = &pair_multiply_rows,
-                .k_least = 2,
+                .k_multiple = 2,
                 .multiply_last = &pair_multiply_last<float>,
                 .multiply_last_rounded = &pair_multiply_last<bfloat16>,
                 .multiply_half = &pair_multiply_half,
@@ -173,7 +173,7 @@ product_packing<T> packing_of_a(const cpu& device) {
     return {device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>), nullptr,
             std::is_same_v<Compute, float> && std::is_same_v<T, float>, nullptr,
 #if defined(__x86_64__)
-            device.instruction_set() >= isa::avx512 ? &avx512::pack_a_by_depth<Compute, T> : nullptr
+            device.instruction_set() >= isa::avx512 ? &avx512::pack_a_k_major<Compute, T> : nullptr
 #endif
     };
 }
@@ -184,12 +184,12 @@ product_packing<T> packing_of_b(const cpu& device) {
 #if defined(__x86_64__)
     if (detail::uses_pairs<Compute>(device.instruction_set()))
         return {nullptr, &avx512_bf16::pack_b_bf16<T>, std::is_same_v<T, bfloat16>,
-                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_few<T>};
+                device.instruction_set() == isa::amx ? nullptr : &avx512_bf16::pair_multiply_small_m<T>};
 #endif
     return {nullptr, device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
             std::is_same_v<Compute, float> && std::is_same_v<T, float>,
-            device.select(&portable::fma_multiply_few<Compute, T>, &avx2::fma_multiply_few<Compute, T>,
-                          &avx512::fma_multiply_few<Compute, T>)};
+            device.select(&portable::fma_multiply_small_m<Compute, T>, &avx2::fma_multiply_small_m<Compute, T>,
+                          &avx512::fma_multiply_small_m<Compute, T>)};
 }
 
 /// Of both.
@@ -198,7 +198,7 @@ product_packing<T> packing_for(const cpu& device) {
     product_packing<T> packing = packing_of_a<Compute, T>(device);
     const product_packing<T> of_b = packing_of_b<Compute, T>(device);
     packing.pack_b = of_b.pack_b;
-    packing.multiply_few = of_b.multiply_few;
+    packing.multiply_small_m = of_b.multiply_small_m;
     return packing;
 }
 

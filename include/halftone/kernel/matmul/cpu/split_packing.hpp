@@ -72,10 +72,10 @@ void pack_a_split(const void* source, extent row_stride, extent k_stride, extent
 /// Packs b (k x columns) into panels, so many bytes apart; what is missing to a whole one is zero.
 template <class Compute, int N, class T>
 void pack_b_split(const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
-                  std::size_t bytes_apart) {
+                  std::size_t panel_step_bytes) {
     const auto* from = static_cast<const T*>(source);
     const extent padded = (k + 31) / 32 * 32;
-    const auto apart = static_cast<extent>(bytes_apart / sizeof(std::uint32_t));
+    const auto apart = static_cast<extent>(panel_step_bytes / sizeof(std::uint32_t));
     for (extent j = 0; j < (columns + 31) / 32 * 32; j += 16) {
         const extent wide = columns - j;
         std::uint32_t* const to = static_cast<std::uint32_t*>(panels) + j / 32 * apart + j % 32;

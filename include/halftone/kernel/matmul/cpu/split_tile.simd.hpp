@@ -32,7 +32,7 @@ void split_tile_rows(extent rows, extent k, const bfloat16* a_rows, const bfloat
         tile_block block;
         block.zero();
         for (extent step = 0; step < depth; step += 32) {
-            for (extent asked = 0; asked < 32 && ahead != nullptr; asked += lookahead_depth) ahead->ask();
+            for (extent prefetched = 0; prefetched < 32 && ahead != nullptr; prefetched += lookahead_depth) ahead->prefetch();
             block.load_rows(a + step * Pieces, Pieces * panel_stride);
             if constexpr (Pieces == 3) {
                 block.load_columns(b + (step * Pieces + 64) * 32);
@@ -88,8 +88,8 @@ void split_tile_multiply_through(extent k, const deep_operands& operands, const 
                                 to_stride, add, ahead);
         add = true;
         p += panel_depth;
-        a += operands.a_apart;
-        b += operands.b_apart;
+        a += operands.a_step_bytes;
+        b += operands.b_step_bytes;
     } while (p < k);
 }
 

@@ -28,7 +28,7 @@ inline void tile_multiply(extent rows, extent k, const void* a_block, const void
             sums.zero();
         }
         for (extent p = 0; p < k; p += 32) {
-            for (extent asked = 0; asked < 32 && ahead != nullptr; asked += lookahead_depth) ahead->ask();
+            for (extent prefetched = 0; prefetched < 32 && ahead != nullptr; prefetched += lookahead_depth) ahead->prefetch();
             sums.multiply<tile_reuse::both>(a + i * panel_stride + p, panel_stride, b + p * 32);
         }
         sums.store(c + i * c_stride, c_stride);
@@ -40,7 +40,7 @@ template <tile_reuse Reuse>
 HALFTONE_INLINE void add_products(tile_block& sums, extent k, const bfloat16* a, extent a_stride, const bfloat16* b,
                                   lookahead* ahead) {
     for (extent p = 0; p < k; p += 32) {
-        if (ahead != nullptr) ahead->ask();
+        if (ahead != nullptr) ahead->prefetch();
         sums.multiply<Reuse>(a + p, a_stride, b + p * 32);
     }
 }
@@ -57,7 +57,7 @@ inline void tile_multiply_through(extent k, const deep_operands& operands, const
     } else {
         sums.zero();
     }
-    for (extent p = 0; p < k; p += panel_depth, a += operands.a_apart, b += operands.b_apart) {
+    for (extent p = 0; p < k; p += panel_depth, a += operands.a_step_bytes, b += operands.b_step_bytes) {
         const auto* const rows = reinterpret_cast<const bfloat16*>(a);
         const auto* const panel = reinterpret_cast<const bfloat16*>(b);
         const extent depth = k - p < panel_depth ? k - p : panel_depth;

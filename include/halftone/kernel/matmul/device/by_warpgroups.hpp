@@ -28,7 +28,7 @@ bool has_warpgroups(Device& device) {
 /// Operands in aligned rows. `cut`: of wide or widest tiles.
 template <class Compute, class Device, class T, class Operands, class Results>
 void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const product_operand<T>& b,
-                            const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, const matmul_cut& cut) {
+                            const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, const matmul_plan& plan) {
     const auto run = [&]<class Tiling>(Tiling) {
         const auto of_a = panel_map(device, a, Tiling::tile_m), of_b = panel_map(device, b, Tiling::tile_n);
         using map = std::remove_const_t<decltype(of_a)>;
@@ -41,18 +41,18 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
                                                                 rows, device.architecture().multiprocessors, part,
                                                                 static_cast<int>(padded_rows)};
         };
-        if (cut.parts == 1) return device.launch(kernel_with(epilogue, access, {}, a.outer));
+        if (plan.parts == 1) return device.launch(kernel_with(epilogue, access, {}, a.outer));
         const extent leading = (b.outer + 7) / 8 * 8, elements = padded_rows * leading;
-        const workspace::lease sums(device.scratch(), static_cast<std::size_t>(cut.parts * elements) * sizeof(float));
+        const workspace::lease sums(device.scratch(), static_cast<std::size_t>(plan.parts * elements) * sizeof(float));
         const int panels = (a.depth + Tiling::depth - 1) / Tiling::depth;
-        const part_of_depth part{(panels + cut.parts - 1) / cut.parts, elements};
+        const part_of_depth part{(panels + plan.parts - 1) / plan.parts, elements};
         const int parts = part.count(panels);
         const detail::matmul_epilogue<pack<>, partial_results> partial{{}, {{{}, sums.as<float>(), leading}, {}}};
         device.launch(kernel_with(partial, row_access::chunks, part, parts * padded_rows));
         device.launch(finish_kernel<Operands, Results>{{sums.as<float>(), parts * elements}, leading, epilogue, access, 0,
                                                        a.outer, b.outer, parts, elements});
     };
-    if (cut.tile == matmul_tile::widest) return run(warpgroup_tiling<256, 4>{});
+    if (plan.tile == matmul_tile::widest) return run(warpgroup_tiling<256, 4>{});
     run(warpgroup_tiling<192, 4>{});
 }
 

@@ -117,26 +117,26 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const detail:
 
 /// The same for another matrix of results, so many elements further on; operands of an element each lie as the results do.
 template <class T>
-HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> further_on(const detail::column_operand<T>& o, extent) {
+HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> offset_by(const detail::column_operand<T>& o, extent) {
     return o;
 }
 template <class T>
-HALFTONE_HD HALFTONE_INLINE detail::matrix_operand<T> further_on(const detail::matrix_operand<T>& o, extent by) {
+HALFTONE_HD HALFTONE_INLINE detail::matrix_operand<T> offset_by(const detail::matrix_operand<T>& o, extent by) {
     return {o.data + by, o.stride};
 }
 template <class E, class T>
-HALFTONE_HD HALFTONE_INLINE detail::matmul_result<E, T> further_on(const detail::matmul_result<E, T>& r, extent by) {
+HALFTONE_HD HALFTONE_INLINE detail::matmul_result<E, T> offset_by(const detail::matmul_result<E, T>& r, extent by) {
     return {r.expression, r.data + by, r.stride};
 }
-HALFTONE_HD HALFTONE_INLINE pack<> further_on(const pack<>& none, extent) { return none; }
+HALFTONE_HD HALFTONE_INLINE pack<> offset_by(const pack<>& none, extent) { return none; }
 template <class First, class... Rest>
-HALFTONE_HD HALFTONE_INLINE pack<First, Rest...> further_on(const pack<First, Rest...>& all, extent by) {
-    return {further_on(all.first, by), further_on(all.rest, by)};
+HALFTONE_HD HALFTONE_INLINE pack<First, Rest...> offset_by(const pack<First, Rest...>& all, extent by) {
+    return {offset_by(all.first, by), offset_by(all.rest, by)};
 }
 template <class Operands, class Results>
-HALFTONE_HD HALFTONE_INLINE detail::matmul_epilogue<Operands, Results> further_on(const detail::matmul_epilogue<Operands, Results>& e,
+HALFTONE_HD HALFTONE_INLINE detail::matmul_epilogue<Operands, Results> offset_by(const detail::matmul_epilogue<Operands, Results>& e,
                                                                           extent by) {
-    return {further_on(e.operands, by), further_on(e.results, by)};
+    return {offset_by(e.operands, by), offset_by(e.results, by)};
 }
 
 /// What the kernels of products give where only a part of k is summed: float sums, as they are.
@@ -203,7 +203,7 @@ struct finish_kernel {
                                                         extent by_results) const {
         finish_kernel k = *this;
         k.sums.data += number * by_sums;
-        k.epilogue = further_on(epilogue, number * by_results);
+        k.epilogue = offset_by(epilogue, number * by_results);
         return k;
     }
     HALFTONE_KERNEL template <class Simt>

@@ -55,7 +55,7 @@ struct in_panel<eight_bits, T> {
 };
 
 /// The sums of a block's tile over some panels, in the registers of its warps.
-template <class Compute, class Tiling, passage Passage, class A, class B>
+template <class Compute, class Tiling, panel_load Load, class A, class B>
 struct matrix_unit_sums {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads;
@@ -110,8 +110,8 @@ struct matrix_unit_sums {
     HALFTONE_HD HALFTONE_INLINE void add_up(Simt simt) const {
         using a_panel = typename tiling::template panel<stored, tiling::tile_m, AxisA>;
         using b_panel = typename tiling::template panel<stored_b, tiling::tile_n, AxisB>;
-        panel_fetch<a_panel, threads, Passage, A> fetch_a(simt, a, first.row, first_panel * tiling::depth);
-        panel_fetch<b_panel, threads, Passage, B> fetch_b(simt, b, first.column, first_panel * tiling::depth);
+        panel_fetch<a_panel, threads, Load, A> fetch_a(simt, a, first.row, first_panel * tiling::depth);
+        panel_fetch<b_panel, threads, Load, B> fetch_b(simt, b, first.column, first_panel * tiling::depth);
         const tile_place mine = first_of_warp(simt);
         const word my_a = a_panel::template place_of_lane<operand_of_mma::a>(simt, mine.row);
         const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
@@ -153,7 +153,7 @@ struct matrix_unit_sums {
 
     template <int Pending, class Simt>
     HALFTONE_HD HALFTONE_INLINE static void wait(Simt simt) {
-        if constexpr (Passage == passage::direct) simt.async_wait(constant<Pending>{});
+        if constexpr (Load == panel_load::direct) simt.async_wait(constant<Pending>{});
     }
     HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
     HALFTONE_HD HALFTONE_INLINE static void begin_fetch(Simt simt, bool comes, bool is_whole, word slot,
@@ -162,7 +162,7 @@ struct matrix_unit_sums {
             fetch_a.begin(simt, slot, is_whole);
             fetch_b.begin(simt, slot + a_bytes, is_whole);
         }
-        if constexpr (Passage == passage::direct)
+        if constexpr (Load == panel_load::direct)
             simt.async_commit();  // past the end too: a wait counts empty groups as well
     }
     HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
@@ -206,10 +206,10 @@ struct matrix_unit_sums {
     }
 };
 
-template <class Compute, class Tiling, passage Passage, class A, class B, class Operands, class Results>
+template <class Compute, class Tiling, panel_load Load, class A, class B, class Operands, class Results>
 struct matrix_unit_kernel {
     using tiling = Tiling;
-    using product = matrix_unit_sums<Compute, Tiling, Passage, A, B>;
+    using product = matrix_unit_sums<Compute, Tiling, Load, A, B>;
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = product::blocks_m, blocks_n = product::blocks_n;
     static constexpr bool is_of_bytes = product::is_of_bytes, has_parts = is_partial<Operands, Results>;
@@ -237,7 +237,7 @@ struct matrix_unit_kernel {
     /// Of a matrix of a batch, whose matrices lie so many elements behind each other.
     HALFTONE_HD HALFTONE_INLINE matrix_unit_kernel of_matrix(extent number, extent by_a, extent by_b,
                                                              extent by_c) const {
-        return {further_on(a, number * by_a), further_on(b, number * by_b), further_on(epilogue, number * by_c), access,
+        return {offset_by(a, number * by_a), offset_by(b, number * by_b), offset_by(epilogue, number * by_c), access,
                 part};
     }
     /// One part of the depth, where it has parts.

@@ -163,7 +163,7 @@ struct multiply_add_kernel {
     /// Of a matrix of a batch, whose matrices lie so many elements behind each other.
     HALFTONE_HD HALFTONE_INLINE multiply_add_kernel of_matrix(extent number, extent by_a, extent by_b,
                                                               extent by_c) const {
-        return {further_on(a, number * by_a), further_on(b, number * by_b), further_on(epilogue, number * by_c), access,
+        return {offset_by(a, number * by_a), offset_by(b, number * by_b), offset_by(epilogue, number * by_c), access,
                 part};
     }
     /// One part of the depth, where it has parts.

@@ -52,7 +52,7 @@ struct product_operand {
 
 /// The same of another matrix, so many elements further on.
 template <class T>
-HALFTONE_HD HALFTONE_INLINE product_operand<T> further_on(product_operand<T> o, extent by) {
+HALFTONE_HD HALFTONE_INLINE product_operand<T> offset_by(product_operand<T> o, extent by) {
     o.elements.data += by;
     return o;
 }
@@ -68,7 +68,7 @@ product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
     const extent lines = axis == along::depth ? outer : depth;
     const extent leading =
         lines <= 1 ? 0 : v.stride_of(axis == along::depth ? 0 : 1);  // lines that are not there lie aligned, too
-    return {{v.data(), simt::hull_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis,
+    return {{v.data(), simt::bounding_span_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis,
             access_to(v.data(), leading)};
 }
 

@@ -126,20 +126,20 @@ struct matrix_panel {
 
 /// How an operand comes into shared memory: copied as it is, in chunks and asynchronously, or through registers, which
 /// suits any type and alignment.
-enum class passage { direct, through_registers };
+enum class panel_load { direct, through_registers };
 
 /// A thread's share of bringing one panel after another: some chunks under each other. Zeros where the operand ends.
-template <class Panel, int Threads, passage Passage, class T>
+template <class Panel, int Threads, panel_load Load, class T>
 class panel_fetch {
     using element = typename Panel::element;
     static constexpr bool by_depth = Panel::axis == along::depth;
     static constexpr int in_chunk = Panel::in_chunk, chunks_in_line = Panel::length / in_chunk,
-                         lines_apart = Threads / chunks_in_line, count = Panel::lines / lines_apart;
-    static constexpr word bytes_apart = lines_apart * Panel::tile::row_bytes;
-    static_assert(Threads % chunks_in_line == 0 && Panel::lines % lines_apart == 0);
+                         line_stride = Threads / chunks_in_line, count = Panel::lines / line_stride;
+    static constexpr word bytes_apart = line_stride * Panel::tile::row_bytes;
+    static_assert(Threads % chunks_in_line == 0 && Panel::lines % line_stride == 0);
     static_assert(count == 1 || bytes_apart % Panel::period == 0,
                   "chunks under each other lie alike in the swizzle's period");
-    static_assert(Passage == passage::through_registers || std::is_same_v<T, element>);
+    static_assert(Load == panel_load::through_registers || std::is_same_v<T, element>);
 
   public:
     HALFTONE_KERNEL template <class Simt>
@@ -159,7 +159,7 @@ class panel_fetch {
     /// instructions; it is a loop, because two straight pieces of code would both be issued, one of them for nothing.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void begin(Simt simt, word slot, bool is_whole) {
-        if constexpr (Passage == passage::through_registers) {
+        if constexpr (Load == panel_load::through_registers) {
             HALFTONE_UNROLL for (int i = 0; i < count; ++i) {
                 const global_span<const T> from = chunk(i);
                 if constexpr (std::is_same_v<T, element>) {
@@ -170,7 +170,7 @@ class panel_fetch {
             }
         } else if (is_whole) {
             HALFTONE_UNROLL for (int i = 0; i < count; ++i)
-                simt.async_copy16(target(slot, i), {next_ + i * lines_apart * leading_, in_chunk}, in_chunk);
+                simt.async_copy16(target(slot, i), {next_ + i * line_stride * leading_, in_chunk}, in_chunk);
         } else {
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
@@ -185,7 +185,7 @@ class panel_fetch {
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void end(Simt simt, word slot) const {
-        if constexpr (Passage == passage::through_registers) {
+        if constexpr (Load == panel_load::through_registers) {
             HALFTONE_UNROLL for (int i = 0; i < count; ++i) simt.store(target(slot, i), 0, held_[i]);
         }
     }
@@ -194,7 +194,7 @@ class panel_fetch {
     /// What there is of the thread's chunk number i.
     HALFTONE_HD HALFTONE_INLINE global_span<const T> chunk(int i) const {
         const int in_line = elements_left_ < 0 ? 0 : elements_left_ < in_chunk ? elements_left_ : in_chunk;
-        return {next_ + i * lines_apart * leading_, i * lines_apart < lines_left_ ? in_line : 0};
+        return {next_ + i * line_stride * leading_, i * line_stride < lines_left_ ? in_line : 0};
     }
     HALFTONE_HD HALFTONE_INLINE shared_span<simt::chunk<element>> target(word slot, int i) const {
         return {slot + place_ + static_cast<word>(i) * bytes_apart, 1};
@@ -205,7 +205,7 @@ class panel_fetch {
     int lines_left_, elements_left_;  // from my first line and chunk on
     word place_;
     row_access access_;
-    simt::chunk<element> held_[Passage == passage::direct ? 1 : count];
+    simt::chunk<element> held_[Load == panel_load::direct ? 1 : count];
 };
 
 }  // namespace kernel::on_device

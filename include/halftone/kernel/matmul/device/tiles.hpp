@@ -2,7 +2,7 @@
 /// \file
 /// How a GPU cuts a product: tiles of c, one a block, and k into parts where too few tiles would leave it idle.
 ///
-///     const matmul_cut cut = cut_matmul(device.architecture(), m, n, k);      // {matmul_tile::large, 7}
+///     const matmul_plan cut = plan_matmul(device.architecture(), m, n, k);      // {matmul_tile::large, 7}
 ///
 /// A part's sums are float and lie in scratch memory until a second kernel adds the parts up in order. The cut is a
 /// function of the shape and the GPU's model alone, and so are the bits of c: tiles do not change them, parts do.
@@ -24,7 +24,7 @@ namespace kernel::on_device {
 /// Of 64x64 and of 128x128 elements of c by the instructions of a warp, of 128x192 and of 128x256 by those of a warpgroup.
 enum class matmul_tile { small, large, wide, widest };
 
-struct matmul_cut {
+struct matmul_plan {
     matmul_tile tile;
     int parts;  ///< of k, at most; some fewer where panels do not divide evenly
 };
@@ -76,12 +76,12 @@ inline constexpr double adding_launch_depth = 200;
 
 /// For c (m, n) and sums over k. `largest`: of the tiles that the operands can take. `slowness`: how many times longer
 /// these products take than those of 16 bits do.
-constexpr matmul_cut cut_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
+constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
                                 matmul_tile largest = matmul_tile::large, int slowness = 1) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
     const double multiprocessors = gpu.multiprocessors;
     const int most_parts = static_cast<int>(std::clamp<extent>(k / least_part_depth, 1, most_matmul_parts));
-    matmul_cut best{matmul_tile::small, 1};
+    matmul_plan best{matmul_tile::small, 1};
     double least = -1;
     for (const tile_pace& pace : tile_paces) {
         if (pace.tile > largest) continue;

@@ -302,8 +302,8 @@ struct warpgroup_kernel {
 template <class Device, class T>
 auto panel_map(Device& device, const product_operand<T>& o, int outer) {
     constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
-    const extent length = o.length(), apart = (length + in_chunk - 1) / in_chunk * in_chunk;
-    return device.tile_map(o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : apart,
+    const extent length = o.length(), line_stride = (length + in_chunk - 1) / in_chunk * in_chunk;
+    return device.tile_map(o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : line_stride,
                            o.axis == along::depth ? outer : 64);
 }
 /// What they give of a result, 16 rows at a time; `otherwise` where it is not copied.

@@ -27,8 +27,8 @@ class widened_copy {
         T* const to = lease_.template as<T>();
         const extent lines = from.lines(), length = from.length();
         operand.elements = {to, lines * operand.leading};
-        const extent apart = std::max<extent>(from.leading, length);
-        convert<Device>::run(device, view<const From, 2>(from.elements.data, {lines, length}, {apart, 1}),
+        const extent line_stride = std::max<extent>(from.leading, length);
+        convert<Device>::run(device, view<const From, 2>(from.elements.data, {lines, length}, {line_stride, 1}),
                              view<T, 2>(to, {lines, length}, {operand.leading, 1}));
     }
 

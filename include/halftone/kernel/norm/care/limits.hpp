@@ -5,7 +5,7 @@
 /// row and takes them again with care: of floats in double. All other rows keep their bits and their speed.
 ///
 ///     const row_limits<float> limits(sum_depth(width), epsilon);
-///     if (limits.are_passed(average, variance)) ...                        // the row needs care
+///     if (limits.are_exceeded(average, variance)) ...                        // the row needs care
 ///
 /// Numeric contract: of a row within its limits the mean errs by at most a 64th of the standard deviation (or is below 2^-45,
 /// of doubles 2^-450: its square may vanish, and its error is nothing beside epsilon), and no square that counts has left the
@@ -31,9 +31,9 @@ struct row_limits {
     HALFTONE_HD constexpr Real left(Real average, Real variance) const {
         return (variance - least) - average * average * ratio;
     }
-    HALFTONE_HD static constexpr bool is_usual(Real left) { return left >= 0 && left < bound; }
-    HALFTONE_HD constexpr bool are_passed(Real average, Real variance) const {
-        return !is_usual(left(average, variance));
+    HALFTONE_HD static constexpr bool is_within_limits(Real left) { return left >= 0 && left < bound; }
+    HALFTONE_HD constexpr bool are_exceeded(Real average, Real variance) const {
+        return !is_within_limits(left(average, variance));
     }
 
     static constexpr bool is_float = sizeof(Real) == sizeof(float);

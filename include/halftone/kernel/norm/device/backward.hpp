@@ -15,7 +15,7 @@
 
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
-#include <halftone/kernel/common/rows/spaced.hpp>
+#include <halftone/kernel/common/rows/strided.hpp>
 #include <halftone/kernel/norm/care/device.hpp>
 #include <halftone/kernel/norm/norm.hpp>
 
@@ -167,15 +167,15 @@ struct norm_sums_kernel {
     static constexpr word shared_bytes = team::shared_bytes;
 
     norm_gradients<X, W, Y> of;
-    row_pieces cut;
+    row_partition partition;
     global_span<float> dgain, dbias;  // (pieces, width), or none
 
-    grid_shape grid() const { return team::grid(of.width, cut.count); }
+    grid_shape grid() const { return team::grid(of.width, partition.count); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent j = team::column(simt), first = cut.begin(simt.block().y),
-                     end = first + cut.rows_of(simt.block().y);
+        const extent j = team::column(simt), first = partition.begin(simt.block().y),
+                     end = first + partition.rows_of(simt.block().y);
         vec<float, N> gain_sums{}, bias_sums{};
         if (j < of.width) {
             for (extent row = first + simt.warp(); row < end; row += team::warps) {
@@ -209,14 +209,14 @@ struct norm_piece_kernel {
     static_assert(Held > 0);
 
     norm_gradients<X, W, Y> of;
-    row_pieces cut;
+    row_partition partition;
     global_span<float> dgain, dbias;  // (pieces, width), or none
 
-    grid_shape grid() const { return {static_cast<int>(cut.count), 1, 1}; }
+    grid_shape grid() const { return {static_cast<int>(partition.count), 1, 1}; }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent first = cut.begin(simt.block().x), end = first + cut.rows_of(simt.block().x);
+        const extent first = partition.begin(simt.block().x), end = first + partition.rows_of(simt.block().x);
         if constexpr (Threads == 32) {
             column_sums s = {};
             for (extent row = first + simt.warp(); row < end; row += chains) take(simt, row, s);
@@ -275,8 +275,8 @@ struct norm_piece_kernel {
 
     /// A thread's totals of its columns, which nobody else touches: in fours, its neighbours' beside them.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static word place_of_four(Simt simt, int which, int held, int four) {
-        return static_cast<word>(((which * Held + held) * (N / 4) + four) * Threads + simt.thread());
+    HALFTONE_HD HALFTONE_INLINE static word place_of_four(Simt simt, int which, int held, int four_vectors) {
+        return static_cast<word>(((which * Held + held) * (N / 4) + four_vectors) * Threads + simt.thread());
     }
     HALFTONE_HD HALFTONE_INLINE static shared_span<vec<float, 4>> totals() {
         return {team::shared_bytes, totals_bytes / sizeof(vec<float, 4>)};
@@ -292,9 +292,9 @@ struct norm_piece_kernel {
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void add_four(Simt simt, int chain, word place, const vec<float, N>& sums,
-                                                     int four) {
+                                                     int four_vectors) {
         vec<float, 4> total = chain == 0 ? vec<float, 4>{} : simt.load(totals(), place);
-        HALFTONE_UNROLL for (int e = 0; e < 4; ++e) total[e] += sums[four * 4 + e];
+        HALFTONE_UNROLL for (int e = 0; e < 4; ++e) total[e] += sums[four_vectors * 4 + e];
         simt.store(totals(), place, total);
     }
     HALFTONE_KERNEL template <class Simt>
@@ -330,19 +330,19 @@ void norm_backward(Device& device, const Arguments& a) {
     using Y = typename decltype(a.dy)::value_type;
     const auto bias = dbias_of(a);
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
-    const row_pieces cut = on_device::cut_rows_for_sums(rows);
+    const row_partition partition = on_device::partition_rows_for_sums(rows);
     const bool gain_wanted = a.dgain.data() != nullptr, bias_wanted = bias.data() != nullptr;
-    const extent floats = cut.count * width;
+    const extent floats = partition.count * width;
     const workspace::lease partials(device.scratch(),
                                     static_cast<std::size_t>((gain_wanted + bias_wanted) * floats) * sizeof(float));
     const global_span<float> dgain{gain_wanted ? partials.as<float>() : nullptr, floats},
         dbias{bias_wanted ? partials.as<float>() + (gain_wanted ? floats : 0) : nullptr, floats};
-    const norm_gradients<X, W, Y> all{.x = simt::hull_of(a.x),
+    const norm_gradients<X, W, Y> all{.x = simt::bounding_span_of(a.x),
                                       .gain = simt::span_of(a.gain),
-                                      .dy = simt::hull_of(a.dy),
+                                      .dy = simt::bounding_span_of(a.dy),
                                       .mean = simt::span_of(mean_of(a)),
                                       .rstd = simt::span_of(a.rstd),
-                                      .dx = simt::hull_of(a.dx),
+                                      .dx = simt::bounding_span_of(a.dx),
                                       .rows = rows,
                                       .width = width,
                                       .x_stride = a.x.stride_of(0),
@@ -352,15 +352,15 @@ void norm_backward(Device& device, const Arguments& a) {
     const auto sum_columns = [&] {
         constexpr int n = longest<X, Y>;
         const bool aligned = can_use_vectors(n, width, a.x.data(), second_row(a.x), a.dy.data(), second_row(a.dy));
-        if (aligned) return device.launch(norm_sums_kernel<Row, X, W, Y, n>{all, cut, dgain, dbias});
-        device.launch(norm_sums_kernel<Row, X, W, Y, 1>{all, cut, dgain, dbias});
+        if (aligned) return device.launch(norm_sums_kernel<Row, X, W, Y, n>{all, partition, dgain, dbias});
+        device.launch(norm_sums_kernel<Row, X, W, Y, 1>{all, partition, dgain, dbias});
     };
     const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
         if (gain_wanted || bias_wanted) {
             if constexpr (Held > 0) {
                 using kernel = norm_piece_kernel<Row, X, W, Y, N, Threads, Held>;
-                if (pieces_keep_busy(device.architecture(), cut.count, kernel::warps))
-                    return device.launch(kernel{all, cut, dgain, dbias});
+                if (pieces_keep_busy(device.architecture(), partition.count, kernel::warps))
+                    return device.launch(kernel{all, partition, dgain, dbias});
             }
             sum_columns();  // before dx, which may lie where dy does
         }
@@ -368,8 +368,8 @@ void norm_backward(Device& device, const Arguments& a) {
     };
     choose_team<X, W, Y>(width, launch, a.x.data(), second_row(a.x), a.gain.data(), a.dy.data(), second_row(a.dy),
                          a.dx.data(), second_row(a.dx));
-    if (gain_wanted) add_partials(device, cut.count, dgain.data, width, width, a.dgain.data(), a.parameter_mode);
-    if (bias_wanted) add_partials(device, cut.count, dbias.data, width, width, bias.data(), a.parameter_mode);
+    if (gain_wanted) add_partials(device, partition.count, dgain.data, width, width, a.dgain.data(), a.parameter_mode);
+    if (bias_wanted) add_partials(device, partition.count, dbias.data, width, width, bias.data(), a.parameter_mode);
 }
 
 }  // namespace kernel::on_device

@@ -3,9 +3,9 @@
 /// What captured work relies on beside its arguments: the blocks of an arena, scratch memory, how a store lies in
 /// memory. A graph of such work holds addresses, and is of no use once one of these has changed.
 ///
-///     const fixture_list::snapshot before = memory.fixtures().now();
+///     const capture_dependency_list::snapshot before = memory.capture_dependencies().now();
 ///     ...
-///     if (const char* change = memory.fixtures().change_since(before)) ...         // "scratch memory has moved"
+///     if (const char* change = memory.capture_dependencies().first_change_since(before)) ...         // "scratch memory has moved"
 #pragma once
 
 #include <algorithm>
@@ -22,10 +22,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-class fixture;
+class capture_dependency;
 
-/// All fixtures of one memory resource.
-class fixture_list {
+/// All capture_dependencies of one memory resource.
+class capture_dependency_list {
   public:
     /// Each fixture by a number that it has until it changes. `what` says a change of it in words.
     struct state {
@@ -34,40 +34,40 @@ class fixture_list {
     };
     using snapshot = std::vector<state>;
 
-    fixture_list() = default;
-    fixture_list(const fixture_list&) = delete;
-    fixture_list& operator=(const fixture_list&) = delete;
+    capture_dependency_list() = default;
+    capture_dependency_list(const capture_dependency_list&) = delete;
+    capture_dependency_list& operator=(const capture_dependency_list&) = delete;
 
     /// The state of each, to be compared with a later one.
     snapshot now() const;
     /// nullptr where all of them are there still as they were, whatever has come since.
-    const char* change_since(const snapshot& before) const;
+    const char* first_change_since(const snapshot& before) const;
     /// Lets each bring its memory into the form in which it stays. True where one of them may want more, all the same.
     bool settle() const;
 
   private:
-    friend fixture;
+    friend capture_dependency;
 
-    std::vector<fixture*> all_;
+    std::vector<capture_dependency*> all_;
     std::uint64_t numbers_ = 0;
 };
 
 /// One of them. It must not outlive its list, and may have none.
-class fixture {
+class capture_dependency {
   public:
-    fixture(fixture_list* list, const char* what) : list_(list), what_(what) {
+    capture_dependency(capture_dependency_list* list, const char* what) : list_(list), what_(what) {
         if (list_ == nullptr) return;
         list_->all_.push_back(this);
         change();
     }
-    fixture(const fixture&) = delete;
-    fixture& operator=(const fixture&) = delete;
+    capture_dependency(const capture_dependency&) = delete;
+    capture_dependency& operator=(const capture_dependency&) = delete;
 
-    /// See fixture_list::settle.
+    /// See capture_dependency_list::settle.
     virtual bool settle() { return false; }
 
   protected:
-    ~fixture() {
+    ~capture_dependency() {
         if (list_ != nullptr) list_->all_.erase(std::find(list_->all_.begin(), list_->all_.end(), this));
     }
     /// Captured work that relied on this is of no use any more.
@@ -79,30 +79,30 @@ class fixture {
     void restore(std::uint64_t number) noexcept { number_ = number; }
 
   private:
-    friend fixture_list;
+    friend capture_dependency_list;
 
-    fixture_list* list_;
+    capture_dependency_list* list_;
     const char* what_;
     std::uint64_t number_ = 0;
 };
 
-inline fixture_list::snapshot fixture_list::now() const {
+inline capture_dependency_list::snapshot capture_dependency_list::now() const {
     snapshot all;
-    for (const fixture* f : all_) all.push_back({f->number_, f->what_});
+    for (const capture_dependency* f : all_) all.push_back({f->number_, f->what_});
     return all;
 }
 
-inline const char* fixture_list::change_since(const snapshot& before) const {
+inline const char* capture_dependency_list::first_change_since(const snapshot& before) const {
     for (const state& old : before) {
-        const auto is_it = [&](const fixture* f) { return f->number_ == old.number; };
+        const auto is_it = [&](const capture_dependency* f) { return f->number_ == old.number; };
         if (std::none_of(all_.begin(), all_.end(), is_it)) return old.what;
     }
     return nullptr;
 }
 
-inline bool fixture_list::settle() const {
+inline bool capture_dependency_list::settle() const {
     bool wants_more = false;
-    for (fixture* f : all_) wants_more = f->settle() || wants_more;
+    for (capture_dependency* f : all_) wants_more = f->settle() || wants_more;
     return wants_more;
 }
 

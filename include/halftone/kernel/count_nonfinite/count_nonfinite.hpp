@@ -2,7 +2,7 @@
 /// \file
 /// What is wrong with a tensor's values, if anything: how many are infinite or NaN, and how large the others are.
 ///
-///     kernel::tally<cpu>::run(device, activations, &found);          // a value_tally in the device's memory
+///     kernel::tally<cpu>::run(device, activations, &found);          // a nonfinite_counts in the device's memory
 ///
 /// Numeric contract: counts, exact, and the largest finite magnitude, by the values' bits, so that -ffast-math does not
 /// touch them. Each value is read once. Nothing waits.
@@ -28,12 +28,12 @@ struct chunk_magnitude {
 namespace kernel {
 
 /// What is wrong with some values.
-struct value_tally {
+struct nonfinite_counts {
     extent positive_infinities = 0, negative_infinities = 0, nans = 0;
     float largest = 0;  ///< magnitude of a finite value; 0 where there is none
 
     /// With what was seen elsewhere.
-    HALFTONE_HD constexpr void add(const value_tally& other) {
+    HALFTONE_HD constexpr void add(const nonfinite_counts& other) {
         positive_infinities += other.positive_infinities;
         negative_infinities += other.negative_infinities;
         nans += other.nans;
@@ -46,9 +46,9 @@ struct value_tally {
 /// run(device, values, tally): overwrites *tally, which lies in the device's memory. Values are float, float16 or
 /// bfloat16. Throws shape_error for values in pieces.
 template <class Device>
-struct tally {
+struct count_nonfinite {
     static_assert(sizeof(Device) == 0,
-                  "halftone: tally: the kernels of this device are not included: include <halftone/kernel.hpp> for "
+                  "halftone: count_nonfinite: the kernels of this device are not included: include <halftone/kernel.hpp> for "
                   "ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
@@ -58,8 +58,8 @@ struct tally {
 /// values: contiguous, of any rank; float, float16 or bfloat16. Nothing waits. It takes no policy. Throws shape_error.
 template <class Device, class Values>
     requires(detail::kernel_device<Device> && detail::viewables<Values>)
-void tally(Device& device, const Values& values, kernel::value_tally* tally) {
-    kernel::tally<Device>::run(device, as_view(values), tally);
+void count_nonfinite(Device& device, const Values& values, kernel::nonfinite_counts* count_nonfinite) {
+    kernel::count_nonfinite<Device>::run(device, as_view(values), count_nonfinite);
 }
 
 }  // namespace HALFTONE_ABI

@@ -14,191 +14,191 @@ inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
 template <int N>
-struct lot {
+struct vector_block {
     f32 v[N];
 };
 template <int N>
-struct lot_mask {
+struct mask_block {
     mask m[N];
 };
 
 template <class T>
-inline constexpr int lot_size = 0;
+inline constexpr int vectors_in_block = 0;
 template <int N>
-inline constexpr int lot_size<lot<N>> = N;
+inline constexpr int vectors_in_block<vector_block<N>> = N;
 template <int N>
-inline constexpr int lot_size<lot_mask<N>> = N;
+inline constexpr int vectors_in_block<mask_block<N>> = N;
 template <class... T>
-inline constexpr int largest_lot = 0;
+inline constexpr int largest_vector_block = 0;
 template <class T, class... Others>
-inline constexpr int largest_lot<T, Others...> =
-    lot_size<T> > largest_lot<Others...> ? lot_size<T> : largest_lot<Others...>;
+inline constexpr int largest_vector_block<T, Others...> =
+    vectors_in_block<T> > largest_vector_block<Others...> ? vectors_in_block<T> : largest_vector_block<Others...>;
 
 /// A vector or a lot of them.
 template <class V>
-concept vectors = std::is_same_v<V, f32> || lot_size<V> > 0;
+concept vectors = std::is_same_v<V, f32> || vectors_in_block<V> > 0;
 /// Operands one of which is a lot; the others are lots of the same size, or vectors that serve for each of it.
 template <class... T>
-concept lots = largest_lot<T...> > 0;
+concept vector_blocks = largest_vector_block<T...> > 0;
 
 HALFTONE_INLINE f32 part(f32 a, int) { return a; }
 HALFTONE_INLINE mask part(mask a, int) { return a; }
 template <int N>
-HALFTONE_INLINE f32 part(const lot<N>& a, int i) {
+HALFTONE_INLINE f32 part(const vector_block<N>& a, int i) {
     return a.v[i];
 }
 template <int N>
-HALFTONE_INLINE mask part(const lot_mask<N>& a, int i) {
+HALFTONE_INLINE mask part(const mask_block<N>& a, int i) {
     return a.m[i];
 }
 
 template <int N, class F>
-HALFTONE_INLINE lot<N> each_part(const F& f) {
-    lot<N> r;
+HALFTONE_INLINE vector_block<N> each_part(const F& f) {
+    vector_block<N> r;
 #pragma GCC unroll 8
     for (int i = 0; i < N; ++i) r.v[i] = f(i);
     return r;
 }
 template <int N, class F>
-HALFTONE_INLINE lot_mask<N> each_mask(const F& f) {
-    lot_mask<N> r;
+HALFTONE_INLINE mask_block<N> each_mask(const F& f) {
+    mask_block<N> r;
 #pragma GCC unroll 8
     for (int i = 0; i < N; ++i) r.m[i] = f(i);
     return r;
 }
 /// A lot out of a lot, or out of one vector for each.
 template <vectors V>
-HALFTONE_INLINE V spread(const V& a, const V*) {
+HALFTONE_INLINE V broadcast(const V& a, const V*) {
     return a;
 }
 template <int N>
-HALFTONE_INLINE lot<N> spread(f32 a, const lot<N>*) {
+HALFTONE_INLINE vector_block<N> broadcast(f32 a, const vector_block<N>*) {
     return each_part<N>([&](int) __attribute__((always_inline)) { return a; });
 }
 
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto operator+(const A& a, const B& b) {
-    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) + part(b, i); });
+    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) + part(b, i); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto operator-(const A& a, const B& b) {
-    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) - part(b, i); });
+    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) - part(b, i); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto operator*(const A& a, const B& b) {
-    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) * part(b, i); });
+    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) * part(b, i); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto operator/(const A& a, const B& b) {
-    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) / part(b, i); });
+    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return part(a, i) / part(b, i); });
 }
 template <class A, class B>
-    requires lots<A, B>
-HALFTONE_INLINE auto divide_roughly(const A& a, const B& b) {
-    return each_part<largest_lot<A, B>>(
-        [&](int i) __attribute__((always_inline)) { return divide_roughly(part(a, i), part(b, i)); });
+    requires vector_blocks<A, B>
+HALFTONE_INLINE auto approximate_quotient(const A& a, const B& b) {
+    return each_part<largest_vector_block<A, B>>(
+        [&](int i) __attribute__((always_inline)) { return approximate_quotient(part(a, i), part(b, i)); });
 }
 template <int N>
-HALFTONE_INLINE lot<N> operator-(const lot<N>& a) {
+HALFTONE_INLINE vector_block<N> operator-(const vector_block<N>& a) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return -a.v[i]; });
 }
 template <class A, class B, class C>
-    requires lots<A, B, C>
+    requires vector_blocks<A, B, C>
 HALFTONE_INLINE auto fma(const A& a, const B& b, const C& c) {
-    return each_part<largest_lot<A, B, C>>(
+    return each_part<largest_vector_block<A, B, C>>(
         [&](int i) __attribute__((always_inline)) { return fma(part(a, i), part(b, i), part(c, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto min(const A& a, const B& b) {
-    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return min(part(a, i), part(b, i)); });
+    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return min(part(a, i), part(b, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto max(const A& a, const B& b) {
-    return each_part<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return max(part(a, i), part(b, i)); });
+    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return max(part(a, i), part(b, i)); });
 }
 template <int N>
-HALFTONE_INLINE lot<N> sqrt(const lot<N>& a) {
+HALFTONE_INLINE vector_block<N> sqrt(const vector_block<N>& a) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return sqrt(a.v[i]); });
 }
 template <int N>
-HALFTONE_INLINE lot<N> abs(const lot<N>& a) {
+HALFTONE_INLINE vector_block<N> abs(const vector_block<N>& a) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return abs(a.v[i]); });
 }
 template <int N>
-HALFTONE_INLINE lot<N> round_even(const lot<N>& a) {
+HALFTONE_INLINE vector_block<N> round_even(const vector_block<N>& a) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return round_even(a.v[i]); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto copy_sign(const A& magnitude, const B& sign) {
-    return each_part<largest_lot<A, B>>(
+    return each_part<largest_vector_block<A, B>>(
         [&](int i) __attribute__((always_inline)) { return copy_sign(part(magnitude, i), part(sign, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto scale_by_power(const A& x, const B& n) {
-    return each_part<largest_lot<A, B>>(
+    return each_part<largest_vector_block<A, B>>(
         [&](int i) __attribute__((always_inline)) { return scale_by_power(part(x, i), part(n, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto scale_down(const A& x, const B& n) {
-    return each_part<largest_lot<A, B>>(
+    return each_part<largest_vector_block<A, B>>(
         [&](int i) __attribute__((always_inline)) { return scale_down(part(x, i), part(n, i)); });
 }
 template <int N>
-HALFTONE_INLINE lot<N> above_floor(const lot<N>& a) {
+HALFTONE_INLINE vector_block<N> above_floor(const vector_block<N>& a) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return above_floor(a.v[i]); });
 }
 template <int N>
-HALFTONE_INLINE lot<N> scale_by_floor(const lot<N>& p, const lot<N>& a) {
+HALFTONE_INLINE vector_block<N> scale_by_floor(const vector_block<N>& p, const vector_block<N>& a) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return scale_by_floor(p.v[i], a.v[i]); });
 }
 template <int N>
-HALFTONE_INLINE lot<N> split_exponent(const lot<N>& x, lot<N>& m) {
+HALFTONE_INLINE vector_block<N> split_exponent(const vector_block<N>& x, vector_block<N>& m) {
     return each_part<N>([&](int i) __attribute__((always_inline)) { return split_exponent(x.v[i], m.v[i]); });
 }
 
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto less(const A& a, const B& b) {
-    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return less(part(a, i), part(b, i)); });
+    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return less(part(a, i), part(b, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto less_equal(const A& a, const B& b) {
-    return each_mask<largest_lot<A, B>>(
+    return each_mask<largest_vector_block<A, B>>(
         [&](int i) __attribute__((always_inline)) { return less_equal(part(a, i), part(b, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto equal(const A& a, const B& b) {
-    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return equal(part(a, i), part(b, i)); });
+    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return equal(part(a, i), part(b, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto both(const A& a, const B& b) {
-    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return both(part(a, i), part(b, i)); });
+    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return both(part(a, i), part(b, i)); });
 }
 template <class A, class B>
-    requires lots<A, B>
+    requires vector_blocks<A, B>
 HALFTONE_INLINE auto either(const A& a, const B& b) {
-    return each_mask<largest_lot<A, B>>([&](int i) __attribute__((always_inline)) { return either(part(a, i), part(b, i)); });
+    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return either(part(a, i), part(b, i)); });
 }
 template <int N>
-HALFTONE_INLINE lot_mask<N> complement(const lot_mask<N>& a) {
+HALFTONE_INLINE mask_block<N> complement(const mask_block<N>& a) {
     return each_mask<N>([&](int i) __attribute__((always_inline)) { return complement(a.m[i]); });
 }
 template <class M, class A, class B>
-    requires lots<M, A, B>
+    requires vector_blocks<M, A, B>
 HALFTONE_INLINE auto select(const M& m, const A& yes, const B& no) {
-    return each_part<largest_lot<M, A, B>>(
+    return each_part<largest_vector_block<M, A, B>>(
         [&](int i) __attribute__((always_inline)) { return select(part(m, i), part(yes, i), part(no, i)); });
 }
 

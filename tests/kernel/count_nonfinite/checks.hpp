@@ -8,7 +8,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/tally/reference.hpp>
+#include <halftone/kernel/count_nonfinite/reference.hpp>
 
 #include "support/guarded.hpp"
 #include "support/random.hpp"
@@ -22,15 +22,15 @@ inline constexpr ht::extent sizes[] = {0, 1, 3, 7, 9, 17, 67, 16383, 16385, 2 * 
 inline constexpr float infinity = std::numeric_limits<float>::infinity(),
                        not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-inline bool same(const kernel::value_tally& a, const kernel::value_tally& b) {
+inline bool same(const kernel::nonfinite_counts& a, const kernel::nonfinite_counts& b) {
     return a.positive_infinities == b.positive_infinities && a.negative_infinities == b.negative_infinities &&
            a.nans == b.nans && a.largest == b.largest;
 }
 
 template <class Device, class T>
-kernel::value_tally run(Device& device, const support::guarded<T>& values) {
-    kernel::value_tally found{7, 7, 7, 7.0f};
-    ht::tally(device, values.const_view(), &found);
+kernel::nonfinite_counts run(Device& device, const support::guarded<T>& values) {
+    kernel::nonfinite_counts found{7, 7, 7, 7.0f};
+    ht::count_nonfinite(device, values.const_view(), &found);
     return found;
 }
 
@@ -42,15 +42,15 @@ void equals_definition(Device& device) {
         for (const ht::extent offset : {ht::extent{0}, 1 + n % 3}) {
             CAPTURE(n);
             const support::guarded<T> values(data.normals<T>(static_cast<std::size_t>(n), 3), offset);
-            const kernel::value_tally clean = run(device, values);
-            CHECK(same(clean, ht::reference::tally(values.const_view())));
+            const kernel::nonfinite_counts clean = run(device, values);
+            CHECK(same(clean, ht::reference::count_nonfinite(values.const_view())));
             CHECK(clean.is_finite());
             if (n < 3) continue;
             for (const float odd : {infinity, -infinity, not_a_number, -not_a_number}) {
                 const ht::extent at = (n * 5 / 7 + (odd < 0 ? 1 : 0)) % n;
                 const T before = values[at];
                 values[at] = T(odd), values[n - 1] = T(odd), values[0] = T(-odd);
-                CHECK(same(run(device, values), ht::reference::tally(values.const_view())));
+                CHECK(same(run(device, values), ht::reference::count_nonfinite(values.const_view())));
                 CHECK_FALSE(run(device, values).is_finite());
                 values[at] = values[n - 1] = values[0] = before;
             }
@@ -75,8 +75,8 @@ void counts(Device& device) {
 template <class Device>
 void refuses(Device& device) {
     const std::vector<float> x(8);
-    kernel::value_tally found;
-    CHECK_THROWS_AS(kernel::tally<Device>::run(device, ht::const_view<float, 1>(x.data(), {4}, {2}), &found),
+    kernel::nonfinite_counts found;
+    CHECK_THROWS_AS(kernel::count_nonfinite<Device>::run(device, ht::const_view<float, 1>(x.data(), {4}, {2}), &found),
                     ht::shape_error);
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tallies on a GPU; tally.hpp has the contract and an example.
+/// Tallies on a GPU; count_nonfinite.hpp has the contract and an example.
 ///
 /// A block takes a chunk and leaves what it saw there; one more block puts the chunks together.
 #pragma once
 
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/common/update/device.hpp>
-#include <halftone/kernel/tally/tally.hpp>
+#include <halftone/kernel/count_nonfinite/count_nonfinite.hpp>
 #include <halftone/number/classify.hpp>
 
 namespace halftone {
@@ -18,9 +18,9 @@ namespace on_device {
 
 /// What the threads of a block have seen, put together by each of them.
 HALFTONE_KERNEL template <int Threads, class Simt>
-HALFTONE_HD HALFTONE_INLINE value_tally tally_of_block(Simt simt, const value_tally& mine) {
+HALFTONE_HD HALFTONE_INLINE nonfinite_counts counts_of_block(Simt simt, const nonfinite_counts& mine) {
     const simt::shared_span<extent> counts{0, Threads / 32};
-    value_tally all;
+    nonfinite_counts all;
     all.positive_infinities = simt::block_sum<Threads>(simt, mine.positive_infinities, counts);
     all.negative_infinities = simt::block_sum<Threads>(simt, mine.negative_infinities, counts);
     all.nans = simt::block_sum<Threads>(simt, mine.nans, counts);
@@ -29,14 +29,14 @@ HALFTONE_HD HALFTONE_INLINE value_tally tally_of_block(Simt simt, const value_ta
 }
 
 template <class T, run_access Access>
-struct tally_chunk_kernel {
+struct count_nonfinite_kernel {
     static constexpr int threads = 256;
     static constexpr int n = widest<T>;
     static constexpr extent chunk = 16384;
     static constexpr word shared_bytes = threads / 32 * sizeof(extent);
 
     global_span<const T> values;
-    global_span<value_tally> results;  // of each chunk
+    global_span<nonfinite_counts> results;  // of each chunk
 
     grid_shape grid() const { return simt::blocks_along_x(results.count); }
 
@@ -45,18 +45,18 @@ struct tally_chunk_kernel {
         const extent index = simt.block().x, first = index * chunk;
         const extent count = values.count - first < chunk ? values.count - first : chunk;
         const auto here = values.part(first, count);
-        value_tally mine;
+        nonfinite_counts mine;
         for (extent i = simt.thread(); i * n < count; i += threads) {
             const int valid = count - i * n < n ? static_cast<int>(count - i * n) : n;
             const vec<float, n> x = load_run<n, Access>(simt, here, i, valid);
             HALFTONE_UNROLL for (int e = 0; e < n; ++e) look_at(mine, x[e]);
         }
-        const value_tally all = tally_of_block<threads>(simt, mine);
+        const nonfinite_counts all = counts_of_block<threads>(simt, mine);
         if (simt.thread() == 0) simt.store(results, index, all);
     }
 
   private:
-    HALFTONE_HD HALFTONE_INLINE static void look_at(value_tally& t, float x) {
+    HALFTONE_HD HALFTONE_INLINE static void look_at(nonfinite_counts& t, float x) {
         const word bits = detail::bit_cast<word>(x), magnitude = bits & 0x7fffffffu;
         if (magnitude > 0x7f800000u) {
             ++t.nans;
@@ -69,20 +69,20 @@ struct tally_chunk_kernel {
     }
 };
 
-struct join_tallies_kernel {
+struct join_nonfinite_counts_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = threads / 32 * sizeof(extent);
 
-    global_span<const value_tally> parts;
-    global_span<value_tally> result;
+    global_span<const nonfinite_counts> parts;
+    global_span<nonfinite_counts> result;
 
     grid_shape grid() const { return {}; }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        value_tally mine;
+        nonfinite_counts mine;
         for (extent i = simt.thread(); i < parts.count; i += threads) mine.add(simt.load(parts, i));
-        const value_tally all = tally_of_block<threads>(simt, mine);
+        const nonfinite_counts all = counts_of_block<threads>(simt, mine);
         if (simt.thread() == 0) simt.store(result, 0, all);
     }
 };
@@ -90,23 +90,23 @@ struct join_tallies_kernel {
 }  // namespace on_device
 
 template <simt_device Device>
-struct tally<Device> {
+struct count_nonfinite<Device> {
     static constexpr extent chunk = 16384;
 
     template <class T>
-    static void run(Device& device, const const_view<T, 1>& values, value_tally* result) {
-        expect("tally", "values", values, values.shape());
+    static void run(Device& device, const const_view<T, 1>& values, nonfinite_counts* result) {
+        expect("count_nonfinite", "values", values, values.shape());
         using namespace on_device;
         const extent chunks = (values.size() + chunk - 1) / chunk;
-        const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(value_tally));
-        const global_span<value_tally> parts{memory.as<value_tally>(), chunks};
+        const workspace::lease memory(device.scratch(), static_cast<std::size_t>(chunks) * sizeof(nonfinite_counts));
+        const global_span<nonfinite_counts> parts{memory.as<nonfinite_counts>(), chunks};
         if (chunks != 0) {
             const auto launch = [&]<run_access Access>(std::integral_constant<run_access, Access>) {
-                device.launch(tally_chunk_kernel<T, Access>{simt::span_of(values), parts});
+                device.launch(count_nonfinite_kernel<T, Access>{simt::span_of(values), parts});
             };
             launch_with_access<widest<T>>(launch, values.data());
         }
-        device.launch(join_tallies_kernel{{parts.data, chunks}, {result, 1}});
+        device.launch(join_nonfinite_counts_kernel{{parts.data, chunks}, {result, 1}});
     }
 };
 

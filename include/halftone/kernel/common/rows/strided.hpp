@@ -2,11 +2,11 @@
 /// \file
 /// Rows of a matrix that may lie further apart than they are long, as those of a padded matrix do.
 ///
-///     const spaced_rows<const T> rows(a.x);
+///     const strided_rows<const T> rows(a.x);
 ///     body(rows.from(cut.begin(piece)), cut.rows_of(piece), width);        // there: rows[i] is a pointer to row i
 #pragma once
 
-#include <halftone/kernel/common/rows/cut.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone {
@@ -14,22 +14,22 @@ inline namespace HALFTONE_ABI {
 namespace kernel {
 
 template <class T>
-struct spaced_rows {
+struct strided_rows {
     T* p;
     extent stride;
 
-    spaced_rows(T* first, extent apart) : p(first), stride(apart) {}
-    explicit spaced_rows(const view<T, 2>& v) : p(v.data()), stride(v.stride_of(0)) {}
+    strided_rows(T* first, extent row_stride) : p(first), stride(row_stride) {}
+    explicit strided_rows(const view<T, 2>& v) : p(v.data()), stride(v.stride_of(0)) {}
 
     T* operator[](extent row) const { return p + row * stride; }
-    spaced_rows from(extent row) const { return {p + row * stride, stride}; }
+    strided_rows from(extent row) const { return {p + row * stride, stride}; }
 };
 
 /// body(first, count) of the rows of a piece, for bodies whose rows lie next to each other: of all, or where they lie apart one by
 /// one.
 template <class Body>
-void for_runs(const row_pieces& cut, extent piece, bool together, const Body& body) {
-    const extent first = cut.begin(piece), count = cut.rows_of(piece);
+void for_runs(const row_partition& partition, extent piece, bool together, const Body& body) {
+    const extent first = partition.begin(piece), count = partition.rows_of(piece);
     if (together) return body(first, count);
     for (extent i = 0; i < count; ++i) body(first + i, 1);
 }

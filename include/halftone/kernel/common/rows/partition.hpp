@@ -2,7 +2,7 @@
 /// \file
 /// How rows are cut into pieces.
 ///
-///     const kernel::row_pieces cut = kernel::cut_rows(rows, width);
+///     const kernel::row_partition cut = kernel::partition_rows(rows, width);
 ///     device.parallel_for(cut.count, [&](extent piece) { body(cut.begin(piece), cut.rows_of(piece)); });
 ///
 /// Numeric contract: a cut follows from the shape alone, so that no sum over pieces depends on the number of threads. A
@@ -16,7 +16,7 @@ inline namespace HALFTONE_ABI {
 namespace kernel {
 
 /// `rows` in pieces of `each`, the last one perhaps smaller.
-struct row_pieces {
+struct row_partition {
     extent rows, each, count;
 
     HALFTONE_HD constexpr extent begin(extent piece) const { return piece * each; }
@@ -28,7 +28,7 @@ struct row_pieces {
 /// Elements in a piece: some microseconds of work, many times what handing out a piece costs.
 inline constexpr extent piece_elements = 16384;
 
-constexpr row_pieces cut_rows(extent rows, extent width, extent elements = piece_elements) {
+constexpr row_partition partition_rows(extent rows, extent width, extent elements = piece_elements) {
     const extent fitting = elements / (width < 1 ? 1 : width);
     const extent each = fitting < 1 ? 1 : fitting;
     return {rows, each, (rows + each - 1) / each};
@@ -42,9 +42,9 @@ constexpr extent longer_piece(extent elements) {
 
 /// The cut for sums over rows, which keep one partial sum a piece: few pieces, and none of so few rows that writing its
 /// partial sum weighs against reading them.
-constexpr row_pieces cut_rows_for_sums(extent rows, extent width) {
+constexpr row_partition partition_rows_for_sums(extent rows, extent width) {
     constexpr extent most_pieces = 64, least_rows = 16;
-    extent each = cut_rows(rows, width).each;
+    extent each = partition_rows(rows, width).each;
     if (each < least_rows) each = least_rows;
     if (each < (rows + most_pieces - 1) / most_pieces) each = (rows + most_pieces - 1) / most_pieces;
     return {rows, each, (rows + each - 1) / each};

@@ -6,5 +6,5 @@
 #include <halftone/kernel/matmul/cpu/fma_packing.hpp>
 #include <halftone/kernel/matmul/cpu/operands.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/matmul/cpu/fma_few.simd.hpp>
+#define HALFTONE_BODY <halftone/kernel/matmul/cpu/fma_small_m.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Tallies on every instruction set.
-#include <halftone/kernel/tally/cpu.hpp>
+#include <halftone/kernel/count_nonfinite/cpu.hpp>
 
-#include "kernel/tally/checks.hpp"
+#include "kernel/count_nonfinite/checks.hpp"
 #include "support/each_set.hpp"
 
 namespace {

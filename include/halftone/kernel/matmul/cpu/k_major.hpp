@@ -13,9 +13,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512 {
 
-/// The first depth_rows of each row side by side.
+/// The first k_major_rows of each row side by side.
 HALFTONE_INLINE void store_depths(float* to, const f32 (&rows)[4]) {
-    static_assert(depth_rows == 12);
+    static_assert(k_major_rows == 12);
     const __m512i line[3] = {_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19),
                              _mm512_setr_epi32(4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23),
                              _mm512_setr_epi32(8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27)};
@@ -26,16 +26,16 @@ HALFTONE_INLINE void store_depths(float* to, const f32 (&rows)[4]) {
 
 /// Packs a (rows x k) by depth (block_of_a). Four k are packed at a time, missing ones as zeros.
 template <class Compute, class T>
-void pack_a_by_depth(const void* source, extent k_stride, extent rows, extent k, void* block, extent stride) {
+void pack_a_k_major(const void* source, extent k_stride, extent rows, extent k, void* block, extent stride) {
     const auto* from = static_cast<const T*>(source);
     auto* to = static_cast<float*>(block);
-    for (extent p = 0; p < k; p += 4, from += 4 * k_stride, to += 4 * depth_rows) {
-        for (extent i = 0; i < rows; i += depth_rows) {
+    for (extent p = 0; p < k; p += 4, from += 4 * k_stride, to += 4 * k_major_rows) {
+        for (extent i = 0; i < rows; i += k_major_rows) {
             f32 four[4];
 #pragma GCC unroll 4
             for (int q = 0; q < 4; ++q)
                 four[q] = load_first_as<Compute>(from + q * k_stride + i, p + q < k ? rows - i : 0);
-            store_depths(to + i / depth_rows * stride, four);
+            store_depths(to + i / k_major_rows * stride, four);
         }
     }
 }

@@ -26,11 +26,11 @@ T read_value(Device& device, const T* from) {
 
 /// A value of type T in a device's memory. It refers to the device, which must live longer.
 template <class T, class Device>
-class resident {
+class device_value {
   public:
     static_assert(std::is_trivially_copyable_v<T>);
 
-    explicit resident(Device& device, const T& value = {})
+    explicit device_value(Device& device, const T& value = {})
         : device_(&device), memory_(device.memory(), sizeof(T), memory_kind::other) {
         write(value);
     }

@@ -2,10 +2,10 @@
 /// \file
 /// The definition of a tally.
 ///
-///     const kernel::value_tally t = reference::tally(values);
+///     const kernel::nonfinite_counts t = reference::tally(values);
 #pragma once
 
-#include <halftone/kernel/tally/tally.hpp>
+#include <halftone/kernel/count_nonfinite/count_nonfinite.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/tensor/view.hpp>
 
@@ -15,8 +15,8 @@ namespace reference {
 
 /// How many values are NaN or infinite, and the largest magnitude of the others.
 template <class T, int Rank>
-kernel::value_tally tally(const view<T, Rank>& values) {
-    kernel::value_tally t;
+kernel::nonfinite_counts count_nonfinite(const view<T, Rank>& values) {
+    kernel::nonfinite_counts t;
     const auto all = flatten(values);
     for (extent i = 0; i < all.size(); ++i) {
         const float x = static_cast<float>(all(i));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Tallies as a GPU runs them.
-#include <halftone/kernel/tally/device.hpp>
+#include <halftone/kernel/count_nonfinite/device.hpp>
 
 #include <emulator/damage.hpp>
 
-#include "kernel/tally/checks.hpp"
+#include "kernel/count_nonfinite/checks.hpp"
 
 namespace {
 
@@ -30,7 +30,7 @@ TEST_CASE("tally on a GPU: any schedule gives the same counts, and every damage 
     for (std::size_t i = 0; i < values.size(); i += 1 + i % 37)
         values[i] = i % 3 == 0 ? infinity : i % 3 == 1 ? -infinity : not_a_number;
     const support::guarded<float> g(values, 0);
-    const kernel::value_tally want = ht::reference::tally(g.const_view());
+    const kernel::nonfinite_counts want = ht::reference::count_nonfinite(g.const_view());
     emulator::check_kernels([&](emulator::device& device) { return same(run(device, g), want); });
 }
 

@@ -14,7 +14,7 @@ namespace HALFTONE_SET {
 /// A tile of the first Rows by so many vectors; where there are fewer rows, the last stands for those that miss. Its sums
 /// stay in registers, and if `asks`, it asks for the columns behind.
 template <class Compute, int Rows, int Vectors, class T>
-[[gnu::noinline]] void fma_few_tile(const few_product<float, T>& product, bool asks) {
+[[gnu::noinline]] void fma_small_m_tile(const small_m_product<float, T>& product, bool prefetches) {
     const int lanes = static_cast<int>(product.columns < f32::lanes ? product.columns : f32::lanes);
     const float* row[Rows];
     f32 sums[Rows][Vectors];
@@ -33,7 +33,7 @@ template <class Compute, int Rows, int Vectors, class T>
         f32 bs[Vectors];
 #pragma GCC unroll 6
         for (int v = 0; v < Vectors; ++v) {
-            if (asks) __builtin_prefetch(b + (Vectors + v) * f32::lanes, 0, 2);
+            if (prefetches) __builtin_prefetch(b + (Vectors + v) * f32::lanes, 0, 2);
             bs[v] = load_as<Compute>(b + v * f32::lanes, Vectors == 1 ? lanes : f32::lanes);
         }
 #pragma GCC unroll 12
@@ -51,22 +51,22 @@ template <class Compute, int Rows, int Vectors, class T>
 }
 
 /// Rows of the next tile where so many are left: few of a tile's stand for others then.
-constexpr int few_tile_rows(extent left) {
+constexpr int small_m_tile_rows(extent left) {
     if (left == 3) return 3;
     if (f32::lanes < 16) return left <= 4 || left == 7 || left == 8 ? 4 : 6;
     return left <= 4 ? 4 : left <= 6 || left == 9 || left == 10 ? 6 : left <= 8 || left == 13 || left == 14 ? 8 : 12;
 }
 /// As many vectors as leave registers for b and an element of a.
-constexpr int few_tile_vectors(int rows) { return f32::lanes < 16 || rows == 12 ? 2 : rows <= 4 ? 6 : 3; }
+constexpr int small_m_tile_vectors(int rows) { return f32::lanes < 16 || rows == 12 ? 2 : rows <= 4 ? 6 : 3; }
 
 /// Tiles::run<Rows>(part, is_first) of the parts of a product: a strip of columns, which stays in the second-level cache until
 /// all rows have met it, by the rows of a tile or fewer.
 template <class Tiles, class Product>
-HALFTONE_INLINE void run_few_tiles(const Product& product, extent strip) {
+HALFTONE_INLINE void run_small_m_tiles(const Product& product, extent strip) {
     for (extent j = 0; j < product.columns; j += strip) {
         const extent width = product.columns - j < strip ? product.columns - j : strip;
         for (extent i = 0, rows; i < product.rows; i += rows) {
-            rows = few_tile_rows(product.rows - i);
+            rows = small_m_tile_rows(product.rows - i);
             const Product part = product.part(i, product.rows - i < rows ? product.rows - i : rows, j, width);
             if (rows == 3) {
                 Tiles::template run<3>(part, i == 0);
@@ -83,18 +83,18 @@ HALFTONE_INLINE void run_few_tiles(const Product& product, extent strip) {
 
 /// Whole tiles, and what is left of the columns vector by vector.
 template <class Compute, class T>
-struct fma_few_tiles {
+struct fma_small_m_tiles {
     template <int Rows>
-    static void run(const few_product<float, T>& part, bool is_first) {
-        constexpr int vectors = few_tile_vectors(Rows);
+    static void run(const small_m_product<float, T>& part, bool is_first) {
+        constexpr int vectors = small_m_tile_vectors(Rows);
         constexpr extent wide = vectors * f32::lanes;
         extent j = 0;
         for (; j + wide <= part.columns; j += wide)
-            fma_few_tile<Compute, Rows, vectors>(part.part(0, part.rows, j, wide), is_first);
+            fma_small_m_tile<Compute, Rows, vectors>(part.part(0, part.rows, j, wide), is_first);
         for (; j < part.columns; j += f32::lanes) {
             for (extent i = 0; i < part.rows; i += 4) {
                 const extent rows = part.rows - i < 4 ? part.rows - i : 4;
-                fma_few_tile<Compute, 4, 1>(part.part(i, rows, j, part.columns - j), false);
+                fma_small_m_tile<Compute, 4, 1>(part.part(i, rows, j, part.columns - j), false);
             }
         }
     }
@@ -102,7 +102,7 @@ struct fma_few_tiles {
 
 /// c (Rows x columns) += a (Rows x Depth) times so many rows of b, from their beginning to their end.
 template <class Compute, int Rows, int Depth, class T>
-HALFTONE_INLINE void fma_few(const float* a, extent a_stride, const T* b, extent k_stride, extent columns, float* c,
+HALFTONE_INLINE void fma_small_m(const float* a, extent a_stride, const T* b, extent k_stride, extent columns, float* c,
                              extent c_stride) {
     f32 factors[Rows][Depth];
 #pragma GCC unroll 2
@@ -127,14 +127,14 @@ HALFTONE_INLINE void fma_few(const float* a, extent a_stride, const T* b, extent
 }
 /// The same of any k: one or two rows, whose multiply-adds are over before b's next rows have come, read them in long runs.
 template <class Compute, int Rows, class T>
-void fma_few_by_rows(const few_product<float, T>& product) {
+void fma_small_m_by_rows(const small_m_product<float, T>& product) {
     // As many factors as leave registers for b and the sums.
     constexpr int depth = Rows == 1 || f32::lanes == 16 ? 8 : 4;
     const auto [rows, k, columns, a, a_stride, b, k_stride, c, c_stride, add] = product;
     extent p = 0;
     for (; p + depth <= k; p += depth)
-        fma_few<Compute, Rows, depth>(a + p, a_stride, b + p * k_stride, k_stride, columns, c, c_stride);
-    for (; p < k; ++p) fma_few<Compute, Rows, 1>(a + p, a_stride, b + p * k_stride, k_stride, columns, c, c_stride);
+        fma_small_m<Compute, Rows, depth>(a + p, a_stride, b + p * k_stride, k_stride, columns, c, c_stride);
+    for (; p < k; ++p) fma_small_m<Compute, Rows, 1>(a + p, a_stride, b + p * k_stride, k_stride, columns, c, c_stride);
 }
 
 /// sums[i] += the element at a's row i times a row of b.
@@ -146,7 +146,7 @@ HALFTONE_INLINE void multiply_row(const float* a, extent a_stride, f32 row, f32*
 
 /// c (Rows x columns) += a (Rows x k) times b, whose columns lie column_stride apart and their elements side by side.
 template <class Compute, int Rows, class T>
-void fma_few_by_columns(extent k, const float* a, extent a_stride, const T* b, extent column_stride, extent columns,
+void fma_small_m_by_columns(extent k, const float* a, extent a_stride, const T* b, extent column_stride, extent columns,
                         float* c, extent c_stride) {
     constexpr int lanes = f32::lanes;
     for (extent j = 0; j < columns; j += lanes) {
@@ -184,23 +184,23 @@ void fma_few_by_columns(extent k, const float* a, extent a_stride, const T* b, e
 
 /// c (rows x columns, there up to whole vectors) = or += a (rows x k, rows a_stride apart) times b (k x columns) as it
 /// lies: what fma_multiply gives, for those who read b only once. Where b's columns do not lie side by side, up to
-/// few_rows.
+/// small_m.
 template <class Compute, class T>
-void fma_multiply_few(extent rows, extent k, const void* a_rows, extent a_stride, const void* b, extent k_stride,
+void fma_multiply_small_m(extent rows, extent k, const void* a_rows, extent a_stride, const void* b, extent k_stride,
                       extent column_stride, extent columns, float* c, extent c_stride, bool add) {
     const auto* a = static_cast<const float*>(a_rows);
     const auto* from = static_cast<const T*>(b);
-    const few_product<float, T> product{rows, k, columns, a, a_stride, from, k_stride, c, c_stride, add};
-    const bool by_rows = column_stride == 1;
-    if (by_rows && rows > 2) return run_few_tiles<fma_few_tiles<Compute, T>>(product, 6 * f32::lanes);
+    const small_m_product<float, T> product{rows, k, columns, a, a_stride, from, k_stride, c, c_stride, add};
+    const bool row_major = column_stride == 1;
+    if (row_major && rows > 2) return run_small_m_tiles<fma_small_m_tiles<Compute, T>>(product, 6 * f32::lanes);
     for (extent i = 0; i < rows && !add; ++i) {
         for (extent j = 0; j < columns; j += f32::lanes) store(c + i * c_stride + j, splat(0.0f));
     }
-    if (by_rows) return rows == 1 ? fma_few_by_rows<Compute, 1>(product) : fma_few_by_rows<Compute, 2>(product);
-    static_assert(few_rows == 4);
-    constexpr decltype(&fma_few_by_columns<Compute, 1, T>) by_columns[] = {
-        &fma_few_by_columns<Compute, 1, T>, &fma_few_by_columns<Compute, 2, T>, &fma_few_by_columns<Compute, 3, T>,
-        &fma_few_by_columns<Compute, 4, T>};
+    if (row_major) return rows == 1 ? fma_small_m_by_rows<Compute, 1>(product) : fma_small_m_by_rows<Compute, 2>(product);
+    static_assert(small_m == 4);
+    constexpr decltype(&fma_small_m_by_columns<Compute, 1, T>) by_columns[] = {
+        &fma_small_m_by_columns<Compute, 1, T>, &fma_small_m_by_columns<Compute, 2, T>, &fma_small_m_by_columns<Compute, 3, T>,
+        &fma_small_m_by_columns<Compute, 4, T>};
     by_columns[rows - 1](k, a, a_stride, from, column_stride, columns, c, c_stride);
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of few rows by VDPBF16PS, as fma_few.simd.hpp has them: they read b where it lies, two rows of it at a time.
+/// Products of few rows by VDPBF16PS, as fma_small_m.simd.hpp has them: they read b where it lies, two rows of it at a time.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 #include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
-#include <halftone/kernel/matmul/cpu/fma_few.hpp>
+#include <halftone/kernel/matmul/cpu/fma_small_m.hpp>
 #include <halftone/kernel/matmul/cpu/operands.hpp>
 
 #if defined(__x86_64__)
@@ -19,7 +19,7 @@ namespace avx512_bf16 {
 /// A tile of the first Rows by 32 columns; where there are fewer rows, the last stands for those that miss. If it `asks`, it
 /// asks for the columns behind.
 template <int Rows, class T>
-[[gnu::noinline]] void pair_few_tile(const few_product<bfloat16, T>& product, bool asks) {
+[[gnu::noinline]] void pair_small_m_tile(const small_m_product<bfloat16, T>& product, bool prefetches) {
     const bfloat16* row[Rows];
     __m512 sums[Rows][2];
     const auto to = [&](int i) __attribute__((always_inline)) {
@@ -48,7 +48,7 @@ template <int Rows, class T>
     };
     extent p = 0;
     for (; p + 2 <= k; p += 2, b += 2 * k_stride) {
-        if (asks) {
+        if (prefetches) {
             __builtin_prefetch(b + 32, 0, 2);
             __builtin_prefetch(b + k_stride + 32, 0, 2);
         }
@@ -62,18 +62,18 @@ template <int Rows, class T>
     }
 }
 template <class T>
-struct pair_few_tiles {
+struct pair_small_m_tiles {
     template <int Rows>
-    static void run(const few_product<bfloat16, T>& part, bool is_first) {
+    static void run(const small_m_product<bfloat16, T>& part, bool is_first) {
         for (extent j = 0; j < part.columns; j += 32)
-            pair_few_tile<Rows>(part.part(0, part.rows, j, part.columns - j), is_first);
+            pair_small_m_tile<Rows>(part.part(0, part.rows, j, part.columns - j), is_first);
     }
 };
 
 /// c (Rows x columns) += a (Rows x 2 Pairs) times so many rows of b from their beginning to their end, of which the last is
 /// missing where `odd`.
 template <int Rows, int Pairs, class T>
-HALFTONE_INLINE void pair_few(const bfloat16* a, extent a_stride, const T* b, extent k_stride, bool odd, extent columns,
+HALFTONE_INLINE void pair_small_m(const bfloat16* a, extent a_stride, const T* b, extent k_stride, bool odd, extent columns,
                               float* c, extent c_stride, const pairs_of_rows& order) {
     __m512bh factors[Rows][Pairs];
 #pragma GCC unroll 2
@@ -114,15 +114,15 @@ HALFTONE_INLINE void pair_few(const bfloat16* a, extent a_stride, const T* b, ex
 }
 /// The same of any k: one or two rows, whose products are over before b's next rows have come, read them in long runs.
 template <int Rows, class T>
-void pair_few_by_rows(const few_product<bfloat16, T>& product) {
+void pair_small_m_by_rows(const small_m_product<bfloat16, T>& product) {
     constexpr int pairs = 4;
     const pairs_of_rows order;
     const auto [rows, k, columns, a, a_stride, b, k_stride, c, c_stride, add] = product;
     extent p = 0;
     for (; p + 2 * pairs <= k; p += 2 * pairs)
-        pair_few<Rows, pairs>(a + p, a_stride, b + p * k_stride, k_stride, false, columns, c, c_stride, order);
+        pair_small_m<Rows, pairs>(a + p, a_stride, b + p * k_stride, k_stride, false, columns, c, c_stride, order);
     for (; p < k; p += 2)
-        pair_few<Rows, 1>(a + p, a_stride, b + p * k_stride, k_stride, p + 1 == k, columns, c, c_stride, order);
+        pair_small_m<Rows, 1>(a + p, a_stride, b + p * k_stride, k_stride, p + 1 == k, columns, c, c_stride, order);
 }
 
 /// sums[i] += the pair at a's row i times 16 columns' pairs.
@@ -138,7 +138,7 @@ HALFTONE_INLINE void multiply_pair(const bfloat16* a, extent a_stride, __m512i p
 
 /// c (Rows x columns) += a (Rows x k) times b, whose columns lie column_stride apart and their elements side by side.
 template <int Rows, class T>
-void pair_few_by_columns(extent k, const bfloat16* a, extent a_stride, const T* b, extent column_stride, extent columns,
+void pair_small_m_by_columns(extent k, const bfloat16* a, extent a_stride, const T* b, extent column_stride, extent columns,
                          float* c, extent c_stride) {
     for (extent j = 0; j < columns; j += 16) {
         const T* const from = b + j * column_stride;
@@ -176,25 +176,25 @@ void pair_few_by_columns(extent k, const bfloat16* a, extent a_stride, const T* 
 
 /// c (rows x columns, there up to whole panels) = or += a (rows x k, rows a_stride apart, the last pair whole) times b
 /// (k x columns) as it lies: what pair_multiply gives, for those who read b only once. Where b's columns do not lie side by
-/// side, up to few_rows.
+/// side, up to small_m.
 template <class T>
-void pair_multiply_few(extent rows, extent k, const void* a_rows, extent a_stride, const void* b, extent k_stride,
+void pair_multiply_small_m(extent rows, extent k, const void* a_rows, extent a_stride, const void* b, extent k_stride,
                        extent column_stride, extent columns, float* c, extent c_stride, bool add) {
     const auto* a = static_cast<const bfloat16*>(a_rows);
     const auto* from = static_cast<const T*>(b);
-    const few_product<bfloat16, T> product{rows, k, columns, a, a_stride, from, k_stride, c, c_stride, add};
-    const bool by_rows = column_stride == 1;
-    if (by_rows && rows > 2) return avx512::run_few_tiles<pair_few_tiles<T>>(product, 96);
+    const small_m_product<bfloat16, T> product{rows, k, columns, a, a_stride, from, k_stride, c, c_stride, add};
+    const bool row_major = column_stride == 1;
+    if (row_major && rows > 2) return avx512::run_small_m_tiles<pair_small_m_tiles<T>>(product, 96);
     for (extent i = 0; i < rows && !add; ++i) {
         for (extent j = 0; j < columns; j += 32) {
             _mm512_storeu_ps(c + i * c_stride + j, _mm512_setzero_ps());
             _mm512_storeu_ps(c + i * c_stride + j + 16, _mm512_setzero_ps());
         }
     }
-    if (by_rows) return rows == 1 ? pair_few_by_rows<1>(product) : pair_few_by_rows<2>(product);
-    static_assert(few_rows == 4);
-    constexpr decltype(&pair_few_by_columns<1, T>) by_columns[] = {
-        &pair_few_by_columns<1, T>, &pair_few_by_columns<2, T>, &pair_few_by_columns<3, T>, &pair_few_by_columns<4, T>};
+    if (row_major) return rows == 1 ? pair_small_m_by_rows<1>(product) : pair_small_m_by_rows<2>(product);
+    static_assert(small_m == 4);
+    constexpr decltype(&pair_small_m_by_columns<1, T>) by_columns[] = {
+        &pair_small_m_by_columns<1, T>, &pair_small_m_by_columns<2, T>, &pair_small_m_by_columns<3, T>, &pair_small_m_by_columns<4, T>};
     by_columns[rows - 1](k, a, a_stride, from, column_stride, columns, c, c_stride);
 }
 

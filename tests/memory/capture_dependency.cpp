@@ -37,54 +37,54 @@ class counting_memory final : public ht::memory_resource {
 
 }  // namespace
 
-TEST_CASE("fixtures: an arena changes when its segments are joined, and not when it grows") {
+TEST_CASE("capture_dependencies: an arena changes when its segments are joined, and not when it grows") {
     ht::host_memory memory;
     ht::arena arena(memory, ht::memory_kind::activation);
-    CHECK_FALSE(memory.fixtures().settle());
+    CHECK_FALSE(memory.capture_dependencies().settle());
     std::byte* const small = arena.allocate(100);
-    const auto before = memory.fixtures().now();
+    const auto before = memory.capture_dependencies().now();
     CHECK(before.size() == 1);
     std::byte* const large = arena.allocate(std::size_t{1} << 22);
-    CHECK(memory.fixtures().change_since(before) == nullptr);
-    CHECK_FALSE(memory.fixtures().settle());  // something is out
+    CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
+    CHECK_FALSE(memory.capture_dependencies().settle());  // something is out
     arena.deallocate(large, std::size_t{1} << 22);
     arena.deallocate(small, 100);
-    CHECK(memory.fixtures().change_since(before) == nullptr);
-    CHECK(memory.fixtures().settle());
-    CHECK(std::strcmp(memory.fixtures().change_since(before), "results lie elsewhere") == 0);
-    const auto after = memory.fixtures().now();
+    CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
+    CHECK(memory.capture_dependencies().settle());
+    CHECK(std::strcmp(memory.capture_dependencies().first_change_since(before), "results lie elsewhere") == 0);
+    const auto after = memory.capture_dependencies().now();
     const auto blocks = memory.usage().allocations();
-    CHECK_FALSE(memory.fixtures().settle());
+    CHECK_FALSE(memory.capture_dependencies().settle());
     std::byte* const again = arena.allocate(std::size_t{1} << 22);
     arena.deallocate(again, std::size_t{1} << 22);
     CHECK(memory.usage().allocations() == blocks);
-    CHECK(memory.fixtures().change_since(after) == nullptr);
+    CHECK(memory.capture_dependencies().first_change_since(after) == nullptr);
 }
 
 TEST_CASE(
-    "fixtures: scratch memory changes when it is replaced; what has come since does not count, what has gone does") {
+    "capture_dependencies: scratch memory changes when it is replaced; what has come since does not count, what has gone does") {
     ht::host_memory memory;
     ht::workspace scratch(memory);
     { const ht::workspace::lease first(scratch, 64), second(scratch, 4096); }
-    CHECK_FALSE(memory.fixtures().settle());  // one block for both
-    const auto before = memory.fixtures().now();
+    CHECK_FALSE(memory.capture_dependencies().settle());  // one block for both
+    const auto before = memory.capture_dependencies().now();
     const auto blocks = memory.usage().allocations();
     { const ht::workspace::lease first(scratch, 64), second(scratch, 4096); }
     CHECK(memory.usage().allocations() == blocks);
     {
         const ht::arena later(memory, ht::memory_kind::activation);
-        CHECK(memory.fixtures().change_since(before) == nullptr);
+        CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
     }
-    CHECK(memory.fixtures().change_since(before) == nullptr);
+    CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
     { const ht::workspace::lease larger(scratch, 1 << 20); }
-    CHECK(std::strcmp(memory.fixtures().change_since(before), "scratch memory has moved") == 0);
-    auto with_arena = memory.fixtures().now();
+    CHECK(std::strcmp(memory.capture_dependencies().first_change_since(before), "scratch memory has moved") == 0);
+    auto with_arena = memory.capture_dependencies().now();
     {
         const ht::arena arena(memory, ht::memory_kind::activation);
-        with_arena = memory.fixtures().now();
+        with_arena = memory.capture_dependencies().now();
         CHECK(with_arena.size() == 2);
     }
-    CHECK(std::strcmp(memory.fixtures().change_since(with_arena), "results lie elsewhere") == 0);
+    CHECK(std::strcmp(memory.capture_dependencies().first_change_since(with_arena), "results lie elsewhere") == 0);
 }
 
 TEST_CASE("capturing: no memory is handed out, and what is given back goes at the end") {

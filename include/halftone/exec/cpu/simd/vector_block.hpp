@@ -5,5 +5,5 @@
 
 #include <halftone/exec/cpu/simd/vectors.hpp>
 
-#define HALFTONE_BODY <halftone/exec/cpu/simd/lot.simd.hpp>
+#define HALFTONE_BODY <halftone/exec/cpu/simd/vector_block.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>

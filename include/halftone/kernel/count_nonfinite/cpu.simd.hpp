@@ -4,7 +4,7 @@
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/rows.hpp>
-#include <halftone/kernel/tally/tally.hpp>
+#include <halftone/kernel/count_nonfinite/count_nonfinite.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -12,9 +12,9 @@ namespace HALFTONE_SET {
 
 template <class T>
 void chunk_magnitude(extent count, const T* x, detail::chunk_magnitude& found) {
-    four largest = four_of(0.0f);
+    four_vectors largest = broadcast_four(0.0f);
     mask odd = less(splat(1.0f), splat(0.0f));
-    for_vectors_by_four(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+    for_vectors_unrolled(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 v = load(x + j, n);
         odd = either(odd, not_finite(v));
         largest.v[k] = max(abs(v), largest.v[k]);

@@ -33,23 +33,23 @@ TEST_CASE("own steps: the first step of a parameter is AdamW's first, whenever i
     step();
     CHECK(model.head.weight.master()(0) == doctest::Approx(before - 0.5f).epsilon(1e-5));
     CHECK(optimizer.steps() == 101);
-    CHECK(optimizer.state().own_steps == std::vector<std::int64_t>{100, 0, 0, 1});
+    CHECK(optimizer.state().step_counts == std::vector<std::int64_t>{100, 0, 0, 1});
 }
 
 TEST_CASE("own steps: states that cannot be are refused, and the others take the place of what was") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::full_fp32> model{device};
     ht::sgd optimizer{device, model, {.lr = 1}};
-    CHECK_THROWS_WITH_AS(optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 3}}),
+    CHECK_THROWS_WITH_AS(optimizer.load({.steps = 3, .lr = 1, .step_counts = {3, 3}}),
                          "sgd: a state with the own steps of 2 parameters; expected none, or for each of 4, 0 to 3",
                          ht::argument_error);
-    CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 3, 4, 0}}), ht::argument_error);
-    CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 3, -1, 0}}), ht::argument_error);
+    CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .step_counts = {3, 3, 4, 0}}), ht::argument_error);
+    CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .step_counts = {3, 3, -1, 0}}), ht::argument_error);
     CHECK(optimizer.steps() == 0);
-    optimizer.load({.steps = 3, .lr = 1, .own_steps = {3, 1, 1, 0}});
-    CHECK(optimizer.state().own_steps == std::vector<std::int64_t>{3, 1, 1, 0});
+    optimizer.load({.steps = 3, .lr = 1, .step_counts = {3, 1, 1, 0}});
+    CHECK(optimizer.state().step_counts == std::vector<std::int64_t>{3, 1, 1, 0});
     optimizer.load({.steps = 2, .lr = 1});
-    CHECK(optimizer.state().own_steps.empty());
+    CHECK(optimizer.state().step_counts.empty());
     CHECK(optimizer.steps() == 2);
 }
 
