@@ -9,7 +9,7 @@ help() {
 examples/train.sh [--yes] [TRAIN_GPT-ARGUMENT...]
 
 Installs what training needs (and says so first), builds examples/train_gpt in Release and trains a small GPT on the King
-James text, or on this repository's own text where that is not to be had, under each policy in turn: full_fp32, amp_fp16 and amp_bf16, or those that --policy
+James text, or on this repository's own text where that cannot be had, under each policy in turn: full_fp32, amp_fp16 and amp_bf16, or those that --policy
 names, tf32 and fp8_hybrid among them.
 
     --yes    install without asking; without a terminal nothing is asked anyway

@@ -11,8 +11,8 @@ tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CT
 Installs what the tests need (and says so first), builds them in Release with all cores and runs them.
 
     --yes            install without asking; without a terminal nothing is asked anyway
-    --more           also what takes as long again: each header alone, training steps on the emulated GPU, and, where there is
-                     nvcc, its tests' CUDA code compiled and run from PTX, and all other CUDA code read by its front ends
+    --more           also what takes about twice as long: each header alone, training steps on the emulated GPU, and, where there is
+                     nvcc, the tests' CUDA code compiled and run from PTX, and all other CUDA code checked by its front ends
     --full           --more, and the long tests, whole models, lessons and second derivatives on the emulated GPU, all CUDA code
                      compiled for each architecture, the CPU without AVX and aarch64, these two under emulation, Windows under
                      wine, and CUDA 12.4

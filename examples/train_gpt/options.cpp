@@ -66,8 +66,8 @@ void check(options& o) {
         }
         if (!has_more && is_one_of(more_policies)) {
             refuse("--policy: ", policy,
-                   " is not in this build; cmake's -DHALFTONE_TRAIN_GPT_MORE=ON adds it, and "
-                   "examples/train.sh does so where it is asked for it");
+                   " is not in this build; configure with cmake -DHALFTONE_TRAIN_GPT_MORE=ON, or use "
+                   "examples/train.sh, which does so when asked for it");
         }
         if (std::find(o.policies.begin(), o.policies.begin() + static_cast<std::ptrdiff_t>(i), policy) !=
             o.policies.begin() + static_cast<std::ptrdiff_t>(i)) {
@@ -121,7 +121,7 @@ std::optional<options> parse_options(int argc, char** argv) {
                                                            HALFTONE_VERSION_PATCH));
     app.add_option(
            "--policy", o.policies,
-           "full_fp32, amp_fp16, amp_bf16, tf32, fp8_hybrid: which, in which order; the last two where they were built")
+           "which policies to train, in this order: full_fp32, amp_fp16, amp_bf16; tf32 and fp8_hybrid where this build has them")
         ->delimiter(',');
     app.add_option("--text", o.text,
                    "files and folders to read; without it this repository's own headers and documents");
@@ -136,18 +136,18 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--batch", o.batch, "windows in a micro-batch");
     app.add_option("--accumulation", o.accumulation, "micro-batches in a step");
     app.add_option("--steps", o.steps, "optimizer steps for each policy");
-    app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it ends at a tenth");
-    app.add_option("--seed", o.seed, "of weights, batches and the text written");
+    app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to a tenth by the last step");
+    app.add_option("--seed", o.seed, "seed of weights, batches and the sampled text");
     app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: at the end alone");
     app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
-    app.add_option("--write", o.write, "bytes that the model writes in the end");
+    app.add_option("--write", o.write, "bytes of text to sample from the model at the end");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
     app.add_flag("--watch", o.watch, "tell of each skipped step which operation overflowed first");
     app.add_option("--numerics-every", o.numerics_every,
-                   "steps between two views of what the tensors hold, as HTML and JSON in the folder; 0: none");
+                   "steps between two numerics reports (exponents of all tensors), written as HTML and JSON to --out; 0: none");
     app.add_option("--shadow", o.shadow_step,
-                   "a step whose first micro-batch is also run in fp32: print how far each operation is from that, and "
-                   "how far rounding explains; 0: none. Where it was built");
+                   "run the first micro-batch of this step in fp32 as well, and print how far each operation is from that and "
+                   "how much of it rounding explains; 0: none. Needs a build with -DHALFTONE_TRAIN_GPT_MORE=ON");
     std::string plant;
     app.add_option("--plant", plant,
                    "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");

@@ -172,7 +172,7 @@ class optimizer {
         const auto is_odd = [&](std::int64_t steps) { return steps < 0 || steps > s.steps; };
         if ((!s.step_counts.empty() && s.step_counts.size() != each_.size()) ||
             std::any_of(s.step_counts.begin(), s.step_counts.end(), is_odd)) {
-            fail<argument_error>(name_, ": a state with the own steps of ", s.step_counts.size(),
+            fail<argument_error>(name_, ": a state with the step counts of ", s.step_counts.size(),
                                  " parameters; expected none, or for each of ", each_.size(), ", 0 to ", s.steps);
         }
         check_rate("lr", s.lr);

@@ -261,7 +261,7 @@ namespace detail {
 template <class As, class P, class Op, class... Inputs>
 struct chosen {
     static_assert(number<As>,
-                  "halftone: what is given explicitly to this operation is no number type: ht::softmax<float>(ctx, x); "
+                  "halftone: the template argument given to this operation is not a number type: ht::softmax<float>(ctx, x); "
                   "the policy is the context's, ht::autocast<policy>(ctx)");
     using compute = As;
     using type = storage_of<As>;

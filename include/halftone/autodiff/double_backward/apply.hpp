@@ -58,8 +58,8 @@ class recorded_context {
     static constexpr void refuse() {
         static_assert(!std::is_same_v<Any, Any>,
                       "halftone: apply: on a tape for second derivatives the operations of backward are recorded, and "
-                      "nobody knows the derivative of a kernel that it launches by ctx.device() or writes into "
-                      "ctx.make(): write this backward out of halftone's operations (ht::map, ht::matmul, ...), or "
+                      "the derivative of a kernel that it launches by ctx.device(), or of what it writes into "
+                      "ctx.make(), is not known: compose this backward of halftone's operations (ht::map, ht::matmul, ...), or "
                       "apply it on ht::tape tape{device}");
     }
 

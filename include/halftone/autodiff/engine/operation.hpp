@@ -46,7 +46,7 @@ consteval bool check_roles_given() {
         requires !precision_policy<Roles>;
     };
     static_assert(is_no_policy,
-                  "halftone: what is given explicitly to this operation are no types to run in: the policy is the "
+                  "halftone: the template argument given to this operation is not its roles: the policy is the "
                   "context's, ht::linear(ht::autocast<policy>(ctx), x, w, b), and a layer gives ht::layer_roles<...>");
     return true;
 }

@@ -99,20 +99,20 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n"
         "</style>\n</head>\n<body>\n<h1>" +
         escaped(title) + "</h1>\n<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
-        ". An operand is what a product reads in eight bits: shown as it is read, times its scale. A strip is a "
-        "tensor: how many of its values have each exponent, the stronger the colour the more. Orange: below the least "
-        "normal number of its own type, where bits are lost. The lines are where float16's normal numbers begin and "
-        "end.</p>\n<h2>What the counts speak for</h2>\n<ul>\n";
+        ". Each strip is the histogram of one tensor's exponents: the stronger the colour, the more values. Orange: "
+        "subnormal numbers of the tensor's own type, which have fewer bits. The two lines mark the range of float16's normal "
+        "numbers. An operand is what a product reads in eight bits: shown as it is read, that is times its "
+        "scale.</p>\n<h2>Proposals</h2>\n<ul>\n";
     const auto proposals = view.proposals();
     for (const numerics_proposal& p : proposals) page += "<li>" + escaped(p.text) + "</li>\n";
     if (proposals.empty())
         page +=
-            "<li>Nothing: every value is finite, and of no gradient in 16 bits do more than 1% lie below the least "
+            "<li>None: every value is finite, and no gradient in 16 bits has more than 1% of its values below the least "
             "normal number.</li>\n";
     page +=
-        "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: zeros, those among them that rounding has made "
-        "(known where the wider numbers are there as well: of weights with masters, and of operands in eight bits), "
-        "values that are not finite, and those at the top, of half the type's largest number or "
+        "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: the share of zeros; how many of them rounding made "
+        "(known of weights with masters and of operands in eight bits alone); values "
+        "that are infinite or NaN; values near the top, that is of half the type's largest number or "
         "more.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td><div class=\"axis\">";
     const int step = c.count() > 60 ? 16 : 8;
     for (int e = c.first + 3; e <= c.last - 2; ++e) {
@@ -155,9 +155,9 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         const auto note = [&notes](const std::string& text) { notes += (notes.empty() ? "" : ", ") + text; };
         const auto share = [all](extent n) { return percent_text(static_cast<double>(n) / static_cast<double>(all)); };
         if (r.counts.zeros > 0) note(share(r.counts.zeros) + " zero");
-        if (r.underflowed > 0) note(share(r.underflowed) + " by rounding");
+        if (r.underflowed > 0) note(share(r.underflowed) + " rounded to zero");
         if (odd > 0) note(std::to_string(odd) + (r.counts.infinities > 0 ? " inf" : " NaN"));
-        if (r.saturation() > 0) note(percent_text(r.saturation()) + " at the top");
+        if (r.saturation() > 0) note(percent_text(r.saturation()) + " near the top");
         if (r.is_operand() && r.operand.saturated > 0) note(share(r.operand.saturated) + " saturated");
         page += notes;
         page += "</td></tr>\n";

@@ -48,15 +48,15 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
     // Without a history: of powers of two, 1 may be made for an amax as well.
     const bool is_first = o.is_delayed() && o.scale == 1 && o.rule.steps == scale_steps::any;
     const std::string made_for =
-        is_first ? "with which delayed scaling begins"
+        is_first ? "the one that delayed scaling begins with"
                  : "for an amax of " +
                        number_text(static_cast<double>(largest / o.scale / static_cast<float>(1 << o.rule.margin)));
     if (o.saturated > 0 && (share(o.saturated, numbers) > threshold || o.amax > 2 * largest / o.scale)) {
         add(of_all(o.saturated, numbers) + " saturate in " + type + ": the scale is " + scale + ", " + made_for +
             ", and the amax is " + amax +
-            (o.is_delayed() ? ": delayed scaling did not expect it; its own amax does (current_scaling), or a longer "
+            (o.is_delayed() ? ": delayed scaling had not met one as large; scale by the tensor's own amax (current_scaling), or take a longer "
                               "history than " +
-                                  std::to_string(o.rule.history) + " that has met the like"
+                                  std::to_string(o.rule.history) + " windows"
                             : ""));
         findings.scaling_helps = findings.scaling_helps && o.is_delayed();
     }
@@ -67,7 +67,7 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
                             percent_text(share(o.flushed_by_own, numbers)) + " would be (current_scaling)"
                       : ", and by the scale of its own amax, " + amax + ", " +
                             percent_text(share(o.flushed_by_own, numbers)) +
-                            " would be: its magnitudes differ by more than the format's"));
+                            " would be: its magnitudes span more than the format's range"));
         findings.scaling_helps = findings.scaling_helps && is_stale;
     }
 }

@@ -133,8 +133,8 @@ class numerics_judge {
         if (r.counts.infinities == 0 && !is_read_as_infinity && !is_by_weight) return judge_nan(r);
         std::string what = not_finite_text(r);
         if (is_read_as_infinity) {
-            what += ", and what it was given reaches " + number_text(static_cast<double>(before->counts.largest)) +
-                    ", which read in float16 is infinite";
+            what += ", and its input reaches " + number_text(static_cast<double>(before->counts.largest)) +
+                    ", which is infinite in float16";
         }
         what += handed_text();
         if (!is_value(r)) return judge_gradient(what);
@@ -142,9 +142,9 @@ class numerics_judge {
         if (!has_wider) {
             propose(r.by.layer, is_of_layer(r) ? "" : r.by.operation, "",
                     layer_text(r) + what +
-                        (r.format == value_format::bfloat16 ? ": float's range is the same, and no type helps"
-                                                            : ": no type has more range") +
-                        ", but smaller numbers, in the data (or infinite there) or from the layer before");
+                        (r.format == value_format::bfloat16 ? ": float has no larger range, so that no type helps; make the numbers smaller"
+                                                            : ": no type has a larger range; make the numbers smaller") +
+                        ", in the data (where they may be infinite already) or in the layer before");
         } else if (is_of_layer(r)) {
             add_reason(r.by.layer, what);
         } else {
@@ -169,26 +169,26 @@ class numerics_judge {
         for (std::size_t i = origin_ + 1; i < rows_.size(); ++i)
             others += is_value(rows_[i]) && not_finite(rows_[i]) > 0;
         if (others == 0) return "";
-        return " (and handed to " + std::to_string(others) + (others == 1 ? " operation" : " operations") +
-               " after it, whose types are not to blame)";
+        return " (and passed on to " + std::to_string(others) + (others == 1 ? " operation" : " operations") +
+               " after it, whose types are not the cause)";
     }
     void judge_nan(const numerics_row& r) {
         const std::string text = layer_text(r) + not_finite_text(r);
         const std::string layer = is_of_layer(r) ? r.by.layer : "", operation = is_of_layer(r) ? "" : r.by.operation;
         if (!is_value(r)) {
             propose(layer, operation, "",
-                    text + ", and all before it is finite: infinities within, where " +
+                    text + ", and everything before it is finite: either infinities arise within the operation, where " +
                         (view_.loss_scale > 1 ? "a smaller loss scale than " + scale_text() +
-                                                    " helps, as ht::grad_scaler takes by itself"
+                                                    " helps, which ht::grad_scaler chooses by itself"
                                               : "a wider type helps") +
-                        ", or a derivative that has no value there (sqrt at 0), where no type does");
+                        ", or the derivative is undefined there (sqrt at 0), where no type helps");
             return;
         }
         const bool is_narrow = reads_float16(r) || (layer.empty() && r.format == value_format::float16);
         propose(layer, operation, "",
                 text +
-                    ", and all that operations before it gave is finite: there are NaNs in its data or weights, or "
-                    "it has no value there (0 / 0, log of a negative number): no type helps" +
+                    ", and all results before it are finite: there are NaNs in its data or weights, or "
+                    "its result is undefined there (0 / 0, log of a negative number): no type helps" +
                     (!is_narrow      ? ""
                      : layer.empty() ? ", unless float16 is too narrow within it: ht::autocast<ht::full_fp32>(ctx)"
                                      : ", unless float16 is too narrow for the data or within it: " +
@@ -208,10 +208,10 @@ class numerics_judge {
         std::string text = layer_text(r) + what;
         if (view_.loss_scale > 1) {
             text += ": a smaller loss scale than " + scale_text() +
-                    ", as ht::grad_scaler takes by itself after the step that it skips";
-            if (!wider.empty()) text += "; where others underflow then, " + wider;
+                    ", which ht::grad_scaler chooses by itself after the step that it skips";
+            if (!wider.empty()) text += "; if other gradients underflow at that scale, " + wider;
         } else {
-            text += wider.empty() ? ": no type has more range, but smaller numbers" : ": " + wider;
+            text += wider.empty() ? ": no type has a larger range; make the numbers smaller" : ": " + wider;
         }
         propose(view_.loss_scale > 1 ? "" : layer, "", "", text);
     }
@@ -271,10 +271,10 @@ class numerics_judge {
         // By weights of zeros no gradient passes.
         const bool is_so = is_of_layer(r) && has_weight(r.by.layer, is_zeros_alone);
         if (r.format != value_format::float16 || !is_new || is_so) return false;
-        const std::string what = "all " + std::to_string(r.counts.elements()) + " of the gradient that " +
+        const std::string what = "all " + std::to_string(r.counts.elements()) + " values of the gradient that " +
                                  text_of(r, layer) +
-                                 " passes on are zeros in float16, and the one before it is not: it underflows, it "
-                                 "seems, at a loss scale of " +
+                                 " passes on are zeros in float16, though the gradient that it received is not: it seems to underflow "
+                                 "at a loss scale of " +
                                  scale_text();
         if (spare_ == 0 && !layer.empty()) {
             add_reason(layer, what + "; with a larger scale a gradient overflows");
@@ -304,13 +304,13 @@ class numerics_judge {
         }
         if (layer.empty()) return false;
         add_reason(layer,
-                   percent_text(now) + " of the gradient that " + text_of(r, layer) + " passes on lie below " +
+                   percent_text(now) + " of the values of the gradient that " + text_of(r, layer) + " passes on lie below " +
                        number_text(number_traits<T>::min_normal) + ", " + number_traits<T>::name +
                        "'s least normal number, at a loss scale of " + scale_text() + " (and " +
                        of_all(r, r.counts.zeros) + " are zeros); " +
                        (spare_ == 0 ? "with a larger scale a gradient overflows"
-                                    : percent_text(share_below(below_normal - spare_)) + " would at " +
-                                          std::to_string(spare_) + " doublings, and at more a gradient overflows"));
+                                    : "still " + percent_text(share_below(below_normal - spare_)) + " with the scale doubled " +
+                                          std::to_string(spare_) + " times, beyond which a gradient overflows"));
         return true;
     }
 
@@ -347,7 +347,7 @@ class numerics_judge {
             if (!r.is_weight() || not_finite(r) == 0) continue;
             all.push_back({r.by.layer, "",
                            r.by.layer + ": " + of_all(r, not_finite(r)) + " of " + r.parameter +
-                               " are not finite, and no operation gave such a value: an update has made them so",
+                               " are not finite, though no operation gave such a value: the optimizer's update produced them",
                            ""});
             return;
         }
@@ -356,8 +356,8 @@ class numerics_judge {
         if (vanished_ > 0) {
             all.push_back({"", "",
                            "the loss scale: " + vanished_text_ +
-                               (vanished_ > 1 ? " (and so in " + std::to_string(vanished_ - 1) + " more)" : "") +
-                               ": a larger one, as ht::grad_scaler finds it from 65536 on (no gradient of the step "
+                               (vanished_ > 1 ? " (and likewise in " + std::to_string(vanished_ - 1) + " more operations)" : "") +
+                               ": take a larger one, such as ht::grad_scaler finds starting from 65536 (no gradient of this step "
                                "overflows before " +
                                std::to_string(spare_ + 1) + " doublings)" + vanished_rule_,
                            ""});
@@ -367,10 +367,10 @@ class numerics_judge {
             {"", "",
              "the loss scale: more than " + percent_text(threshold_) +
                  " of the gradient lies below its type's least normal number in " + std::to_string(small_) +
-                 (small_ == 1 ? " operation" : " operations") + "; at " + std::to_string(doublings_) +
+                 (small_ == 1 ? " operation" : " operations") + "; with " + std::to_string(doublings_) +
                  " doublings of " + scale_text() + " in none of these, and no gradient of the step overflows before " +
                  std::to_string(spare_ + 1) +
-                 (small_zeros_ > 0 ? "; " + std::to_string(small_zeros_) + " more are zeros, and may have lain lower"
+                 (small_zeros_ > 0 ? "; " + std::to_string(small_zeros_) + " more values are zeros, and may have underflowed"
                                    : ""),
              ""});
     }

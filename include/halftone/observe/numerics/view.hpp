@@ -139,9 +139,9 @@ inline void numerics_view::print(std::ostream& out) const {
         }
         out << '\n';
     }
-    out << "subnormal, saturation: below the type's least normal number, half its largest number or more. underflow: "
-           "zeros that\nrounding has made, which the wider numbers beside them tell: blank where there are none, as "
-           "of all that an operation gives.\n";
+    out << "subnormal: below the type's least normal number. saturation: half its largest number or more. underflow: "
+           "zeros that\nrounding made, known only where the same numbers are there in a wider type; else blank, as "
+           "for all results of operations.\n";
 }
 
 }  // namespace HALFTONE_ABI

@@ -324,7 +324,7 @@ inline std::string overflow::text() const {
     t += is_skipped() ? std::string(" skipped (") + name(result) + "): " : " taken: ";
     if (!is_located) {
         const bool is_odd = result == step_result::infinity || result == step_result::not_a_number;
-        return t + (is_odd ? "no operation gave it: gradients became so as they were unscaled, were written by hand, or "
+        return t + (is_odd ? "no operation gave it: gradients overflowed as they were unscaled, were written by hand, or "
                              "are too large for a moment"
                            : "all values were finite");
     }
@@ -343,10 +343,10 @@ inline std::string overflow::text() const {
         t += ", the finite ones up to " + detail::magnitude_text(found.largest);
     if (!before.operation.empty())
         t +=
-            "; before it " + detail::place_of(before) + ", gave " + detail::magnitude_text(before_largest) + " at most";
+            "; the operation before, " + detail::place_of(before) + ", gave magnitudes up to " + detail::magnitude_text(before_largest);
     if (input.elements > 0)
-        t += "; an input put onto the tape before it held " + detail::source_text(input) + " already";
-    if (weight.elements > 0) t += "; " + weight.parameter + " holds " + detail::source_text(weight) + " itself";
+        t += "; an input of the tape held " + detail::source_text(input) + " already";
+    if (weight.elements > 0) t += "; the weight " + weight.parameter + " itself holds " + detail::source_text(weight);
     return t;
 }
 

@@ -45,8 +45,8 @@ template <class Model>
 struct model_in_fp32 {
     static_assert(
         !std::is_same_v<Model, Model>,
-        "halftone: shadow_twin: this model is no template of a policy alone, so nobody knows which type it is "
-        "in fp32; name that one yourself: my_model<ht::full_fp32> twin{...};");
+        "halftone: shadow_twin: this model is not a template of a policy alone, so that its type in fp32 cannot be derived; "
+        "name that type yourself: my_model<ht::full_fp32> twin{...};");
 };
 template <template <class> class Model, class P>
 struct model_in_fp32<Model<P>> {
