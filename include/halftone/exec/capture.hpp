@@ -6,10 +6,11 @@
 ///     device.replay(work);                                                               // does it, without waiting
 ///
 /// Noted down are launches, functions, fills, copies and clearing, with their arguments as they are then: addresses,
-/// shapes, scalars. The host's part of the work runs once, while it is noted down. What would wait for the device,
-/// bring host memory to it, or take memory throws capture_error, a state_error, and the capture is dropped; the device
-/// is as before then. The same is thrown where the program captures a GPU's stream itself, and that capture goes on.
-/// memory().capture_dependencies() tells whether addresses are still good. train/captured_step.hpp has the care that a step wants.
+/// shapes, scalars. The host's part of the work runs once, while it is noted down. What would wait for the device, bring
+/// host memory to it, or take memory throws capture_error, a state_error, and the capture is dropped; the device is as
+/// before then. The same is thrown where the program captures a GPU's stream itself, and that capture goes on.
+/// memory().capture_dependencies() tells whether addresses are still good. train/captured_step.hpp has the care that a
+/// step wants.
 #pragma once
 
 #include <concepts>

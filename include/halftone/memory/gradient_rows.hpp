@@ -43,9 +43,16 @@ namespace detail {
 class row_memory final : public detail::capture_dependency {
   public:
     /// `most`: as many rows are taken at once, and no more ever; 0: it grows.
-    row_memory(memory_resource& memory, const std::string& path, extent table_rows, extent width, std::size_t value_bytes, extent most)
-        : detail::capture_dependency(&memory.capture_dependencies(), "the rows of a sparse gradient have moved"), memory_(&memory), path_(path), table_rows_(table_rows), width_(width),
-          row_bytes_(static_cast<std::size_t>(width) * value_bytes), is_fixed_(most > 0), count_(memory, sizeof(std::int32_t), memory_kind::gradient) {
+    row_memory(memory_resource& memory, const std::string& path, extent table_rows, extent width,
+               std::size_t value_bytes, extent most)
+        : detail::capture_dependency(&memory.capture_dependencies(), "the rows of a sparse gradient have moved"),
+          memory_(&memory),
+          path_(path),
+          table_rows_(table_rows),
+          width_(width),
+          row_bytes_(static_cast<std::size_t>(width) * value_bytes),
+          is_fixed_(most > 0),
+          count_(memory, sizeof(std::int32_t), memory_kind::gradient) {
         memory.clear(count_.data(), count_.bytes());
         if (is_fixed_) take(std::min(most, table_rows), [](std::byte*, std::byte*) {});
     }

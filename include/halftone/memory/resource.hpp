@@ -188,7 +188,8 @@ class host_memory final : public memory_resource {
         auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
         // A wish; where it is not granted, nothing is lost.
-        if (block != nullptr && bytes >= huge_page) static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
+        if (block != nullptr && bytes >= huge_page)
+            static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
 #endif
         return block;
     }

@@ -51,7 +51,9 @@ class store final : public detail::capture_dependency {
     using group = store_group;
 
     explicit store(memory_resource& memory)
-        : detail::capture_dependency(&memory.capture_dependencies(), "parameters lie elsewhere, since some were frozen"), memory_(&memory) {}
+        : detail::capture_dependency(&memory.capture_dependencies(),
+                                     "parameters lie elsewhere, since some were frozen"),
+          memory_(&memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 

@@ -57,7 +57,8 @@ struct update_step_group {
 class step_counts final : public detail::capture_dependency {
   public:
     explicit step_counts(memory_resource& memory)
-        : detail::capture_dependency(&memory.capture_dependencies(), "steps have reached other parameters than before"), memory_(&memory) {}
+        : detail::capture_dependency(&memory.capture_dependencies(), "steps have reached other parameters than before"),
+          memory_(&memory) {}
 
     /// Before a step that reaches some of these parameters. `all` is the optimizer's record, before it counts the step.
     template <class Device>

@@ -70,8 +70,8 @@ std::string ledger_json(const Entries& entries) {
         if (text.size() > 1) text += ",";
         text += "\n {\"path\": " + quoted(e.path) + ", \"op\": " + quoted(e.op) +
                 ", \"pass\": " + quoted(name(e.pass)) + ", \"in\": " + quoted(e.in) +
-                ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) + ", \"after\": " + quoted(e.after) +
-                ", \"operands\": [";
+                ", \"accumulate\": " + quoted(e.accumulate) + ", \"out\": " + quoted(e.out) +
+                ", \"after\": " + quoted(e.after) + ", \"operands\": [";
         const char* separator = "";
         for (const ledger_operand& o : e.operands) {
             if (o.name == nullptr) continue;

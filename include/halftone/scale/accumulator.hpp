@@ -67,7 +67,8 @@ void check_visited(const char* operation, const store& parameters) {
 class window_dependency final : public detail::capture_dependency {
   public:
     explicit window_dependency(memory_resource& memory)
-        : detail::capture_dependency(&memory.capture_dependencies(), "a window of gradients is open that was not, or the other way round"),
+        : detail::capture_dependency(&memory.capture_dependencies(),
+                                     "a window of gradients is open that was not, or the other way round"),
           closed_(number()) {}
     void open() { change(); }
     void close() { restore(closed_); }

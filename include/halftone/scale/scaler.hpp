@@ -150,7 +150,8 @@ class scaler {
                 "theirs");
         }
     }
-    /// Variables of a tape (autodiff/double_backward/double_backward.hpp), which are part of a further loss: overflows show in its gradients.
+    /// Variables of a tape (autodiff/double_backward/double_backward.hpp), which are part of a further loss: overflows
+    /// show in its gradients.
     template <class Variables>
     Variables unscale_variables(scaled<Variables>&& s) const {
         check_stamp(s);

@@ -26,7 +26,8 @@ enum class step_capture {
 };
 
 /// Whether the operations' values are looked at, so that a step that is skipped tells where it overflowed
-/// (observe/overflow/overflow.hpp). It wants a trainer that watches: ht::trainer trainer{device, model, arguments, ht::watched}.
+/// (observe/overflow/overflow.hpp). It wants a trainer that watches: ht::trainer trainer{device, model, arguments,
+/// ht::watched}.
 enum class overflow_search { off, on };
 
 /// What a run of the trainer is made with, by the names that Hugging Face's TrainingArguments has.

@@ -143,8 +143,8 @@ struct double_backward_application {
 };
 
 template <class Op, class Y, int Rank, class Kept, class Destinations, class Cast, class Policy, class Inputs>
-struct rule<
-    double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>, Kept, Inputs>> {
+struct rule<double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>,
+                                         Kept, Inputs>> {
     using record = double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destinations, Cast, Policy>, variable<Y, Rank>,
                                       Kept, Inputs>;
     static constexpr std::size_t count = std::tuple_size_v<Destinations>;

@@ -180,7 +180,8 @@ struct rule<pair_products_record<By, T>> {
         if (tape.takes(r.dqueries))
             tape.give(r.dqueries, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_keys, score_gradients, r.keys));
         if (tape.takes(r.dkeys))
-            tape.give(r.dkeys, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_queries, score_gradients, r.queries));
+            tape.give(r.dkeys,
+                      pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_queries, score_gradients, r.queries));
     }
 };
 template <class By, class T>

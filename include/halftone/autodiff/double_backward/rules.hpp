@@ -252,7 +252,12 @@ void give_normalised(Tape& tape, const Record& r, const Bias& bias) {
     const auto back = [share](auto d, auto c, auto normal, auto s) { return s * (d - share * normal * c); };
     if constexpr (Centring == centring::on) {
         const auto total = row_totals(root, h, rows);
-        tape.give(r.dx, compute<X>(root, [share, back](auto d, auto c, auto normal, auto s, auto t) { return back(d - share * t, c, normal, s); }, h, along, n, rstd, total));
+        tape.give(r.dx, compute<X>(
+                            root,
+                            [share, back](auto d, auto c, auto normal, auto s, auto t) {
+                                return back(d - share * t, c, normal, s);
+                            },
+                            h, along, n, rstd, total));
     } else {
         tape.give(r.dx, compute<X>(root, back, h, along, n, rstd));
     }

@@ -86,7 +86,8 @@ inline constexpr bool is_double_backward<tape<Device, double_backward_tape>> = t
 
 /// Where a context's operations have to be differentiable twice.
 template <class Context>
-inline constexpr bool records_double_backward = is_double_backward<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
+inline constexpr bool records_double_backward =
+    is_double_backward<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
 
 /// The context in which the functions of a user's operation run (autodiff/op/apply.hpp).
 template <class Context>
@@ -94,7 +95,8 @@ concept runs_own_operation = requires {
     requires std::remove_cvref_t<decltype(std::declval<Context&>().root())>::runs_own_operation;
 };
 
-/// An operation out of others that are differentiable twice: `run(tape, its arguments)`; autodiff/double_backward/double_backward.hpp has them.
+/// An operation out of others that are differentiable twice: `run(tape, its arguments)`;
+/// autodiff/double_backward/double_backward.hpp has them.
 template <class Op, class Roles>
 struct composition;
 

@@ -23,13 +23,13 @@
 /// cast_inputs, and by a category they become doubles. A parameter among the inputs is read from the store's copy where
 /// that has the type. Arguments that are neither variables nor parameters are handed on; a container of these is refused.
 ///
-/// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels, ctx.make<T>(shape)
-/// is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and parameters with numbers)
-/// takes a gradient. backward is given dy, in the type of the result, and what forward kept, whatever region it is
-/// called in; it returns a variable for each of those inputs, in a std::tuple where there are several, or ht::absent{}
-/// for one without a gradient. A gradient has its input's shape and any type: it is rounded to the input's. On a tape
-/// for second derivatives backward's operations are recorded: double_backward/apply.hpp says what forward may keep there. Dropout,
-/// which acts where a tape records, has no place in either function.
+/// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels,
+/// ctx.make<T>(shape) is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and
+/// parameters with numbers) takes a gradient. backward is given dy, in the type of the result, and what forward kept,
+/// whatever region it is called in; it returns a variable for each of those inputs, in a std::tuple where there are
+/// several, or ht::absent{} for one without a gradient. A gradient has its input's shape and any type: it is rounded to
+/// the input's. On a tape for second derivatives backward's operations are recorded: double_backward/apply.hpp says what
+/// forward may keep there. Dropout, which acts where a tape records, has no place in either function.
 ///
 /// Shadow runs (observe/shadow/shadow.hpp) hold it to what floats would give, rounded once; an operation that rounds more
 /// often in 16 bits says so, `static constexpr int roundings = 2;`. They take its longest sum for as long as its

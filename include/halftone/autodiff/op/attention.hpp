@@ -81,11 +81,17 @@ struct self_attention_record {
         const shape<3>& s = qkv.shape();
         const T* in = qkv.view().data();
         run_attention<typename Roles::input_grad>(
-            tape.device(), kernel::attention_backward<T>{.q = slice_of_qkv(in, s, heads, 0), .k = slice_of_qkv(in, s, heads, 1),
-                                                         .v = slice_of_qkv(in, s, heads, 2), .o = as_const(in_heads(o.view().data(), o.shape(), heads)),
-                                                         .logsumexp = logsumexp.view(), .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads)),
-                                                         .dq = slice_of_qkv(out, s, heads, 0), .dk = slice_of_qkv(out, s, heads, 1),
-                                                         .dv = slice_of_qkv(out, s, heads, 2), .options = options, .sequences = packed.sequences});
+            tape.device(), kernel::attention_backward<T>{.q = slice_of_qkv(in, s, heads, 0),
+                                                         .k = slice_of_qkv(in, s, heads, 1),
+                                                         .v = slice_of_qkv(in, s, heads, 2),
+                                                         .o = as_const(in_heads(o.view().data(), o.shape(), heads)),
+                                                         .logsumexp = logsumexp.view(),
+                                                         .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads)),
+                                                         .dq = slice_of_qkv(out, s, heads, 0),
+                                                         .dk = slice_of_qkv(out, s, heads, 1),
+                                                         .dv = slice_of_qkv(out, s, heads, 2),
+                                                         .options = options,
+                                                         .sequences = packed.sequences});
         if (to.mode == write_mode::add) add_into(tape, separate.view(), view(to.data, dqkv.shape()));
         tape.finish(d_o);
     }

@@ -8,8 +8,8 @@
 ///     auto length = ht::norm(ctx, x);
 ///
 /// A loss is the mean over all elements, a float in regions, by its category, and on a bare tape, where PyTorch gives
-/// the inputs' type (of doubles a double), and gradients flow into both of its inputs. A target may also be a view, in host memory or the device's; what the device
-/// can reach must stay until the backward pass is through.
+/// the inputs' type (of doubles a double), and gradients flow into both of its inputs. A target may also be a view, in
+/// host memory or the device's; what the device can reach must stay until the backward pass is through.
 ///
 /// Numeric contract: kernel/sum's, one rounding at the end.
 #pragma once

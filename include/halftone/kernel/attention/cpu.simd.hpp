@@ -114,7 +114,8 @@ void attention_softmax(const detail::attention_score_tile& t) {
         } else if (whole > t.columns) {
             attention_mask_scores(scores, t.columns, whole);
         }
-        f32 high[2] = {splat(t.first ? detail::attention_masked_score : state.maxima[i]), splat(detail::attention_masked_score)};
+        f32 high[2] = {splat(t.first ? detail::attention_masked_score : state.maxima[i]),
+                       splat(detail::attention_masked_score)};
         for (extent j = 0; j < whole; j += step) {
             high[0] = max(load(scores + j), high[0]);
             high[1] = max(load(scores + j + f32::lanes), high[1]);

@@ -154,7 +154,8 @@ struct attention_backward_key {
                 const double weight = std::exp(above) * thread.load(terms, at + 1);
                 const global_span<const double> score_gradient_value = d_o.at(batch, query, head);
                 const double dscore =
-                    weight * (dot(thread, score_gradient_value, v.at(batch, key, group), e.head_size) - thread.load(terms, at + 2));
+                    weight * (dot(thread, score_gradient_value, v.at(batch, key, group), e.head_size) -
+                              thread.load(terms, at + 2));
                 add_scaled(thread, to_k, scores.problem.scale * dscore, scores.q.at(batch, query, head), e.head_size);
                 add_scaled(thread, to_v, weight, score_gradient_value, e.head_size);
             }

@@ -42,8 +42,8 @@ struct column_sum<cpu> {
         const extent blocks = (width + columns - 1) / columns;
         device.parallel_for(partition.count * blocks, [&](extent index) {
             const extent piece = index / blocks, j = index % blocks * columns;
-            body(partition.rows_of(piece), j + columns < width ? columns : width - j, x.data() + partition.begin(piece) * row + j,
-                 row, sums + piece * stride + j);
+            body(partition.rows_of(piece), j + columns < width ? columns : width - j,
+                 x.data() + partition.begin(piece) * row + j, row, sums + piece * stride + j);
         });
         add_partials(device, partition.count, sums, stride, width, out.data(), mode);
     }

@@ -54,7 +54,8 @@ struct convert<cpu> {
             expect_rows("convert", "from", from, from.shape());
             expect_written_rows("convert", "to", to, from.shape());
             const extent width = from.extent_of(1), from_stride = from.stride_of(0), to_stride = to.stride_of(0);
-            const bool non_temporal = is_copy && stores_non_temporal(to.data(), to.extent_of(0), width * bytes, to_stride * bytes);
+            const bool non_temporal =
+                is_copy && stores_non_temporal(to.data(), to.extent_of(0), width * bytes, to_stride * bytes);
             const row_partition partition = partition_rows(from.extent_of(0), width, each_piece);
             device.parallel_for(partition.count, [&](extent piece) {
                 const extent i = partition.begin(piece);

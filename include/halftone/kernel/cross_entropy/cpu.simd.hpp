@@ -59,7 +59,8 @@ HALFTONE_INLINE void short_cross_entropy_rows(extent rows, extent classes, bool 
     };
     for (extent i = 0; i < rows && i <= lag; i += 4) {
         largest_of<4, X> largest(1.0f);
-        for_vectors_of_rows<4>(classes, [&](extent j, auto n) __attribute__((always_inline)) { largest.take(group(i) + j, n); });
+        for_vectors_of_rows<4>(
+            classes, [&](extent j, auto n) __attribute__((always_inline)) { largest.take(group(i) + j, n); });
         maxima.put(i, largest.numbers());
     }
     const auto exponentiate = [&](extent i) __attribute__((always_inline)) {
@@ -172,7 +173,8 @@ void cross_entropy_backward_rows(extent rows, extent classes, const X* x, extent
         const f32 factor = splat(gradient[i * step] / count / row_sums[i]), largest = splat(row_maxima[i]);
         // Read before the loop, which may write over it.
         const f32 target = (exp_below_zero(load(x + targets[i], 1) - largest) - row_sums[i]) * factor;
-        const extent vector_block = targets[i] - targets[i] % of_block, block_end = vector_block + of_block < classes ? vector_block + of_block : classes;
+        const extent vector_block = targets[i] - targets[i] % of_block,
+                     block_end = vector_block + of_block < classes ? vector_block + of_block : classes;
         for (extent first = 0, end; first < classes; first = end) {
             const bool holds_target = non_temporal && first == vector_block;
             end = !non_temporal || first > vector_block ? classes : holds_target ? block_end : vector_block;

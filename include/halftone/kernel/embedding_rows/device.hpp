@@ -206,12 +206,26 @@ struct embedding_rows<Device> {
             merge, {up_to, lookups}, {targets, lookups}, simt::span_of(a.rows.indices), {a.rows.count, 1}});
         with_vectors<Y, G>(a, [&]<int N>(simt::constant<N>) {
             if (before > 0) {
-                device.launch(move_rows_kernel<G, N>{merge, {up_to, lookups}, {old_values, before * width}, simt::span_of(a.rows.indices),
-                                                     simt::span_of(a.rows.values), width, embedding_threads(before, width / N)});
+                device.launch(move_rows_kernel<G, N>{merge,
+                                                     {up_to, lookups},
+                                                     {old_values, before * width},
+                                                     simt::span_of(a.rows.indices),
+                                                     simt::span_of(a.rows.values),
+                                                     width,
+                                                     embedding_threads(before, width / N)});
             }
             using runs_type = embedding_row_runs<Y, G, N>;
-            const runs_type runs{{{sorted, lookups}, {order, lookups}, simt::span_of(a.dy), simt::span_of(a.rows.values), {sums, pieces * width},
-                                  {sums + pieces * width, pieces * width}, lookups, width, vocabulary, write_mode::add}, {targets, lookups}};
+            const runs_type runs{{{sorted, lookups},
+                                  {order, lookups},
+                                  simt::span_of(a.dy),
+                                  simt::span_of(a.rows.values),
+                                  {sums, pieces * width},
+                                  {sums + pieces * width, pieces * width},
+                                  lookups,
+                                  width,
+                                  vocabulary,
+                                  write_mode::add},
+                                 {targets, lookups}};
             const embedding_threads place(pieces, width / N);
             device.launch(embedding_sums_kernel<runs_type>{runs, place});
             device.launch(embedding_joins_kernel<runs_type>{runs, place});

@@ -59,7 +59,8 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         const workspace::lease block(device.scratch(),
                                      kept == nullptr ? bytes_of<Logit>(each.classes, padded_stride(each.rows)) : 0),
             of_rows(device.scratch(), bytes_of<float>(1 + 2 * most_parts, each.rows));
-        float *const of_target = of_rows.as<float>(), *const part_largest = of_target + each.rows, *const part_sums = part_largest + most_parts * each.rows;
+        float *const of_target = of_rows.as<float>(), *const part_largest = of_target + each.rows,
+                     *const part_sums = part_largest + most_parts * each.rows;
         const auto sum = device.select(&portable::sum_exponentials<Logit>, &avx2::sum_exponentials<Logit>,
                                        &avx512::sum_exponentials<Logit>);
         const auto merge =
@@ -122,9 +123,11 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                     turn(device, logits, index, i, j, a, gradient(0) / a.count(0));
                 });
                 if (sums_step) {
-                    halftone::detail::product<InputGrad>(device, logits, w_rows, sums, j == 0 ? write_mode::overwrite : write_mode::add);
+                    halftone::detail::product<InputGrad>(device, logits, w_rows, sums,
+                                                         j == 0 ? write_mode::overwrite : write_mode::add);
                 } else if (dx.to.data() != nullptr) {
-                    halftone::detail::product<InputGrad>(device, logits, w_rows, some_rows(dx.to, i, rows), j == 0 ? dx.mode : write_mode::add);
+                    halftone::detail::product<InputGrad>(device, logits, w_rows, some_rows(dx.to, i, rows),
+                                                         j == 0 ? dx.mode : write_mode::add);
                 }
                 if (dw.to.data() != nullptr) {
                     square_sum squares;
@@ -202,7 +205,8 @@ struct linear_cross_entropy<cpu, LogitBytes> {
         const row_partition partition = partition_rows(sums.extent_of(0), width);
         device.parallel_for(partition.count, [&](extent piece) {
             const extent i = partition.begin(piece);
-            body(partition.rows_of(piece), width, sums.data() + i * width, to.data() + i * to.stride_of(0), to.stride_of(0), mode);
+            body(partition.rows_of(piece), width, sums.data() + i * width, to.data() + i * to.stride_of(0),
+                 to.stride_of(0), mode);
         });
     }
 };

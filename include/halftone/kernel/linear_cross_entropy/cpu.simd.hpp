@@ -12,8 +12,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Of logits (classes, rows), of each of the rows: the largest logit, and the sum of the exponentials of the differences to it. Classes are few enough
-/// for the block to stay in the first-level cache.
+/// Of logits (classes, rows), of each of the rows: the largest logit, and the sum of the exponentials of the differences
+/// to it. Classes are few enough for the block to stay in the first-level cache.
 template <class X>
 void sum_exponentials(extent classes, extent rows, const X* x, extent stride, float* largest, float* sums) {
     const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {

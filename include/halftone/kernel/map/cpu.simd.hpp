@@ -29,7 +29,8 @@ HALFTONE_INLINE map_vector_block map_load(kernel::map_read<T>, const std::byte* 
         [&](int i) __attribute__((always_inline)) { return load(reinterpret_cast<const T*>(p + i * step)); });
 }
 template <class T>
-HALFTONE_INLINE map_vector_block map_load(kernel::map_read<T>, const std::byte* p, extent step, reordered_vectors<map_vectors>) {
+HALFTONE_INLINE map_vector_block map_load(kernel::map_read<T>, const std::byte* p, extent step,
+                                          reordered_vectors<map_vectors>) {
     map_vector_block r;
 #pragma GCC unroll 4
     for (int i = 0; i < map_vectors; i += 2) load_reordered(reinterpret_cast<const T*>(p + i * step), r.v[i], r.v[i + 1]);

@@ -62,11 +62,15 @@ HALFTONE_INLINE V apply(symbolic::op::gelu_derivative, const V& a) { return gelu
 template <class T, vectors V>
 HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::silu, T>, const V& a) { return silu<T>(a); }
 template <class T, vectors V>
-HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::silu_derivative, T>, const V& a) { return silu_derivative<T>(a); }
+HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::silu_derivative, T>, const V& a) {
+    return silu_derivative<T>(a);
+}
 template <class T, vectors V>
 HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::gelu, T>, const V& a) { return gelu<T>(a); }
 template <class T, vectors V>
-HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::gelu_derivative, T>, const V& a) { return gelu_derivative<T>(a); }
+HALFTONE_INLINE V apply(symbolic::op::short_form<symbolic::op::gelu_derivative, T>, const V& a) {
+    return gelu_derivative<T>(a);
+}
 
 template <vectors A, vectors B>
 HALFTONE_INLINE auto apply(symbolic::op::add, const A& a, const B& b) { return a + b; }

@@ -215,7 +215,8 @@ struct matmul<Device> {
         constexpr int bytes = sizeof(storage_of<Compute>);
         constexpr simt::compiled_code code = simt::code_of_this_file();
         using deep = matrix_unit_tiling<128, 128, 128 / bytes, 2, 2, 3>;
-        using deep_kernel = typename by_matrix_units<Compute, deep, panel_load::direct, A, B>::template kernel<Operands, Results>;
+        using deep_kernel =
+            typename by_matrix_units<Compute, deep, panel_load::direct, A, B>::template kernel<Operands, Results>;
         if constexpr (code.with_228_kb) {
             if (!code.with_less || device.architecture().template fits_two_blocks<deep_kernel>()) return run(deep{});
         }

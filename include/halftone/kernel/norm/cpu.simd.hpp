@@ -95,11 +95,12 @@ struct no_means {
 template <bool Centred, int R>
 using row_means = std::conditional_t<Centred, row_numbers<R>, no_means>;
 
-/// R rows at a time, as for_row_groups_within_limits has them. Those that need care (care/limits.hpp) are finished by themselves where they
-/// are checked; single rows always are.
+/// R rows at a time, as for_row_groups_within_limits has them. Those that need care (care/limits.hpp) are finished by
+/// themselves where they are checked; single rows always are.
 template <bool Centred, int R, bool Checks, class X, class W, class Y>
-HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kernel::strided_rows<const X> x, const W* gain,
-                                  const W* bias, float epsilon, kernel::strided_rows<Y> y, float* mean, float* rstd, bool non_temporal) {
+HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kernel::strided_rows<const X> x,
+                                  const W* gain, const W* bias, float epsilon, kernel::strided_rows<Y> y, float* mean,
+                                  float* rstd, bool non_temporal) {
     const extent x_stride = distinct ? x.stride : 0, y_stride = distinct ? y.stride : 0;
     const float count = static_cast<float>(width);
     const extent lag = pipeline_lag<R>(width);
@@ -112,7 +113,8 @@ HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kern
     [[maybe_unused]] const auto average_of = [&](extent i) __attribute__((always_inline)) {
         four_vectors sums = broadcast_four(0.0f);
         const auto row = rows_from<R>(x[i], x_stride);
-        for_vectors_of_rows<R, X>(width, [&](extent j, auto n) __attribute__((always_inline)) { add(sums, load(row + j, n), n); });
+        for_vectors_of_rows<R, X>(
+            width, [&](extent j, auto n) __attribute__((always_inline)) { add(sums, load(row + j, n), n); });
         averages.put(i, sum_of<R>(sums) / count);
     };
     const auto scale_of = [&](extent i) __attribute__((always_inline)) {
@@ -200,11 +202,12 @@ void norm_rows(extent rows, extent width, kernel::strided_rows<const X> x, const
         norm_rows_of<Centred, 1, true>(rows, width, true, x, gain, bias, epsilon, y, mean, rstd, non_temporal);
         return;
     }
-    for_row_groups_within_limits(rows, x.p, y.p, [&](extent i, extent count, bool distinct, auto checks) __attribute__((always_inline)) {
-        return norm_rows_of<Centred, 4, checks.value>(count, width, distinct, x.from(i), gain, bias, epsilon, y.from(i),
-                                                      mean == nullptr ? nullptr : mean + i,
-                                                      rstd == nullptr ? nullptr : rstd + i, non_temporal);
-    });
+    for_row_groups_within_limits(
+        rows, x.p, y.p, [&](extent i, extent count, bool distinct, auto checks) __attribute__((always_inline)) {
+            return norm_rows_of<Centred, 4, checks.value>(count, width, distinct, x.from(i), gain, bias, epsilon,
+                                                          y.from(i), mean == nullptr ? nullptr : mean + i,
+                                                          rstd == nullptr ? nullptr : rstd + i, non_temporal);
+        });
 }
 
 /// What a row's numbers are less its mean, over its deviation. By halves where their differences may leave float's range.
@@ -213,7 +216,8 @@ struct standard_row {
     std::conditional_t<Centred, f32, no_mean> average{};
     f32 scale;
 
-    HALFTONE_INLINE standard_row(const float* mean, const float* rstd, extent i) : scale(splat(Halves ? 2 * rstd[i] : rstd[i])) {
+    HALFTONE_INLINE standard_row(const float* mean, const float* rstd, extent i)
+        : scale(splat(Halves ? 2 * rstd[i] : rstd[i])) {
         if constexpr (Centred) average = splat(Halves ? 0.5f * mean[i] : mean[i]);
     }
     template <class V>

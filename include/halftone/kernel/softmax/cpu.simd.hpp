@@ -142,7 +142,8 @@ void log_softmax_backward_rows(extent rows, extent width, const Y* y, const Y* d
         const auto sum_of_dy = [&](extent first, extent count) __attribute__((always_inline)) {
             const Y* const some = dy + first;
             four_vectors sums = broadcast_four(0.0f);
-            for_vector_blocks<X, Y>(count, [&](extent j, auto n) __attribute__((always_inline)) { add(sums, load(some + j, n), n); });
+            for_vector_blocks<X, Y>(
+                count, [&](extent j, auto n) __attribute__((always_inline)) { add(sums, load(some + j, n), n); });
             return sum(sums);
         };
         const f32 total = splat(sum_of_segments(width, sum_of_dy));

@@ -176,9 +176,9 @@ struct softmax_driver {
         check(a);
         const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
-            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::bounding_span_of(a.x), simt::bounding_span_of(a.y), rows,
-                                                                       width, a.x.stride_of(0), a.y.stride_of(0),
-                                                                       a.scale});
+            device.launch(softmax_kernel<X, Y, Form, N, Threads, Held>{simt::bounding_span_of(a.x),
+                                                                       simt::bounding_span_of(a.y), rows, width,
+                                                                       a.x.stride_of(0), a.y.stride_of(0), a.scale});
         };
         choose_team<X, Y>(width, launch, a.x.data(), second_row(a.x), a.y.data(), second_row(a.y));
     }
@@ -189,8 +189,8 @@ struct softmax_driver {
         const extent rows = a.y.extent_of(0), width = a.y.extent_of(1);
         const auto launch = [&]<int N, int Threads, int Held>(constant<N>, constant<Threads>, constant<Held>) {
             device.launch(softmax_backward_kernel<X, Y, Form, N, Threads, Held>{
-                simt::bounding_span_of(a.y), simt::bounding_span_of(a.dy), simt::bounding_span_of(a.dx), rows, width, a.y.stride_of(0),
-                a.dy.stride_of(0), a.dx.stride_of(0), a.scale, a.mode});
+                simt::bounding_span_of(a.y), simt::bounding_span_of(a.dy), simt::bounding_span_of(a.dx), rows, width,
+                a.y.stride_of(0), a.dy.stride_of(0), a.dx.stride_of(0), a.scale, a.mode});
         };
         choose_team<X, Y>(width, launch, a.y.data(), second_row(a.y), a.dy.data(), second_row(a.dy), a.dx.data(),
                           second_row(a.dx));

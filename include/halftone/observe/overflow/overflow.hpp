@@ -342,8 +342,8 @@ inline std::string overflow::text() const {
     if (elements > found.positive_infinities + found.negative_infinities + found.nans)
         t += ", the finite ones up to " + detail::magnitude_text(found.largest);
     if (!before.operation.empty())
-        t +=
-            "; the operation before, " + detail::place_of(before) + ", gave magnitudes up to " + detail::magnitude_text(before_largest);
+        t += "; the operation before, " + detail::place_of(before) + ", gave magnitudes up to " +
+             detail::magnitude_text(before_largest);
     if (input.elements > 0)
         t += "; an input of the tape held " + detail::source_text(input) + " already";
     if (weight.elements > 0) t += "; the weight " + weight.parameter + " itself holds " + detail::source_text(weight);

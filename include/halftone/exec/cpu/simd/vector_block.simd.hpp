@@ -115,12 +115,16 @@ HALFTONE_INLINE auto fma(const A& a, const B& b, const C& c) {
 template <class A, class B>
     requires vector_blocks<A, B>
 HALFTONE_INLINE auto min(const A& a, const B& b) {
-    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return min(part(a, i), part(b, i)); });
+        return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) {
+            return min(part(a, i), part(b, i));
+        });
 }
 template <class A, class B>
     requires vector_blocks<A, B>
 HALFTONE_INLINE auto max(const A& a, const B& b) {
-    return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return max(part(a, i), part(b, i)); });
+        return each_part<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) {
+            return max(part(a, i), part(b, i));
+        });
 }
 template <int N>
 HALFTONE_INLINE vector_block<N> sqrt(const vector_block<N>& a) {
@@ -168,7 +172,9 @@ HALFTONE_INLINE vector_block<N> split_exponent(const vector_block<N>& x, vector_
 template <class A, class B>
     requires vector_blocks<A, B>
 HALFTONE_INLINE auto less(const A& a, const B& b) {
-    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return less(part(a, i), part(b, i)); });
+        return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) {
+            return less(part(a, i), part(b, i));
+        });
 }
 template <class A, class B>
     requires vector_blocks<A, B>
@@ -179,17 +185,23 @@ HALFTONE_INLINE auto less_equal(const A& a, const B& b) {
 template <class A, class B>
     requires vector_blocks<A, B>
 HALFTONE_INLINE auto equal(const A& a, const B& b) {
-    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return equal(part(a, i), part(b, i)); });
+        return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) {
+            return equal(part(a, i), part(b, i));
+        });
 }
 template <class A, class B>
     requires vector_blocks<A, B>
 HALFTONE_INLINE auto both(const A& a, const B& b) {
-    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return both(part(a, i), part(b, i)); });
+        return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) {
+            return both(part(a, i), part(b, i));
+        });
 }
 template <class A, class B>
     requires vector_blocks<A, B>
 HALFTONE_INLINE auto either(const A& a, const B& b) {
-    return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) { return either(part(a, i), part(b, i)); });
+        return each_mask<largest_vector_block<A, B>>([&](int i) __attribute__((always_inline)) {
+            return either(part(a, i), part(b, i));
+        });
 }
 template <int N>
 HALFTONE_INLINE mask_block<N> complement(const mask_block<N>& a) {

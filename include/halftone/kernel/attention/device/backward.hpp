@@ -248,7 +248,8 @@ struct flash_attention_backward_kernel {
                 careful_a = any_not_finite<T>(simt, x.problem, a, mine.place, s);
                 if constexpr (keeps_keys) careful_b = any_not_finite<T>(simt, x.problem, b, mine.place, s);
             }
-            add_rows_of_all_columns<T>(simt, x.problem, a, mine.place, s, score_gradients, mine.score_gradient_sums, careful_a, window);
+            add_rows_of_all_columns<T>(simt, x.problem, a, mine.place, s, score_gradients, mine.score_gradient_sums,
+                                       careful_a, window);
             if constexpr (keeps_keys)
                 add_rows_of_all_columns<T>(simt, x.problem, b, mine.place, s, weights, mine.weight_sums, careful_b,
                                            window);

@@ -99,8 +99,9 @@ struct attention_math {
             of_dk(device.scratch(), floats(e.keys * e.head_size)),
             of_dv(device.scratch(), floats(e.keys * e.head_size));
         const view<float, 2> weights(of_weights.as<float>(), {e.queries, e.keys}),
-            score_gradients(of_score_gradients.as<float>(), {e.queries, e.keys}), dq(of_dq.as<float>(), {e.queries, e.head_size}),
-            dk(of_dk.as<float>(), {e.keys, e.head_size}), dv(of_dv.as<float>(), {e.keys, e.head_size});
+            score_gradients(of_score_gradients.as<float>(), {e.queries, e.keys}),
+            dq(of_dq.as<float>(), {e.queries, e.head_size}), dk(of_dk.as<float>(), {e.keys, e.head_size}),
+            dv(of_dv.as<float>(), {e.keys, e.head_size});
         for (extent batch = 0; batch < e.batch; ++batch) {
             for (extent group = 0; group < e.groups; ++group) {
                 const auto k = head_of(a.k, batch, group), v = head_of(a.v, batch, group);
@@ -115,8 +116,8 @@ struct attention_math {
                     multiply<Compute>(device, d_o, transpose(v), score_gradients);
                     // Before sums over keys are taken, and where these are NaN.
                     if (visible.has_masked()) rows::mask_scores(device, visible, 0.0f, score_gradients);
-                    softmax<Device>::backward(device,
-                                              softmax_backward<float, float>{.y = weights, .dy = score_gradients, .dx = score_gradients});
+                    softmax<Device>::backward(device, softmax_backward<float, float>{
+                                                          .y = weights, .dy = score_gradients, .dx = score_gradients});
                     if (visible.has_masked()) rows::mask_scores(device, visible, 0.0f, score_gradients);
                     device.fill(dq.data(), dq.size(), 0.0f);
                     add_seen<Compute>(device, visible, attention_sum::over_keys, score_gradients, k, dq);

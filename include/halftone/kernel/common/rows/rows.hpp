@@ -28,8 +28,8 @@ constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 20
 /// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
 /// that begin on cache lines.
 inline bool stores_non_temporal(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
-    return static_cast<std::size_t>(rows * row_bytes) >= detail::non_temporal_threshold && reinterpret_cast<std::uintptr_t>(to) % 64 == 0 &&
-           (rows == 1 || row_stride_bytes % 64 == 0);
+    return static_cast<std::size_t>(rows * row_bytes) >= detail::non_temporal_threshold &&
+           reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && (rows == 1 || row_stride_bytes % 64 == 0);
 }
 
 /// The same of contiguous rows, or rows that lie apart, which are not those of an input as well.

@@ -144,11 +144,15 @@ HALFTONE_INLINE four_vectors broadcast_four(float x) { return {{splat(x), splat(
 HALFTONE_INLINE void add(four_vectors& sums, const four_vectors& v, whole_vectors<4>) { sums = sums + v; }
 HALFTONE_INLINE void add(four_vectors& sums, f32 v, whole) { sums.v[0] = sums.v[0] + v; }
 HALFTONE_INLINE void add(four_vectors& sums, f32 v, int) { sums.v[1] = sums.v[1] + v; }
-HALFTONE_INLINE void add_product(four_vectors& sums, const four_vectors& a, const four_vectors& b, whole_vectors<4>) { sums = fma(a, b, sums); }
+HALFTONE_INLINE void add_product(four_vectors& sums, const four_vectors& a, const four_vectors& b, whole_vectors<4>) {
+    sums = fma(a, b, sums);
+}
 HALFTONE_INLINE void add_product(four_vectors& sums, f32 a, f32 b, whole) { sums.v[0] = fma(a, b, sums.v[0]); }
 HALFTONE_INLINE void add_product(four_vectors& sums, f32 a, f32 b, int) { sums.v[1] = fma(a, b, sums.v[1]); }
 // NaNs in v do not count.
-HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, const four_vectors& v, whole_vectors<4>) { largest = max(v, largest); }
+HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, const four_vectors& v, whole_vectors<4>) {
+    largest = max(v, largest);
+}
 HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, f32 v, whole) { largest.v[0] = max(v, largest.v[0]); }
 HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, f32 v, int) { largest.v[1] = max(v, largest.v[1]); }
 

@@ -32,7 +32,8 @@ constexpr extent update_part(extent count) { return count >= 256 * update_chunk 
 template <class Param, class Copy>
 bool streams_copies(const view<Copy, 1>& copy, extent i) {
     return !std::is_same_v<Param, bfloat16_remainder> && copy.data() != nullptr &&
-           static_cast<std::size_t>(copy.size()) * sizeof(Copy) >= detail::non_temporal_threshold && detail::is_streamable(copy.data() + i);
+           static_cast<std::size_t>(copy.size()) * sizeof(Copy) >= detail::non_temporal_threshold &&
+           detail::is_streamable(copy.data() + i);
 }
 
 /// update(i, n, gradients) for all parameters: n from the i-th on, with their gradients.

@@ -215,7 +215,8 @@ struct map_sums_kernel {
     HALFTONE_HD HALFTONE_INLINE void run(Simt simt, std::index_sequence<K...> results) const {
         const extent vectors = shape.columns / N, step = static_cast<extent>(partition.blocks_across) * partition.across;
         const extent first = static_cast<extent>(simt.block().x) * partition.across + simt.thread() % partition.across;
-        const extent piece = static_cast<extent>(simt.block().y) * (threads / partition.across) + simt.thread() / partition.across;
+        const extent piece =
+            static_cast<extent>(simt.block().y) * (threads / partition.across) + simt.thread() / partition.across;
         vec<float, N> sums[sizeof...(K)]{};
         if (piece < partition.rows.count) {
             const extent begin = partition.rows.begin(piece), end = begin + partition.rows.rows_of(piece);

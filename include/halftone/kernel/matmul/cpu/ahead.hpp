@@ -32,7 +32,8 @@ void add_rows(const pack<First, Rest...>& all, const result_block& block, extent
     add_rows(all.rest, block, prefetches, to);
 }
 template <class Operands>
-void add_rows(const detail::scaled_sums<Operands>& scaled, const result_block& block, extent prefetches, detail::lookahead& to) {
+void add_rows(const detail::scaled_sums<Operands>& scaled, const result_block& block, extent prefetches,
+              detail::lookahead& to) {
     add_rows(scaled.operands, block, prefetches, to);
 }
 
@@ -40,7 +41,8 @@ inline bool any_is_large(const pack<>&, extent, extent) { return false; }
 template <class First, class... Rest>
 bool any_is_large(const pack<First, Rest...>& operands, extent rows, extent columns) {
     if constexpr (requires { operands.first.stride; }) {
-        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= detail::non_temporal_threshold) return true;
+        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= detail::non_temporal_threshold)
+            return true;
     }
     return any_is_large(operands.rest, rows, columns);
 }

@@ -23,7 +23,9 @@ struct pair_results {
     bool are_rounded;
 
     pair_results(float* to, extent result_stride)
-        : first(reinterpret_cast<std::byte*>(to)), stride(result_stride * static_cast<extent>(sizeof *to)), are_rounded(false) {}
+        : first(reinterpret_cast<std::byte*>(to)),
+          stride(result_stride * static_cast<extent>(sizeof *to)),
+          are_rounded(false) {}
     pair_results(bfloat16* to, extent result_stride)
         : first(reinterpret_cast<std::byte*>(to)), stride(result_stride * static_cast<extent>(sizeof *to)), are_rounded(true) {}
 };
@@ -99,7 +101,8 @@ template <int Vectors, a_layout Layout>
     const auto* a = static_cast<const bfloat16*>(block);
     const auto* b = static_cast<const bfloat16*>(b_panel);
     const auto rows_from = [&](extent first) __attribute__((always_inline)) {
-        return Layout == a_layout::k_major ? a + first / k_major_rows * a_stride + first % k_major_rows * 2 : a + first * a_stride;
+        return Layout == a_layout::k_major ? a + first / k_major_rows * a_stride + first % k_major_rows * 2
+                                           : a + first * a_stride;
     };
     extent i = 0;
     const auto tile = [&]<int Rows, bool PrefetchesNext = false>() __attribute__((always_inline)) {

@@ -194,7 +194,8 @@ void pair_multiply_small_m(extent rows, extent k, const void* a_rows, extent a_s
     if (row_major) return rows == 1 ? pair_small_m_by_rows<1>(product) : pair_small_m_by_rows<2>(product);
     static_assert(small_m == 4);
     constexpr decltype(&pair_small_m_by_columns<1, T>) by_columns[] = {
-        &pair_small_m_by_columns<1, T>, &pair_small_m_by_columns<2, T>, &pair_small_m_by_columns<3, T>, &pair_small_m_by_columns<4, T>};
+        &pair_small_m_by_columns<1, T>, &pair_small_m_by_columns<2, T>, &pair_small_m_by_columns<3, T>,
+        &pair_small_m_by_columns<4, T>};
     by_columns[rows - 1](k, a, a_stride, from, column_stride, columns, c, c_stride);
 }
 

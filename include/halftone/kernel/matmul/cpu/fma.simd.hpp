@@ -167,8 +167,8 @@ template <int Vectors, a_layout Layout>
             fma_small_tile<Rows, Vectors, Prefetch>(k, a + i * a_stride, a_stride, b, sums, from_stride, results, to_stride,
                                                 ahead, share++);
         } else {
-            fma_tile<Rows, Vectors, Layout, Prefetch == tile_prefetch::next_panel>(k, rows_from(i), a_stride, b, sums, from_stride,
-                                                                        results, to_stride, ahead);
+            fma_tile<Rows, Vectors, Layout, Prefetch == tile_prefetch::next_panel>(
+                k, rows_from(i), a_stride, b, sums, from_stride, results, to_stride, ahead);
         }
         i += Rows;
     };

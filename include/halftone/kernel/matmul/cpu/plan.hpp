@@ -48,15 +48,17 @@ struct blocked_plan {
         // whole one leave half of their sums idle.
         const extent work = m * n * depth;
         const bool is_little = work < extent{1} << 15;
-        const bool is_narrow = largest_small_m > detail::small_m && n <= unit.columns && depth * n * unit.element <= cached_bytes &&
-                               work >= extent{1} << 17 &&
-                               (m <= 64 || (is_wide && unit.element == 4 && n <= unit.columns / 2 && m <= 1024 && depth >= 512));
+        const bool is_narrow =
+            largest_small_m > detail::small_m && n <= unit.columns && depth * n * unit.element <= cached_bytes &&
+            work >= extent{1} << 17 &&
+            (m <= 64 || (is_wide && unit.element == 4 && n <= unit.columns / 2 && m <= 1024 && depth >= 512));
         const bool is_small_m = m <= largest_small_m && (m <= detail::small_m || is_little || n >= unit.columns * threads);
         if (depth <= most_depth && (is_small_m || is_narrow)) {
             kept = stationary::small_m;
             columns = std::clamp<extent>(round_up_to(ceil_div(n, 4 * threads), unit.columns), 64, 1024);
             if (!is_little) columns = std::min(columns, round_up_to(ceil_div(n, threads), unit.columns));
-            rows = is_narrow ? std::min<extent>(round_up_to(ceil_div(m, 2 * threads), unit.rows), 96) : round_up_to(m, unit.rows);
+            rows = is_narrow ? std::min<extent>(round_up_to(ceil_div(m, 2 * threads), unit.rows), 96)
+                             : round_up_to(m, unit.rows);
             return;
         }
         // Multiplications with panels so shallow are over before what they would ask for arrives.

@@ -121,7 +121,8 @@ class tile_product {
     /// Some rows of a block, to their place in it; pieces lie block_bytes_ apart.
     void pack_rows(extent i, extent rows, extent piece, extent count, std::byte* to) const {
         for (extent d = piece; d < piece + count; ++d, to += block_bytes_)
-            a_.pack_a(a_.at(i, d * detail::panel_depth), a_.row_stride, a_.column_stride, rows, length_of(d), to, detail::panel_stride);
+            a_.pack_a(a_.at(i, d * detail::panel_depth), a_.row_stride, a_.column_stride, rows, length_of(d), to,
+                      detail::panel_stride);
     }
     /// Some panels of one piece, side by side.
     void pack_panels(extent column, extent count, extent piece, std::byte* to) const {
@@ -147,7 +148,8 @@ class tile_product {
         const extent high = std::min<extent>(unit_.rows, m_ - i);
         const detail::deep_operands operands =
             in_place_
-                ? detail::deep_operands{high, a_.at(i, k), a_.row_stride, times(detail::panel_depth, sizeof(bfloat16)), panel, step_bytes}
+                ? detail::deep_operands{high,  a_.at(i, k), a_.row_stride, times(detail::panel_depth, sizeof(bfloat16)),
+                                        panel, step_bytes}
                 : detail::deep_operands{high, rows, detail::panel_stride, block_bytes_, panel, step_bytes};
         const float* const before = pass.first > 0 ? sums : nullptr;
         if (pass.first + pass.count < depths_)

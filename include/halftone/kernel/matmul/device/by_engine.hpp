@@ -51,7 +51,8 @@ template <engine_output T>
 engine_result result_by_engine(const detail::matmul_epilogue<pack<>, pack<sum_result<T>>>& e) {
     return {e.results.first.data, e.results.first.stride, element_type_of<T>(), 0};
 }
-inline engine_result result_by_engine(const detail::matmul_epilogue<pack<detail::matrix_operand<float>>, pack<added_result<float>>>& e) {
+inline engine_result result_by_engine(
+    const detail::matmul_epilogue<pack<detail::matrix_operand<float>>, pack<added_result<float>>>& e) {
     const auto& c = e.results.first;
     const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
     return is_same ? engine_result{c.data, c.stride, element_type::float32, 1} : engine_result{};

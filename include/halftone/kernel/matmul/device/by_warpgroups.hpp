@@ -28,17 +28,28 @@ bool has_warpgroups(Device& device) {
 /// Operands in aligned rows. `cut`: of wide or widest tiles.
 template <class Compute, class Device, class T, class Operands, class Results>
 void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const product_operand<T>& b,
-                            const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, const matmul_plan& plan) {
+                            const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access,
+                            const matmul_plan& plan) {
     const auto run = [&]<class Tiling>(Tiling) {
         const auto of_a = panel_map(device, a, Tiling::tile_m), of_b = panel_map(device, b, Tiling::tile_n);
         using map = std::remove_const_t<decltype(of_a)>;
         // Rows of a part are whole tiles': a copy of a tile stays within them.
         const extent padded_rows = (a.outer + Tiling::tile_m - 1) / Tiling::tile_m * Tiling::tile_m;
-        const auto kernel_with = [&]<class O, class R>(const detail::matmul_epilogue<O, R>& end, row_access rows, part_of_depth part,
-                                                       extent all_rows) {
+        const auto kernel_with = [&]<class O, class R>(const detail::matmul_epilogue<O, R>& end, row_access rows,
+                                                       part_of_depth part, extent all_rows) {
             const map of_c = result_map(device, end.results, all_rows, b.outer, rows, of_a);
-            return warpgroup_kernel<Compute, Tiling, map, O, R>{of_a, of_b, of_c, a.axis, b.axis, a.outer, b.outer, a.depth, end,
-                                                                rows, device.architecture().multiprocessors, part,
+            return warpgroup_kernel<Compute, Tiling, map, O, R>{of_a,
+                                                                of_b,
+                                                                of_c,
+                                                                a.axis,
+                                                                b.axis,
+                                                                a.outer,
+                                                                b.outer,
+                                                                a.depth,
+                                                                end,
+                                                                rows,
+                                                                device.architecture().multiprocessors,
+                                                                part,
                                                                 static_cast<int>(padded_rows)};
         };
         if (plan.parts == 1) return device.launch(kernel_with(epilogue, access, {}, a.outer));

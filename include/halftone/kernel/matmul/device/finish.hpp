@@ -105,7 +105,8 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const detail::matmul_epil
 
 /// What the only result of an epilogue is there, not yet rounded.
 HALFTONE_KERNEL template <int N, class Simt, class Operands, class Result>
-HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt, const detail::matmul_epilogue<Operands, pack<Result>>& epilogue,
+HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt,
+                                                        const detail::matmul_epilogue<Operands, pack<Result>>& epilogue,
                                                         row_access access, int row, int column, int columns,
                                                         const vec<float, N>& sums) {
     constexpr int arguments = 1 + static_cast<int>(Operands::count);
@@ -134,8 +135,8 @@ HALFTONE_HD HALFTONE_INLINE pack<First, Rest...> offset_by(const pack<First, Res
     return {offset_by(all.first, by), offset_by(all.rest, by)};
 }
 template <class Operands, class Results>
-HALFTONE_HD HALFTONE_INLINE detail::matmul_epilogue<Operands, Results> offset_by(const detail::matmul_epilogue<Operands, Results>& e,
-                                                                          extent by) {
+HALFTONE_HD HALFTONE_INLINE detail::matmul_epilogue<Operands, Results> offset_by(
+    const detail::matmul_epilogue<Operands, Results>& e, extent by) {
     return {offset_by(e.operands, by), offset_by(e.results, by)};
 }
 

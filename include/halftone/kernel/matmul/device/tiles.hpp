@@ -92,7 +92,8 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
             const double turns = static_cast<double>(rounds), depth = static_cast<double>((k + parts - 1) / parts),
                          products = (rounds <= 1 ? pace.alone : turns * pace.among_others) * depth,
                          ends = turns * pace.end + pace.start,
-                         sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large / multiprocessors,
+                         sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large /
+                                multiprocessors,
                          all = products + (ends + (parts == 1 ? 0 : sums + adding_launch_depth)) / slowness;
             if (least < 0 || all < least) least = all, best = {pace.tile, parts};
         }
