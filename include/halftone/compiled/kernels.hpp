@@ -16,6 +16,7 @@
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
+#include <halftone/kernel/count_nonfinite/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>
 #include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>

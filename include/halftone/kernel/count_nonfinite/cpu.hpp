@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tallies on the CPU; count_nonfinite.hpp has the contract and an example.
+/// Counts of numbers that are not finite, on the CPU; count_nonfinite.hpp has the contract and an example.
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>
