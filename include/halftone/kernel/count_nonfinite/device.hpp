@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tallies on a GPU; count_nonfinite.hpp has the contract and an example.
+/// Counts of numbers that are not finite, on a GPU; count_nonfinite.hpp has the contract and an example.
 ///
 /// A block takes a chunk and leaves what it saw there; one more block puts the chunks together.
 #pragma once
