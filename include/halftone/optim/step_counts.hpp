@@ -7,7 +7,7 @@
 ///     optimizer.state().step_counts              // of each parameter; empty where every window reached all of them
 ///
 /// Parameters that the same windows reached have one count, in the device's memory: step_group 0 are those that missed
-/// none, whose count is the optimizer's. A step_group of which a window reaches a part divides, and cohorts never join.
+/// none, whose count is the optimizer's. A step group of which a window reaches a part divides, and step groups never join.
 #pragma once
 
 #include <algorithm>
@@ -90,7 +90,7 @@ class step_counts final : public detail::capture_dependency {
         for (const std::size_t step_group : counting_)
             device.run(update_step_group{records() + (step_group - 1), all, step_group_work::count});
     }
-    /// What a step_group's parameters are updated by.
+    /// What a step group's parameters are updated by.
     const kernel::step_record* of(std::size_t step_group, const kernel::step_record* all) const {
         return step_group == 0 ? all : &records()[step_group - 1].step;
     }
@@ -132,7 +132,7 @@ class step_counts final : public detail::capture_dependency {
         }
         return false;
     }
-    /// No more cohorts than parameters, since none is ever empty but that of those which missed nothing.
+    /// No more step groups than parameters, since none is ever empty but that of those which missed nothing.
     void take_memory(std::size_t parameters) {
         if (memory_of_records_.bytes() != 0) return;
         memory_of_records_ = buffer(*memory_, parameters * sizeof(step_group_record), memory_kind::other);
@@ -143,7 +143,7 @@ class step_counts final : public detail::capture_dependency {
     memory_resource* memory_;
     buffer memory_of_records_;
     std::size_t made_ = 0;
-    std::vector<std::size_t> counting_;  // cohorts that the step under way reaches, but 0
+    std::vector<std::size_t> counting_;  // step groups that the step under way reaches, but 0
 };
 
 }  // namespace detail
