@@ -3,7 +3,7 @@
 /// A small value that lives in the device's memory, where the device's own work reads and changes it: the loss scale, a
 /// step count. The host looks at it only when asked, since on a GPU that means to wait.
 ///
-///     detail::resident<kernel::step_record, cpu> steps{device};
+///     detail::device_value<kernel::step_record, cpu> steps{device};
 ///     device.run(count_one{steps.data()});                                // in order with the device's other work
 ///     steps.read().steps                                                  // waits for it
 #pragma once

@@ -62,7 +62,7 @@ struct tape_hook {
 
     // ---- forward
 
-    /// A variable that constant(), leaf() or bring() has put onto the tape.
+    /// A variable that constant(), leaf() or to_device() has put onto the tape.
     template <class T, int Rank>
     void input(const variable<T, Rank>&) {}
     /// An operation of this name begins. Where: the roles of a layer, or the policy of a region.

@@ -2,7 +2,7 @@
 /// \file
 /// What is wrong with a tensor's values, if anything: how many are infinite or NaN, and how large the others are.
 ///
-///     kernel::tally<cpu>::run(device, activations, &found);          // a nonfinite_counts in the device's memory
+///     kernel::count_nonfinite<cpu>::run(device, activations, &found);  // a nonfinite_counts in the device's memory
 ///
 /// Numeric contract: counts, exact, and the largest finite magnitude, by the values' bits, so that -ffast-math does not
 /// touch them. Each value is read once. Nothing waits.
@@ -43,7 +43,7 @@ struct nonfinite_counts {
     HALFTONE_HD constexpr bool is_finite() const { return positive_infinities + negative_infinities + nans == 0; }
 };
 
-/// run(device, values, tally): overwrites *tally, which lies in the device's memory. Values are float, float16 or
+/// run(device, values, counts): overwrites *counts, which lies in the device's memory. Values are float, float16 or
 /// bfloat16. Throws shape_error for values in pieces.
 template <class Device>
 struct count_nonfinite {
@@ -54,12 +54,12 @@ struct count_nonfinite {
 
 }  // namespace kernel
 
-/// How many of the values are infinite or NaN, and the largest magnitude of the others, to *tally in the device's memory.
+/// How many of the values are infinite or NaN, and the largest magnitude of the others, to *counts in the device's memory.
 /// values: contiguous, of any rank; float, float16 or bfloat16. Nothing waits. It takes no policy. Throws shape_error.
 template <class Device, class Values>
     requires(detail::kernel_device<Device> && detail::viewables<Values>)
-void count_nonfinite(Device& device, const Values& values, kernel::nonfinite_counts* count_nonfinite) {
-    kernel::count_nonfinite<Device>::run(device, as_view(values), count_nonfinite);
+void count_nonfinite(Device& device, const Values& values, kernel::nonfinite_counts* counts) {
+    kernel::count_nonfinite<Device>::run(device, as_view(values), counts);
 }
 
 }  // namespace HALFTONE_ABI

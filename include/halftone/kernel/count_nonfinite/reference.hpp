@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of a tally.
+/// The definition of count_nonfinite.
 ///
-///     const kernel::nonfinite_counts t = reference::tally(values);
+///     const kernel::nonfinite_counts t = reference::count_nonfinite(values);
 #pragma once
 
 #include <halftone/kernel/count_nonfinite/count_nonfinite.hpp>

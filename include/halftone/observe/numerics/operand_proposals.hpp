@@ -54,8 +54,8 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
     if (o.saturated > 0 && (share(o.saturated, numbers) > threshold || o.amax > 2 * largest / o.scale)) {
         add(of_all(o.saturated, numbers) + " saturate in " + type + ": the scale is " + scale + ", " + made_for +
             ", and the amax is " + amax +
-            (o.is_delayed() ? ": delayed scaling had not met one as large; scale by the tensor's own amax (current_scaling), or take a longer "
-                              "history than " +
+            (o.is_delayed() ? ": delayed scaling had not met one as large; scale by the tensor's own amax "
+                              "(current_scaling), or take a longer history than " +
                                   std::to_string(o.rule.history) + " windows"
                             : ""));
         findings.scaling_helps = findings.scaling_helps && o.is_delayed();

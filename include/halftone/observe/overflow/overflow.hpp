@@ -19,7 +19,7 @@
 /// not finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first
 /// in time: forward before backward, earlier micro-batches before later ones.
 ///
-/// What is put onto the tape (constant, leaf, bring) is counted as well: where that was not finite already, it says so
+/// What is put onto the tape (constant, leaf, to_device) is counted as well: where that was not finite already, it says so
 /// beside the operation. finder.take(model) looks at the weights, too, those of that layer first, as they are then,
 /// which is as they were where the step was skipped. Doubles are not looked at: of an infinity that an operation made
 /// in double the first one with a result in another type has the name, a cast for instance.
@@ -342,8 +342,8 @@ inline std::string overflow::text() const {
     if (elements > found.positive_infinities + found.negative_infinities + found.nans)
         t += ", the finite ones up to " + detail::magnitude_text(found.largest);
     if (!before.operation.empty())
-        t +=
-            "; the operation before, " + detail::place_of(before) + ", gave magnitudes up to " + detail::magnitude_text(before_largest);
+        t += "; the operation before, " + detail::place_of(before) + ", gave magnitudes up to " +
+             detail::magnitude_text(before_largest);
     if (input.elements > 0)
         t += "; an input of the tape held " + detail::source_text(input) + " already";
     if (weight.elements > 0) t += "; the weight " + weight.parameter + " itself holds " + detail::source_text(weight);

@@ -132,7 +132,7 @@ class tensor_listener {
 
     /// A result, a gradient, or an operand in eight bits.
     virtual void on_tensor(const watched_tensor& tensor) = 0;
-    /// What constant(), leaf() and bring() put onto the tape, in the same order: by no operation, "input".
+    /// What constant(), leaf() and to_device() put onto the tape, in the same order: by no operation, "input".
     virtual void on_input(const watched_tensor&) {}
 };
 
