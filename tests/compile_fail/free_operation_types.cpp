@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this operation overflows in low precision; call its with_logits form
-// expect: halftone: what is given explicitly to this operation is no number type
+// expect: halftone: the template argument given to this operation is not a number type
 // expect: halftone: as_variable: the store keeps this parameter in the types of its roles `param` and `compute`
 // expect: halftone: matmul of variables takes matrices
-// expect-nvcc: halftone: what is given explicitly to this operation is no number type
+// expect-nvcc: halftone: the template argument given to this operation is not a number type
 // expect-nvcc: halftone: as_variable: the store keeps this parameter in the types of its roles `param` and `compute`
 // expect-nvcc: halftone: matmul of variables takes matrices
 #include <halftone/amp.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: shadow_twin: this model is no template of a policy alone, so nobody knows which type it is in fp32; name that one yourself: my_model<ht::full_fp32> twin{...};
+// expect: shadow_twin: this model is not a template of a policy alone, so that its type in fp32 cannot be derived; name that type yourself: my_model<ht::full_fp32> twin{...};
 #include <halftone/observe/shadow/shadow.hpp>
 
 namespace ht = halftone;

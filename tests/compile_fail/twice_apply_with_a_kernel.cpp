@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: apply: on a tape for second derivatives the operations of backward are recorded
-// expect: write this backward out of halftone's operations (ht::map, ht::matmul, ...), or apply it on ht::tape tape{device}
+// expect: is not known: compose this backward of halftone's operations (ht::map, ht::matmul, ...), or apply it on ht::tape tape{device}
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/double_backward/double_backward.hpp>
 

@@ -218,11 +218,11 @@ void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::
 void machine_state::land_rows(bool of_any) {
     try {
         if (of_any) {
-            for (block_state& b : device_value) {
+            for (block_state& b : resident) {
                 if (auto& copies = b.asynchronous.copies; !copies.empty()) return land_rows(b, random(copies.size()));
             }
         }
-        block_state& b = device_value[random(device_value.size())];
+        block_state& b = resident[random(resident.size())];
         auto& copies = b.asynchronous.copies;
         if (copies.empty()) return;
         const std::size_t picked = random(copies.size());

@@ -124,7 +124,7 @@ struct machine_state {
 
     std::uint64_t random_state = option.seed;
     std::vector<site> sites{};
-    std::vector<block_state> device_value{};
+    std::vector<block_state> resident{};
     struct ready_thread {
         thread_state* thread;
         std::size_t rank;
@@ -266,7 +266,7 @@ struct machine_state {
     }
     void land_something() {  // after every switch, if the copy that the seed picks is due
         if (in_flight == 0) return;
-        block_state& b = device_value[random(device_value.size())];
+        block_state& b = resident[random(resident.size())];
         const std::size_t picked = random(b.threads.size());
         if (!b.copying[picked]) return;
         auto& copies = b.threads[picked]->copies;
@@ -431,7 +431,7 @@ struct machine_state {
         }
     }
     [[noreturn]] void stuck() const {
-        for (const block_state& b : device_value) {
+        for (const block_state& b : resident) {
             for (const auto& t : b.threads) {
                 if (const mbarrier_state* m = t->now == thread_state::waiting ? t->awaited : nullptr; m != nullptr) {
                     fail(b, "thread ", t->index, " waits for ever in ", name(t->at), ": phase ", m->phase,
@@ -487,14 +487,14 @@ struct machine_state {
         }
         if (order.empty()) return count;
         std::size_t next = 0;
-        device_value.resize(std::min(order.size(), static_cast<std::size_t>(option.resident_blocks)));
-        for (block_state& b : device_value) {
+        resident.resize(std::min(order.size(), static_cast<std::size_t>(option.resident_blocks)));
+        for (block_state& b : resident) {
             b.warps.resize(warps);
             for (int i = 0; i < shape.threads; ++i) {
                 thread_state& t = *b.threads.emplace_back(std::make_unique<thread_state>());
                 t.block = &b;
                 t.index = i;
-                t.rank = static_cast<std::size_t>(&b - device_value.data()) * warps + static_cast<std::size_t>(i / 32);
+                t.rank = static_cast<std::size_t>(&b - resident.data()) * warps + static_cast<std::size_t>(i / 32);
                 t.fiber = make_fiber(t);
                 resume(t);
             }
@@ -504,7 +504,7 @@ struct machine_state {
         // are needed: values alone show a slot overwritten too early only when a warp is ahead AND its copies land
         // early.
         const std::size_t draws = std::size_t{1} << 2 * random(3);
-        std::vector<std::size_t> rank(device_value.size() * warps);
+        std::vector<std::size_t> rank(resident.size() * warps);
         while (!error && (!ready.empty() || something_can_land())) {
             if (ready.empty()) continue;
             if (random(256) == 0) rank[random(rank.size())] = random(1u << 20);
@@ -531,10 +531,10 @@ struct machine_state {
             }
         }
         over = true;
-        for (block_state& b : device_value) {  // unwinds what is parked before anything is thrown from here
+        for (block_state& b : resident) {  // unwinds what is parked before anything is thrown from here
             for (auto& t : b.threads) error ? end(*t) : resume(*t);
         }
-        device_value.clear();
+        resident.clear();
         if (error) std::rethrow_exception(error);
         return count;
     }

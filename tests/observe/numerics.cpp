@@ -123,9 +123,9 @@ TEST_CASE("numerics: proposals say what the counts say") {
     CHECK(p[0].layer == "b");
     CHECK(p[0].policy == "ht::amp_bf16");
     CHECK(p[0].text ==
-          "b: 3% of the gradient that linear passes on lie below 6.1e-05, float16's least normal number, at a loss "
-          "scale of 65536 (and 0 of 1000 (0%) are zeros); 3% would at 2 doublings, and at more a gradient overflows: "
-          "ht::rule<\"b\", ht::amp_bf16>");
+          "b: 3% of the values of the gradient that linear passes on lie below 6.1e-05, float16's least normal number, at "
+          "a loss scale of 65536 (and 0 of 1000 (0%) are zeros); still 3% with the scale doubled 2 times, beyond which a "
+          "gradient overflows: ht::rule<\"b\", ht::amp_bf16>");
     CHECK(view.proposals(0.05).empty());
     // At exactly the threshold nothing is said.
     CHECK(view.proposals(0.03).empty());
@@ -136,7 +136,7 @@ TEST_CASE("numerics: proposals say what the counts say") {
     REQUIRE(p.size() == 1);
     CHECK(p[0].layer.empty());
     CHECK(p[0].text ==
-          "the loss scale: more than 1% of the gradient lies below its type's least normal number in 1 operation; at 2 "
+          "the loss scale: more than 1% of the gradient lies below its type's least normal number in 1 operation; with 2 "
           "doublings of 65536 in none of these, and no gradient of the step overflows before 21");
 
     // Values at the end of the range, and beyond.
@@ -159,9 +159,9 @@ TEST_CASE("numerics: proposals say what the counts say") {
     REQUIRE(p.size() == 1);
     CHECK(p[0].policy.empty());
     CHECK(p[0].text ==
-          "c: 1 of 11 (9.1%) of the values of linear are infinite in bfloat16, which ends at 3.39e+38: float's range "
-          "is the same, and no type helps, but smaller numbers, in the data (or infinite there) or from the layer "
-          "before");
+          "c: 1 of 11 (9.1%) of the values of linear are infinite in bfloat16, which ends at 3.39e+38: float has no "
+          "larger range, so that no type helps; make the numbers smaller, in the data (where they may be infinite already) "
+          "or in the layer before");
 
     // Weights: what rounding has done is known.
     ht::numerics_row weight = row("d", pass::update, tensor_role::value, {{-24, 90}});
@@ -206,10 +206,10 @@ TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a l
     REQUIRE(p.size() == 1);
     CHECK(p[0].layer.empty());
     CHECK(p[0].text ==
-          "the loss scale: all 10 of the gradient that mse_loss (after down) passes on are zeros in float16, and the "
-          "one before it is not: it underflows, it seems, at a loss scale of 1: a larger one, as ht::grad_scaler "
-          "finds it from 65536 on (no gradient of the step overflows before 128 doublings), or ht::rule<\"down\", "
-          "ht::amp_bf16>, which needs none");
+          "the loss scale: all 10 values of the gradient that mse_loss (after down) passes on are zeros in float16, though "
+          "the gradient that it received is not: it seems to underflow at a loss scale of 1: take a larger one, such as "
+          "ht::grad_scaler finds starting from 65536 (no gradient of this step overflows before 128 doublings), or "
+          "ht::rule<\"down\", ht::amp_bf16>, which needs none");
     // What was handed zeros passes zeros on; and so does what has weights of zeros.
     ht::numerics_row weight = with(row("down", pass::update, tensor_role::value, {}), 10);
     weight.parameter = "down.weight";
@@ -224,14 +224,14 @@ TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a l
     REQUIRE(p.size() == 1);
     CHECK(p[0].layer == "up");
     CHECK(p[0].text ==
-          "up: all 10 of the gradient that down's linear passes on are zeros in float16, and the one before it is "
-          "not: it underflows, it seems, at a loss scale of 1; with a larger scale a gradient overflows: "
+          "up: all 10 values of the gradient that down's linear passes on are zeros in float16, though the gradient that "
+          "it received is not: it seems to underflow at a loss scale of 1; with a larger scale a gradient overflows: "
           "ht::rule<\"up\", ht::amp_bf16>");
     // Zeros beside numbers that lie low.
     view.rows = {up, seed, with(row("up", pass::backward, tensor_role::gradient, {{-16, 30}}), 70)};
     p = view.proposals();
     REQUIRE(p.size() == 1);
-    CHECK(p[0].text.find("; 70 more are zeros, and may have lain lower") != std::string::npos);
+    CHECK(p[0].text.find("; 70 more values are zeros, and may have underflowed") != std::string::npos);
 }
 
 TEST_CASE("numerics: gradients that are infinite want a smaller scale, or another type") {
@@ -249,8 +249,8 @@ TEST_CASE("numerics: gradients that are infinite want a smaller scale, or anothe
     CHECK(p[0].layer.empty());
     CHECK(p[0].text ==
           "down: 5 of 10 (50%) of the gradient that linear passes on are infinite in float16, which ends at 65504: a "
-          "smaller loss scale than 65536, as ht::grad_scaler takes by itself after the step that it skips; where "
-          "others underflow then, ht::rule<\"up\", ht::amp_bf16>");
+          "smaller loss scale than 65536, which ht::grad_scaler chooses by itself after the step that it skips; if other "
+          "gradients underflow at that scale, ht::rule<\"up\", ht::amp_bf16>");
     view.loss_scale = 1;
     p = view.proposals();
     REQUIRE(p.size() == 1);
@@ -260,7 +260,8 @@ TEST_CASE("numerics: gradients that are infinite want a smaller scale, or anothe
     p = view.proposals();
     REQUIRE(p.size() == 1);
     CHECK(p[0].policy.empty());
-    CHECK(p[0].text.find("which ends at 3.39e+38: no type has more range, but smaller numbers") != std::string::npos);
+    CHECK(p[0].text.find("which ends at 3.39e+38: no type has a larger range; make the numbers smaller") !=
+          std::string::npos);
     view.loss_scale = 65536;
     CHECK(view.proposals()[0].text.find(": a smaller loss scale than 65536") != std::string::npos);
     // Of weights, the buffers' type; and what comes after was handed it.
@@ -277,9 +278,9 @@ TEST_CASE("numerics: gradients that are infinite want a smaller scale, or anothe
     p = view.proposals();
     REQUIRE(p.size() == 1);
     CHECK(p[0].text ==
-          "down: 5 of 10 (50%) of the gradient that linear passes on are NaN, and all before it is finite: infinities "
-          "within, where a smaller loss scale than 65536 helps, as ht::grad_scaler takes by itself, or a derivative "
-          "that has no value there (sqrt at 0), where no type does");
+          "down: 5 of 10 (50%) of the gradient that linear passes on are NaN, and everything before it is finite: "
+          "either infinities arise within the operation, where a smaller loss scale than 65536 helps, which "
+          "ht::grad_scaler chooses by itself, or the derivative is undefined there (sqrt at 0), where no type helps");
 }
 
 TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its sums are NaN") {
@@ -293,8 +294,8 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
     auto p = view.proposals();
     REQUIRE(p.size() == 1);
     CHECK(p[0].text ==
-          "down: 10 of 10 (100%) of the values of linear are NaN, and what it was given reaches 131072, which read in "
-          "float16 is infinite: ht::rule<\"down\", ht::amp_bf16>");
+          "down: 10 of 10 (100%) of the values of linear are NaN, and its input reaches 131072, which is infinite in "
+          "float16: ht::rule<\"down\", ht::amp_bf16>");
     // In bfloat16 it is not.
     view.rows.back().format = ht::value_format::bfloat16;
     p = view.proposals();
@@ -323,8 +324,8 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
     p = view.proposals();
     REQUIRE(p.size() == 1);
     CHECK(p[0].text ==
-          "down: 1 of 11 (9.1%) of down.weight are not finite, and no operation gave such a value: an update has made "
-          "them so");
+          "down: 1 of 11 (9.1%) of down.weight are not finite, though no operation gave such a value: the optimizer's "
+          "update produced them");
 }
 
 using support::cube;
@@ -374,8 +375,8 @@ TEST_CASE("numerics: an own operation that overflows is named, and not the layer
     CHECK(p[0].layer.empty());
     CHECK(p[0].operation == "cube");
     CHECK(p[0].policy == "ht::full_fp32");
-    CHECK(p[0].text.find(" of the values of cube (after up) are infinite in float16, which ends at 65504 (and handed "
-                         "to 3 operations after it, whose types are not to blame): call cube on floats in fp32, "
+    CHECK(p[0].text.find(" of the values of cube (after up) are infinite in float16, which ends at 65504 (and passed "
+                         "on to 3 operations after it, whose types are not the cause): call cube on floats in fp32, "
                          "cube(ht::autocast<ht::full_fp32>(ctx), ht::cast<float>(ctx, x)); the layer that reads its "
                          "floats has to hold them as well, ht::amp_bf16") != std::string::npos);
     const auto finite = [](const ht::numerics_view& view) {
@@ -395,7 +396,8 @@ TEST_CASE("numerics: an own operation that overflows is named, and not the layer
 TEST_CASE("numerics: steps whose gradients underflow or overflow, and NaN in the data") {
     auto p = seen<cubing<ht::amp_fp16>>(1, 1, 1, 1e-9f).proposals();
     REQUIRE(p.size() == 1);
-    CHECK(p[0].text.find("the loss scale: all 4 of the gradient that mse_loss (after down) passes on are zeros") == 0);
+    CHECK(p[0].text.find("the loss scale: all 4 values of the gradient that mse_loss (after down) passes on are zeros") ==
+          0);
     // As it says: the type of what `down` gives.
     using down_in_bf16 = ht::recipe<ht::amp_fp16, ht::rule<"down", ht::amp_bf16>>;
     const ht::numerics_view mended = seen<cubing<down_in_bf16>>(1, 1, 1, 1e-9f);
@@ -412,8 +414,8 @@ TEST_CASE("numerics: steps whose gradients underflow or overflow, and NaN in the
     CHECK(p[0].layer == "up");
     CHECK(p[0].policy.empty());
     CHECK(p[0].text ==
-          "up: 4 of 8 (50%) of the values of linear are NaN, and all that operations before it gave is finite: there "
-          "are NaNs in its data or weights, or it has no value there (0 / 0, log of a negative number): no type "
+          "up: 4 of 8 (50%) of the values of linear are NaN, and all results before it are finite: there are NaNs "
+          "in its data or weights, or its result is undefined there (0 / 0, log of a negative number): no type "
           "helps, unless float16 is too narrow for the data or within it: ht::rule<\"up\", ht::amp_bf16>");
 }
 
@@ -455,17 +457,18 @@ TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; t
     for (const char* format : {"float16", "bfloat16", "float8_e4m3", "float8_e5m2"})
         CHECK(html.find(std::string("<th scope=\"row\">") + format + "</th>") != std::string::npos);
     CHECK(html.find("2 inf") != std::string::npos);
-    CHECK(html.find("<td class=\"n\">0.2% at the top</td>") != std::string::npos);  // 2^15 is half of 65504 or more
-    CHECK(html.find("<li>Nothing:") == std::string::npos);
+    CHECK(html.find("<td class=\"n\">0.2% near the top</td>") != std::string::npos);  // 2^15 is half of 65504 or more
+    CHECK(html.find("<li>None:") == std::string::npos);
     ht::numerics_view quiet;
     quiet.rows = {row("a", ht::pass::forward, ht::tensor_role::value, {{0, 10}})};
-    CHECK(ht::numerics_html(quiet, "").find("<li>Nothing: every value is finite, and of no gradient in 16 bits do more "
-                                            "than 1% lie below the least normal number.</li>") != std::string::npos);
+    CHECK(ht::numerics_html(quiet, "").find("<li>None: every value is finite, and no gradient in 16 bits has more than "
+                                            "1% of its values below the least normal number.</li>") != std::string::npos);
     std::ostringstream table;
     view.print(table);
     CHECK(table.str().find(" saturation infinite   NaN") != std::string::npos);
     CHECK(table.str().find("      100%                 0.2%        0     0") != std::string::npos);
-    CHECK(table.str().find("blank where there are none, as of all that an operation gives.\n") != std::string::npos);
+    CHECK(table.str().find("rounding made, known only where the same numbers are there in a wider type; else blank, as for "
+                           "all results of operations.\n") != std::string::npos);
     CHECK(html.find("class=\"low\" x=\"0\"") != std::string::npos);  // 2^-40 is the first column
 
     const auto j = ht::numerics_json(view);
@@ -524,8 +527,8 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
     CHECK(
         p[0].text ==
         "h.1.mlp: 10 of 1000 (1%) of the input of up saturate in float8_e4m3: the scale is 448, for an amax of 1, and "
-        "the amax is 16: delayed scaling did not expect it; its own amax does (current_scaling), or a longer history "
-        "than 4 that has met the like: ht::rule<\"h.1.mlp\", ht::with_scaling<ht::fp8_hybrid, "
+        "the amax is 16: delayed scaling had not met one as large; scale by the tensor's own amax (current_scaling), or "
+        "take a longer history than 4 windows: ht::rule<\"h.1.mlp\", ht::with_scaling<ht::fp8_hybrid, "
         "ht::current_scaling<>>>");
     CHECK(only({.rule = rule, .scale = 448, .amax = 1.4f, .saturated = 11}, {{8, 1000}}).size() == 1);
     // Zeros that the tensor's own scale would not make.
@@ -539,11 +542,11 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
     p = only({.rule = rule, .scale = 1, .amax = 0.01f, .flushed = 100}, {{0, 900}});
     REQUIRE(p.size() == 1);
     CHECK(
-        p[0].text.find(" are zeros in float8_e4m3 at a scale of 1, with which delayed scaling begins, and the amax is "
-                       "0.01: by its own scale 0% would be") != std::string::npos);
+        p[0].text.find(" are zeros in float8_e4m3 at a scale of 1, the one that delayed scaling begins with, and the "
+                       "amax is 0.01: by its own scale 0% would be") != std::string::npos);
     p = only({.rule = rule, .scale = 1, .amax = 1000, .saturated = 100}, {{8, 1000}});
     REQUIRE(p.size() == 1);
-    CHECK(p[0].text.find("the scale is 1, with which delayed scaling begins, and the amax is 1000") !=
+    CHECK(p[0].text.find("the scale is 1, the one that delayed scaling begins with, and the amax is 1000") !=
           std::string::npos);
     // And those that it would make, too: another type.
     p = only({.rule = ht::current_scaling<>::rule, .scale = 448, .amax = 1, .flushed = 100, .flushed_by_own = 100},
@@ -553,8 +556,8 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
     CHECK(
         p[0].text ==
         "h.1.mlp: 100 of 1000 (10%) of the input of up are zeros in float8_e4m3 at a scale of 448, and by the scale of "
-        "its own amax, 1, 10% would be: its magnitudes differ by more than the format's: ht::rule<\"h.1.mlp\", "
-        "ht::amp_bf16>");
+        "its own amax, 1, 10% would be: its magnitudes span more than the format's range: "
+        "ht::rule<\"h.1.mlp\", ht::amp_bf16>");
     CHECK(view.proposals(0.2).empty());
 
     // In the table, in JSON and on the page.

@@ -143,8 +143,8 @@ void overflow_is_named(Device& device) {
     CHECK(found[0].scale == 1);
     CHECK(found[0].text() ==
           "step 2 taken: fc, linear, forward: 1 -inf of 8 values of the input of fc.weight's product in bfloat16, read "
-          "in float8_e4m3 at a scale of 1, the finite ones up to 8; an input put onto the tape before it held 1 -inf "
-          "of 8 values in bfloat16 already");
+          "in float8_e4m3 at a scale of 1, the finite ones up to 8; an input of the tape held 1 -inf of 8 "
+          "values in bfloat16 already");
     model.fc.weight.assign(std::vector<float>{1, 1, 1, 1, 1, 1, 1, infinity});
     REQUIRE(step(x) == 1);
     CHECK(found[0].operand.tensor == scaled_tensor::weight);

@@ -47,11 +47,11 @@ TEST_CASE("shadow report: the line, the table and the JSON of one") {
     const ht::shadow_row* first = report.first();
     REQUIRE(first == &report.rows[1]);
     CHECK(first->text() ==
-          "h.1 own (after h.1.mlp), backward, gradient: 5 of 32 beyond the bound in float16; element 7 is inf, in fp32 "
-          "70000, and rounding explains 34.2");
+          "h.1 own (after h.1.mlp), backward, gradient: 5 of 32 values beyond the bound in float16; element 7 is inf, in "
+          "fp32 70000, where rounding explains a difference of 34.2");
     CHECK(report.rows[2].text() ==
-          "norm.gain, the copy that kernels read: 1 of 16 beyond the bound in bfloat16; element 0 is 0, in fp32 0, and "
-          "rounding explains 0");
+          "norm.gain, the copy that kernels read: 1 of 16 values beyond the bound in bfloat16; element 0 is 0, in fp32 0, "
+          "where rounding explains a difference of 0");
     std::ostringstream table;
     report.print(table);
     CHECK(table.str().find("h.0.mlp mlp ") != std::string::npos);

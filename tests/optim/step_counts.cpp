@@ -8,13 +8,13 @@ namespace {
 namespace ht = halftone;
 using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
 
-TEST_CASE_TEMPLATE("own steps: a parameter fares as if the windows that missed it had not been", P, ht::full_fp32,
+TEST_CASE_TEMPLATE("step counts: a parameter fares as if the windows that missed it had not been", P, ht::full_fp32,
                    ht::amp_fp16, pure, ht::with_split_master<ht::amp_bf16>) {
     ht::cpu device{{.threads = 1}};
     reached::check<P>(device);
 }
 
-TEST_CASE("own steps: the first step of a parameter is AdamW's first, whenever it comes") {
+TEST_CASE("step counts: the first step of a parameter is AdamW's first, whenever it comes") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::full_fp32> model{device};
     ht::adamw optimizer{device, model, {.lr = 0.5, .epsilon = 0, .weight_decay = 0}};
@@ -36,12 +36,12 @@ TEST_CASE("own steps: the first step of a parameter is AdamW's first, whenever i
     CHECK(optimizer.state().step_counts == std::vector<std::int64_t>{100, 0, 0, 1});
 }
 
-TEST_CASE("own steps: states that cannot be are refused, and the others take the place of what was") {
+TEST_CASE("step counts: states that cannot be are refused, and the others take the place of what was") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::full_fp32> model{device};
     ht::sgd optimizer{device, model, {.lr = 1}};
     CHECK_THROWS_WITH_AS(optimizer.load({.steps = 3, .lr = 1, .step_counts = {3, 3}}),
-                         "sgd: a state with the own steps of 2 parameters; expected none, or for each of 4, 0 to 3",
+                         "sgd: a state with the step counts of 2 parameters; expected none, or for each of 4, 0 to 3",
                          ht::argument_error);
     CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .step_counts = {3, 3, 4, 0}}), ht::argument_error);
     CHECK_THROWS_AS(optimizer.load({.steps = 3, .lr = 1, .step_counts = {3, 3, -1, 0}}), ht::argument_error);

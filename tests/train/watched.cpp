@@ -247,7 +247,7 @@ TEST_CASE("overflow: the line and the JSON of one") {
     o.step = 12;
     o.result = ht::step_result::infinity;
     CHECK(o.text() ==
-          "step 12 skipped (infinity): no operation gave it: gradients became so as they were unscaled, were "
+          "step 12 skipped (infinity): no operation gave it: gradients overflowed as they were unscaled, were "
           "written by hand, or are too large for a moment");
     CHECK(ht::overflow_json(o).dump() == R"({"result":"infinity"})");
     o.is_located = true;
@@ -264,7 +264,7 @@ TEST_CASE("overflow: the line and the JSON of one") {
     CHECK(o.text() ==
           "step 12 skipped (infinity): h.1.mlp, mlp, backward, micro-batch 2: 3 +inf, 1 -inf, 2 NaN of 100 values of "
           "the gradient of h.1.mlp.up.weight in "
-          "float16, the finite ones up to 61234; before it h.1, add (after h.1.mlp), gave 0.5 at most");
+          "float16, the finite ones up to 61234; the operation before, h.1, add (after h.1.mlp), gave magnitudes up to 0.5");
     CHECK(
         ht::overflow_json(o).dump() ==
         R"({"result":"infinity","layer":"h.1.mlp","after":"","operation":"mlp","pass":"backward","micro_batch":2,"tensor":"parameter gradient",)"
@@ -274,8 +274,8 @@ TEST_CASE("overflow: the line and the JSON of one") {
     o.weight = {"h.1.mlp.up.weight", ht::value_format::float16, 9, {1, 0, 0, 1}};
     CHECK(
         o.text().find(
-            "at most; an input put onto the tape before it held 5 NaN of 8 values in float already; h.1.mlp.up.weight "
-            "holds 1 +inf of 9 values in float16 itself") != std::string::npos);
+            "up to 0.5; an input of the tape held 5 NaN of 8 values in float already; the weight h.1.mlp.up.weight itself "
+            "holds 1 +inf of 9 values in float16") != std::string::npos);
     CHECK(
         ht::overflow_json(o)["weight"].dump() ==
         R"({"parameter":"h.1.mlp.up.weight","type":"float16","elements":9,"positive_infinities":1,"negative_infinities":0,"nans":0})");

@@ -27,7 +27,7 @@ class capture_dependency;
 /// All capture_dependencies of one memory resource.
 class capture_dependency_list {
   public:
-    /// Each fixture by a number that it has until it changes. `what` says a change of it in words.
+    /// Each of them by a number that it has until it changes. `what` says a change of it in words.
     struct state {
         std::uint64_t number;
         const char* what;

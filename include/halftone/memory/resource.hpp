@@ -103,7 +103,7 @@ class memory_resource {
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
     /// What captured work that uses this memory relies on.
-    detail::capture_dependency_list& capture_dependencies() { return fixtures_; }
+    detail::capture_dependency_list& capture_dependencies() { return capture_dependencies_; }
 
     /// While one lives, the device's work is captured: no memory is handed out, and none is given back before its end.
     class capturing {
@@ -162,7 +162,7 @@ class memory_resource {
     };
 
     memory_usage usage_;
-    detail::capture_dependency_list fixtures_;
+    detail::capture_dependency_list capture_dependencies_;
     std::vector<given_back> left_;
     bool is_capturing_ = false;
 };

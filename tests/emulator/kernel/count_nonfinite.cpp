@@ -9,21 +9,21 @@
 
 namespace {
 
-using namespace tally_checks;
+using namespace count_nonfinite_checks;
 namespace emulator = ht::emulator;
 
-TEST_CASE_TEMPLATE("tally on a GPU: equals its definition", T, float, ht::float16) {
+TEST_CASE_TEMPLATE("count_nonfinite on a GPU: equals its definition", T, float, ht::float16) {
     emulator::device device;
     equals_definition<T>(device);
 }
 
-TEST_CASE("tally on a GPU: counts by hand, refusals") {
+TEST_CASE("count_nonfinite on a GPU: counts by hand, refusals") {
     emulator::device device;
     counts(device);
     refuses(device);
 }
 
-TEST_CASE("tally on a GPU: any schedule gives the same counts, and every damage shows") {
+TEST_CASE("count_nonfinite on a GPU: any schedule gives the same counts, and every damage shows") {
     // Each warp has counts of its own, so that a shuffle astray or a barrier too few shows in one of them.
     support::random data{5};
     std::vector<float> values = data.normals<float>(16384 + 3001, 1);

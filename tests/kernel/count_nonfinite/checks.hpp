@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a tally has to find on every device.
+/// What count_nonfinite has to find on every device.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,7 @@
 #include "support/guarded.hpp"
 #include "support/random.hpp"
 
-namespace tally_checks {
+namespace count_nonfinite_checks {
 
 namespace ht = halftone;
 namespace kernel = ht::kernel;
@@ -80,4 +80,4 @@ void refuses(Device& device) {
                     ht::shape_error);
 }
 
-}  // namespace tally_checks
+}  // namespace count_nonfinite_checks

@@ -8,16 +8,16 @@
 
 namespace {
 
-using namespace tally_checks;
+using namespace count_nonfinite_checks;
 
-TEST_CASE_TEMPLATE("tally: equals its definition", T, float, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("count_nonfinite: equals its definition", T, float, ht::bfloat16, ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         equals_definition<T>(device);
     });
 }
 
-TEST_CASE("tally: counts by hand, refusals") {
+TEST_CASE("count_nonfinite: counts by hand, refusals") {
     ht::cpu device{{.threads = 1}};
     counts(device);
     refuses(device);

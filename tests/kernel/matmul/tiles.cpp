@@ -28,11 +28,12 @@ template <>
 struct ht::kernel::matmul<cpu_with_bfloat16_tiles> {
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(ht::cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
+                    const ht::detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
         static_assert(std::is_same_v<Compute, bfloat16>);
         using a_type = std::remove_const_t<A>;
         using b_type = std::remove_const_t<B>;
         const bool has_tiles = device.instruction_set() == isa::amx;
+        using namespace ht::detail;
         const product_unit unit = has_tiles ? matmul_unit_for<Compute>(device) : support::software_tiles::unit();
         matmul<cpu>::run_by(unit, {&avx512_bf16::pack_a_bf16<a_type>, nullptr, std::is_same_v<a_type, bfloat16>},
                             {nullptr, &avx512_bf16::pack_b_bf16<b_type>}, device, a, b, epilogue, squares);

@@ -106,7 +106,7 @@ void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::pr
             multiply_twice(unit.columns, [&](float* c, bool add) {
                 unit.multiply_rows(s.rows, length, a_block, panel.data(), c, stride, add, asks);
             });
-            if (a_block.by_depth || s.columns > unit.columns / 2) continue;
+            if (a_block.k_major || s.columns > unit.columns / 2) continue;
             multiply_twice(unit.columns / 2, [&](float* c, bool add) {
                 unit.multiply_half(s.rows, length, a_block, panel.data(), c, stride, add, asks);
             });
@@ -115,10 +115,10 @@ void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::pr
     multiply_block({block.data(), ht::detail::panel_stride}, k);
     if (packing.pack_a_k_major == nullptr || a_order != order::columns) return;
     const extent apart = ht::detail::k_major_rows * rounded_up(s.k, 8);
-    const guarded<std::byte> by_depth(rounded_up(s.rows, ht::detail::k_major_rows) / ht::detail::k_major_rows * apart * unit.element, 64);
-    packing.pack_a_k_major(a.memory.data(), a.column_stride, s.rows, s.k, by_depth.data(), apart);
-    CHECK(by_depth.intact());
-    multiply_block({by_depth.data(), apart, true}, unit.run(s.k));
+    const guarded<std::byte> k_major(rounded_up(s.rows, ht::detail::k_major_rows) / ht::detail::k_major_rows * apart * unit.element, 64);
+    packing.pack_a_k_major(a.memory.data(), a.column_stride, s.rows, s.k, k_major.data(), apart);
+    CHECK(k_major.intact());
+    multiply_block({k_major.data(), apart, true}, unit.run(s.k));
 }
 
 template <class T>

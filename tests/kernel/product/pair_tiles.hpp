@@ -54,6 +54,7 @@ struct tile_block {
 namespace support::pair_tiles {
 
 using namespace halftone;
+using namespace halftone::detail;
 
 template <int Pieces>
 product_unit split_unit() {

@@ -20,7 +20,7 @@
 ///     first_lane(v)           a float
 ///     above_floor(v)  scale_by_floor(p, v)  v less the integer below it, p times 2 to that integer
 ///     halves                  two vectors' 16-bit numbers as integers, with C++'s operators; larger, smaller_unsigned
-///     lot<N>                  N vectors, with all of these operators and functions: chains of instructions side by side
+///     vector_block<N>         N vectors, with all of these operators and functions: chains of instructions side by side
 ///     transpose(rows)         f32::lanes vectors as a square matrix, in place
 ///     wide, multiply_low(a, b) a vector of 64-bit integers, with C++'s operators; the products of their low halves
 ///     exp  exp2  log  rsqrt  tanh  sigmoid  silu  gelu  and slopes (derivatives) of the last four: math.simd.hpp has their errors

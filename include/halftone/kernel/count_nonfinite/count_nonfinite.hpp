@@ -2,7 +2,7 @@
 /// \file
 /// What is wrong with a tensor's values, if anything: how many are infinite or NaN, and how large the others are.
 ///
-///     kernel::count_nonfinite<cpu>::run(device, activations, &found);          // a nonfinite_counts in the device's memory
+///     kernel::count_nonfinite<cpu>::run(device, activations, &found);  // a nonfinite_counts in the device's memory
 ///
 /// Numeric contract: counts, exact, and the largest finite magnitude, by the values' bits, so that -ffast-math does not
 /// touch them. Each value is read once. Nothing waits.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of counts of numbers that are not finite.
+/// The definition of count_nonfinite.
 ///
 ///     const kernel::nonfinite_counts t = reference::count_nonfinite(values);
 #pragma once

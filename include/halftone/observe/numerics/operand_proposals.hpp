@@ -55,8 +55,7 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
         add(of_all(o.saturated, numbers) + " saturate in " + type + ": the scale is " + scale + ", " + made_for +
             ", and the amax is " + amax +
             (o.is_delayed() ? ": delayed scaling had not met one as large; scale by the tensor's own amax "
-                              "(current_scaling), or take a longer "
-                              "history than " +
+                              "(current_scaling), or take a longer history than " +
                                   std::to_string(o.rule.history) + " windows"
                             : ""));
         findings.scaling_helps = findings.scaling_helps && o.is_delayed();

@@ -142,10 +142,9 @@ class numerics_judge {
         if (!has_wider) {
             propose(r.by.layer, is_of_layer(r) ? "" : r.by.operation, "",
                     layer_text(r) + what +
-                        (r.format == value_format::bfloat16
-                             ? ": float has no larger range, so that no type helps; make the numbers smaller"
-                             : ": no type has a larger range; make the numbers smaller") +
-                        ", in the data (where they may be infinite already) or in the layer before");
+                        (r.format == value_format::bfloat16 ? ": float has no larger range, so that no type helps"
+                                                            : ": no type has a larger range") +
+                        "; make the numbers smaller, in the data (where they may be infinite already) or in the layer before");
         } else if (is_of_layer(r)) {
             add_reason(r.by.layer, what);
         } else {
@@ -272,11 +271,11 @@ class numerics_judge {
         // By weights of zeros no gradient passes.
         const bool is_so = is_of_layer(r) && has_weight(r.by.layer, is_zeros_alone);
         if (r.format != value_format::float16 || !is_new || is_so) return false;
-        const std::string what =
-            "all " + std::to_string(r.counts.elements()) + " values of the gradient that " + text_of(r, layer) +
-            " passes on are zeros in float16, though the gradient that it received is not: it seems to underflow "
-            "at a loss scale of " +
-            scale_text();
+        const std::string what = "all " + std::to_string(r.counts.elements()) + " values of the gradient that " +
+                                 text_of(r, layer) +
+                                 " passes on are zeros in float16, though the gradient that it received is not: it "
+                                 "seems to underflow at a loss scale of " +
+                                 scale_text();
         if (spare_ == 0 && !layer.empty()) {
             add_reason(layer, what + "; with a larger scale a gradient overflows");
             return true;
@@ -355,14 +354,15 @@ class numerics_judge {
     }
     void add_scale(std::vector<numerics_proposal>& all) const {
         if (vanished_ > 0) {
-            all.push_back(
-                {"", "",
-                 "the loss scale: " + vanished_text_ +
-                     (vanished_ > 1 ? " (and likewise in " + std::to_string(vanished_ - 1) + " more operations)" : "") +
-                     ": take a larger one, such as ht::grad_scaler finds starting from 65536 (no gradient of this step "
-                     "overflows before " +
-                     std::to_string(spare_ + 1) + " doublings)" + vanished_rule_,
-                 ""});
+            all.push_back({"", "",
+                           "the loss scale: " + vanished_text_ +
+                               (vanished_ > 1
+                                    ? " (and likewise in " + std::to_string(vanished_ - 1) + " more operations)"
+                                    : "") +
+                               ": take a larger one, such as ht::grad_scaler finds starting from 65536 (no gradient of "
+                               "this step overflows before " +
+                               std::to_string(spare_ + 1) + " doublings)" + vanished_rule_,
+                           ""});
         }
         if (small_ == 0) return;
         all.push_back(

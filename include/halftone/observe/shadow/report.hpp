@@ -68,12 +68,13 @@ inline std::string shadow_tensor_text(const shadow_row& r) {
 }  // namespace detail
 
 inline std::string shadow_row::text() const {
-    char numbers[192];
-    std::snprintf(numbers, sizeof numbers,
-                  ": %lld of %lld values beyond the bound in %s; element %lld is %.7g, in fp32 %.7g, where rounding "
-                  "explains a difference of %.3g",
-                  static_cast<long long>(beyond), static_cast<long long>(elements), name(format),
-                  static_cast<long long>(at), value, expected, bound);
+    char numbers[256];
+    std::snprintf(
+        numbers, sizeof numbers,
+        ": %lld of %lld values beyond the bound in %s; element %lld is %.7g, in fp32 %.7g, where rounding explains a "
+        "difference of %.3g",
+        static_cast<long long>(beyond), static_cast<long long>(elements), name(format), static_cast<long long>(at),
+        value, expected, bound);
     const std::string tensor = is_weight() ? "the copy that kernels read" : detail::shadow_tensor_text(*this);
     return detail::shadow_place(*this) + ", " + (is_weight() ? "" : std::string(name(pass)) + ", ") + tensor + numbers;
 }

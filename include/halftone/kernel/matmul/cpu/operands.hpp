@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `by_depth`:
+/// A block of a, packed or where it lies. Elements of a row lie side by side, rows `stride` elements apart. Or `k_major`:
 /// k_major_rows rows have what they have of one k side by side, k by k, or pairs of k where a unit multiplies pairs; the
 /// next rows begin `stride` elements behind these, which have room for up to a multiple of eight k.
 struct block_of_a {
