@@ -30,7 +30,8 @@ template <>
 struct ht::kernel::matmul<cpu_with_tiles> {
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(ht::cpu& device, const view<A, 2>& a, const view<B, 2>& b,
-                    const matmul_epilogue<Operands, Results>& epilogue) {
+                    const ht::detail::matmul_epilogue<Operands, Results>& epilogue) {
+        using namespace ht::detail;
         constexpr int pieces = split_pieces<Compute>;
         static_assert(pieces > 1);
         using a_type = std::remove_const_t<A>;

@@ -41,8 +41,8 @@ struct large_array {
     template <class X, class Y, class Run>
     void same_in_parts(ht::cpu& device, const Run& run) const {
         const ht::buffer from = memory_of<X>(device), whole = memory_of<Y>(device), in_parts = memory_of<Y>(device);
-        REQUIRE(ht::kernel::streams(some_rows<Y>(whole, 0, rows), from.data()));
-        REQUIRE(!ht::kernel::streams(some_rows<Y>(in_parts, 0, part), from.data()));
+        REQUIRE(ht::kernel::stores_non_temporal(some_rows<Y>(whole, 0, rows), from.data()));
+        REQUIRE(!ht::kernel::stores_non_temporal(some_rows<Y>(in_parts, 0, part), from.data()));
         support::random data(5);
         const auto some = data.normals<X>(8191);
         for (extent i = 0; i < rows * width; ++i)
