@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include <halftone/config.hpp>
+#include <halftone/exec/cpu/sleeping_place.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled has what follows and is no template
@@ -34,12 +35,10 @@ class region_gate {
 
     /// Begins a region. One thread opens and closes; nobody may be inside.
     void open() {
-        // The number of regions stands above the bits for "open" and for those inside. Sequentially consistent, as is
-        // what precedes the other notification: libstdc++ looks first whether anybody waits, and a weaker store could
-        // be seen later than that look, and so be missed by who is about to sleep.
+        // The number of regions stands above the bits for "open" and for those inside.
         state_.store(((state_.load(std::memory_order_relaxed) >> round_shift) + 1) << round_shift | is_open,
                      std::memory_order_seq_cst);
-        state_.notify_all();
+        for_regions_.wake(state_);
     }
 
     /// True where a region is open, which then waits for this thread's leave().
@@ -57,7 +56,7 @@ class region_gate {
         const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
         if ((before & is_open) == 0 && (before & inside) == 1) {
             left_.fetch_add(1, std::memory_order_seq_cst);
-            left_.notify_one();
+            for_leave_.wake(left_);
         }
     }
 
@@ -80,7 +79,7 @@ class region_gate {
             // In this order: whoever leaves after the look below changes what the wait compares with.
             const std::uint32_t before = left_.load(std::memory_order_acquire);
             if (is_empty()) return;
-            left_.wait(before, std::memory_order_acquire);
+            for_leave_.sleep_while(left_, before);
         }
     }
 
@@ -108,7 +107,7 @@ class region_gate {
         for (;;) {
             const std::uint32_t state = state_.load(std::memory_order_acquire);
             if (state >> round_shift != last) return state >> round_shift;
-            state_.wait(state, std::memory_order_acquire);
+            for_regions_.sleep_while(state_, state);
         }
     }
 
@@ -128,6 +127,7 @@ class region_gate {
 
     alignas(64) std::atomic<std::uint32_t> state_{0};
     alignas(64) std::atomic<std::uint32_t> left_{0};  ///< by those who were the last to leave a closed region
+    detail::sleeping_place for_regions_, for_leave_;
 };
 
 }  // namespace HALFTONE_ABI
