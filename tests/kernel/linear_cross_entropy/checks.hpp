@@ -51,7 +51,7 @@ struct sizes {
     int rows, width, classes;
 };
 
-std::vector<std::int32_t> some_targets(const sizes& s) {
+inline std::vector<std::int32_t> some_targets(const sizes& s) {
     std::vector<std::int32_t> targets = support::random(9).indices(s.rows, s.classes);
     for (std::size_t i = 3; i < targets.size(); i += 7) targets[i] = -100;
     return targets;
