@@ -56,7 +56,7 @@ program() {
     case $1 in
         *.simd.hpp) times=1 ;;
         halftone/exec/cpu/each_set.hpp)
-            first=$'#include <halftone/exec/cpu/simd/vectors.hpp>\n#define HALFTONE_BODY <halftone/exec/cpu/simd/lot.simd.hpp>' times=1
+            first=$'#include <halftone/exec/cpu/simd/vectors.hpp>\n#define HALFTONE_BODY <halftone/exec/cpu/simd/vector_block.simd.hpp>' times=1
             ;;
         halftone/exec/cpu/set/*) last=$'void in_region();\n#include <halftone/exec/cpu/set/end.hpp>' ;;
     esac

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <halftone/exec/cpu/body_names.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/tensor/shape.hpp>
 

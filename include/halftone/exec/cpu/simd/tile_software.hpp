@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include <halftone/exec/cpu/body_names.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/tensor/shape.hpp>
 
