@@ -73,11 +73,12 @@ void step(ht::cpu& device, ht::const_view<float, 2> x, ht::const_view<float, 2> 
     scaler.update();
 }
 CODE
-# functions FILE.s: halftone's and the step, each on a line: its instructions and what they refer to. Labels are numbered within
+# functions FILE.s: halftone's and the step, each on a line: its instructions and what they refer to; no data. Labels are numbered within
 # their function, constants are told by no number, and constructors not by which of two names for the same code a compiler takes.
 functions() {
     awk '
-        /^_Z[^ ]*:/ { line = ""; delete number; labels = 0; inside = 1 }
+        /^[ \t]*\.type[ \t].*@(gnu_unique_)?object/ { name = $2; sub(/,.*/, "", name); is_data[name] = 1 }
+        /^_Z[^ ]*:/ { line = ""; delete number; labels = 0; name = $1; sub(/:.*/, "", name); inside = !(name in is_data) }
         !inside { next }
         /^[ \t]*\.size/ { if (line ~ /^_Z[^ |]*(8halftone|4step)/) print line; inside = 0; next }
         /^[ \t]*\.(cfi|loc|file|p2align|align|section|text|weak|globl|type)/ { next }
