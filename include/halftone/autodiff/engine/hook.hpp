@@ -261,11 +261,13 @@ class hooked_tape
 };
 
 template <class Root>
+concept hooked = requires { typename std::remove_cvref_t<Root>::hook_type; };
+
+template <class Root>
 struct hook_of_root {
     using type = tape_hook;
 };
-template <class Root>
-    requires requires { typename Root::hook_type; }
+template <hooked Root>
 struct hook_of_root<Root> {
     using type = typename Root::hook_type;
 };
@@ -273,9 +275,6 @@ struct hook_of_root<Root> {
 template <class Context>
 using hook_of = typename hook_of_root<
     std::remove_cvref_t<decltype(std::declval<std::remove_cvref_t<Context>&>().root())>>::type;
-
-template <class Root>
-concept hooked = requires { typename std::remove_cvref_t<Root>::hook_type; };
 
 /// Whether an operation that has nothing to do in this context may be left out.
 template <class Context>

@@ -277,16 +277,18 @@ class cuda {
         }
         const detail::current_device here(device());
         const auto entry = &detail::kernel_entry<Kernel>;
-        if constexpr (Kernel::shared_bytes > 48 * 1024) {
+        // Whole sixteens: nvcc knows where shared memory begins, and may load to the end of the last sixteen that it uses.
+        constexpr std::size_t shared_bytes = (Kernel::shared_bytes + 15) / 16 * 16;
+        if constexpr (shared_bytes > 48 * 1024) {
             if (prepared_.insert(reinterpret_cast<const void*>(entry)).second) {
                 detail::cuda_check(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                        static_cast<int>(Kernel::shared_bytes)),
+                                                        static_cast<int>(shared_bytes)),
                                    "cudaFuncSetAttribute");
             }
         }
         start("a kernel's launch", entry,
               dim3(static_cast<unsigned>(g.x), static_cast<unsigned>(g.y), static_cast<unsigned>(g.z)), Kernel::threads,
-              Kernel::shared_bytes, kernel);
+              shared_bytes, kernel);
     }
 
     /// Calls f, a HALFTONE_HD function object over pointers of the device's, in order with the device's other work.

@@ -162,7 +162,7 @@ HALFTONE_HD HALFTONE_INLINE void store_halves(Simt simt, const global_span<bfloa
 
 /// What every thread of a step needs to know; one thread of a block reads and computes it.
 template <class Scalars>
-struct alignas(16) present_step {  // by sixteen bytes, as threads read it: nvcc reads to the end of the last sixteen
+struct present_step {
     Scalars scalars;
     gradient_factors factors;
     word step;  // its number, as random numbers are keyed by it
