@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 3: everything a mixed-precision training loop is made of, every part in sight.
+/// Rung 3: all parts of a mixed-precision training loop (device, model, optimizer, loss scaler, accumulator, tape),
+/// which the
+/// program puts together itself:
 ///
 ///     ht::cpu device;
 ///     ht::nn::gpt<ht::amp_fp16> model{device, config};

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every other header stands on: the dialect check, the marks for code that also runs on a GPU, and the name of
+/// What every other header includes: the check for C++20, the macros for functions that also run on a GPU, and the
+/// name of
 /// the inline namespace.
 ///
-///     namespace halftone {                 // how every header opens: one by one, for tools that know no more
+///     namespace halftone {                 // every header opens the two namespaces one by one, so that ctags sees
+///     them
 ///     inline namespace HALFTONE_ABI {
 ///
-/// The inline namespace carries the whole version and each compiler flag that changes what the code below computes, so that
-/// two libraries built with other flags or another version live in one program without sharing a symbol.
+/// The inline namespace's name holds the version and every compiler flag that changes results (-ffast-math, say), so
+/// that two
+/// libraries built with different flags or versions can be linked into one program without sharing a symbol.
 #pragma once
 
 #include <halftone/version.hpp>
@@ -24,8 +27,8 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #define HALFTONE_ABI v0_1_0
 #endif
 
-// halftone::compiled is built without these, and for compilers that know `extern template` and `#pragma interface`: elsewhere
-// everything is compiled where it is used.
+// The library halftone::compiled is built without these flags, by compilers that know `extern template` and
+// `#pragma interface`. With any other compiler or flags every template is compiled where it is used.
 #if defined(__FAST_MATH__) || defined(_MSC_VER) || !defined(__GNUC__)
 #undef HALFTONE_COMPILED
 #endif
@@ -37,14 +40,14 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #define HALFTONE_HD
 #endif
 
-/// Inlined into its caller whatever the optimiser thinks: kernel building blocks, whose caller's instruction set they
-/// take.
+/// Always inlined, whatever the optimiser's cost model says: for building blocks of kernels, which are compiled for the
+/// instruction set of their caller.
 #if defined(__GNUC__)
 #define HALFTONE_INLINE inline __attribute__((always_inline))
 #else
 #define HALFTONE_INLINE inline
 #endif
 
-/// The namespace of the instruction set that a SIMD body is compiled for (exec/cpu/each_set.hpp): of one that is opened alone,
-/// and everywhere else, the one that every processor has.
+/// The namespace of the instruction set that a SIMD body is being compiled for (see exec/cpu/each_set.hpp). Outside
+/// of such a body it is `portable`, the set that every processor has.
 #define HALFTONE_SET portable

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An NVIDIA GPU as a device, and every kernel on it. Beside any other header of halftone's, in a file that nvcc
+/// An NVIDIA GPU as a device, with every kernel. Include it beside any other header of halftone's, in a file that nvcc
 /// compiles:
 ///
 ///     #include <halftone/amp.hpp>
@@ -9,7 +9,7 @@
 ///     ht::cuda device;                                  // in place of ht::cpu; the rest of the program is unchanged
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config};
 ///
-/// Needs CUDA 12.4, an sm_80 and no flag of nvcc's but -std=c++20.
+/// Needs CUDA 12.4 or newer and a GPU of compute capability 8.0 (sm_80) or newer; nvcc needs no flag but -std=c++20.
 #pragma once
 
 #include <halftone/exec/cuda/cuda.cuh>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The exceptions that halftone throws, and the one way their sentences are put together.
+/// The exceptions that halftone throws, and the one function that composes their messages.
 ///
-/// Every sentence names the operation, what it was given and what it expects:
+/// Every message names the operation, what it was given and what it expects:
 ///
 ///     matmul: the inner extents differ: a is (128, 64), b is (32, 256); b needs 64 rows
 #pragma once
@@ -15,7 +15,7 @@
 #include <halftone/config.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -36,19 +36,19 @@ struct argument_error : error {
     using error::error;
 };
 
-/// A call that the object's state does not allow yet, or not any more (a step before its unscale, say).
+/// A call that the object's state does not allow yet or no longer allows, such as a step before its unscale.
 struct state_error : error {
     using error::error;
 };
 
-/// Memory that could not be had; the sentence tells what was asked and what was held.
+/// Memory that could not be allocated; the message says how much was asked for and how much is held already.
 struct out_of_memory : error {
     using error::error;
 };
 
 namespace detail {
 
-/// One part of a sentence: a value that outlives it, and what prints it.
+/// One part of a message: a pointer to a value, which must outlive this object, and the function that prints it.
 struct sentence_part {
     const void* value;
     void (*print)(std::ostream& out, const void* value);
@@ -58,19 +58,20 @@ template <class T>
 sentence_part part_of(const T& value) {
     return {&value, [](std::ostream& out, const void* v) { out << *static_cast<const T*>(v); }};
 }
-/// Literals of all lengths alike.
+/// For string literals: one overload for all lengths, not one instantiation a length.
 inline sentence_part part_of(const char* text) {
     return {text, [](std::ostream& out, const void* v) { out << static_cast<const char*>(v); }};
 }
 
-// Sentences are many and seldom wanted: what puts one together stands here once, and not where each of them is.
+// Not a template: messages are composed at hundreds of call sites and rarely printed, so the code that composes one
+// exists once.
 inline std::string sentence_of(std::initializer_list<sentence_part> parts) {
     std::ostringstream out;
     for (const sentence_part& part : parts) part.print(out, part.value);
     return out.str();
 }
 
-/// One sentence out of its parts, each printed with `operator<<`.
+/// One message, composed of its parts, each printed with `operator<<`.
 template <class... Parts>
 std::string sentence(const Parts&... parts) {
     return sentence_of({part_of(parts)...});
@@ -83,7 +84,8 @@ template <class Error>
 
 }  // namespace detail
 
-/// Throws `Error` with the given parts as its sentence. Not inlined: its callers are often small, and to stay so.
+/// Throws `Error` with the given parts as its message. Never inlined, so that its callers stay small enough to be
+/// inlined.
 template <class Error, class... Parts>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) {
     detail::fail_with<Error>({detail::part_of(parts)...});

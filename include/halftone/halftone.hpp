@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 5: everything, with the data and the trainer.
+/// Rung 5: everything of amp.hpp, with the data loaders and the trainer.
 ///
 ///     const std::string text = ht::read_text({"king_james.txt"});
 ///     ht::language_data data{ht::token_view{text}, {.context = 128}};
@@ -9,7 +9,7 @@
 ///     ht::trainer trainer{device, model, {.per_device_train_batch_size = 16, .max_steps = 500, .learning_rate = 1e-3}};
 ///     trainer.train(data);
 ///
-/// What writes JSON (observe/metrics/metrics.hpp) is included by the programs that want it, and not from here.
+/// The writers of JSON (observe/metrics/metrics.hpp) are not included here: include that header where you want them.
 #pragma once
 
 #include <halftone/amp.hpp>

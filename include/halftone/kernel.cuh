@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 2 on a GPU: every kernel, over views of your own memory, in order with your own stream. What
-/// halftone/kernel.hpp is for the CPU; a program may include both. Only an embedding's gradient needs one header more,
-/// which says so: it sorts.
+/// Rung 2 on a GPU: every kernel over views of your own memory, queued on your own stream; the GPU's counterpart of
+/// halftone/kernel.hpp. A program may include both. Only the gradient of an embedding needs one more header,
+/// <halftone/exec/cuda/sort.cuh>, because it sorts.
 ///
 ///     ht::cuda gpu{stream};
 ///     ht::matmul<ht::amp_bf16>(gpu, a, b, c, ht::bias_gelu{bias});       // views of your pointers, __half* and

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 2: the CPU context and every kernel on it, over views of your own memory.
+/// Rung 2: the CPU device and every kernel on it, over views of your own memory.
 ///
 ///     ht::cpu device;
 ///     ht::matmul<ht::amp_bf16>(device, a, b, c, ht::bias_gelu{beta});
-///     ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y);                // and so every kernel: docs/api.md
+///     ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y);                // all kernels: docs/api.md
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 #pragma once
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rung 1, numbers for any C++20 program: float16, bfloat16, float8_e4m3, float8_e5m2, tfloat32, sums of bfloat16
-/// (split), their traits, rounding, saturation, classification, and random bits for stochastic rounding. Needs nothing
-/// of the rest of the library, and adds a few hundredths of a second to a file. (Normally distributed numbers stand in
-/// <halftone/number/normal.hpp>.)
+/// Rung 1, number types for any C++20 program: float16, bfloat16, float8_e4m3, float8_e5m2, tfloat32, sums of bfloat16
+/// (split), with their traits, rounding modes, saturation and classification, and random bits for stochastic rounding.
+/// It includes nothing else of the library and adds a few hundredths of a second to a file's compile time. Normally
+/// distributed random numbers need <halftone/number/normal.hpp>.
 ///
 ///     #include <halftone/number.hpp>
 ///     namespace ht = halftone;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Precision policies, whole: roles and presets, recipes by path, operation categories, compile-time checks. All of it
-/// types: nothing here costs anything at run time. What prints them stands apart, in policy/table.hpp.
+/// Precision policies, complete: roles and presets, recipes by path, operation categories, compile-time checks. All of
+/// them
+/// are types, which cost nothing at run time. Printing them needs policy/table.hpp.
 ///
 ///     using mine = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>>;
 ///     static_assert(!ht::needs_scaling<mine>);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operators that every narrow number type has beyond those of float.
+/// The compound assignments (`+=`, `-=`, `*=`, `/=`) of all narrow number types.
 ///
-/// A narrow number converts to float without loss and without being asked, so `a * b`, `a < b` and `a == 0` are float
-/// expressions. What is left is to write a result back: `a += b` computes in float and rounds once to the type.
+/// A narrow number converts to float implicitly and exactly, so `a * b`, `a < b` and `a == 0` are float expressions
+/// already. The only operators missing are those that write a result back: `a += b` computes in float and rounds once
+/// to
+/// the narrow type.
 #pragma once
 
 #include <halftone/config.hpp>

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The upper half of a float: 1 sign, 8 exponent and 7 fraction bits. Float's range (9e-41 to 3.4e38) in coarse steps
-/// (2^-8 to either side).
+/// bfloat16, the upper half of a float: 1 sign, 8 exponent and 7 fraction bits. It has float's range (9e-41 to 3.4e38)
+/// and
+/// rounds with a relative error of at most 2^-8.
 ///
-/// Conversion from any arithmetic type rounds once, to nearest even: beyond the range to infinity, subnormal numbers
-/// kept (the instruction VCVTNEPS2BF16 flushes them, and agrees in all else), a NaN quietened with the top bits of its
-/// payload (in code for a GPU: any NaN). Conversion to float is exact and keeps every bit. Arithmetic is float's;
-/// writing back a sum, difference, product or quotient of two bfloat16 gives the correctly rounded result wherever it
-/// is normal, since a float has more than 2 * 8 + 2 bits (Figueroa, "When is double rounding innocuous?", 1995).
+/// Numeric contract: conversion from any arithmetic type rounds once, to nearest even. Values beyond the range become
+/// infinity. Subnormal numbers are kept (the instruction VCVTNEPS2BF16 flushes them to zero and agrees in all else). A
+/// NaN
+/// becomes quiet and keeps the top bits of its payload (in code for a GPU: any NaN). Conversion to float is exact and
+/// keeps
+/// every bit. Arithmetic is float's; rounding the float result of +, -, * or / back to bfloat16 gives the correctly
+/// rounded
+/// result wherever it is normal, since a float has more than 2 * 8 + 2 bits (Figueroa, "When is double rounding
+/// innocuous?", 1995).
 ///
 ///     static_assert(ht::bfloat16(1.0f / 3).bits() == 0x3eab);
 ///     ht::bfloat16 sum{256};
@@ -28,7 +33,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// float to bfloat16, on bits; by one instruction in code for a GPU.
+/// float to bfloat16, bit pattern to bit pattern; in code for a GPU one instruction.
 HALFTONE_HD constexpr std::uint16_t bfloat16_from_float(std::uint32_t bits) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     if (!__builtin_is_constant_evaluated()) {
@@ -42,8 +47,9 @@ HALFTONE_HD constexpr std::uint16_t bfloat16_from_float(std::uint32_t bits) {
     return static_cast<std::uint16_t>((nan ? bits | 0x400000 : rounded) >> 16);
 }
 
-/// bfloat16 to float, on bits. In code for a GPU the two halves are named, since a shift would cost an instruction
-/// more.
+/// bfloat16 to float, bit pattern to bit pattern. In code for a GPU the float is assembled from two 16-bit halves,
+/// since a
+/// shift would cost an instruction more.
 HALFTONE_HD constexpr std::uint32_t float_from_bfloat16(std::uint16_t bits) {
 #if defined(__CUDA_ARCH__)
     if (!__builtin_is_constant_evaluated()) {
@@ -57,17 +63,17 @@ HALFTONE_HD constexpr std::uint32_t float_from_bfloat16(std::uint16_t bits) {
 
 }  // namespace detail
 
-/// A number of 16 bits with float's exponent: 8 bits of precision, normal from 1.2e-38 to 3.4e38.
+/// A 16-bit number with float's exponent: 8 bits of precision, normal from 1.2e-38 to 3.4e38.
 class bfloat16 : detail::narrow_arithmetic<bfloat16> {
   public:
-    /// Uninitialised like a float's, so that shared memory holds it; `bfloat16{}` is zero.
+    /// Uninitialised like a float's default constructor, as __shared__ memory demands; `bfloat16{}` is zero.
     bfloat16() = default;
 
     /// Rounds to nearest even.
     HALFTONE_HD constexpr explicit bfloat16(float x)
         : bits_{detail::bfloat16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
 
-    /// Rounds once, also from types wider than float.
+    /// Rounds once, also from types wider than float (no double rounding by way of float).
     template <detail::device_arithmetic Arithmetic>
     HALFTONE_HD HALFTONE_INLINE constexpr explicit bfloat16(Arithmetic x)
         : bits_{detail::bfloat16_from_float(detail::float_bits_odd(x))} {}
@@ -106,4 +112,4 @@ struct number_traits<bfloat16> : ieee_format<8, -125, 128> {
 template <>
 class std::numeric_limits<halftone::bfloat16>
     : public halftone::detail::ieee_limits<halftone::bfloat16, std::uint16_t, 0, false> {
-};  // of IEEE 754's encoding, but none of its formats
+};  // is_iec559 false: encoded as IEEE 754 does, but not one of its formats

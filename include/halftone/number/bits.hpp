@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers as bit patterns: what the conversions of this folder are made of. Integers only, so that neither
-/// -ffast-math nor a processor that flushes subnormals changes a result.
+/// Functions on the bit patterns of numbers, from which the conversions of this folder are built. They use integer
+/// arithmetic only, so that neither -ffast-math nor a processor that flushes subnormals changes a result.
 ///
-///     detail::float_bits_odd(0.1)     // the bits of the float beside 0.1 whose last bit is one
+///     detail::float_bits_odd(0.1)     // 0.1 lies between two floats: the bits of the one whose last bit is one
 #pragma once
 
 #include <concepts>
@@ -16,14 +16,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// std::bit_cast for kernels too. By reference, because a compiler may take a float that is passed by value under
-/// -ffinite-math-only for neither infinite nor NaN.
+/// std::bit_cast, also for GPU code. The argument is passed by reference: a float passed by value may be assumed finite
+/// by a compiler under -ffinite-math-only.
 template <class To, class From>
 HALFTONE_HD HALFTONE_INLINE constexpr To bit_cast(const From& from) {
     return __builtin_bit_cast(To, from);
 }
 
-/// The arithmetic types that GPUs have too: all but long double.
+/// The arithmetic types that GPU code has: all but long double.
 template <class T>
 concept device_arithmetic = std::is_arithmetic_v<T> && !std::same_as<T, long double>;
 
@@ -34,10 +34,12 @@ HALFTONE_HD constexpr double power_of_two(int exponent) {
     return bit_cast<double>(bits);
 }
 
-/// The bits of `x` as a float, rounded to odd: exact where a float holds x, else of the two floats around x the one
-/// whose last bit is one. Rounding that to any type of at most 22 significant bits gives what rounding x itself gives,
-/// in every mode: the odd bit keeps "a little more than half" apart from "half" (Boldo and Melquiond, "When double
-/// rounding is odd", 2005). A NaN is quietened and keeps the top bits of its payload.
+/// The bits of `x` as a float, rounded to odd: x itself where a float holds it, otherwise that of the two neighbouring
+/// floats
+/// whose last bit is one. Rounding the result again, to any type of at most 22 significant bits and in any mode, gives
+/// what
+/// rounding x directly gives, because the odd last bit tells "a little more than half" from "exactly half" (Boldo and
+/// Melquiond, "When double rounding is odd", 2005). A NaN becomes quiet and keeps the top bits of its payload.
 HALFTONE_HD constexpr std::uint32_t float_bits_odd(double x) {
     const std::uint64_t bits = bit_cast<std::uint64_t>(x);
     const std::uint32_t sign = static_cast<std::uint32_t>(bits >> 32) & 0x80000000u;
@@ -48,7 +50,7 @@ HALFTONE_HD constexpr std::uint32_t float_bits_odd(double x) {
         const std::uint32_t payload = fraction != 0 ? 0x400000u | static_cast<std::uint32_t>(fraction >> 29) : 0;
         return sign | 0x7f800000u | payload;
     }
-    if (float_exponent > 254) return sign | 0x7f7fffffu;  // the largest float is odd, and rounds on to infinity
+    if (float_exponent > 254) return sign | 0x7f7fffffu;  // the largest float, whose last bit is one
     if (float_exponent > 0) {
         const std::uint32_t rest = (fraction & 0x1fffffffu) != 0 ? 1 : 0;
         return sign | (static_cast<std::uint32_t>(float_exponent) << 23) | static_cast<std::uint32_t>(fraction >> 29) |
@@ -62,7 +64,8 @@ HALFTONE_HD constexpr std::uint32_t float_bits_odd(double x) {
 
 HALFTONE_HD constexpr std::uint32_t float_bits_odd(float x) { return bit_cast<std::uint32_t>(x); }
 
-/// Where long double is wider than double: rounded to odd twice, which is rounding to odd once.
+/// For long double where it is wider than double: rounded to odd twice (to double, then to float) equals rounding to
+/// odd once.
 constexpr std::uint32_t float_bits_odd(long double x) {
     const auto nearest = static_cast<double>(x);
     std::uint64_t bits = bit_cast<std::uint64_t>(nearest);
@@ -86,7 +89,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t float_bits_odd(Integer x) {
                 unit = -1;
             }
         }
-        while (magnitude >> 53 != 0) {  // to odd until a double holds it
+        while (magnitude >> 53 != 0) {  // rounds to odd, bit by bit, until a double holds the magnitude
             magnitude = (magnitude >> 11) | ((magnitude & 0x7ff) != 0 ? 1 : 0);
             unit *= 2048;
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Finite, infinite, NaN: told by the bits. std::isfinite and its kin are constants under -ffast-math, where the finite
-/// check that a loss scale hangs on has to work all the same.
+/// is_finite, is_inf and is_nan, decided from the bits. Under -ffast-math compilers replace std::isfinite by `true`;
+/// the
+/// check for overflow that a loss scale depends on must work there too.
 ///
 ///     if (!ht::is_finite(gradient)) skip_this_step();
 #pragma once
@@ -16,14 +17,14 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A number that IEEE 754's rules encode: infinity is all ones in the exponent and a zero fraction, a larger pattern is
-/// a NaN.
+/// A number encoded by IEEE 754's rules: infinity has all exponent bits set and a zero fraction; a larger pattern is a
+/// NaN.
 template <class T>
 concept ieee_number = number<T> && number_traits<T>::ieee_encoding;
 
 namespace detail {
 
-/// The bits of a number without its sign, and those of infinity: comparing the two classifies.
+/// The bits of a number without its sign, and those of infinity: comparing the two classifies the number.
 template <class T>
 struct magnitude_bits {
     using natural =
@@ -31,7 +32,7 @@ struct magnitude_bits {
                            std::conditional_t<sizeof(T) == 2, std::uint16_t,
                                               std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
     static constexpr std::uint64_t mask = ~std::uint64_t{0} >> (65 - 8 * sizeof(T));
-    // From the exponent's bits down, whatever of them the type uses.
+    // All exponent and fraction bits of the type, shifted down to bit 0.
     static constexpr std::uint64_t fraction = mask / (2 * std::uint64_t{number_traits<T>::max_exponent});
     static constexpr natural infinity = static_cast<natural>(mask & ~fraction);
 

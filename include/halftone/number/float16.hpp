@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// IEEE 754's binary16: 1 sign, 5 exponent and 10 fraction bits. Fine steps (2^-11 to either side), short range
-/// (6e-8 to 65504): its gradients need a loss scale.
+/// float16, IEEE 754's binary16: 1 sign, 5 exponent and 10 fraction bits. It rounds with a relative error of at most
+/// 2^-11,
+/// but its range is short (6e-8 to 65504), so gradients kept in it need a loss scale.
 ///
-/// Conversion from any arithmetic type rounds once, to nearest even, bit by bit as the instruction VCVTPS2PH: beyond
-/// the range to infinity, subnormal numbers kept, a NaN quietened with the top bits of its payload (in code for a GPU:
-/// any NaN). Conversion to float is exact. Arithmetic is float's; writing back a sum, difference, product or quotient
-/// of two float16 gives the correctly rounded result, since a float has 2 * 11 + 2 bits (Figueroa, "When is double
-/// rounding innocuous?", 1995).
+/// Numeric contract: conversion from any arithmetic type rounds once, to nearest even, with the same bits as the
+/// instruction
+/// VCVTPS2PH. Values beyond the range become infinity, subnormal numbers are kept, a NaN becomes quiet and keeps the
+/// top
+/// bits of its payload (in code for a GPU: any NaN). Conversion to float is exact. Arithmetic is float's; rounding the
+/// float
+/// result of +, -, * or / back to float16 gives the correctly rounded result, since a float has 2 * 11 + 2 bits
+/// (Figueroa,
+/// "When is double rounding innocuous?", 1995).
 ///
 ///     ht::float16 a{0.1};             // 0.0999755859375
 ///     float b = a * a;                // exact in float
@@ -28,7 +33,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// float to float16, on bits; by one instruction in code for a GPU.
+/// float to float16, bit pattern to bit pattern; in code for a GPU one instruction.
 HALFTONE_HD constexpr std::uint16_t float16_from_float(std::uint32_t bits) {
 #if defined(__CUDA_ARCH__)
     if (!__builtin_is_constant_evaluated()) {
@@ -43,11 +48,11 @@ HALFTONE_HD constexpr std::uint16_t float16_from_float(std::uint32_t bits) {
     std::uint32_t result = 0;
     if (magnitude > 0x7f800000) {
         result = 0x7e00 | ((magnitude >> 13) & 0x3ff);
-    } else if (exponent > 112) {  // from 2^-14 on, float16's normal numbers: drop 13 bits, the carry may reach infinity
+    } else if (exponent > 112) {  // normal in float16 (from 2^-14 on): rounds off 13 bits; the carry may give infinity
         const std::uint32_t rebiased = magnitude - (112u << 23);
         result = (rebiased + 0xfff + ((rebiased >> 13) & 1)) >> 13;
         result = result < 0x7c00 ? result : 0x7c00;
-    } else {  // subnormal in float16, a multiple of 2^-24; a shift by 25 leaves nothing, and rounds nothing up
+    } else {  // subnormal in float16, a multiple of 2^-24; shifts of 25 or more give zero
         const std::uint32_t shift = exponent > 101 ? 126 - exponent : 25;
         const std::uint32_t significand = (magnitude & 0x7fffff) | 0x800000;
         result = (significand + (1u << (shift - 1)) - 1 + ((significand >> shift) & 1)) >> shift;
@@ -55,8 +60,9 @@ HALFTONE_HD constexpr std::uint16_t float16_from_float(std::uint32_t bits) {
     return static_cast<std::uint16_t>(sign | result);
 }
 
-/// float16 to float, on bits; by one instruction in code for a GPU. No float operation here has a subnormal operand or
-/// result.
+/// float16 to float, bit pattern to bit pattern; in code for a GPU one instruction. No float operation here has a
+/// subnormal
+/// operand or result, so that flushing of subnormals changes nothing.
 HALFTONE_HD constexpr std::uint32_t float_from_float16(std::uint16_t bits) {
 #if defined(__CUDA_ARCH__)
     if (!__builtin_is_constant_evaluated()) {
@@ -83,14 +89,14 @@ HALFTONE_HD constexpr std::uint32_t float_from_float16(std::uint16_t bits) {
 /// IEEE 754's binary16: 11 bits of precision, normal from 6.1e-5 to 65504, subnormal down to 6e-8.
 class float16 : detail::narrow_arithmetic<float16> {
   public:
-    /// Uninitialised like a float's, so that shared memory holds it; `float16{}` is zero.
+    /// Uninitialised like a float's default constructor, as __shared__ memory demands; `float16{}` is zero.
     float16() = default;
 
     /// Rounds to nearest even.
     HALFTONE_HD constexpr explicit float16(float x)
         : bits_{detail::float16_from_float(detail::bit_cast<std::uint32_t>(x))} {}
 
-    /// Rounds once, also from types wider than float.
+    /// Rounds once, also from types wider than float (no double rounding by way of float).
     template <detail::device_arithmetic Arithmetic>
     HALFTONE_HD HALFTONE_INLINE constexpr explicit float16(Arithmetic x)
         : bits_{detail::float16_from_float(detail::float_bits_odd(x))} {}

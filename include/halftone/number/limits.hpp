@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// std::numeric_limits of number types that are encoded in IEEE 754's way, from their number_traits.
+/// std::numeric_limits for number types with IEEE 754's encoding, computed from their number_traits.
 ///
 ///     template <>
 ///     class std::numeric_limits<halftone::bfloat16>
@@ -17,11 +17,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// How many decimal digits so many binary ones are worth, towards zero.
+/// How many decimal digits correspond to `binary` binary ones, rounded towards zero.
 constexpr int decimal(int binary) { return binary * 30103 / 100000; }
 
-/// `Number::from_bits` takes `Bits`: sign, exponent, fraction and then `Padding` bits of zero. `IsInterchange`: it is one of
-/// the standard's own formats.
+/// `Number::from_bits` takes a `Bits`: sign, exponent and fraction, followed by `Padding` zero bits. `IsInterchange`
+/// says
+/// whether the type is one of IEEE 754's own formats.
 template <class Number, class Bits, int Padding, bool IsInterchange>
 class ieee_limits {
     using format = number_traits<Number>;
@@ -65,7 +66,7 @@ class ieee_limits {
     static constexpr int bias = max_exponent - 1;
     static constexpr int special = 2 * max_exponent - 1;  // the exponent field of infinities and NaNs: all ones
     static constexpr int sign = special + 1;              // the bit above the exponent field
-    static constexpr int fractions = 1 << (digits - 1);   // how many there are
+    static constexpr int fractions = 1 << (digits - 1);   // number of different fractions
 
     HALFTONE_HD static constexpr Number encode(int exponent, int fraction) {
         return Number::from_bits(static_cast<Bits>(static_cast<std::uint32_t>(exponent) << (digits - 1 + Padding) |

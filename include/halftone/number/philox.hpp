@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011): random numbers
-/// without a state. Each is a function of a counter and a key, so that any thread on any device makes exactly those it
-/// needs, in any order, and replays them when asked again.
+/// without a state. Each number is a function of a counter and a key, so any thread on any device can compute exactly
+/// the
+/// numbers it needs, in any order, and compute them again later (a dropout mask in the backward pass, say).
 ///
 ///     std::uint32_t r = ht::random_bits(seed, step, tensor, index);     // the same on the host and on a GPU
 ///     bool keep = ht::uniform(r) >= dropout;
@@ -15,9 +16,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The generator: 128 bits of counter and 64 of key to 128 random bits.
+/// The generator: maps a counter of 128 bits and a key of 64 bits to 128 random bits.
 struct philox {
-    /// 128 bits: a counter, or what is made of it.
+    /// 128 bits: a counter, or the random bits computed from it.
     struct block {
         std::uint32_t word[4];
 
@@ -27,7 +28,7 @@ struct philox {
         }
     };
 
-    /// 64 bits, which tell one stream of numbers from another.
+    /// 64 bits that select one stream of random numbers.
     struct key {
         std::uint32_t word[2];
     };
@@ -50,7 +51,7 @@ struct philox {
     HALFTONE_HD static constexpr std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 };
 
-/// Four words at once: those of the indices 4 * block to 4 * block + 3 of random_bits. `block` is below 2^62.
+/// Four words at once: random_bits of the indices 4 * block to 4 * block + 3. `block` is below 2^62.
 HALFTONE_HD constexpr philox::block random_block(std::uint64_t seed, std::uint32_t step, std::uint32_t tensor,
                                                  std::uint64_t block) {
     const philox::block counter{

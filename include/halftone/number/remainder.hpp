@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A float in two halves: the bfloat16 nearest to it, ties away from zero, and what that one lacks. So what kernels
-/// read and what an optimizer keeps lie in four bytes, not in six.
+/// A float in two halves of 16 bits: the bfloat16 nearest to it (ties away from zero), and the remainder, the float's
+/// lower 16 bits. An fp32 master weight and its bfloat16 copy then take four bytes together, not six: kernels read the
+/// first half, the optimizer joins both.
 ///
 ///     const ht::float_halves h = ht::halves_of(w);
 ///     h.nearest == ht::round_to<ht::bfloat16, ht::rounding::nearest_away>(w);
 ///     ht::join(h) == w;
 ///
-/// Numeric contract: every float that is no NaN comes back with its bits; a NaN comes back as the quiet one that its
-/// bfloat16 is. The ties have to go away from zero: to an even bfloat16, 65,537 floats are nearest with ties to even,
-/// and 16 bits tell 65,536 of them apart. The two roundings differ for one float in 2^17.
+/// Numeric contract: join(halves_of(x)) has x's bits for every float that is not NaN; a NaN comes back as the quiet
+/// NaN that
+/// its bfloat16 is. Ties must round away from zero: with ties to even, some bfloat16 are nearest to 65,537 floats, and
+/// 16 bits can tell only 65,536 of them apart. The two roundings differ for one float in 2^17.
 #pragma once
 
 #include <halftone/number/bfloat16.hpp>
@@ -18,7 +20,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The low 16 bits of a float whose nearest bfloat16 lies elsewhere. No number by itself.
+/// The lower 16 bits of a float, which its nearest bfloat16 lacks. Not a number by itself.
 class bfloat16_remainder {
   public:
     bfloat16_remainder() = default;
@@ -34,7 +36,7 @@ class bfloat16_remainder {
     std::uint16_t bits_;
 };
 
-/// A float in two halves: `nearest`, by itself a bfloat16, and what that lacks.
+/// A float in two halves: `nearest`, a bfloat16 that can be used by itself, and the bits that it lacks.
 struct float_halves {
     bfloat16 nearest;
     bfloat16_remainder rest;
@@ -44,12 +46,12 @@ struct float_halves {
 HALFTONE_HD HALFTONE_INLINE constexpr float_halves halves_of(float x) {
     const std::uint32_t bits = detail::bit_cast<std::uint32_t>(x);
     const bool nan = (bits & 0x7fffffff) > 0x7f800000;
-    // A NaN's low half could carry into the sign: it is dropped.
+    // A NaN's remainder is zero: a nonzero one could carry into the sign in join().
     return {round_to<bfloat16, rounding::nearest_away>(x),
             bfloat16_remainder::from_bits(static_cast<std::uint16_t>(nan ? 0 : bits))};
 }
 
-/// The float whose halves these are: where the rest is half a step or more, its bfloat16 was rounded up.
+/// The float whose halves these are. A remainder of half a step or more means that its bfloat16 was rounded up.
 HALFTONE_HD HALFTONE_INLINE constexpr float join(const float_halves& h) {
     const std::uint32_t high = h.nearest.bits(), low = h.rest.bits();
     return detail::bit_cast<float>((high << 16) + low - ((low & 0x8000) << 1));

@@ -2,17 +2,18 @@
 /// \file
 /// float to a narrower number in each rounding mode, for every type with number_traits.
 ///
-/// | mode         | finite x between two numbers of T             | beyond T's largest number                   |
-/// | ------------ | --------------------------------------------- | ------------------------------------------- |
-/// | nearest_even | the nearer one: T(x)                          | infinity from its upper rounding limit on   |
-/// | nearest_away | the nearer one, of two the larger in magnitude | infinity, likewise                          |
-/// | toward_zero  | the one of smaller magnitude                  | the largest number                          |
-/// | stochastic   | the upper one with its share of the distance  | infinity, likewise                          |
+/// | mode         | finite x between two numbers of T              | beyond T's largest number                   |
+/// | ------------ | ---------------------------------------------- | ------------------------------------------- |
+/// | nearest_even | the nearer one, as T(x)                        | infinity, from halfway to the next step on  |
+/// | nearest_away | the nearer one; a tie goes away from zero      | infinity, likewise                          |
+/// | toward_zero  | the one of smaller magnitude                   | the largest number                          |
+/// | stochastic   | the upper one with probability (x - lower) / step | infinity, likewise                       |
 ///
 /// A type without infinity (float8_e4m3) has NaN in its place; saturate.hpp stops at the largest number.
 ///
-/// What T holds stays what it is in every mode, infinities and NaNs (quietened) too. Integer arithmetic: the same bits
-/// on the host and on a GPU.
+/// Numeric contract: a number that T holds exactly is unchanged in every mode, and so are infinities and NaNs (which
+/// become
+/// quiet). Only integer arithmetic is used: the bits are the same on the host and on a GPU.
 ///
 ///     ht::bfloat16 w = ht::round_stochastic<ht::bfloat16>(master, ht::random_bits(seed, step, tensor, index));
 #pragma once
@@ -29,7 +30,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// What is added to the bits that do not fit T, all of which `mask` has, before they are dropped.
+/// The number that is added before the bits that do not fit T are dropped; `mask` has all of these bits set.
 template <rounding Mode, class Word>
 HALFTONE_HD HALFTONE_INLINE constexpr Word added_to_rest(Word mask, std::uint32_t random) {
     if constexpr (Mode == rounding::nearest_away) {
@@ -39,19 +40,19 @@ HALFTONE_HD HALFTONE_INLINE constexpr Word added_to_rest(Word mask, std::uint32_
     }
 }
 
-/// A finite float's magnitude, moved down or up to a multiple of T's step there. The exponent is not bounded above:
-/// that is T's own affair.
+/// A finite float's magnitude, rounded down or up to a multiple of T's step at that magnitude. Overflow is not handled
+/// here: the caller handles results beyond T's largest number.
 template <class T, rounding Mode>
 HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnitude, std::uint32_t random) {
     using traits = number_traits<T>;
     constexpr int dropped = 24 - traits::significand_bits;
-    constexpr int least_exponent = traits::min_exponent + 126;  // of T's normal numbers, biased as a float's
+    constexpr int least_exponent = traits::min_exponent + 126;  // T's least normal exponent, with float's bias
     if constexpr (least_exponent > 1) {
         const int exponent = static_cast<int>(magnitude >> 23);
-        if (exponent < least_exponent) {  // the step no longer shrinks with x: count how often it fits
+        if (exponent < least_exponent) {  // subnormal in T: the step is constant, so x is counted in steps
             std::uint64_t significand = exponent > 0 ? (magnitude & 0x7fffff) | 0x800000 : magnitude;
             int shift = dropped + least_exponent - (exponent > 0 ? exponent : 1);
-            if (shift > 32) {  // random has 32 bits: a share below 2^-32 of a step is taken for none
+            if (shift > 32) {  // a fraction below 2^-32 of a step counts as zero: random has 32 bits
                 significand = shift < 56 ? significand >> (shift - 32) : 0;
                 shift = 32;
             }
@@ -66,12 +67,12 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t to_grid(std::uint32_t magnit
 
 }  // namespace detail
 
-/// `x` rounded to `T` in the given mode. Only rounding::stochastic reads `random`, 32 bits that are uniform and
-/// independent from call to call: of them the low `24 - significand_bits` (16 for bfloat16, 13 for float16), more where
-/// the result is subnormal. Over all values of these bits the mean of the results is exactly x. There are two
-/// exceptions: below 2^-9 of T's least subnormal number the mean is low by less than 2^-32 of that number; and above
-/// T's largest number infinity takes the place of the next power of two, and follows from there on whatever `random`
-/// is.
+/// `x` rounded to `T` in the given mode. Only rounding::stochastic reads `random`: 32 uniform bits, independent from
+/// call
+/// to call. It uses the low `24 - significand_bits` of them (16 for bfloat16, 13 for float16), more where the result is
+/// subnormal. Averaged over all values of these bits the result is exactly x, with two exceptions: below 2^-9 of T's
+/// least subnormal number the mean is too low, by less than 2^-32 of that number; and above T's largest number infinity
+/// takes the place of the next power of two, and is the result from there on whatever `random` is.
 template <number T, rounding Mode>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x, std::uint32_t random) {
     if constexpr (Mode == rounding::nearest_even || number_traits<T>::significand_bits >= 24) {
@@ -90,8 +91,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x, std::uint32_t random) 
     }
 }
 
-/// `x` rounded to `T`, to nearest even (tfloat32: ties away from zero, as its constructor) unless `Mode` says
-/// otherwise.
+/// `x` rounded to `T`, by default to nearest even (tfloat32: ties away from zero, as its constructor does).
 template <number T, rounding Mode = rounding::nearest_even>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x) {
     static_assert(Mode != rounding::stochastic,
@@ -100,11 +100,11 @@ HALFTONE_HD HALFTONE_INLINE constexpr T round_to(float x) {
     return round_to<T, Mode>(x, 0);
 }
 
-/// A double would be rounded twice, once on its way into the argument: T(x) rounds it once.
+/// Deleted: a double would be rounded twice, first to the float argument. T(x) rounds it once.
 template <number T, rounding Mode = rounding::nearest_even>
 T round_to(double x) = delete;
 
-/// `x` rounded to one of its two neighbours in `T`, so that the mean is x. See round_to for what `random` has to be.
+/// `x` rounded to one of its two neighbours in `T`, so that the mean is x. round_to says what `random` has to be.
 template <number T>
 HALFTONE_HD HALFTONE_INLINE constexpr T round_stochastic(float x, std::uint32_t random) {
     return round_to<T, rounding::stochastic>(x, random);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Conversions that stop at the largest number of a type, where its constructor gives infinity or NaN. What a value
-/// that was scaled into a short range wants: one that is just past the end is better off at the end than infinite.
+/// Conversions that give the largest number of a type where its constructor would give infinity or NaN. They suit
+/// values
+/// that were scaled into the range of a type: one that is slightly too large loses less by saturating than by
+/// overflowing.
 ///
 ///     static_assert(ht::saturate<ht::float8_e4m3>(1e6f) == 448);
 ///     static_assert(ht::saturate<ht::float16>(-1e6) == -65504);
@@ -19,7 +21,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// On bits, so that -ffast-math does not take the infinities away. T is no wider than float.
+/// Works on bits, so that -ffast-math cannot assume infinities away. T is no wider than float.
 template <number T>
 HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t clamp_bits(std::uint32_t bits) {
     static_assert(number_traits<T>::significand_bits <= 24 && number_traits<T>::max_exponent <= 128,
@@ -31,14 +33,14 @@ HALFTONE_HD HALFTONE_INLINE constexpr std::uint32_t clamp_bits(std::uint32_t bit
 
 }  // namespace detail
 
-/// `x`, or T's largest number with x's sign where x is larger, infinite too. A NaN stays a NaN.
+/// `x`, or T's largest number with x's sign where x is larger or infinite. A NaN stays a NaN.
 template <number T>
 HALFTONE_HD HALFTONE_INLINE constexpr float clamp_to(float x) {
     return detail::bit_cast<float>(detail::clamp_bits<T>(detail::bit_cast<std::uint32_t>(x)));
 }
 
-/// `x` rounded once to `T`, to nearest even, and to T's largest number of its sign where x is larger, infinite too. A NaN stays a
-/// NaN.
+/// `x` rounded once to `T`, to nearest even; T's largest number with x's sign where x is larger or infinite. A NaN
+/// stays a NaN.
 template <number T, detail::device_arithmetic Arithmetic>
 HALFTONE_HD HALFTONE_INLINE constexpr T saturate(Arithmetic x) {
     const std::uint32_t bits = detail::float_bits_odd(x);
@@ -49,7 +51,7 @@ HALFTONE_HD HALFTONE_INLINE constexpr T saturate(Arithmetic x) {
     }
 }
 
-/// A narrow number, too.
+/// The same for a narrow number `x`.
 template <number T, number From>
     requires(!detail::device_arithmetic<From>)
 HALFTONE_HD HALFTONE_INLINE constexpr T saturate(const From& x) {

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers as sums of bfloat16, for units that multiply nothing wider: split<bfloat16, 2> holds 17 significant bits,
-/// and so every float16, split<bfloat16, 3> all 24 of a float's.
+/// Numbers as sums of bfloat16, for matrix units that multiply nothing wider: split<bfloat16, 2> holds 17 significant
+/// bits,
+/// and therefore every float16; split<bfloat16, 3> holds all 24 bits of a float.
 ///
-/// The first piece is the number rounded to bfloat16, each further one what is left, rounded likewise: to nearest, ties
-/// away from zero, since that takes two instructions and what is left is exact either way. Two pieces differ from a
-/// float by 2^-17 of it at most (by 2^-16 from 3.3961e38 on, which is nearer to infinity than to a bfloat16: there the
-/// first piece is bfloat16's largest number). Three are equal to any float of at least 2^-110, and below that to within
-/// 2^-134, half of bfloat16's least number; a unit to which subnormal pieces are zero sees all of a float from 2^-103
-/// on. A finite number has finite pieces; an infinity or a NaN is its first piece, and the others are zero.
+/// The first piece is the number rounded to bfloat16; each further piece is the rest, x minus the pieces so far,
+/// rounded the
+/// same way: to nearest, ties away from zero, which takes two instructions (the rest is exact with either treatment of
+/// ties). Two pieces differ from a float by at most 2^-17 of it (by 2^-16 from 3.3961e38 on, where the first piece is
+/// bfloat16's largest number because rounding would give infinity). Three pieces equal any float of at least 2^-110,
+/// and are within 2^-134 of smaller ones, half of bfloat16's least number. A unit that treats subnormal pieces as zero
+/// sees all bits of a float from 2^-103 on. A finite number has finite pieces; an infinity or a NaN is its first piece,
+/// and the others are zero.
 ///
-/// A format of operands, not of memory: numbers lie there as floats (storage_of). Conversion from wider types rounds to
-/// float first; conversion to float is exact. Arithmetic is float's.
+/// This is a format of operands, not of memory: numbers are stored as floats (storage_of). Conversion from wider types
+/// rounds
+/// to float first; conversion to float is exact. Arithmetic is float's.
 ///
-/// Of the products of pieces of two numbers those with i + j < 3, pieces counted from 0, are taken: all four of two
-/// pieces, and the six of three that a sum in float notices (Henry, Tang and Heinecke, "Leveraging the bfloat16
-/// artificial intelligence datatype for higher-precision computations", 2019).
+/// A product of two split numbers takes the products of pieces i and j with i + j < 3, counted from 0: all four of two
+/// pieces, and those six of three pieces that are large enough to change a sum in float (Henry, Tang and Heinecke,
+/// "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", 2019).
 ///
 ///     constexpr ht::split<ht::bfloat16, 3> third(1.0f / 3);
 ///     static_assert(third == 1.0f / 3 && third.piece(0) == 0x1.56p-2f && third.piece(1) == -0x1.56p-11f);
@@ -35,7 +39,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A float in N pieces of T, as units that multiply only T take it; in memory a float.
+/// A float in N pieces of T, as matrix units that multiply only T take it; stored as a float.
 template <class T, int N>
 class split : detail::narrow_arithmetic<split<T, N>> {
     static_assert(std::same_as<T, bfloat16> && (N == 2 || N == 3),
@@ -44,7 +48,7 @@ class split : detail::narrow_arithmetic<split<T, N>> {
 
   public:
     static constexpr int pieces = N;
-    /// Whether the product of a's piece i and b's piece j is taken.
+    /// Whether the product of a's piece i and b's piece j is part of the sum.
     HALFTONE_HD static constexpr bool takes(int i, int j) { return i + j < 3; }
     /// Bounds, relative to the product, of the sum of products that are not taken, and of the magnitudes of those that
     /// are, but for the first pieces': piece i > 0 is at most 2^(1 - 9i) of the number, to within a factor of 1 + 2^-8.
@@ -53,7 +57,7 @@ class split : detail::narrow_arithmetic<split<T, N>> {
     static constexpr double later =
         0x1.01p0 * 0x1.01p0 *
         (2 * detail::power_of_two(-8) + detail::power_of_two(-16) + (N == 2 ? 0 : 2 * detail::power_of_two(-17)));
-    /// And of the product of the first pieces.
+    /// The bound of the product of the two first pieces.
     static constexpr double first = 0x1.01p0 * 0x1.01p0;
 
     /// Uninitialised like a float's; `split{}` is zero.
@@ -71,7 +75,7 @@ class split : detail::narrow_arithmetic<split<T, N>> {
             pieces_[i] = upper_half(nearest(detail::bit_cast<std::uint32_t>(rest)));
             rest -= static_cast<float>(pieces_[i]);
         }
-        // Two pieces that add up to 2^128 would be none of float's numbers.
+        // Two pieces whose sum is 2^128 would not be a float: the second piece is made smaller.
         if (N == 2 && beyond && static_cast<float>(pieces_[1]) == (sign == 0 ? 0x1p120f : -0x1p120f))
             pieces_[1] = bfloat16(sign == 0 ? 0x1.fep119f : -0x1.fep119f);
     }
@@ -96,7 +100,7 @@ class split : detail::narrow_arithmetic<split<T, N>> {
     }
 
   private:
-    static constexpr std::uint32_t largest_bits = 0x7f7f0000;  // of bfloat16, as a float
+    static constexpr std::uint32_t largest_bits = 0x7f7f0000;  // bfloat16's largest number, as a float's bits
 
     HALFTONE_HD static constexpr std::uint32_t nearest(std::uint32_t bits) { return (bits + 0x8000) & 0xffff0000; }
     HALFTONE_HD static constexpr bfloat16 upper_half(std::uint32_t bits) {
@@ -129,8 +133,8 @@ struct whole_operand<split<bfloat16, 3>> {
 
 }  // namespace detail
 
-/// The type by which products of Compute multiply operands that stay whole: float in place of split<bfloat16, 3>, which
-/// holds every float.
+/// The type in which kernels multiply operands of a policy with compute type Compute when they do not split them: float
+/// for split<bfloat16, 3>, which holds every float; Compute otherwise.
 template <class Compute>
 using unsplit = typename detail::whole_operand<Compute>::type;
 

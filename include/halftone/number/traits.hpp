@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the library knows about a number type: all its error bounds come from here.
+/// What the library knows about a number type; all error bounds are computed from these traits.
 ///
 ///     static_assert(ht::unit_roundoff<ht::bfloat16> == 1.0 / 256);
 ///
-/// A type of your own takes part as soon as it has traits; it converts to float implicitly and from float explicitly:
+/// A number type of your own needs traits, an implicit conversion to float and an explicit constructor from float:
 ///
 ///     template <>
 ///     struct halftone::number_traits<my_float24> : halftone::ieee_format<17, -61, 64> {
@@ -20,19 +20,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Specialise it for a number type, best by way of `ieee_format`.
+/// Traits of a number type. Specialise it for your own, preferably by inheriting from `ieee_format`.
 template <class T>
 struct number_traits;
 
-/// The traits, all but the name, of a binary format with one sign bit, subnormal numbers, infinities and NaNs, encoded
-/// as IEEE 754 encodes its interchange formats. Exponents count as those of std::numeric_limits do.
+/// The traits, except the name, of a binary format with one sign bit, subnormal numbers, infinities and NaNs, encoded
+/// as
+/// IEEE 754 encodes its interchange formats. Exponents are counted as std::numeric_limits counts them.
 template <int SignificandBits, int MinExponent, int MaxExponent>
 struct ieee_format {
-    static constexpr int significand_bits = SignificandBits;  ///< with the hidden bit
+    static constexpr int significand_bits = SignificandBits;  ///< the implicit leading bit included
     static constexpr int min_exponent = MinExponent;          ///< the least normal number is 2^(min_exponent - 1)
     static constexpr int max_exponent = MaxExponent;          ///< all finite numbers are below 2^max_exponent
     static constexpr bool ieee_encoding = true;
-    /// The bound of the relative error of rounding to nearest, in the range of normal numbers.
+    /// The bound on the relative error of rounding to nearest, for normal numbers.
     static constexpr double unit_roundoff = detail::power_of_two(-SignificandBits);
     static constexpr double max =
         (2 - detail::power_of_two(1 - SignificandBits)) * detail::power_of_two(MaxExponent - 1);
@@ -72,12 +73,13 @@ struct storage_type<T> {
 
 }  // namespace detail
 
-/// The type in which numbers of T lie in memory: T, or what its traits name as `storage`. A format of operands alone,
-/// such as tfloat32, is read out of a wider type, and whoever multiplies rounds.
+/// The type in which numbers of T are stored in memory: T, or what its traits name as `storage`. A format of operands
+/// alone,
+/// such as tfloat32, is stored in a wider type and rounded by the kernel that multiplies.
 template <number T>
 using storage_of = typename detail::storage_type<T>::type;
 
-/// A number of two bytes: what storage and matrix units take.
+/// A number of two bytes, such as matrix units take.
 template <class T>
 concept sixteen_bit = number<T> && sizeof(T) == 2;
 
@@ -85,7 +87,7 @@ concept sixteen_bit = number<T> && sizeof(T) == 2;
 template <class T>
 concept eight_bit = number<T> && sizeof(T) == 1;
 
-/// Half the distance from 1 to the next number: u in every error bound. See number_traits.
+/// Half the distance from 1 to the next larger number: u in every error bound. See number_traits.
 template <number T>
 inline constexpr double unit_roundoff = number_traits<T>::unit_roundoff;
 

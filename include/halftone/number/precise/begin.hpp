@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// From here to precise/end.hpp a program that is compiled with -ffast-math, or with some of what that stands for, has sums,
-/// differences, quotients and comparisons as they are written: log1p is made of (1 + x) - 1, which is not x, and a NaN has
-/// to come out. Without such an option nothing changes. clang tells of -ffast-math alone, and the vector functions that come
-/// with it keep that option: hence the operators of the compiler's vector types in exec/cpu/simd/.
-// Without a guard: it begins a region each time that it is included.
+/// Between this header and precise/end.hpp floating-point operations are evaluated as written, even in a program
+/// compiled
+/// with -ffast-math or one of the flags that it stands for. log1p needs this: it contains (1 + x) - 1, which must not
+/// be
+/// simplified to x; and so do NaNs that must propagate. Without such flags the header changes nothing. clang has a
+/// macro for
+/// -ffast-math only, not for its parts, and intrinsics inlined from clang's own headers keep the flags: therefore
+/// exec/cpu/simd/ uses the operators of the compiler's vector types instead of arithmetic intrinsics.
+// No include guard: every inclusion begins a region.
 
 #if defined(__FAST_MATH__) || __FINITE_MATH_ONLY__ || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__NO_SIGNED_ZEROS__)

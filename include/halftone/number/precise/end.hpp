@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Ends what precise/begin.hpp began.
-// Without a guard: once for each region.
+/// Ends the region that precise/begin.hpp began.
+// No include guard: every inclusion ends a region.
 
 #if defined(__FAST_MATH__) || __FINITE_MATH_ONLY__ || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__NO_SIGNED_ZEROS__)
