@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which operations compute in low precision, which in fp32, and what type a free operation gives under autocast.
+/// Autocast categories: which operations compute in low precision, which in fp32, and in what type a free operation
+/// (one that is no layer's) gives its result under autocast.
 ///
-/// The rules are PyTorch's (aten/src/ATen/autocast_mode.h), the lists for CUDA on every device, so that a program means
-/// the same on each. fp64 inputs are left alone: what reads a double computes in double and gives double.
+/// The rules are PyTorch's (aten/src/ATen/autocast_mode.h). PyTorch's lists for CUDA hold on every device here, so that
+/// a program computes in the same types on each. fp64 is exempt: an operation with a double among its inputs computes
+/// in double and gives double.
 ///
 ///     using ht::op::matmul, ht::op::softmax, ht::op::add;
 ///     static_assert(std::is_same_v<ht::free_output<ht::amp_bf16, matmul, float, float>, ht::bfloat16>);
 ///     static_assert(std::is_same_v<ht::free_output<ht::amp_bf16, softmax, ht::bfloat16>, float>);
 ///     static_assert(std::is_same_v<ht::free_output<ht::as_given, softmax, ht::bfloat16>, ht::bfloat16>);
 ///
-/// An operation of your own is a tag type that states its rule:
+/// An operation of your own is a tag type that states its category:
 ///
 ///     struct my_norm { static constexpr const char* name = "my_norm";
 ///                      static constexpr ht::category cast_rule = ht::category::fp32; };
 ///
-/// and a rule of ours that you want otherwise is a specialisation of operation_category, before its first use.
+/// To change the category of one of halftone's operations, specialise operation_category before its first use.
 #pragma once
 
 #include <halftone/config.hpp>
@@ -28,12 +30,12 @@ inline namespace HALFTONE_ABI {
 
 /// What autocast does with an operation.
 enum class category {
-    low_precision,  ///< computes in the policy's `compute` and gives it: products
-    low_to_fp32,    ///< products in `compute` whose result, a loss, is fp32
-    fp32,           ///< computes in fp32 and gives it: what sums, divides or exponentiates
-    promote,        ///< takes several tensors, which all become the widest of them and of `compute`
+    low_precision,  ///< computes and gives its result in the policy's `compute`: products
+    low_to_fp32,    ///< multiplies in `compute`; its result, a loss, is fp32
+    fp32,           ///< computes and gives its result in fp32: what sums, divides or exponentiates
+    promote,        ///< converts all its inputs to the widest type among them and `compute`
     as_input,       ///< computes in its input's type; several inputs promote as in plain arithmetic
-    stated,         ///< computes in the type that the operation names as `cast_inputs`, and gives it
+    stated,         ///< computes and gives its result in the type named as `cast_inputs`
     banned,         ///< overflows in low precision: an error under autocast
 };
 
@@ -78,16 +80,16 @@ constexpr category stated_category() {
 
 }  // namespace detail
 
-/// The category of an operation, given as its tag type: what the tag states as `cast_rule`; `stated` where it names a
-/// type as `cast_inputs` (the counterpart of custom_fwd); as_input where it states nothing. Yours to specialise.
+/// The category of an operation, given as its tag type: the tag's `cast_rule`; `stated` if the tag names a type as
+/// `cast_inputs` (the counterpart of torch.amp.custom_fwd); as_input if it states neither. You may specialise it.
 template <class Op>
 struct operation_category {
     static constexpr category value = detail::stated_category<Op>();
 };
 
-/// Whether an operation scales operands of eight bits, as its tag states: `static constexpr bool scales_operands =
-/// true`. One that does not computes in the policy's `output` where `compute` has eight bits: unscaled, most numbers
-/// would be none of the format's.
+/// Whether an operation scales its 8-bit operands, as its tag says with `static constexpr bool scales_operands = true`.
+/// An operation that does not computes in the policy's `output` type where `compute` has eight bits: without a scale
+/// most values would overflow or underflow the format.
 template <class Op>
 inline constexpr bool scales_operands = false;
 template <class Op>
@@ -123,7 +125,8 @@ struct first_of<void, Otherwise> {
     using type = Otherwise;
 };
 
-// Under a policy: Low is its compute role, Widest what the inputs promote to, void where no input is given.
+// The types under a policy: Low is its `compute`; Widest is the type that the inputs promote to, void if there are
+// none.
 template <category Category, class Op, class Low, class Widest>
 struct cast {  // as_input
     using type = typename first_of<Widest, storage_of<Low>>::type;
@@ -158,7 +161,7 @@ struct cast<category::banned, Op, Low, Widest> {
     using type = Low;
 };
 
-// What is left of a role of eight bits where nobody scales: the policy's `output`.
+// The type of a role, or the policy's `output` where the role has eight bits and the operation does not scale.
 template <class R, class Role, bool Scaled>
 using scaled_role = std::conditional_t<eight_bit<Role> && !Scaled, typename R::output, Role>;
 
@@ -188,23 +191,26 @@ struct result<category::low_to_fp32, Compute> {
 
 }  // namespace detail
 
-/// The type Op's operands are read in under P. A layer leaves Inputs out: fp32 (or the policy's `compute`, where that
-/// is wider) for what the category sends there, else `compute`. A free operation gives the types of its inputs.
+/// The type in which Op reads its operands under P. For a layer leave Inputs out: the result is fp32 (or `compute` if
+/// that is wider) if the category computes in fp32, otherwise `compute`. A free operation passes the types of its
+/// inputs.
 template <class P, class Op, class... Inputs>
 using compute_type = typename detail::operand<resolve<P>, Op, Inputs...>::type;
 
-/// The type that a product reads its operands in under P where nobody scales them: `compute`, or `output` where that
-/// has eight bits.
+/// The type in which a product that does not scale reads its operands under P: `compute`, or `output` if `compute` has
+/// eight bits.
 template <class P>
 using unscaled_compute = detail::scaled_role<resolve<P>, typename resolve<P>::compute, false>;
 
-/// The type that Op's backward products read the incoming gradient in under P, a policy with roles: `grad`, likewise.
+/// The type in which Op's backward products read the incoming gradient under P, a policy with roles: `grad`, or
+/// `output` if `grad` has eight bits and Op does not scale.
 template <class P, class Op>
 using grad_type = detail::scaled_role<P, typename P::grad, scales_operands<Op>>;
 
 namespace detail {
 
-// What is read in eight bits has a scale, and stays as it is; anything else takes in both operands.
+// An 8-bit operand has a scale and is read in its own type; otherwise both operands are read in the wider of the two
+// types.
 template <class Compute, class Grad>
 struct read_gradient {
     using type = promote<Compute, Grad>;
@@ -225,35 +231,36 @@ struct backward_role<void, Derived> {
 
 }  // namespace detail
 
-/// The type of the operands of the product which gives a layer's input gradient under P, a policy with roles: what the
-/// policy states as `input_grad`, else the wider of the forward product's type and of that in which the incoming gradient
-/// is read. Where that has eight bits, the other operand is in eight bits as well, as the forward pass read it.
+/// The operand type of the product that computes a layer's input gradient under P, a policy with roles: `input_grad`
+/// where the policy has that role, otherwise the wider of the forward product's operand type and the type in which the
+/// incoming gradient is read. Where the latter has eight bits, the other operand is read in eight bits too, as in the
+/// forward pass.
 template <class P, class Op>
 using input_grad_type =
     typename detail::backward_role<typename detail::stated_input_grad<P>::type,
                                    typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
-/// That of the product which gives the weight's gradient, likewise by `weight_grad`.
+/// The operand type of the product that computes the weight's gradient: the same with `weight_grad`.
 template <class P, class Op>
 using weight_grad_type =
     typename detail::backward_role<typename detail::stated_weight_grad<P>::type,
                                    typename detail::read_gradient<compute_type<P, Op>, grad_type<P, Op>>::type>::type;
 
-/// The type of the registers Op sums in: the policy's `accum`, and never narrower than the operands.
+/// The type in which Op sums: the policy's `accum`, and never narrower than the operands.
 template <class P, class Op, class... Inputs>
 using accum_type = promote<storage_of<compute_type<P, Op, Inputs...>>, typename policy_within<inherit, P>::accum>;
 
-/// What a layer gives, whatever its operation.
+/// The type of a layer's result, whatever its operation.
 template <class P>
 using layer_output = typename resolve<P>::output;
 
-/// What a free operation gives in a region with policy P, or on a bare tape (as_given).
+/// The type of a free operation's result in a region with policy P, or on a bare tape (P = as_given).
 template <class P, class Op, class... Inputs>
 using free_output =
     storage_of<typename detail::result<operation_category<Op>::value, compute_type<P, Op, Inputs...>>::type>;
 
-/// The first template argument of every free operation, unless it is a number type: the category says. A number type
-/// takes the category's place, as `dtype=` does in PyTorch: ht::softmax<float>(ctx, x) gives floats, in every region
-/// and in none.
+/// The default of the first template argument of every free operation: the operation's category decides the result's
+/// type. A number type in its place decides instead, as `dtype=` does in PyTorch: ht::softmax<float>(ctx, x) gives
+/// floats inside and outside of any autocast region.
 struct by_category {};
 
 namespace detail {
@@ -274,10 +281,10 @@ struct chosen<by_category, P, Op, Inputs...> {
 
 }  // namespace detail
 
-/// What a free operation gives that was called with As, a number type or by_category.
+/// The type of the result of a free operation called with As, a number type or by_category.
 template <class As, class P, class Op, class... Inputs>
 using chosen_output = typename detail::chosen<As, P, Op, Inputs...>::type;
-/// What such an operation's products read operands in.
+/// The type in which such an operation's products read their operands.
 template <class As, class P, class Op, class... Inputs>
 using chosen_compute = typename detail::chosen<As, P, Op, Inputs...>::compute;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What makes a policy wrong: one concept each, and the sentences in which the compiler says so.
+/// What makes a policy invalid: one concept for each condition, and the messages with which compilation fails.
 ///
 ///     static_assert(ht::check_policy<P>());                  // in a layer or a kernel
 ///     static_assert(ht::check_trainable<Model>());           // where an optimizer is built
@@ -18,7 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The accumulator has at least the significand and the exponent range of the operands.
+/// `accum` has at least the significand and the exponent range of the operands' type, `compute`.
 template <class P>
 concept wide_enough_accum = contains<typename P::accum, typename P::compute>;
 
@@ -31,24 +31,24 @@ concept wide_enough_backward_accum =
                                                   contains<typename P::accum,
                                                            typename detail::stated_weight_grad<P>::type>);
 
-/// The accumulator is one that kernels have: they sum in float, and in double what they compute in double. A wider one
-/// would be promised and not kept.
+/// `accum` is a type that the kernels really sum in: float, or double where they compute in double. A wider one would
+/// be ignored.
 template <class P>
 concept summed_as_stated = !contains<typename P::accum, double> || contains<typename P::compute, double>;
 
-/// `input_grad` and `weight_grad` have more than eight bits: only `compute` and `grad` have scales.
+/// `input_grad` and `weight_grad` have more than eight bits, because only `compute` and `grad` have scales.
 template <class P>
 concept unscaled_backward_operands =
     !eight_bit<typename detail::stated_input_grad<P>::type> && !eight_bit<typename detail::stated_weight_grad<P>::type>;
 
-/// A parameter of this policy (or storage<...>) keeps an update that is small beside it: by enough bits, as a master
-/// has, or on average, by stochastic rounding.
+/// A parameter stored by this policy (or storage<...>) does not lose updates that are small beside it: it has enough
+/// bits, as a master has, or is rounded stochastically, which keeps updates on average.
 template <class P>
 concept keeps_small_updates =
     number_traits<typename P::param>::significand_bits >= 16 || P::param_rounding == rounding::stochastic;
 
-/// What is kept in memory has a type that memory can hold: tfloat32 and split<bfloat16, N> are how products read
-/// floats.
+/// Roles that are stored in memory have a type that can be stored: tfloat32 and split<bfloat16, N> are only formats in
+/// which products read floats.
 template <class P>
 concept storable_roles = std::same_as<storage_of<typename P::param>, typename P::param> &&
     std::same_as<storage_of<typename P::output>, typename P::output> &&
@@ -57,8 +57,8 @@ concept storable_roles = std::same_as<storage_of<typename P::param>, typename P:
     std::same_as<storage_of<typename P::reduce>, typename P::reduce> &&
     std::same_as<storage_of<typename P::state>, typename P::state>;
 
-/// What outlives an operation, and what it sums in, has more than eight bits: only operands of products are scaled so
-/// that these suffice.
+/// Roles that outlive an operation, and the type of sums, have more than eight bits: only operands of products have the
+/// scales that eight bits need.
 template <class P>
 concept wide_enough_storage =
     !eight_bit<typename P::param> && !eight_bit<typename P::output> && !eight_bit<typename P::accum> &&
@@ -74,7 +74,7 @@ concept precise_enough_operands =
 template <class P>
 concept scaled_gradients = !eight_bit<typename P::grad> || eight_bit<typename P::compute>;
 
-/// What a layer reads, gives and keeps is in fp64 throughout, or nowhere.
+/// Either all of `param`, `compute`, `output`, `grad` and `accumulate` are double, or none is.
 template <class P>
 concept doubles_throughout =
     (std::same_as<typename P::compute, double> && std::same_as<typename P::param, double> &&
@@ -84,7 +84,7 @@ concept doubles_throughout =
       std::same_as<typename P::output, double> || std::same_as<typename P::grad, double> ||
       std::same_as<typename P::accumulate, double>);
 
-/// Masters are whole, or can be split.
+/// Masters are stored whole, or are fp32 masters with bf16 copies, which can be split.
 template <class P>
 concept possible_masters = detail::layout_of<P>() == master_layout::whole || detail::splittable<P>;
 
@@ -147,11 +147,11 @@ struct parameter_check {
 
 }  // namespace detail
 
-/// Appears in the compiler's message, with the path as its characters.
+/// Appears in the compiler's message, spelling the path character by character.
 template <class PathText>
 struct parameters_at {};
 
-/// True, or a compile-time error with a sentence for what is wrong with the policy that holds at P.
+/// True, or a compile-time error with a message for each thing that is wrong with the policy that resolves at P.
 template <class P>
 consteval bool check_policy() {
     static_assert(sizeof(detail::policy_check<resolve<P>>) > 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision ledger of a model: every operation of its forward and backward pass with the types of its operands as
-/// they lie in memory and as they are read, at compile time.
+/// The precision ledger of a model, computed at compile time: every operation of its forward and backward pass, with
+/// the type in which each operand is stored and the type in which it is read.
 ///
 ///     static_assert(ht::casts<ht::nn::gpt<recipe>> <= 12 && ht::casts_at<ht::nn::gpt<recipe>, "head"> == 2);
-///     static_assert(ht::casts<classifier<ht::amp_bf16>, const float> == 2);   // whose first layer is given floats
+///     static_assert(ht::casts<classifier<ht::amp_bf16>, const float> == 2);   // input: floats without gradient
 ///     ht::print_ledger<ht::nn::gpt<recipe>>(std::cout);           // policy/ledger_table.hpp, which also writes JSON
 ///
 ///     path        op          pass             in        accumulate  out       casts
@@ -12,20 +12,21 @@
 ///     h.*.fc      linear      forward          bfloat16  float       bfloat16  -
 ///     h.*.fc      linear      weight gradient  bfloat16  float       float     -
 ///
-/// A cast is an operand that an operation reads in another type than it has in memory. (The reading kernel converts it:
-/// none is written.) What is no cast: sums that are rounded once to the type of a result; bias and residual, which are
-/// added to sums where these lie; weights that are read from the copy that the store keeps in their products' type,
-/// since the optimizer's pass over the parameters writes it, not the step's.
+/// A cast is an operand that an operation reads in another type than it is stored in. (The kernel converts it as it
+/// reads; no converted tensor is written.) These are no casts: sums rounded once to the type of a result; a bias and a
+/// residual, which are added to the sums in registers; and weights read from the copy that the store keeps in the
+/// products' type, since the optimizer's step writes the copy.
 ///
-/// Types alone do not tell what arrives at a layer. Here it is what the layer before gives, in the order of `visit`; a
-/// layer with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it, or, being
-/// the first, at itself. Where data flow otherwise, observe/ledger/ledger.hpp runs the model once and tells the same from what
-/// its operations were called with. Free operations (add, gelu, a loss) stand in that one alone, but for the gelu of a
-/// perceptron whose products have different types; the lines of layers are the same in both.
+/// The type of a layer's input does not follow from the layer's own type. Here it is taken to be the result type of the
+/// layer before, in the order of `visit`. A layer with `static constexpr bool adds_to_stream = true` adds its result to
+/// the residual stream: its result has the type that arrived at the layer before it (or at itself, if it is the first).
+/// If your model's data flow differs, use observe/ledger/ledger.hpp, which runs the model once and records what its
+/// operations were called with. Free operations (add, gelu, a loss) appear only there, except the gelu of a perceptron
+/// whose two products have different types. The lines of layers are the same in both.
 ///
-/// What the first layer is given is said by Input: `float` of what takes a gradient, `const float` of data, so that the
-/// pass that would make one is not there. A model that takes ids needs none; one whose first layer is given numbers does
-/// not compile without.
+/// Input is the type of the first layer's input: `float` if it takes a gradient, `const float` for data, whose gradient
+/// pass then does not appear. A model that takes token ids needs no Input; a model whose first layer takes numbers does
+/// not compile without one.
 #pragma once
 
 #include <array>
@@ -43,8 +44,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail::ledger {
 
-/// The types of a layer's operation, as roles<...> has them (autodiff/engine/operation.hpp); one that inherits is on a bare
-/// tape.
+/// The types of a layer's operation, as roles<...> has them (autodiff/engine/operation.hpp). A layer that inherits its
+/// policy is taken to be called on a bare tape.
 template <class P, class Op>
 struct layer_types {
     using policy = policy_within<P, as_given>;
@@ -63,14 +64,15 @@ constexpr std::array<ledger_entry, N> at_path(std::array<ledger_entry, N> entrie
     return entries;
 }
 
-/// The lines of a layer, and the type that it gives. Stream: the type of the stream that the layer adds to; void: none.
+/// The lines of a layer, and the type of its result. Stream is the type of the residual stream that the layer adds to,
+/// or void.
 template <class L, class In, class Stream>
 struct of_layer;
 
 template <class L>
 concept adding_layer = requires { requires L::adds_to_stream; };
 
-/// The parameter of another layer that this one reads, as its storage; else its own.
+/// How the parameter that this layer reads is stored: another layer's parameter, if it is tied, otherwise its own.
 template <class L>
 struct storage_read {
     using type = storage_signature<typename L::policy, operation_of<L>>;
@@ -84,8 +86,8 @@ struct storage_read<L> {
 template <class Stream, class Own>
 using stream_or = typename first_of<Stream, Own>::type;
 
-/// What arrives at a layer that computes Op. Where nobody says so, an operation of the user's own is taken to read the
-/// type that it gives, or ids.
+/// The type of the input of a layer that computes Op. If nothing says so, an operation of the user's own is taken to
+/// read the type of its result, or ids.
 template <class In, class Op, class Own>
 struct arrival {
     static_assert(!std::is_void_v<In> ||
@@ -107,7 +109,7 @@ constexpr std::array<ledger_entry, N + M> join(const std::array<ledger_entry, N>
     return all;
 }
 
-/// An operation's lines; without the I-th, which makes the gradient of its input, where that is a constant.
+/// An operation's lines; where the input is a constant, without line I, the input's gradient.
 template <class In, std::size_t I, std::size_t N>
 constexpr auto wanted(const std::array<ledger_entry, N>& all) {
     if constexpr (std::is_const_v<In>) {
@@ -119,7 +121,7 @@ constexpr auto wanted(const std::array<ledger_entry, N>& all) {
 
 template <class Op>
 inline constexpr bool computes_by_rows = operation_category<Op>::value == category::fp32;
-/// Norms do so by any category: their kernels read what is stored, parameters too, as floats.
+/// A norm's, whatever its category: its kernels read input and parameters as they are stored, and compute in float.
 template <>
 inline constexpr bool computes_by_rows<op::layer_norm> = true;
 template <>
@@ -169,8 +171,8 @@ struct no_lines {
     static constexpr std::array<ledger_entry, 0> lines() { return {}; }
 };
 
-/// Layers one after the other. Before is the type that arrived at the layer in front of them: the stream, for one that
-/// adds. Where there is none, it adds to what it is given.
+/// Layers one after the other. Before is the type that arrived at the layer before the first of them: the stream that
+/// the first adds to. If that is void, a layer that adds to the stream adds to its own input.
 template <class In, class Before, class... Ls>
 struct sequence : no_lines {
     using out = In;
@@ -187,7 +189,7 @@ struct in_order;
 template <class In, class... Ls>
 struct in_order<In, types<Ls...>> : sequence<In, void, Ls...> {};
 
-/// Lists of what is no layer are left out.
+/// Children that are no layers are left out.
 template <class L, class In, class Stream>
 struct of_layer : in_order<In, children_of<L>> {};
 
@@ -233,7 +235,8 @@ inline constexpr bool same_types =
         std::is_same_v<typename A::input_grad, typename B::input_grad>&&
             std::is_same_v<typename A::weight_grad, typename B::weight_grad>;
 
-/// A perceptron: one operation where both products have the same types, else two and what is between them.
+/// A perceptron: one operation if both products have the same types, otherwise two products and the activation between
+/// them.
 template <class L, class In, class Stream>
     requires(std::is_same_v<operation_of<L>, op::linear> && two_linear_layers<L>)
 struct of_layer<L, In, Stream> {
@@ -260,12 +263,13 @@ struct of_layer<L, In, Stream> {
 
 }  // namespace detail::ledger
 
-/// All lines of a Model, in the order of its layers; each block of a list that no rule names stands there once. Input
-/// is the type that the first layer is given, const where it takes no gradient; a model that takes ids needs none.
+/// All lines of a Model, in the order of its layers; all layers of a list that no rule names by index count as one.
+/// Input is the type of the first layer's input, const if it takes no gradient; a model that takes ids needs none.
 template <class Model, class Input = void>
 inline constexpr auto ledger = detail::ledger::of_layer<Model, Input, void>::lines();
 
-/// The casts of a step: forward and backward pass, each block that no rule names counted once.
+/// The number of casts of a step, forward and backward pass; all layers of a list that no rule names by index count as
+/// one.
 template <class Model, class Input = void>
 inline constexpr int casts = [] {
     int n = 0;
@@ -288,8 +292,8 @@ constexpr int count_at() {
 
 }  // namespace detail::ledger
 
-/// The casts of the layers that the pattern names (path_matches), and of those below them: ht::casts_at<model,
-/// "*.norm">. Does not compile for a path that the model has not.
+/// The number of casts of the layers that the pattern names (path_matches), and of those below them:
+/// ht::casts_at<model, "*.norm">. A pattern that names no layer does not compile.
 template <class Model, path_name Pattern, class Input = void>
 inline constexpr int casts_at = detail::ledger::count_at<Model, Pattern, Input>();
 

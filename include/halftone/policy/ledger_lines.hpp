@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the precision ledger is made of: a line, and the lines of each operation as they follow from its types.
-/// policy/ledger.hpp writes them for a model's type, observe/ledger/ledger.hpp for what was called.
+/// The lines of the precision ledger: the struct of a line, and the lines of each operation as functions of its types.
+/// policy/ledger.hpp puts them together from a model's type, observe/ledger/ledger.hpp from the operations that were
+/// called.
 ///
 ///     constexpr auto e = ht::detail::ledger::entry<float, ht::bfloat16>("exp", ht::ledger_pass::forward, operand);
 ///     e.in, e.accumulate, e.out                            // "float", "float", "bfloat16"
@@ -27,9 +28,9 @@ constexpr const char* name(ledger_pass p) {
     return names[static_cast<int>(p)];
 }
 
-/// An operand as it lies in memory and as it is read.
+/// An operand: the type in which it is stored and the type in which it is read.
 struct ledger_operand {
-    const char* name = nullptr;  ///< nullptr: none
+    const char* name = nullptr;  ///< nullptr: no operand
     const char* stored = nullptr;
     const char* read = nullptr;
     bool is_cast = false;
@@ -45,10 +46,10 @@ struct ledger_entry {
     const char* accumulate = "";  ///< the type that it sums in
     const char* out = "";         ///< the type of the result, in memory
     ledger_operand operands[most_operands] = {};
-    const char* path = "-";  ///< of the layer; "-" outside of any
-    const char* after = "";  ///< outside of any, and of what was called: the last layer before it
+    const char* path = "-";  ///< the layer's path; "-" for an operation outside of any layer
+    const char* after = "";  ///< for an operation outside of any layer that was called: the last layer called before it
 
-    /// How many operands are rounded to another type before they are read.
+    /// How many operands are read in another type than they are stored in.
     constexpr int casts() const {
         int n = 0;
         for (const ledger_operand& o : operands) n += o.is_cast ? 1 : 0;
@@ -70,35 +71,36 @@ constexpr bool same_operand(const ledger_operand& a, const ledger_operand& b) {
     return same_text(a.name, b.name) && same_text(a.stored, b.stored) && same_text(a.read, b.read);
 }
 
-/// tfloat32 and split<bfloat16, N> are how products read floats, and no conversion of their own.
+/// Whether reading Stored as Read is a conversion: reading a float as tfloat32 or split<bfloat16, N> is none.
 template <class Stored, class Read>
 constexpr ledger_operand operand(const char* name) {
     return {name, type_name<Stored>, type_name<Read>, !std::is_same_v<Stored, storage_of<Read>>};
 }
 
-/// An operation that computes in In, and gives Out.
+/// An operation that computes in In and whose result has type Out.
 template <class In, class Out>
 constexpr ledger_entry entry(const char* op, ledger_pass pass, ledger_operand a, ledger_operand b = {},
                              ledger_operand c = {}) {
     return {op, pass, type_name<In>, type_name<promote<float, storage_of<In>>>, type_name<Out>, {a, b, c}};
 }
 
-/// What a product with an incoming gradient reads its other operand in: as the forward pass did where eight bits are
-/// scaled.
+/// The type in which a product with the incoming gradient reads its other operand; where eight bits are scaled, the
+/// type of the forward pass.
 template <class Compute, class Grad>
 using beside_gradient = std::conditional_t<eight_bit<Grad>, Compute, Grad>;
 
-/// What an operation that computes in Compute reads of a parameter: its copy where that holds as much, else the master.
+/// The stored type of a parameter that an operation computing in Compute reads: the copy's if it holds as much, else
+/// the master's.
 template <class Storage, class Compute>
 using parameter_read = std::conditional_t<contains<typename Storage::compute, Compute>, typename Storage::compute,
                                           typename Storage::param>;
 
-/// What the weight's gradient reads: what was made in eight bits, of x for the forward pass and of the gradient for its
-/// other product, is kept.
+/// The stored type of what the weight's gradient reads: 8-bit versions of x (made by the forward pass) and of the
+/// gradient (made for the input's gradient) are kept and read again.
 template <class Stored, class Read>
 using kept = std::conditional_t<eight_bit<Read>, Read, Stored>;
 
-/// Without the I-th line: of a pass that does not run.
+/// The lines without line I, which belongs to a pass that does not run.
 template <std::size_t I, std::size_t N>
 constexpr std::array<ledger_entry, N - 1> without(const std::array<ledger_entry, N>& all) {
     std::array<ledger_entry, N - 1> others{};
@@ -106,7 +108,7 @@ constexpr std::array<ledger_entry, N - 1> without(const std::array<ledger_entry,
     return others;
 }
 
-/// x weightᵀ: x arrives in X and the result is Y; Types has compute, input_grad, weight_grad.
+/// x weightᵀ, a linear layer: x has type X and the result Y; Types has `compute`, `input_grad` and `weight_grad`.
 template <class Types, class X, class Y, class Storage>
 constexpr std::array<ledger_entry, 3> linear(const char* op) {
     using C = typename Types::compute;
@@ -120,8 +122,8 @@ constexpr std::array<ledger_entry, 3> linear(const char* op) {
                                                operand<kept<X, beside_gradient<C, G>>, beside_gradient<C, G>>("x"))};
 }
 
-/// Two of them, with an activation between that is kept in Output before it and in the type of the products behind it;
-/// what these read in eight bits is made out of Output.
+/// Two linear layers with an activation between. What goes into the activation is kept in Output, what comes out of it
+/// in the type of the products' operands; 8-bit operands are made from an Output.
 template <class Types, class X, class Y, class Storage>
 constexpr std::array<ledger_entry, 6> mlp(const char* op) {
     using C = typename Types::compute;
@@ -141,14 +143,15 @@ constexpr std::array<ledger_entry, 6> mlp(const char* op) {
         entry<G, A>(op, ledger_pass::weight_gradient, operand<kept<O, G>, G>("dhidden"), operand<kept<X, B>, B>("x"))};
 }
 
-/// Norms, softmax, losses and all that computes row by row or element by element in In. One pass gives all gradients.
+/// Norms, softmax, losses and all other operations that compute by rows or elements, in In. One pass gives all
+/// gradients.
 template <class In, class X, class Y>
 constexpr std::array<ledger_entry, 2> rows(const char* op) {
     return {entry<In, Y>(op, ledger_pass::forward, operand<X, In>("x")),
             entry<In, X>(op, ledger_pass::input_gradient, operand<X, In>("x"), operand<Y, In>("dy"))};
 }
 
-/// A norm of what takes no gradient: the pass is there for gain and bias.
+/// A norm whose input takes no gradient: its backward pass computes the gradients of gain and bias.
 template <class In, class X, class Y, class Storage>
 constexpr std::array<ledger_entry, 2> rows_of_constant(const char* op) {
     return {entry<In, Y>(op, ledger_pass::forward, operand<X, In>("x")),
@@ -156,7 +159,7 @@ constexpr std::array<ledger_entry, 2> rows_of_constant(const char* op) {
                                                     operand<Y, In>("dy"))};
 }
 
-/// A free operation of one input, in its type, whose gradient reads it once more.
+/// A free operation of one input that computes in the input's type and whose gradient reads the input again.
 template <class T>
 constexpr std::array<ledger_entry, 2> activation(const char* op, const char* after) {
     std::array<ledger_entry, 2> lines{
@@ -166,7 +169,7 @@ constexpr std::array<ledger_entry, 2> activation(const char* op, const char* aft
     return lines;
 }
 
-/// What is given in another type than it was computed in.
+/// A conversion of a result from the type that it was computed in to another.
 template <class X, class Y>
 constexpr std::array<ledger_entry, 2> cast(const char* op, const char* after) {
     std::array<ledger_entry, 2> lines{entry<X, Y>(op, ledger_pass::forward, operand<X, X>("a")),
@@ -182,7 +185,7 @@ constexpr std::array<ledger_entry, 2> embedding(const char* op) {
             entry<Y, typename Storage::accumulate>(op, ledger_pass::weight_gradient, operand<Y, Y>("dy"))};
 }
 
-/// Queries, keys, values and the result have one type.
+/// Attention. Queries, keys, values and the result have one type.
 template <class Compute, class Backward, class T>
 constexpr std::array<ledger_entry, 2> attention(const char* op) {
     return {
@@ -190,7 +193,8 @@ constexpr std::array<ledger_entry, 2> attention(const char* op) {
         entry<Backward, T>(op, ledger_pass::input_gradient, operand<T, Backward>("qkv"), operand<T, Backward>("dy"))};
 }
 
-/// Logits are rounded to the role `output` in passing, and computed again in the backward pass unless they are kept.
+/// A linear layer with cross entropy: logits are rounded to the role `output` in registers, and computed again in the
+/// backward pass unless they are kept.
 template <class Types, class X, class Storage>
 constexpr std::array<ledger_entry, 4> linear_cross_entropy(const char* op) {
     using C = typename Types::compute;
@@ -209,7 +213,7 @@ constexpr std::array<ledger_entry, 4> linear_cross_entropy(const char* op) {
 
 }  // namespace detail::ledger
 
-/// Two lines that say the same.
+/// Whether two lines are equal.
 constexpr bool operator==(const ledger_entry& a, const ledger_entry& b) {
     using detail::ledger::same_text;
     bool same = same_text(a.path, b.path) && same_text(a.after, b.after) && same_text(a.op, b.op) && a.pass == b.pass &&

@@ -31,7 +31,8 @@ inline std::string casts_text(const ledger_entry& e) {
     return text.empty() ? "-" : text;
 }
 
-/// "h.*.fc"; of a free operation "after h.*.fc", as watched tapes name it.
+/// Where the operation is called: its layer's path, "h.*.fc"; for a free operation "after h.*.fc", as watched tapes
+/// say.
 inline std::string place_text_of(const ledger_entry& e) {
     return *e.after == 0 ? std::string(e.path) : std::string("after ") + e.after;
 }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model as types: its layers, their paths, the types their parameters are stored in, and whether a recipe's rules
-/// name layers that exist. Nothing here needs an object.
+/// A model as types: its layers, their paths, the types in which their parameters are stored, and whether a recipe's
+/// rules name layers that exist. All of it is known at compile time, without an object of the model.
 ///
-/// What a model tells about itself:
+/// A model states:
 ///
 ///     template <class P>
-///     struct block {                               // needs no `policy` of its own: its children's paths name it
+///     struct block {                               // a container needs no `policy`: the paths of its layers name it
 ///         ht::nn::layer_norm<ht::at<P, "norm">> norm;
 ///         ht::nn::linear<ht::at<P, "fc">> fc;
 ///         static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.fc); }
 ///     };
 ///
-/// and a layer about itself:
+/// and a layer states:
 ///
-///     using policy = P;                                          // at<..., "its name">
-///     using operation = ht::op::linear;                          // what it computes, which decides in what type
-///     static constexpr bool owns_parameters = true;              // of its own, not those of its children
+///     using policy = P;                                          // P is at<..., "the layer's name">
+///     using operation = ht::op::linear;                          // its category decides the types it computes in
+///     static constexpr bool owns_parameters = true;              // it has parameters itself, not only its children
 ///
-/// A container whose layers are no members (a list of run-time length) names their types: `using children =
-/// ht::types<...>`.
+/// A container whose layers are not members (a list whose length is known at run time) names their types: `using
+/// children = ht::types<...>`.
 #pragma once
 
 #include <cstddef>
@@ -38,9 +38,9 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Given to `visit`, it returns the types of the children.
+/// A function object for `visit` that returns the types of the children.
 struct collector {
-    /// The types of the layers that it is shown.
+    /// The types of the layers that `visit` passes.
     template <class... Ts>
     constexpr types<std::remove_cvref_t<Ts>...> operator()(Ts&&...) const {
         return {};
@@ -49,7 +49,7 @@ struct collector {
 
 }  // namespace detail
 
-/// Has a policy, hence a path.
+/// Has a policy, and therefore a path.
 template <class M>
 concept layer = requires {
     typename M::policy;
@@ -143,7 +143,7 @@ constexpr bool any_matches(const path_name& pattern, types<Ls...>) {
 
 template <class... Ls>
 struct paths {
-    // A trailing empty entry, so that a model without layers is no array of none.
+    // One more than the number of layers, and empty, so that a model without layers is not an array of length zero.
     static constexpr path_name value[sizeof...(Ls) + 1]{path_of<typename Ls::policy>..., path_name{}};
 };
 
@@ -155,7 +155,8 @@ using operation_of = typename detail::operation<Layer>::type;
 
 namespace detail {
 
-/// What a layer computes, where its `operation` says how its parameters are stored: `using computes = op::embedding;`.
+/// The operation that a layer computes, where its `operation` only says how its parameters are stored (for a tied
+/// parameter, say): `using computes = op::embedding;`.
 template <class L>
 struct computed_by {
     using type = operation_of<L>;
@@ -168,7 +169,7 @@ struct computed_by<L> {
 
 }  // namespace detail
 
-/// The types that decide in which group of the store a parameter lies.
+/// How a parameter is stored. Parameters of equal storage<...> are kept side by side in one group of the store.
 template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding,
           rounding CopyRounding = rounding::nearest_even, master_layout Masters = master_layout::whole>
 struct storage {
@@ -179,18 +180,18 @@ struct storage {
     static constexpr rounding param_rounding = ParamRounding;
     static constexpr rounding copy_rounding = CopyRounding;
     static constexpr bool is_split = Masters == master_layout::split;
-    using master = std::conditional_t<is_split, bfloat16_remainder, Param>;  ///< what lies in the slab of masters
+    using master = std::conditional_t<is_split, bfloat16_remainder, Param>;  ///< the type in the slab of masters
 };
 
 namespace detail {
 
-/// The same for a table whose gradient is held as the rows that were looked up (memory/gradient_rows.hpp).
+/// The same for an embedding's table whose gradient is sparse: the rows that were looked up (memory/gradient_rows.hpp).
 template <class Dense>
 struct sparse_storage : Dense {};
 
 }  // namespace detail
 
-/// Whether the gradient of a parameter stored so is held as the rows that were looked up.
+/// Whether the gradient of a parameter with this storage is sparse.
 template <class Storage>
 inline constexpr bool has_sparse_gradient = false;
 template <class Dense>
@@ -210,12 +211,12 @@ struct storage_for<Op, Storage> {
 
 template <class P, class Op>
 struct signature {
-    using r = policy_within<P, as_given>;  // a layer that inherits stores as by full_fp32
-    // What is read in eight bits is scaled with each use, out of a copy in the type that every other operation reads,
-    // so that parameters can be tied, and frozen ones keep their copy alone. Half a master's bytes to read, too.
+    using r = policy_within<P, as_given>;  // a layer that inherits its policy stores its parameters as full_fp32 does
+    // 8-bit operands are made with each use from a copy in the type that all other operations read. So parameters can
+    // be tied, and frozen ones need only their copy. Reading the copy also takes half the bytes of reading the master.
     using read = typename weight_compute<r, Op>::type;
     using copy = std::conditional_t<eight_bit<read>, typename r::output, storage_of<read>>;
-    // Without a copy there is nothing to round, and nothing to share a master with.
+    // Without a copy nothing is rounded, and no master can be split into a copy and a remainder.
     static constexpr bool is_copied = !std::is_same_v<typename r::param, copy>;
     static constexpr bool is_split = layout_of<r>() == master_layout::split &&
                                      std::is_same_v<typename r::param, float> && std::is_same_v<copy, bfloat16>;
@@ -253,7 +254,7 @@ constexpr bool any_needs_scaling(types<Ls...>) {
     return (needs_scaling<typename Ls::policy> || ...);
 }
 
-/// Whether a layer with policy P and operation Op keeps amax histories (memory/amax_history.hpp).
+/// Whether a layer with policy P and operation Op has amax histories (memory/amax_history.hpp).
 template <class P, class Op>
 constexpr bool keeps_amaxes() {
     if constexpr (std::is_void_v<Op>) {
@@ -270,8 +271,8 @@ constexpr bool any_keeps_amaxes(types<Ls...>) {
 
 }  // namespace detail
 
-/// How the parameters of a layer with policy P and operation Op are stored: a norm under amp_bf16 computes in fp32, so
-/// that it reads its master and has no copy.
+/// How the parameters of a layer with policy P and operation Op are stored. The operation matters: a norm under
+/// amp_bf16 computes in fp32, so it reads its master and has no copy.
 template <class P, class Op = void>
 using storage_signature = typename detail::storage_for<Op, typename detail::signature<P, Op>::type>::type;
 
@@ -287,13 +288,13 @@ using owners_of = typename owners<layers_of<Model>>::type;
 template <class Model>
 using signatures_of = typename detail::signatures<layers_of<Model>>::type;
 
-/// Whether some layer of the model needs a scaled loss.
+/// Whether some layer of the model needs a loss scale.
 template <class Model>
 inline constexpr bool model_needs_scaling = detail::any_needs_scaling(layers_of<Model>{});
 
 namespace detail {
 
-/// Whether some layer of the model scales its operands by a history of theirs.
+/// Whether some layer of the model scales its 8-bit operands by their history (delayed scaling).
 template <class Model>
 inline constexpr bool model_keeps_amaxes = detail::any_keeps_amaxes(detail::owners_of<Model>{});
 
@@ -305,7 +306,7 @@ inline constexpr bool names_a_layer = detail::any_matches(Pattern, layers_of<Mod
 
 namespace detail {
 
-/// Appears in the compiler's message, with the path as its characters.
+/// Appears in the compiler's message, spelling the path character by character.
 template <class PathText>
 struct no_layer_at {};
 
@@ -324,8 +325,8 @@ struct recipe_check<recipe<Default, Rules...>, Model>
 
 }  // namespace detail
 
-/// True, or a compile-time error for each rule of the recipe P that names no layer of the Model. Checks a model at the
-/// root of its recipe: below at<>, the other rules are for its neighbours. Call it in the model's constructor.
+/// True, or a compile-time error for each rule of the recipe P that names no layer of the Model. Call it in the
+/// constructor of the whole model: of a part of it, at<...>, the rules for the other parts would count as errors.
 template <class P, class Model>
 consteval bool check_recipe() {
     static_assert(sizeof(detail::recipe_check<P, Model>) > 0);

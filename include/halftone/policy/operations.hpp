@@ -4,7 +4,8 @@
 ///
 ///     static_assert(ht::operation_category<ht::op::layer_norm>::value == ht::category::fp32);
 ///
-/// What PyTorch does not list (add, gelu, mean, embedding, ...) runs in the type of its input there, and here.
+/// Operations that PyTorch's autocast does not list (add, gelu, mean, embedding, ...) run in their input's type, as in
+/// PyTorch.
 #pragma once
 
 #include <halftone/config.hpp>
@@ -37,7 +38,7 @@ struct linear : low_precision {
     static constexpr bool has_weights = true;
     static constexpr bool scales_operands = true;
 };
-struct mlp : low_precision {  // two of linear, whose category holds for it
+struct mlp : low_precision {  // two `linear`; the category of op::linear holds for it
     static constexpr const char* name = "mlp";
     static constexpr bool has_weights = true;
     static constexpr bool scales_operands = true;
@@ -104,12 +105,12 @@ struct dropout : as_input { static constexpr const char* name = "dropout"; };
 struct embedding : as_input { static constexpr const char* name = "embedding"; };
 struct sparse_embedding : as_input {
     static constexpr const char* name = "sparse_embedding";
-    static constexpr bool gradient_is_sparse = true;  // of the parameters stored for it
+    static constexpr bool gradient_is_sparse = true;  // its parameters' gradient is held by rows
 };
 
 struct binary_cross_entropy : detail::in_category<category::banned> {
     static constexpr const char* name = "binary_cross_entropy";
-    static constexpr bool has_logits_form = true;  // another operation, which does not overflow
+    static constexpr bool has_logits_form = true;  // binary_cross_entropy_with_logits, which does not overflow
 };
 
 // clang-format on
@@ -118,11 +119,11 @@ struct binary_cross_entropy : detail::in_category<category::banned> {
 
 namespace detail {
 
-// Op is not said at once: its category stays unread until users have said theirs.
+// Op is a template parameter so that its category is read only where this is used, after users may have specialised it.
 template <class Compute, class Op = op::linear_cross_entropy>
 struct linear_loss_given : result<operation_category<Op>::value, Compute> {};
-/// What the loss of a layer that computes in Compute is given as: by its category, a float unless somebody wants it
-/// otherwise.
+/// The type of the loss of a layer that computes in Compute: decided by the operation's category, float unless a user
+/// has specialised that.
 template <class Compute>
 using linear_loss = storage_of<typename linear_loss_given<Compute>::type>;
 

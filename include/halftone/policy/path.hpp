@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where a layer stands in its model, as part of its type: "h.0.attn.qkv".
+/// A layer's path in its model, as part of its type: "h.0.attn.qkv".
 ///
 ///     template <class P>
-///     struct block { ht::nn::layer_norm<ht::at<P, "norm">> norm; };      // one level below wherever P stands
+///     struct block { ht::nn::layer_norm<ht::at<P, "norm">> norm; };      // one level below the path of P
 ///     static_assert(ht::path_of<ht::at<ht::at<ht::amp_bf16, "h">, "norm">> == ht::path_name("h.norm"));
 ///     static_assert(ht::path_matches("*.norm", "h.0.norm"));
 ///
@@ -19,10 +19,11 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A path that can be a template argument. Eight words and not an array of characters: nvcc 13.0 prints and mangles
-/// scalars correctly, and array members not. (It also misprints a path as a kernel's own argument: give kernels at<>.)
+/// A path that can be a template argument. It holds eight 64-bit words and not an array of characters, because nvcc
+/// 13.0 prints and mangles scalar members correctly and array members not. (nvcc also misprints a path that is a
+/// template argument of a kernel itself: give kernels at<> instead.)
 struct path_name {
-    // Public, as a template argument's members must be; text() is how to read them.
+    // Public, because the members of a template argument's type must be; read them by text().
     std::uint64_t w0 = 0, w1 = 0, w2 = 0, w3 = 0, w4 = 0, w5 = 0, w6 = 0, w7 = 0;
 
     /// The characters, zero-terminated.
@@ -35,7 +36,7 @@ struct path_name {
                         std::uint64_t f, std::uint64_t g, std::uint64_t h)
         : w0(a), w1(b), w2(c), w3(d), w4(e), w5(f), w6(g), w7(h) {}
 
-    /// From a literal; implicit, so that at<P, "norm"> reads as it does.
+    /// From a string literal; implicit, so that one writes at<P, "norm">.
     template <std::size_t N>
     constexpr path_name(const char (&literal)[N]) {
         static_assert(N <= 64, "halftone: a path holds at most 63 characters; shorten the names of the layers");
@@ -73,14 +74,14 @@ struct path_name {
 
 namespace detail {
 
-// What join gives, a dot between the two included.
+// The length of join's result, with the dot between both parts.
 constexpr std::size_t joined_size(const path_name& above, const path_name& name) {
     return above.size() + name.size() + (above.empty() || name.empty() ? 0 : 1);
 }
 
 }  // namespace detail
 
-/// "h" and "norm" give "h.norm"; an empty side adds nothing. Paths that do not fit together do not compile.
+/// "h" and "norm" give "h.norm"; an empty part adds nothing. A result longer than 63 characters does not compile.
 consteval path_name join(const path_name& above, const path_name& name) {
     if (above.empty()) return name;
     if (name.empty()) return above;
@@ -95,7 +96,7 @@ consteval path_name join(const path_name& above, const path_name& name) {
 
 namespace detail {
 
-/// The name of the i-th of a list of repeated layers; -1 stands for "last".
+/// The name of layer `index` of a list; -1 means "last".
 constexpr path_name index_name(int index) {
     if (index < 0) return path_name("last");
     path_name::characters text{};
@@ -107,7 +108,8 @@ constexpr path_name index_name(int index) {
 
 enum class glob_extent { whole, subtree };
 
-// Backs up to the last '*' only: every earlier one already took the least it could, which leaves the most to the rest.
+// Matches '*' greedily from the left and backtracks to the last '*' only. That suffices, because each earlier '*'
+// already took the shortest run that fits.
 constexpr bool glob(const char* pattern, const char* path, glob_extent extent) {
     const char* after_star = nullptr;
     const char* resume = nullptr;
@@ -136,8 +138,9 @@ constexpr bool matches(const char* pattern, const char* path, glob_extent extent
 
 }  // namespace detail
 
-/// Whether a rule for `pattern` holds at `path`. '*' stands for any run of characters, dots included; a pattern covers
-/// everything below what it names; a leading "*." also takes what stands at the top: "*.norm" takes "norm".
+/// Whether a rule for `pattern` applies at `path`. '*' stands for any run of characters, dots included. A pattern also
+/// applies to everything below the layer that it names, and a leading "*." also matches at the top level: "*.norm"
+/// matches "norm".
 constexpr bool path_matches(const char* pattern, const char* path) {
     return detail::matches(pattern, path, detail::glob_extent::subtree);
 }
@@ -145,8 +148,8 @@ constexpr bool path_matches(const path_name& pattern, const path_name& path) {
     return path_matches(pattern.text().data, path.text().data);
 }
 
-/// The policy P, one level further down: what a layer hands to the layer it calls Name. A class template and never an
-/// alias: nvcc 13.0 prints aliases with path arguments wrongly.
+/// The policy P, one level further down: what a layer passes to its child called Name. It is a class template and not
+/// an alias because nvcc 13.0 prints aliases with path arguments wrongly.
 template <class P, path_name Name>
 struct at {
     using parent = P;
@@ -173,7 +176,7 @@ struct place<at<P, Name>> {
 template <class P>
 inline constexpr path_name path_of = detail::place<P>::path;
 
-/// The policy or recipe below all the levels of at<>.
+/// The policy or recipe inside all levels of at<>.
 template <class P>
 using root_of = typename detail::place<P>::root;
 
@@ -190,7 +193,7 @@ struct spell<Place, std::index_sequence<I...>> {
     using type = path_text<Place::path.text().data[I]...>;
 };
 
-/// The path of P in characters, for a type that is to appear in a message.
+/// The path of P, spelled in characters, as a type that is readable in a compiler's message.
 template <class P>
 using spelled_path = typename spell<place<P>, std::make_index_sequence<path_of<P>.size()>>::type;
 

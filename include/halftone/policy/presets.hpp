@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The usual policies, and the transforms that change one role of a policy.
+/// The usual policies (presets), and the transforms that change one role of a policy.
 ///
-///     using mine = ht::with_output<ht::amp_bf16, float>;          // a head that gives its logits in fp32
+///     using mine = ht::with_output<ht::amp_bf16, float>;          // logits in fp32, say
 ///     struct same : ht::amp_bf16 { using output = float; };       // the same by hand
 #pragma once
 
@@ -18,7 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Everything in fp32: the run that the others are measured against.
+/// Everything in fp32: the baseline of comparisons.
 struct full_fp32 {
     using param = float;
     using compute = float;
@@ -31,7 +31,8 @@ struct full_fp32 {
     static constexpr rounding param_rounding = rounding::nearest_even;
 };
 
-/// Everything in fp64, by plain kernels: to check gradients of whole models against differences, and not to train with.
+/// Everything in fp64, computed by plain loops: for checking gradients of whole models against finite differences, not
+/// for training.
 struct full_fp64 : full_fp32 {
     using param = double;
     using compute = double;
@@ -58,35 +59,35 @@ struct amp_fp16 : full_fp32 {
     using grad = float16;
 };
 
-/// Parameters in bf16 without a master. An update smaller than half a step would be lost to nearest rounding;
-/// stochastic rounding keeps it on average (Gupta et al. 2015). Gradient buffers and moments stay fp32; see
-/// with_accumulate and with_state.
+/// Parameters in bf16 without a master. Rounding to nearest would lose every update smaller than half a step of bf16;
+/// stochastic rounding keeps updates on average (Gupta et al. 2015). Gradient buffers and moments stay fp32;
+/// with_accumulate and with_state change that.
 struct pure_bf16 : amp_bf16 {
     using param = bfloat16;
     static constexpr rounding param_rounding = rounding::stochastic;
 };
 
-/// fp32 everywhere but in products, whose operands, gradients among them, are rounded to 11 bits as they are read: what
-/// matrix units make of floats (PyTorch: torch.backends.cuda.matmul.allow_tf32). Memory as by full_fp32; needs no loss
-/// scale.
+/// fp32 everywhere, except that the operands of products, gradients among them, are rounded to 11 bits as they are
+/// read, as tensor cores do with floats (PyTorch: torch.backends.cuda.matmul.allow_tf32). Takes the memory of
+/// full_fp32; needs no loss scale.
 struct tf32 : full_fp32 {
     using compute = tfloat32;
     using grad = tfloat32;
 };
 
-/// full_fp32 on processors with matrix units: operands of products, gradients among them, are floats as sums of three
-/// bfloat16, which the tiles of AMX multiply faster than vectors multiply floats, with an error no larger than theirs
-/// (kernel/matmul/cpu/split.hpp). Where there is no AMX, on GPUs and in attention this is full_fp32 to the bit. Memory as
-/// by full_fp32; needs no loss scale (Henry, Tang and Heinecke 2019).
+/// full_fp32 for processors with matrix units: the operands of products, gradients among them, are split into three
+/// bfloat16 each, which AMX multiplies faster than vector units multiply floats, with an error no larger than theirs
+/// (kernel/matmul/cpu/split.hpp). Without AMX, on GPUs and in attention the bits are those of full_fp32. Takes the
+/// memory of full_fp32; needs no loss scale (Henry, Tang and Heinecke 2019).
 struct split_fp32 : full_fp32 {
     using compute = split<bfloat16, 3>;
     using grad = split<bfloat16, 3>;
 };
 
-/// amp_bf16 whose linear layers multiply eight bits: activations and weights as float8_e4m3, in backward products the
-/// gradient as float8_e5m2, each tensor scaled (policy/scaling.hpp), sums in fp32, results in bf16. What does not scale
-/// its operands (attention's core, the loss, free products) computes in bf16. Needs no loss scale (Micikevicius et al.
-/// 2022).
+/// amp_bf16 whose linear layers multiply 8-bit operands: activations and weights as float8_e4m3, the incoming gradient
+/// of backward products as float8_e5m2, each tensor with its scale (policy/scaling.hpp); sums in fp32, results in bf16.
+/// Operations that do not scale operands (attention's core, the loss, free products) compute in bf16. Needs no loss
+/// scale (Micikevicius et al. 2022).
 struct fp8_hybrid : amp_bf16 {
     using compute = float8_e4m3;
     using grad = float8_e5m2;
@@ -98,12 +99,12 @@ namespace detail {
 template <class P>
 concept has_roles = precision_policy<P>;
 
-/// A float as a bfloat16 and its remainder is all that there is.
+/// Only an fp32 master with a bf16 copy can be split.
 template <class P>
 concept splittable = std::same_as<typename P::param, float> &&
     std::same_as<std::conditional_t<eight_bit<typename P::compute>, typename P::output, typename P::compute>, bfloat16>;
 
-// A base of each transform, so that a transform of something else says so instead of failing later.
+// A base of every transform: a transform of something that is no policy fails here, with a message.
 template <class P>
 struct policy_with_roles : P {
     static_assert(check_roles<P>());
@@ -111,19 +112,19 @@ struct policy_with_roles : P {
 
 }  // namespace detail
 
-/// P with parameters kept in T.
+/// P with parameters (masters) of type T.
 template <class P, number T>
 struct with_param : detail::policy_with_roles<P> {
     using param = T;
 };
 
-/// P with updated parameters rounded by Mode.
+/// P with updated parameters rounded to `param` by Mode.
 template <class P, rounding Mode>
 struct with_param_rounding : detail::policy_with_roles<P> {
     static constexpr rounding param_rounding = Mode;
 };
 
-/// P with copies rounded by Mode from their masters, to the nearest or toward zero.
+/// P with the copies that kernels read rounded from their masters by Mode: not stochastic.
 template <class P, rounding Mode>
 struct with_copy_rounding : detail::policy_with_roles<P> {
     static_assert(Mode != rounding::stochastic,
@@ -132,10 +133,10 @@ struct with_copy_rounding : detail::policy_with_roles<P> {
     static constexpr rounding copy_rounding = Mode;
 };
 
-/// P with masters split into the bf16 copy that kernels read and the 16 bits that it lacks: the same numbers in four
-/// bytes a parameter, not six. Copies are rounded to nearest with ties away from zero, as by with_copy_rounding<P,
-/// rounding::nearest_away>, and the bits of a run are that policy's. What an operation computes in fp32, a norm, reads
-/// its master, which is whole.
+/// P with masters split into the bf16 copy that kernels read and the 16 bits that the copy lacks: the same numbers in
+/// four bytes a parameter, not six. Copies are rounded to nearest with ties away from zero; a run has the same bits as
+/// under with_copy_rounding<P, rounding::nearest_away>. Operations that compute in fp32, such as norms, have no copies,
+/// and their masters stay whole.
 template <class P>
 struct with_split_master : detail::policy_with_roles<P> {
     static_assert(
@@ -145,61 +146,61 @@ struct with_split_master : detail::policy_with_roles<P> {
     static constexpr master_layout masters = master_layout::split;
 };
 
-/// P with products of T operands.
+/// P with operands of products in T (role `compute`).
 template <class P, number T>
 struct with_compute : detail::policy_with_roles<P> {
     using compute = T;
 };
 
-/// P with layers that give T.
+/// P with results of layers in T (role `output`).
 template <class P, number T>
 struct with_output : detail::policy_with_roles<P> {
     using output = T;
 };
 
-/// P with reductions that sum in T.
+/// P with sums in T (role `accum`).
 template <class P, number T>
 struct with_accum : detail::policy_with_roles<P> {
     using accum = T;
 };
 
-/// P with backward products that read the incoming gradient as T.
+/// P with the incoming gradient of backward products read as T (role `grad`).
 template <class P, number T>
 struct with_grad : detail::policy_with_roles<P> {
     using grad = T;
 };
 
-/// P with products of T operands for the gradients of a layer's input.
+/// P with operands in T of the products that compute gradients of layers' inputs (role `input_grad`).
 template <class P, number T>
 struct with_input_grad : detail::policy_with_roles<P> {
     using input_grad = T;
 };
 
-/// P with products of T operands for the gradients of a layer's weights.
+/// P with operands in T of the products that compute gradients of layers' weights (role `weight_grad`).
 template <class P, number T>
 struct with_weight_grad : detail::policy_with_roles<P> {
     using weight_grad = T;
 };
 
-/// P with gradient buffers of T.
+/// P with gradient buffers in T (role `accumulate`).
 template <class P, number T>
 struct with_accumulate : detail::policy_with_roles<P> {
     using accumulate = T;
 };
 
-/// P with gradients that travel between processes as T.
+/// P with gradients in T as they are sent between processes (role `reduce`).
 template <class P, number T>
 struct with_reduce : detail::policy_with_roles<P> {
     using reduce = T;
 };
 
-/// P with the optimizer's moments kept in T.
+/// P with the optimizer's moments in T (role `state`).
 template <class P, number T>
 struct with_state : detail::policy_with_roles<P> {
     using state = T;
 };
 
-/// P with operands of eight bits scaled by S: current_scaling<...> or delayed_scaling<...>.
+/// P with 8-bit operands scaled by S: current_scaling<...> or delayed_scaling<...>.
 template <class P, class S>
 struct with_scaling : detail::policy_with_roles<P> {
     static_assert(detail::tensor_scaling<S>,

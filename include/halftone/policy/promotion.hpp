@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which number type takes in which, and the type in which two of them meet.
+/// Which number type holds all numbers of another, and the type that several types promote to.
 ///
 /// Both follow from number_traits alone, so number types of the user's own take part.
 ///
@@ -25,7 +25,7 @@ concept contains =
 
 namespace detail {
 
-// The first of the candidates that takes in both; a tie goes to A. Nothing beyond double is looked for.
+// The first candidate that holds both types, A before B; none is wider than double.
 template <class A, class B>
 using meet = std::conditional_t<
     contains<A, B>, A,
@@ -43,15 +43,15 @@ template <class Found, class T, class... Rest>
     requires number<Found> && number<T>
 struct widest<Found, T, Rest...> : widest<meet<Found, T>, Rest...> {
 };
-// Indices, masks and other inputs that are no numbers of ours have no say.
+// Types that are no numbers (indices, masks) are skipped.
 template <class Found, class T, class... Rest>
     requires(!number<T>)
 struct widest<Found, T, Rest...> : widest<Found, Rest...> {};
 
 }  // namespace detail
 
-/// The narrowest type that holds them all: one of them where possible, else float, else double.
-/// Types that are no numbers are passed over; void where none is left.
+/// The narrowest type that holds all numbers of all Ts: one of the Ts if possible, else float, else double. Types that
+/// are not numbers are skipped; void if no number type is among them.
 template <class... Ts>
 using promote = typename detail::widest<void, Ts...>::type;
 

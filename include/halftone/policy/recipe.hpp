@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Precision layer by layer: a default policy, and rules that change it by path. All at compile time.
+/// Precision by layer: a default policy, and rules that change it by path, all at compile time.
 ///
 ///     using mine = ht::recipe<ht::amp_bf16,
 ///         ht::rule<"*.norm", ht::full_fp32>,                            // the last rule that matches wins,
-///         ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>;      // and covers all below what it names
+///         ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>;      // and holds for the layers below, too
 ///     static_assert(std::is_same_v<ht::resolve<ht::at<mine, "norm">>, ht::full_fp32>);
 ///
-/// A recipe stands wherever a policy does. What a layer gets to see is at<..., "its name">; resolve<> turns that into
-/// a policy with roles.
+/// A recipe can be given wherever a policy can. A layer receives at<..., "its name">; resolve<> turns that into a
+/// policy with roles.
 #pragma once
 
 #include <type_traits>
@@ -21,14 +21,14 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Policy for every layer that Pattern names (see path_matches), and for everything below it.
+/// The policy of all layers that Pattern names (see path_matches), and of everything below them.
 template <path_name Pattern, class Policy>
 struct rule {
     static constexpr path_name pattern = Pattern;
     using policy = Policy;
 };
 
-/// Default for every layer that no rule names; among the rules that name it, the last wins.
+/// Default is the policy of every layer that no rule names; where several rules name a layer, the last one wins.
 template <class Default, class... Rules>
 struct recipe {};
 
@@ -87,8 +87,8 @@ struct lookup<recipe<Default, Rules...>, Path> {
 
 }  // namespace detail
 
-/// The policy that holds at P, where P is a policy, a recipe, or either below any number of at<>; `inherit` and
-/// `as_given` stay what they are.
+/// The policy at P, where P is a policy, a recipe, or either inside any number of at<>; `inherit` and `as_given` are
+/// returned unchanged.
 template <class P>
 using resolve = typename detail::lookup<root_of<P>, path_of<P>>::type;
 
@@ -116,8 +116,9 @@ struct scaling<recipe<Default, Rules...>> {
 
 }  // namespace detail
 
-/// The policy a layer computes by: its own, P; where that is `inherit`, the policy of the Region it is called in; and
-/// on a bare tape, where there is none, full_fp32, by which its parameters are stored.
+/// The policy that a layer with policy P computes by, in Region: P itself; where that is `inherit`, the policy of the
+/// autocast region that it is called in; on a bare tape, where there is no region, full_fp32, by which its parameters
+/// are stored.
 template <class P, class Region>
 using policy_within = typename detail::within<resolve<P>, resolve<Region>>::type;
 

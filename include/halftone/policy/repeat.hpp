@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Repeated layers whose number is known at run time, while rules may name single ones: "h.0", "h.last.attn".
+/// Lists of layers whose length is known at run time, while rules may name single layers of them: "h.0", "h.last.attn".
 ///
-/// A list of layers has one type for the many, with the policy at<at<P, "h">, "*">, and one more for each index that a
-/// rule spells out, with at<at<P, "h">, index_name(0)> and so on. Which of these the i-th layer is, `class_of` says.
+/// A list of layers consists of one type for all layers without a rule of their own, with policy at<at<P, "h">, "*">,
+/// and one type for each index that a rule names, with at<at<P, "h">, index_name(0)> and so on. `class_of` says which
+/// of these types the i-th layer has.
 ///
 ///     using mine = ht::recipe<ht::amp_bf16, ht::rule<"h.last", ht::full_fp32>, ht::rule<"h.0.norm", ht::full_fp32>>;
 ///     static_assert(std::is_same_v<ht::detail::classes_of<mine, "h">::type, ht::indices<0, ht::detail::last_index>>);
@@ -26,17 +27,17 @@ inline constexpr int last_index = -1;
 
 }  // namespace detail
 
-/// The indices of a list that rules spell out.
+/// The indices of a list that rules name.
 template <int... Index>
 struct indices {
     using type = indices;
     static constexpr std::size_t size = sizeof...(Index);
 
-    /// Which of these indices the i-th of `count` layers has, from 0; `size` where it has none and is one of the many.
-    /// A layer that is named both by its number and as the last belongs to the rule that stands later.
+    /// The position among these indices of layer `i` of `count`; `size` if no rule names it. A layer that is named by
+    /// its number and as "last" belongs to the later rule.
     static constexpr std::size_t class_of([[maybe_unused]] int i, [[maybe_unused]] int count) {
         std::size_t position = 0;
-        // One of the terms may be true: all after it are skipped, and `position` stays.
+        // At most one term is true; the terms after it are not evaluated, so `position` stays as it is there.
         static_cast<void>((((Index == detail::last_index ? i == count - 1 : i == Index) || (++position, false)) || ...));
         return position;
     }
@@ -61,7 +62,7 @@ struct index_set {
     int data[64]{};
     std::size_t count = 0;
 
-    // To the front: the later a rule stands, the earlier its index is found.
+    // Moves `index` to the front, so that indices of later rules are found first.
     constexpr void put(int index) {
         std::size_t at = 0;
         while (at < count && data[at] != index) ++at;
@@ -70,7 +71,7 @@ struct index_set {
         data[0] = index;
     }
 
-    // Every index that `pattern` spells out directly below a part that names `list`.
+    // Collects every index that `pattern` names directly below a part that matches `list`.
     constexpr void collect(const path_name& pattern, const path_name& list) {
         path_name::characters text = pattern.text();
         const path_name::characters name = list.text();
@@ -108,8 +109,9 @@ struct as_indices<Found, std::index_sequence<I...>> {
 template <class Found>
 using as_indices_t = typename as_indices<Found, std::make_index_sequence<Found::value.count>>::type;
 
-/// The indices that the rules of P spell out for the list called Name, as a class derived from indices<...>, its
-/// `type`: the index named last first, none for a plain policy, at most 64. No alias, for the reason `at` is none.
+/// The indices that the rules of P name for the list called Name, as a class derived from indices<...>, its `type`: the
+/// index of the last rule first, none for a plain policy, at most 64. It is a class template, not an alias, for the
+/// reason that `at` is one.
 template <class P, path_name Name>
 struct classes_of : detail::as_indices_t<detail::spelled_indices<root_of<P>, path_of<at<P, Name>>>> {};
 

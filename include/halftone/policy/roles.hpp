@@ -1,31 +1,29 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a precision policy is: a type that names a number type for each role in a training step.
+/// A precision policy is a type that names a number type for each role in a training step:
 ///
 /// | role         | what has this type |
 /// | ------------ | ------------------ |
 /// | `param`      | the parameters as the optimizer keeps them (the master weights) |
 /// | `compute`    | the operands of products |
-/// | `output`     | what a layer gives to the next |
-/// | `accum`      | the registers a reduction sums in; kernels sum in float where it is narrower |
+/// | `output`     | the results of layers |
+/// | `accum`      | the sums of products and reductions; kernels sum in float where it is narrower |
 /// | `grad`       | the incoming gradient as backward products read it |
-/// | `accumulate` | the buffers that gradients of several micro-batches add up in |
-/// | `reduce`     | gradients on their way between processes |
+/// | `accumulate` | the buffers in which gradients of several micro-batches are added |
+/// | `reduce`     | gradients as they are sent between processes |
 /// | `state`      | the optimizer's moments |
 ///
-/// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`. A policy may also
-/// have
-/// `copy_rounding`, how the copy that kernels read is rounded from the parameter (nearest even where it has none), and
-/// `masters`, how the parameter lies in memory (whole where it has none), and `scaling`, how operands of eight bits are scaled
-/// (scaling.hpp).
+/// and `static constexpr rounding param_rounding`: how an updated parameter is rounded to `param`. Optional members of
+/// a policy are `copy_rounding`, how the copy that kernels read is rounded from the master (default: nearest even);
+/// `masters`, a master_layout (default: whole); and `scaling`, how 8-bit operands are scaled (scaling.hpp).
 ///
-/// The two backward products of a layer with weights have the wider of `compute` and `grad` as their operands. A policy
-/// that wants them otherwise says so by further roles:
+/// The two backward products of a layer with weights have operands of the wider of `compute` and `grad`. A policy can
+/// change that by two optional roles:
 ///
 /// | `input_grad`  | the operands of dx = dy w, the gradient of the layer's input; attention's backward products |
-/// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights; of ht::matmul's second factor |
+/// | `weight_grad` | the operands of dw = dyᵀ x, the gradient of its weights, or of ht::matmul's second factor |
 ///
-///     struct mine : ht::amp_bf16 { using output = float; };      // inherit a preset, change a role
+///     struct mine : ht::amp_bf16 { using output = float; };      // inherits a preset, changes one role
 ///     static_assert(ht::precision_policy<mine>);
 #pragma once
 
@@ -85,10 +83,10 @@ concept precision_policy = detail::has_param<P> && detail::has_compute<P> && det
     detail::has_accum<P> && detail::has_grad<P> && detail::has_accumulate<P> && detail::has_reduce<P> &&
     detail::has_state<P> && detail::has_param_rounding<P>;
 
-/// How a master and the copy that kernels read lie in memory.
+/// How a master and the copy of it that kernels read are stored.
 enum class master_layout {
-    whole,  ///< one beside the other
-    split,  ///< an fp32 master as its bf16 copy and the 16 bits that this one lacks (number/remainder.hpp)
+    whole,  ///< the whole master, and its copy in another slab
+    split,  ///< an fp32 master as its bf16 copy and the 16 bits that the copy lacks (number/remainder.hpp)
 };
 
 namespace detail {
@@ -101,7 +99,7 @@ constexpr master_layout layout_of() {
         return master_layout::whole;
     }
 }
-/// The halves of a split master fit together where ties are rounded away from zero.
+/// A split master's copy is rounded with ties away from zero, without which its halves would not give the master back.
 template <class P>
 constexpr rounding copy_rounding_of() {
     if constexpr (layout_of<P>() == master_layout::split) {
@@ -115,14 +113,14 @@ constexpr rounding copy_rounding_of() {
 
 }  // namespace detail
 
-/// A layer with this policy computes as the region around it says. Its parameters, which outlive every region, are
-/// stored as by full_fp32.
+/// A layer with this policy computes by the policy of the autocast region it is called in. Its parameters, which
+/// outlive every region, are stored as full_fp32 stores them.
 struct inherit {};
 
 /// The policy of a bare tape: free operations keep the types of their inputs.
 struct as_given {};
 
-/// `inherit` or `as_given`: stands where a policy stands, and has no roles of its own.
+/// `inherit` or `as_given`: policies without roles of their own.
 template <class P>
 concept policy_marker = std::same_as<P, inherit> || std::same_as<P, as_given>;
 
@@ -159,13 +157,13 @@ consteval bool check_roles() {
     return true;
 }
 
-/// Fewer than eight exponent bits: the binades of T are too few for gradients, which underflow unless they are scaled.
+/// T has fewer than eight exponent bits: gradients in it underflow unless the loss is scaled.
 template <class T>
 concept narrow_range = number<T> &&(number_traits<T>::max_exponent - number_traits<T>::min_exponent < 128);
 
 namespace detail {
 
-/// The roles that a policy need not have: void where it has not.
+/// The optional roles of a policy: void for those that it does not have.
 template <class P>
 struct stated_input_grad {
     using type = void;
@@ -194,7 +192,7 @@ struct stated_weight_grad<P> {
 template <class P>
 struct scaling {
     static_assert(check_roles<P>());
-    // Gradients of eight bits have a scale of their own for each tensor where operands have (policy/scaling.hpp).
+    // Gradients in eight bits have scales of their own, one a tensor, where operands are scaled (policy/scaling.hpp).
     static constexpr bool value =
         (narrow_range<typename P::grad> && !(eight_bit<typename P::grad> && eight_bit<typename P::compute>)) ||
         narrow_range<typename P::output> || narrow_range<typename stated_input_grad<P>::type> ||
@@ -207,8 +205,8 @@ struct scaling<P> {
 
 }  // namespace detail
 
-/// Whether training under P needs a scaled loss (Micikevicius et al. 2018, section 3.2), by the exponent range of what
-/// gradients pass through. For a recipe: whether any of its policies does.
+/// Whether training under P needs a scaled loss (Micikevicius et al. 2018, section 3.2): whether a type that gradients
+/// pass through has a short exponent range. For a recipe: whether one of its policies does.
 template <class P>
 inline constexpr bool needs_scaling = detail::scaling<P>::value;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The policy of every operation of a model, as a table for people.
+/// The types of every layer of a model, as a printed table.
 ///
 ///     ht::print_policies<ht::nn::gpt<recipe>>(std::cout);
 ///
@@ -9,8 +9,8 @@
 ///     h.*.fc      linear      bfloat16  float       bfloat16
 ///     h.0.norm    layer_norm  float     float       float
 ///
-/// The layers at "h.*" are those that no rule names by index. A layer that is called with a residual gives the
-/// residual's type in place of `out`.
+/// The layers at "h.*" are those that no rule names by index. A layer that is called with a residual gives a result of
+/// the residual's type instead of `out`.
 #pragma once
 
 #include <cstddef>
@@ -33,15 +33,15 @@ struct policy_row {
     std::string in;          ///< the type its operands are read in
     std::string accumulate;  ///< the type it sums in: `accum`, or float where that is narrower
     std::string out;         ///< the type the layer gives
-    /// The operands of the products that make the gradients of the layer's input and of its weights; "-" where it has
-    /// no such product.
+    /// The operand types of the products that compute the gradients of the layer's input and of its weights; "-" if it
+    /// has no such product.
     std::string input_grad = "-", weight_grad = "-";
-    bool states_grads = false;  ///< its policy says so itself, by the roles of these names
+    bool states_grads = false;  ///< its policy has the roles `input_grad` or `weight_grad`
 };
 
 namespace detail {
 
-/// Whether an operation has weights, whose gradient is a product, as its tag states.
+/// Whether an operation has weights whose gradient is a product, as its tag says.
 template <class Op>
 inline constexpr bool has_weights = requires { Op::has_weights; };
 
@@ -84,8 +84,8 @@ std::vector<policy_row> policies_of() {
     return detail::rows_of(layers_of<Model>{});
 }
 
-/// Prints the rows under their headings, in aligned columns, and each with its end of line. Where a policy states the
-/// roles of backward products, two more columns tell them for all layers.
+/// Prints the rows below their headings, in aligned columns. Two more columns, for the operands of backward products,
+/// appear if a policy has the roles `input_grad` or `weight_grad`.
 template <class Model>
 void print_policies(std::ostream& out) {
     std::vector<policy_row> rows{{"path", "op", "in", "accumulate", "out", "input_grad", "weight_grad"}};
