@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The scales of tensors that are read in eight bits, and what delayed scaling (policy/scaling.hpp) keeps of each, in
-/// the device's memory. A store has the histories of the layers whose weights it has, three a layer: input, weight,
-/// incoming gradient.
+/// The scales of tensors that are read in eight bits, and the history that delayed scaling (policy/scaling.hpp) keeps
+/// of each, in the device's memory. A store has the histories of the layers whose weights it holds, three a layer: of
+/// its input, its weight and its incoming gradient.
 ///
 ///     for (const ht::amax_state& s : model.parameters().amaxes().read()) ...       // part of what a checkpoint saves
 ///     model.parameters().amaxes().load(states);
@@ -21,22 +21,22 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// By what a tensor was multiplied, and what gives its values back.
+/// The factor by which a tensor was multiplied, and its inverse, which gives the values back.
 struct tensor_scale {
     float scale = 1, inverse = 1;
 };
 
-/// Delayed scaling of one tensor. Magnitudes by their bits, which are in the same order.
+/// Delayed scaling of one tensor. Magnitudes are stored as their bit patterns, which are ordered as the magnitudes are.
 struct amax_record {
     tensor_scale now{};
-    std::uint32_t amax = 0;  ///< the largest in this window of those tensors that were finite
-    std::int32_t next = 0;   ///< the place in the history that it will take
-    float largest = 0;       ///< number of the format
+    std::uint32_t amax = 0;  ///< of this window: the largest amax of the tensors that were finite
+    std::int32_t next = 0;   ///< the place in the history where this window's amax will be written
+    float largest = 0;       ///< the largest number of the format
     scaling_rule rule{};
-    std::int64_t first = 0;  ///< of its history among all
+    std::int64_t first = 0;  ///< index of its history's first element in the array of all histories
 };
 
-/// What a layer's product reads in eight bits.
+/// The tensors that a layer's products read in eight bits.
 enum class scaled_tensor { input, weight, gradient };
 
 /// "input", "weight" or "gradient".
@@ -45,20 +45,20 @@ constexpr const char* name(scaled_tensor t) {
     return names[static_cast<int>(t)];
 }
 
-/// All of a tensor that a resumed run needs, taken between windows.
+/// What a resumed run needs of a tensor's scaling, read between two windows.
 struct amax_state {
-    std::string path;            ///< of the layer's weight
+    std::string path;            ///< path of the layer's weight
     scaled_tensor tensor{};
     float scale = 1;
-    std::vector<float> history;  ///< the latest last
+    std::vector<float> history;  ///< amaxes of the windows, the latest last
 };
 
 /// The records of all tensors that the layers of one store read in eight bits under delayed scaling: three a layer,
-/// and a history of largest magnitudes each. Layers are added first, then commit() takes the device's memory.
+/// each with a history of amaxes. Layers are added first; commit() then allocates the device's memory.
 class amax_histories {
   public:
-    /// Makes room for what a layer with policy P and operation Op keeps, where its scaling is a delayed one. `entry` is
-    /// its weight's index.
+    /// Adds the records of a layer with policy P and operation Op, if its scaling is delayed. `entry` is the index of
+    /// its weight in the store.
     template <class P, class Op>
     void add(std::size_t entry, const std::string& path) {
         if constexpr (detail::keeps_amaxes<P, Op>()) {
@@ -74,7 +74,7 @@ class amax_histories {
             }
         }
     }
-    /// Takes the memory.
+    /// Allocates the device's memory.
     void commit(memory_resource& memory) {
         memory_ = &memory;
         on_device_ = buffer(memory, records_.size() * sizeof(amax_record), memory_kind::other);
@@ -83,15 +83,16 @@ class amax_histories {
         memory.clear(history_.data(), history_.bytes());
     }
 
-    /// How many tensors.
+    /// The number of tensors.
     std::int64_t size() const { return static_cast<std::int64_t>(records_.size()); }
     /// The records, size() of them, in the device's memory.
     amax_record* records() const { return reinterpret_cast<amax_record*>(on_device_.data()); }
-    /// The histories of all records, one behind the other, in the device's memory: largest magnitudes by their bits.
+    /// The histories of all records, one after the other, in the device's memory: amaxes as their bit patterns.
     std::uint32_t* history() const { return reinterpret_cast<std::uint32_t*>(history_.data()); }
     /// The length of history(): the sum of the records' `rule.history`.
     std::int64_t windows() const { return windows_; }
-    /// The record of a layer's tensor, in the device's memory. Throws state_error for a weight whose layer keeps none.
+    /// The record of a layer's tensor, in the device's memory. Throws state_error for a weight whose layer has no
+    /// history.
     amax_record* record(std::size_t entry, scaled_tensor tensor) const {
         for (std::size_t i = 0; i < layers_.size(); ++i) {
             if (layers_[i].entry == entry && on_device_.data() != nullptr)
@@ -102,7 +103,7 @@ class amax_histories {
             "the layer have the policy, or take ht::current_scaling<>");
     }
 
-    /// On a GPU it waits for the device.
+    /// The states of all tensors, to be saved. On a GPU it waits for the device.
     std::vector<amax_state> read() const {
         std::vector<amax_record> now(records_.size());
         std::vector<std::uint32_t> windows(static_cast<std::size_t>(windows_));
@@ -119,7 +120,7 @@ class amax_histories {
         }
         return states;
     }
-    /// Forgets what the open window has met. On a GPU it waits for the device.
+    /// Discards the amaxes of the current window. On a GPU it waits for the device.
     void forget() {
         if (records_.empty() || memory_ == nullptr) return;
         std::vector<amax_record> now(records_.size());
@@ -127,8 +128,8 @@ class amax_histories {
         for (amax_record& r : now) r.amax = 0;
         memory_->write(on_device_.data(), now.data(), on_device_.bytes());
     }
-    /// Throws argument_error for the states of other layers, of histories of another length, or that hold no scale or
-    /// no magnitudes; nothing changes then. Throws state_error before the store's commit.
+    /// Restores saved states. Throws argument_error, and changes nothing, if they are of other layers or of histories
+    /// of another length, or if a scale or an amax in them is not valid. Throws state_error before the store's commit.
     void load(const std::vector<amax_state>& states) {
         if (memory_ == nullptr) fail<state_error>("amax history: load() before the store's commit");
         if (states.size() != records_.size())
@@ -165,7 +166,7 @@ class amax_histories {
     static To bit_cast(const From& x) {
         return detail::bit_cast<To>(x);
     }
-    /// Of the w-th window, the earliest first.
+    /// The place of window w in the history; window 0 is the earliest.
     static std::size_t place(const amax_record& r, int w) {
         return static_cast<std::size_t>(r.first + (r.next + w) % r.rule.history);
     }
@@ -176,7 +177,7 @@ class amax_histories {
     };
     memory_resource* memory_ = nullptr;
     std::vector<layer_entry> layers_;
-    std::vector<amax_record> records_;  // as they begin
+    std::vector<amax_record> records_;  // as they are before the first window
     std::int64_t windows_ = 0;
     buffer on_device_, history_;
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory for what a step makes and drops again: blocks of any size, given back in any order.
+/// An arena: memory for the tensors of one training step, in blocks of any size that are freed in any order.
 ///
-/// The first step of a shape lets the arena grow, segment by segment. Once everything has been given back, the next
-/// allocation replaces the segments by a single one of their size, so that every later step runs in the same place and
-/// takes nothing from the system. The same sequence of calls gives the same addresses.
+/// In the first step of a shape the arena grows by segments. As soon as all blocks have been freed, the next allocation
+/// replaces the segments by one of their total size, so that all later steps run in that segment and allocate nothing
+/// from the system. The same sequence of calls gives the same addresses.
 #pragma once
 
 #include <algorithm>
@@ -13,20 +13,20 @@
 #include <halftone/memory/resource.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Blocks for the results of one step at a time, of a resource's memory and counted there as of one kind. What is
-/// allocated has to be given back before the arena ends. One thread at a time.
+/// Allocates blocks for the results of one step at a time, from a resource's memory, and counts them there as of one
+/// kind. All blocks must be freed before the arena is destroyed. Not thread-safe.
 class arena final : public detail::capture_dependency {
   public:
     arena(memory_resource& source, memory_kind kind)
         : detail::capture_dependency(&source.capture_dependencies(), "results lie elsewhere"), source_(&source), kind_(kind) {}
     ~arena() {
-        // A tape destroyed in the middle of a step drops what it still held.
+        // A tape destroyed in the middle of a step has not freed its blocks.
         if (live_ != 0) source_->usage().remove(live_, kind_);
         for (const segment& s : segments_) source_->unreserve(s.data, s.bytes);
     }
@@ -53,12 +53,12 @@ class arena final : public detail::capture_dependency {
         return block;
     }
 
-    /// Gives a block back; `bytes` as it was asked for.
+    /// Frees a block; `bytes` is the size that was asked for.
     void deallocate(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
         live_ -= bytes;
         source_->usage().remove(bytes, kind_);
-        // Ranges are sorted by address; a neighbour of the same segment takes the block in.
+        // Free ranges are sorted by address; the block is merged with free neighbours of the same segment.
         auto next = std::lower_bound(free_.begin(), free_.end(), block,
                                      [](const range& r, const std::byte* at) { return r.data < at; });
         const bool joins_next = next != free_.end() && next->data == block + bytes && !begins_segment(next->data);
@@ -77,19 +77,19 @@ class arena final : public detail::capture_dependency {
         }
     }
 
-    /// Where nothing is out, brings about what the next allocation would: a single segment. The same calls fit into it
-    /// but for the odd case of another order of gaps.
+    /// If no block is in use, replaces the segments by one, as the next allocation would. True if the same calls may
+    /// need more memory all the same: gaps in another order may be too small.
     bool settle() override {
         if (live_ != 0 || segments_.size() < 2) return false;
         consolidate();
         return true;
     }
 
-    /// Bytes that are out now.
+    /// Bytes in use now.
     std::size_t live() const { return live_; }
-    /// The largest number of bytes that were out at one time since the arena was made, or since reset_peak().
+    /// The largest number of bytes in use at one time since the arena was made, or since reset_peak().
     std::size_t peak() const { return peak_; }
-    /// The peak begins anew, at what is out now.
+    /// Sets the peak to the bytes in use now.
     void reset_peak() { peak_ = live_; }
     /// Bytes taken from the resource, used or not.
     std::size_t reserved() const {
@@ -125,7 +125,7 @@ class arena final : public detail::capture_dependency {
             add_segment(size);
         } catch (const out_of_memory&) {
             if (size == bytes) throw;
-            add_segment(bytes);  // room to spare would have been nice; what was asked for may still fit
+            add_segment(bytes);  // without the reserve for later steps, the size asked for may still fit
         }
         return std::find_if(free_.begin(), free_.end(),
                             [&](const range& r) { return r.data == segments_.back().data; });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What captured work relies on beside its arguments: the blocks of an arena, scratch memory, how a store lies in
-/// memory. A graph of such work holds addresses, and is of no use once one of these has changed.
+/// The state that captured work depends on beside its arguments: addresses of an arena's blocks and of scratch memory,
+/// the layout of a store. A CUDA graph of captured work contains these addresses and must be captured again once one
+/// changes.
 ///
 ///     const capture_dependency_list::snapshot before = memory.capture_dependencies().now();
 ///     ...
@@ -15,7 +16,7 @@
 #include <halftone/config.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -27,7 +28,7 @@ class capture_dependency;
 /// All capture_dependencies of one memory resource.
 class capture_dependency_list {
   public:
-    /// Each of them by a number that it has until it changes. `what` says a change of it in words.
+    /// A dependency's number, which stays the same until it changes, and the sentence that names the change.
     struct state {
         std::uint64_t number;
         const char* what;
@@ -38,11 +39,13 @@ class capture_dependency_list {
     capture_dependency_list(const capture_dependency_list&) = delete;
     capture_dependency_list& operator=(const capture_dependency_list&) = delete;
 
-    /// The state of each, to be compared with a later one.
+    /// The current state of every dependency, to be compared with a later one.
     snapshot now() const;
-    /// nullptr where all of them are there still as they were, whatever has come since.
+    /// nullptr if every dependency of `before` still exists with the same number; dependencies added since do not
+    /// matter.
     const char* first_change_since(const snapshot& before) const;
-    /// Lets each bring its memory into the form in which it stays. True where one of them may want more, all the same.
+    /// Lets each dependency bring its memory into the form that it keeps (an arena: one segment). True if one of them
+    /// may still allocate more.
     bool settle() const;
 
   private:
@@ -52,7 +55,7 @@ class capture_dependency_list {
     std::uint64_t numbers_ = 0;
 };
 
-/// One of them. It must not outlive its list, and may have none.
+/// Base class of a dependency. It must not outlive its list; the list may be null.
 class capture_dependency {
   public:
     capture_dependency(capture_dependency_list* list, const char* what) : list_(list), what_(what) {
@@ -70,11 +73,12 @@ class capture_dependency {
     ~capture_dependency() {
         if (list_ != nullptr) list_->all_.erase(std::find(list_->all_.begin(), list_->all_.end(), this));
     }
-    /// Captured work that relied on this is of no use any more.
+    /// To be called when captured work that relied on this object must not be replayed any more.
     void change() noexcept {
         if (list_ != nullptr) number_ = ++list_->numbers_;
     }
-    /// What it is like now, and that it is like that again: captured work of then is of use again.
+    /// The current number; setting it to an earlier one says that the state of that time is restored, so that work
+    /// captured then can be replayed again.
     std::uint64_t number() const { return number_; }
     void restore(std::uint64_t number) noexcept { number_ = number; }
 

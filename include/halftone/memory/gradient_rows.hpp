@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of a table as the rows that were looked up: each index once, in ascending order, and beside it the
-/// row's values. How many there are only the device knows, so that the host never waits for it.
+/// The sparse gradient of an embedding table: the rows that were looked up, each index once in ascending order, with
+/// their values. Only the device knows how many rows there are, so that the host never has to wait for it.
 ///
-///     const ht::gradient_rows<float> rows = grads.rows(items.table);      // over the device's memory
-///     const ht::host_rows<float> seen = grads.read_rows(items.table);     // copied out of it, which waits
+///     const ht::gradient_rows<float> rows = grads.rows(items.table);      // views of the device's memory
+///     const ht::host_rows<float> seen = grads.read_rows(items.table);     // a copy in host memory: waits for the device
 ///     seen.indices[0], seen.values[0 * width + j]
 #pragma once
 
@@ -21,15 +21,15 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The rows of a sparse gradient, in the device's memory.
+/// A sparse gradient's rows, in the device's memory.
 template <class T>
 struct gradient_rows {
     view<std::int32_t, 1> indices{};  ///< (capacity): ascending, each once; undefined from row *count on
     view<T, 2> values{};              ///< (capacity, width)
-    std::int32_t* count = nullptr;    ///< in the device's memory
+    std::int32_t* count = nullptr;    ///< the number of rows, in the device's memory
 };
 
-/// The same in host memory.
+/// A sparse gradient's rows, in host memory.
 template <class T>
 struct host_rows {
     std::vector<std::int32_t> indices;
@@ -38,11 +38,11 @@ struct host_rows {
 
 namespace detail {
 
-/// The memory of one table's rows. It grows, between one micro-batch and the next, to what the largest window so far
-/// could have touched: a row for each token looked up, and never more than the table has.
+/// The memory of one table's gradient rows. Between micro-batches it grows to the number of rows that the largest
+/// window so far could have touched: one for each token looked up, but no more than the table has.
 class row_memory final : public detail::capture_dependency {
   public:
-    /// `most`: as many rows are taken at once, and no more ever; 0: it grows.
+    /// `most`: the number of rows allocated at once, and the limit; 0: the memory grows.
     row_memory(memory_resource& memory, const std::string& path, extent table_rows, extent width,
                std::size_t value_bytes, extent most)
         : detail::capture_dependency(&memory.capture_dependencies(), "the rows of a sparse gradient have moved"),
@@ -57,8 +57,8 @@ class row_memory final : public detail::capture_dependency {
         if (is_fixed_) take(std::min(most, table_rows), [](std::byte*, std::byte*) {});
     }
 
-    /// Room for the rows of `tokens` further lookups, the first of a window or not. Gives how many rows were there
-    /// before at most. Throws argument_error where the window has more than there is room for; nothing changes then.
+    /// Makes room for the rows of `tokens` more lookups, the first of a window or later ones. Returns an upper bound on
+    /// the number of rows before. Throws argument_error, and changes nothing, if the window's lookups exceed the limit.
     template <class Device>
     extent make_room(Device& device, extent tokens, bool is_first) {
         const extent before = is_first ? 0 : used_;
@@ -79,7 +79,7 @@ class row_memory final : public detail::capture_dependency {
         return before;
     }
 
-    /// Nothing was looked up in this window.
+    /// Says that this window had no lookups.
     void set_empty() const { memory_->clear(count_.data(), sizeof(std::int32_t)); }
 
     template <class T>
@@ -99,14 +99,14 @@ class row_memory final : public detail::capture_dependency {
         return host;
     }
     extent capacity() const { return capacity_; }
-    /// Of device memory.
+    /// Bytes of device memory.
     std::size_t bytes() const {
         return round_up(indices_.bytes(), block_alignment) + round_up(values_.bytes(), block_alignment) +
                round_up(count_.bytes(), block_alignment);
     }
 
   private:
-    /// Calls move(new indices, new values) before the old ones go.
+    /// Grows the memory. Calls move(new indices, new values) before the old ones are freed.
     template <class Move>
     void take(extent rows, const Move& move) {
         buffer indices(*memory_, static_cast<std::size_t>(rows) * sizeof(std::int32_t), memory_kind::gradient);

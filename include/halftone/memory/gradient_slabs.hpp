@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Gradients of all parameters of a store, in slabs that lie parallel to the optimizer's.
+/// Gradient buffers of all parameters of a store, in slabs with the same layout as the optimizer's moments.
 ///
-/// A backward pass claims the place of a parameter's gradient; the first claim in a window tells it to overwrite what
-/// is there, every later one to add. So no slab is ever cleared, and none is read before it has been written.
+/// A backward pass claims the buffer of a parameter's gradient. The first claim in a window tells it to overwrite the
+/// buffer, every later one to add. So no slab is ever set to zero first, and none is read before it has been written.
 ///
-/// A table whose gradient is sparse has no part in a slab: it has rows of its own (memory/gradient_rows.hpp).
+/// A table with a sparse gradient has no part in a slab but rows of its own (memory/gradient_rows.hpp).
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@
 #include <halftone/memory/store.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The gradients of one store's parameters, in its `accumulate` types. It refers to the store, which must live
-/// longer, and throws state_error where that has not been committed.
+/// The gradients of one store's parameters, in its `accumulate` types. The store must live longer than this object.
+/// Throws state_error if the store has not been committed.
 class gradient_slabs {
   public:
     explicit gradient_slabs(store& owner)
@@ -51,15 +51,15 @@ class gradient_slabs {
 
     halftone::store& owner() const { return *store_; }
 
-    /// What claim() gives.
+    /// The result of claim().
     struct place {
-        std::byte* data = nullptr;      ///< where the gradient lies; nullptr for a frozen parameter, which wants none
-        bool is_first = true;           ///< nothing has been written there in this window
-        square_sum* squares = nullptr;  ///< to be set by who knows those of the gradient, once all of it is written
-        square_sum squares_before{};    ///< where nothing was written since they were set
+        std::byte* data = nullptr;      ///< the gradient's buffer; nullptr for a frozen parameter, which has none
+        bool is_first = true;           ///< nothing has been written to the buffer in this window
+        square_sum* squares = nullptr;  ///< a kernel that sums the gradient's squares writes them here
+        square_sum squares_before{};    ///< the sum before this claim, valid if nothing was written since
     };
-    /// The place of an entry's gradient, whose squares are not known from here on. Throws state_error where parameters
-    /// were frozen since these slabs were made.
+    /// The buffer of an entry's gradient; its sum of squares counts as unknown from here on. Throws state_error if
+    /// parameters were frozen after these slabs were made.
     place claim(std::size_t entry) {
         check_layout();
         const store::entry& e = store_->entries()[entry];
@@ -72,16 +72,16 @@ class gradient_slabs {
         return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
     }
 
-    /// What claim_rows() gives.
+    /// The result of claim_rows().
     template <class T>
     struct row_place {
         gradient_rows<T> rows{};
-        extent before = 0;       ///< rows of this window that are there already, at most
+        extent before = 0;       ///< upper bound of the rows that this window has already
         bool is_wanted = false;  ///< false for a frozen parameter
     };
-    /// The place of a sparse gradient, with room for the rows of so many further tokens. It grows where it must, and
-    /// captured work is of no use then. Throws argument_error where the table has a limit and these exceed it: nothing
-    /// has changed then.
+    /// The buffer of a sparse gradient, with room for the rows of `tokens` more lookups. If it has to grow, captured
+    /// work must be captured again. Throws argument_error, and changes nothing, if that exceeds the table's limit of
+    /// rows.
     template <class Device, class Storage, int Rank>
     row_place<typename Storage::accumulate> claim_rows(Device& device, const parameter<Storage, Rank>& p,
                                                        extent tokens) {
@@ -93,7 +93,8 @@ class gradient_slabs {
         return {memory.rows<typename Storage::accumulate>(), before, true};
     }
 
-    /// Ends a window: what no backward pass reached is zero, and the next claims are first ones again.
+    /// Ends a window: gradients that no backward pass has claimed become zero, and the next claims are first ones
+    /// again.
     void close() {
         check_layout();
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
@@ -106,17 +107,18 @@ class gradient_slabs {
             claimed_[i] = false;
         }
     }
-    /// The squares of an entry's gradient; nullptr where the last one to write it did not sum them, or not exactly.
+    /// The sum of squares of an entry's gradient; nullptr if the kernel that wrote it last did not compute an exact
+    /// one.
     const square_sum* squares(std::size_t entry) const {
         const square_sum& s = squares_[entry];
         return s.is_known(static_cast<extent>(store_->entries()[entry].count)) ? &s : nullptr;
     }
-    /// Values were changed by hand.
+    /// To be called after gradients were changed other than through claim(): no sum of squares is valid any more.
     void forget_squares() { std::fill(squares_.begin(), squares_.end(), square_sum{}); }
     /// Whether a backward pass of the window that ended last gave this entry a gradient.
     bool is_reached(std::size_t entry) const { return reached_[entry]; }
 
-    /// The gradients of one group, as the parameters lie in it; gaps between parameters are zero.
+    /// The gradients of one group, with the layout of the parameters; gaps between parameters are zero.
     template <class Storage>
     view<typename Storage::accumulate, 1> group(std::size_t index) const {
         using type = typename Storage::accumulate;
@@ -143,17 +145,17 @@ class gradient_slabs {
     gradient_rows<typename Storage::accumulate> rows(const parameter<Storage, Rank>& p) const {
         return memory_of(p).template rows<typename Storage::accumulate>();
     }
-    /// The same in host memory. On a GPU it waits for the device.
+    /// The rows of a sparse gradient, in host memory. On a GPU it waits for the device.
     template <class Storage, int Rank>
     host_rows<typename Storage::accumulate> read_rows(const parameter<Storage, Rank>& p) const {
         return memory_of(p).template read<typename Storage::accumulate>();
     }
-    /// Of a parameter that has one, by its index in the store.
+    /// The gradient of a parameter that is not frozen, by the parameter's index in the store.
     template <class T>
     gradient_rows<T> rows(std::size_t entry) const {
         return rows_[entry]->template rows<T>();
     }
-    /// Bytes of memory, those of sparse gradients as many as they have by now.
+    /// Bytes of memory; sparse gradients count with their current size.
     std::size_t bytes() const {
         std::size_t n = 0;
         for (const buffer& b : slabs_) n += round_up(b.bytes(), block_alignment);
@@ -183,9 +185,9 @@ class gradient_slabs {
     halftone::store* store_;
     unsigned layout_;
     std::vector<buffer> slabs_;
-    std::vector<std::unique_ptr<detail::row_memory>> rows_;  // of each entry; null where its gradient is dense
-    std::vector<square_sum> squares_;                        // of each entry
-    std::vector<bool> claimed_, reached_;                    // in the window that is open; in the one that ended last
+    std::vector<std::unique_ptr<detail::row_memory>> rows_;  // by entry; null for dense gradients
+    std::vector<square_sum> squares_;                        // by entry
+    std::vector<bool> claimed_, reached_;                    // by entry: in the current window; in the last one that ended
 };
 
 }  // namespace HALFTONE_ABI

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a parameter begins: one value, or random numbers around it.
+/// Initial values of a parameter: one value, or random numbers around it.
 ///
-///     {}  {.mean = 1}  {.deviation = 0.02f}  {.bound = 0.1f}         zeros, ones, normal, between -0.1 and 0.1
+///     {}  {.mean = 1}  {.deviation = 0.02f}  {.bound = 0.1f}         zeros, ones, normal, uniform in (-0.1, 0.1)
 ///
-/// Numeric contract: element i of tensor t follows from (seed, t, i) alone, and is rounded once.
+/// Numeric contract: element i of tensor t is a function of (seed, t, i) alone, rounded once.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// One value, or random numbers around it, normally distributed or evenly.
+/// One value, or random numbers around it, normally or uniformly distributed.
 struct initial {
     float mean = 0.0f;
-    float deviation = 0.0f;  ///< of normally distributed numbers
-    float bound = 0.0f;      ///< numbers are evenly distributed between mean - bound and mean + bound
+    float deviation = 0.0f;  ///< standard deviation of normally distributed numbers
+    float bound = 0.0f;      ///< half the width of a uniform distribution, mean - bound to mean + bound
 };
 
 namespace detail {
 
-/// Throws argument_error, with the parameter's name.
+/// Throws argument_error, naming the parameter, for values that are not finite or contradict each other.
 inline void check_initial(const char* leaf, const initial& values) {
     const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
     if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
@@ -40,7 +40,7 @@ inline void check_initial(const char* leaf, const initial& values) {
     }
 }
 
-/// Elements [first, first + count) of a parameter, into host memory; `first` is a multiple of 4.
+/// Writes elements [first, first + count) of a parameter's initial values to host memory; `first` is a multiple of 4.
 template <class Param>
 void fill_initial(const initial& values, std::byte* target, std::size_t first, std::size_t count, std::uint64_t seed,
                   std::uint32_t tensor) {

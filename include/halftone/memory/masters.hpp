@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How parameters become what a store keeps of them: masters and the copies that kernels read, in host memory.
+/// How initial or loaded values are turned into masters and the copies that kernels read, in host memory.
 ///
 ///     detail::round_values<float, bfloat16, rounding::nearest_even>(masters, copies, count);
 ///     detail::split_values(values, remainders, copies, count);
@@ -14,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Copies, out of whole masters.
+/// Rounds whole masters to copies.
 template <class Param, class Compute, rounding CopyRounding>
 void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
     const auto* from = reinterpret_cast<const Param*>(master);
@@ -22,7 +22,7 @@ void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
     for (std::size_t i = 0; i < count; ++i) to[i] = round_to<Compute, CopyRounding>(static_cast<float>(from[i]));
 }
 
-/// Floats as their two halves.
+/// Splits floats into copies (upper halves) and remainders.
 inline void split_values(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) {
     const auto* from = reinterpret_cast<const float*>(values);
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where memory comes from: a resource hands out aligned blocks and counts them; a buffer owns one block.
+/// Sources of memory: a memory_resource allocates aligned blocks and counts them; a buffer owns one block.
 ///
-/// A context owns the resource of its device, so stores, arenas and tensors need not know which device that is.
+/// A device owns the resource of its memory, so that stores, arenas and tensors do not depend on the kind of device.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,26 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Every block begins on a boundary of this many bytes: a cache line, the widest vector, an AMX row.
+/// Every block begins at a multiple of this many bytes: a cache line, the widest vector, a row of an AMX tile.
 inline constexpr std::size_t block_alignment = 64;
 
-/// Something that cannot be captured (exec/capture.hpp); the sentence says what to do.
+/// Thrown for work that cannot be captured in a graph (exec/capture.hpp); the message says what to do.
 struct capture_error : state_error {
     using state_error::state_error;
 };
 
-/// The next multiple of `unit`, a power of two; the largest where that is beyond, which no memory has.
+/// The next multiple of `unit`, a power of two; the largest std::size_t on overflow, an amount that no memory has.
 constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
     return (bytes > static_cast<std::size_t>(-1) - (unit - 1) ? bytes : bytes + unit - 1) & ~(unit - 1);
 }
 
-/// A source of memory that counts what it hands out. One thread at a time.
+/// A source of memory that counts what it allocates. Not thread-safe.
 class memory_resource {
   public:
     memory_resource() = default;
@@ -47,20 +47,20 @@ class memory_resource {
     memory_resource& operator=(const memory_resource&) = delete;
     virtual ~memory_resource() = default;
 
-    /// A block of `bytes` (rounded up to block_alignment), used for `kind` from now on; contents undefined. Throws
-    /// out_of_memory, with what is held by kind; nothing changes then.
+    /// Allocates a block of `bytes` (rounded up to block_alignment), counted as `kind`; contents undefined. Throws
+    /// out_of_memory, with the bytes in use by kind; nothing changes then.
     std::byte* allocate(std::size_t bytes, memory_kind kind) {
         std::byte* block = reserve(bytes, kind);
         usage_.add(round_up(bytes, block_alignment), kind);
         return block;
     }
-    /// Gives a block back: `bytes` and `kind` as they were asked for.
+    /// Frees a block; `bytes` and `kind` as in the call of allocate().
     void deallocate(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
         usage_.remove(round_up(bytes, block_alignment), kind);
         unreserve(block, bytes);
     }
 
-    /// A block to be cut up further: an arena's, which counts by itself what is used of it.
+    /// Allocates a block that the caller, an arena, divides up; the arena counts by itself what is used of it.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
         if (is_capturing_) {
             fail<capture_error>(
@@ -73,27 +73,27 @@ class memory_resource {
                                 "context, or give that a workspace (ht::workspace_bytes)");
         }
         give_back_left();
-        if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounded up it would wrap
+        if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounding up would overflow
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
         if (block == nullptr) refuse(bytes, kind);
         usage_.add_block(bytes);
         return block;
     }
-    /// Gives a reserved block back; while work is captured, it is kept until the capture ends.
+    /// Frees a reserved block; while work is captured, it is kept until the capture ends.
     void unreserve(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(bytes, block_alignment);
         usage_.remove_block(bytes);
         if (is_capturing_ || captured_by_others() != nullptr) {
-            left_.push_back({block, bytes});  // what is given back now would be given back by each replay
+            left_.push_back({block, bytes});  // freeing it now would become part of the graph
         } else {
             give_back_left();
             release(block, bytes);
         }
     }
 
-    /// Copies `bytes` of host memory into a block, in order with the device's other work; the host memory is the caller's
-    /// again on return.
+    /// Copies `bytes` of host memory into a block, in order with the device's other work. The host memory may be
+    /// changed as soon as the call returns.
     virtual void write(void* to, const void* from, std::size_t bytes) = 0;
     /// Copies `bytes` out of a block into host memory, and waits for the device; in order with its other work.
     virtual void read(void* to, const void* from, std::size_t bytes) = 0;
@@ -102,10 +102,11 @@ class memory_resource {
 
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
-    /// What captured work that uses this memory relies on.
+    /// The list of what captured work in this memory depends on.
     detail::capture_dependency_list& capture_dependencies() { return capture_dependencies_; }
 
-    /// While one lives, the device's work is captured: no memory is handed out, and none is given back before its end.
+    /// While an object of this class lives, the device's work is being captured: allocations throw, and frees are
+    /// deferred to the end of the capture.
     class capturing {
       public:
         explicit capturing(memory_resource& memory) : memory_(memory) {
@@ -122,8 +123,9 @@ class memory_resource {
       private:
         memory_resource& memory_;
     };
-    /// Throws capture_error while work is captured, here or by others: for what waits for the device, or would be done
-    /// once and by no replay. The sentence says what, and what to do.
+    /// Throws capture_error while work is captured, by halftone or by the user's own stream capture: called by what
+    /// would wait for the device, or would run once instead of in every replay. The sentence says what it is and what
+    /// to do instead.
     void expect_no_capture(const char* sentence) const {
         if (is_capturing_) fail<capture_error>("captured step: ", sentence);
         if (const char* const who = captured_by_others())
@@ -131,18 +133,18 @@ class memory_resource {
     }
 
   protected:
-    /// What was given back while work was captured, and is not captured now. A resource that others can capture calls it
-    /// at its end.
+    /// Frees the blocks whose freeing was deferred by a capture, unless work is being captured now. A resource whose
+    /// stream users can capture calls it in its destructor.
     void give_back_left() noexcept {
         for (const auto& [block, bytes] : left_) release(block, bytes);
         left_.clear();
     }
 
   private:
-    /// Who captures the device's work without `capturing`, the user of a GPU's stream, say, as a sentence begins;
-    /// nullptr: nobody.
+    /// The subject of a sentence that says who captures the device's work without `capturing`, such as the user of a
+    /// GPU's stream; nullptr if nobody does.
     virtual const char* captured_by_others() const noexcept { return nullptr; }
-    virtual std::byte* obtain(std::size_t bytes) = 0;  ///< nullptr where there is no such block
+    virtual std::byte* obtain(std::size_t bytes) = 0;  ///< allocates; nullptr if that fails
     virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;
 
     [[noreturn]] void refuse(std::size_t bytes, memory_kind kind) const {
@@ -167,8 +169,8 @@ class memory_resource {
     bool is_capturing_ = false;
 };
 
-/// Host memory, from operator new. `limit` bytes at most are out at a time, so that a budget can be tried. Large blocks
-/// ask the system for huge pages: a product reads from more pages of 4 KiB than a processor keeps translations for.
+/// Host memory, from operator new, at most `limit` bytes at a time, so that a memory budget can be tested. For large
+/// blocks it asks the system for huge pages: a product reads from more 4 KiB pages than a processor's TLB holds.
 class host_memory final : public memory_resource {
   public:
     explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
@@ -187,7 +189,7 @@ class host_memory final : public memory_resource {
         if (bytes > limit_ - usage().held()) return nullptr;
         auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-        // A wish; where it is not granted, nothing is lost.
+        // Only a hint: if it is not granted, the memory works all the same.
         if (block != nullptr && bytes >= huge_page)
             static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
 #endif
@@ -203,7 +205,7 @@ class host_memory final : public memory_resource {
     std::size_t limit_;
 };
 
-/// One owned block.
+/// Owns one block.
 class buffer {
   public:
     buffer() = default;
@@ -221,7 +223,7 @@ class buffer {
     std::byte* data() const { return data_; }
     std::size_t bytes() const { return bytes_; }
 
-    /// Exchanges the blocks.
+    /// Swaps the blocks.
     void swap(buffer& other) noexcept {
         std::swap(source_, other.source_);
         std::swap(data_, other.data_);

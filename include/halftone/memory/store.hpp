@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The parameter store: where a model's parameters live.
+/// The parameter store: the memory of a model's parameters.
 ///
-/// Parameters whose storage types agree (policy/model.hpp: `storage`) form a group: one slab of masters and, where
-/// kernels read another type, one slab of rounded copies. Gradients and moments are slabs of their own in the same
-/// order, so that an optimizer walks a group in one pass. A layer holds handles, never pointers. Where the policy
-/// splits masters (with_split_master), the copies are their upper halves, and the slab of masters has what these lack.
+/// Parameters with the same storage types (policy/model.hpp: `storage`) form a group: one slab of masters and, if
+/// kernels read another type, one slab of rounded copies. Gradients and moments are slabs of their own with the same
+/// layout, so that an optimizer updates a group in one pass. Layers hold handles, never pointers. Where the policy
+/// splits masters (with_split_master), copies are the masters' upper halves, and the slab of masters holds the lower
+/// ones.
 ///
 ///     ht::store parameters{device.memory()};
 ///     auto weight = parameters.add<ht::at<P, "fc">, ht::op::linear>("weight", ht::shape<2>{out, in}, {.deviation = 0.02f});
-///     parameters.commit(seed);                  // takes the memory and fills it; bytes() told it before
+///     parameters.commit(seed);                  // allocates the memory and fills it; bytes() is known before
 ///     weight.values()                           // what kernels read: view<const compute, 2>
 ///
-/// Numeric contract: initial values depend on the seed, the order of `add` and the index alone, and are the same under
-/// every policy up to the rounding to `param`.
+/// Numeric contract: initial values depend only on the seed, the order of `add` and the element's index; under every
+/// policy they are the same up to the rounding to `param`.
 #pragma once
 
 #include <algorithm>
@@ -32,18 +33,18 @@
 #include <halftone/policy/path.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The parameters of a model, grouped by the types that they are kept in: masters, rounded copies, and the layout
-/// that gradients and moments follow. Layers add their parameters, commit() takes the memory and fills it. It refers
-/// to the resource, which must live longer.
+/// The parameters of a model, grouped by their storage types: masters, rounded copies, and the layout that gradients
+/// and moments follow. Layers add their parameters, then commit() allocates the memory and fills it. The resource must
+/// live longer than the store.
 class store final : public detail::capture_dependency {
   public:
-    /// Parameters begin on multiples of this many elements, so that vectors never cross from one to the next.
+    /// Parameters begin at multiples of this many elements, so that no vector of elements spans two parameters.
     static constexpr std::size_t granule = 64;
     static constexpr std::size_t nowhere = store_entry::nowhere;
 
@@ -57,10 +58,10 @@ class store final : public detail::capture_dependency {
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
-    /// A further parameter, for a layer with policy P; its operation Op says how it is stored, Computes what reads it.
-    /// Throws state_error after commit, shape_error, argument_error for initial values that are none, and out_of_memory
-    /// where no machine could hold the parameters. `most_rows` is the room of a sparse gradient; 0: it grows with the
-    /// windows.
+    /// Adds a parameter for a layer with policy P; its operation Op says how it is stored, Computes which operation
+    /// reads it. Throws state_error after commit, shape_error, argument_error for invalid initial values, and
+    /// out_of_memory if the parameters would not fit into any machine's memory. `most_rows` limits the rows of a sparse
+    /// gradient; 0: it grows with the windows.
     template <class P, class Op, class Computes = Op, int Rank>
     parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values,
                                                   extent most_rows = 0) {
@@ -72,9 +73,9 @@ class store final : public detail::capture_dependency {
         return {*this, index, shape};
     }
 
-    /// While it lives, the component `position` (from 0) of the paths of layers is this index, whether the layer's type
-    /// calls it '*' or "last": what a list of layers opens for each of them. So a parameter's path is the same under
-    /// every recipe.
+    /// While an object of this class lives, component `position` (from 0) of layers' paths is replaced by this index,
+    /// where the layer's type says '*' or "last". A list of layers makes one for each of its layers, so that a
+    /// parameter's path is the same under every recipe.
     class indexed {
       public:
         indexed(store& owner, int position, int index) : owner_(&owner) { owner.indices_.push_back({position, index}); }
@@ -86,15 +87,15 @@ class store final : public detail::capture_dependency {
         store* owner_;
     };
 
-    /// Takes the memory and fills it. Throws out_of_memory, and state_error when called twice.
+    /// Allocates the memory and fills it. Throws out_of_memory, and state_error when called twice.
     void commit(std::uint64_t seed = 0) {
         if (committed_) fail<state_error>("store: committed twice");
         for (group& g : groups_) {
             g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
             g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
             memory_->clear(g.master.data(), g.master.bytes());
-            // Optimizers step over the gaps between parameters, too; other copies' gaps are rounded from their
-            // masters'.
+            // Optimizers update the gaps between parameters, too, so these must hold numbers. The gaps of split copies
+            // are cleared here, those of other copies are rounded from the masters' gaps.
             if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
         }
         amaxes_.commit(*memory_);
@@ -111,11 +112,11 @@ class store final : public detail::capture_dependency {
         }
         refresh();
     }
-    /// Whether commit() has taken the memory: parameters have values from then on, and no further one is added.
+    /// Whether commit() has been called: parameters have values from then on, and none can be added.
     bool is_committed() const { return committed_; }
 
-    /// Puts `count` values out of host memory, of the type that the parameters have, in the places of an entry's from
-    /// `first` on. Where masters are split, their copies are written with them; others are for refresh().
+    /// Writes `count` values from host memory, of type `param`, to an entry's elements from `first` on. Split masters
+    /// are written with their copies; in all other cases call refresh() afterwards.
     void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
         check_committed();
         const entry& e = entries_[index];
@@ -127,7 +128,8 @@ class store final : public detail::capture_dependency {
         }
     }
 
-    /// Rounds all masters to their copies again: after masters were changed by hand. Split masters have none to round.
+    /// Rounds all masters to their copies again; to be called after masters were written to. Split masters have nothing
+    /// to round.
     void refresh() {
         check_committed();
         staging host;
@@ -140,7 +142,7 @@ class store final : public detail::capture_dependency {
                 round(g, e.master, e.copy, e.count, host);
         }
     }
-    /// The same for one parameter, by its index.
+    /// The same for one parameter, by its index in the store.
     void refresh(std::size_t index) {
         check_committed();
         const entry& e = entries_[index];
@@ -150,8 +152,8 @@ class store final : public detail::capture_dependency {
     }
 
     /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
-    /// gradient and no moments, and no master where kernels read a copy (but see keep_master). Call it before
-    /// accumulators and optimizers are made. Returns how many parameters are named; throws state_error before commit.
+    /// gradient and no moments, and no master if kernels read a copy (but see keep_master). Call it before accumulators
+    /// and optimizers are made. Returns the number of parameters matched; throws state_error before commit.
     std::size_t freeze(const std::string& pattern) {
         check_committed();
         std::size_t named = 0, changed = 0;
@@ -165,8 +167,8 @@ class store final : public detail::capture_dependency {
         return named;
     }
 
-    /// The parameter's master stays when it is frozen: for a layer that reads another layer's parameter in a wider type
-    /// than the copy has (tied weights).
+    /// Keeps the parameter's master when it is frozen: for a layer that reads another layer's parameter (tied weights)
+    /// in a wider type than the copy's.
     void keep_master(std::size_t entry) { entries_[entry].keeps_master = true; }
 
     /// All parameters, in the order in which they were added.
@@ -175,10 +177,10 @@ class store final : public detail::capture_dependency {
     const std::vector<group>& groups() const { return groups_; }
     std::vector<group>& groups() { return groups_; }
     memory_resource& memory() const { return *memory_; }
-    /// What delayed scaling keeps of the layers' operands.
+    /// The amax histories of the layers' 8-bit operands (delayed scaling).
     amax_histories& amaxes() { return amaxes_; }
     const amax_histories& amaxes() const { return amaxes_; }
-    /// Changes whenever the layout of the gradient slabs does.
+    /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
     /// The number of parameters, padding not counted.
@@ -196,12 +198,12 @@ class store final : public detail::capture_dependency {
         return n;
     }
 
-    /// What tells groups apart: an address for each combination of storage types.
+    /// The identity of a group: an address, a different one for each combination of storage types.
     template <class Storage>
     static const void* key_of() {
         return &layout_of<Storage>;
     }
-    /// The index of the group with these storage types; `nowhere` where no parameter has them.
+    /// The index of the group with these storage types; `nowhere` if no parameter has them.
     template <class Storage>
     std::size_t find_group() const {
         return find_group(key_of<Storage>());
@@ -245,7 +247,7 @@ class store final : public detail::capture_dependency {
         return groups_.size() - 1;
     }
 
-    /// What `add` does for all types alike; gives the entry's index.
+    /// The part of `add` that does not depend on types; returns the entry's index.
     template <int Rank>
     std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf, const shape<Rank>& shape,
                           const initial& values, extent most_rows) {
@@ -276,15 +278,15 @@ class store final : public detail::capture_dependency {
         return entries_.size() - 1;
     }
 
-    /// Host memory by way of which parameters go to the device's and back.
+    /// Host memory through which parameters are copied to and from the device's.
     struct staging {
-        static constexpr std::size_t elements = 4096;  // a multiple of 4: random numbers come in fours
+        static constexpr std::size_t elements = 4096;  // a multiple of 4: the generator gives 4 numbers at a time
         alignas(16) std::byte master[elements * sizeof(double)];
         alignas(16) std::byte copy[elements * sizeof(double)];
         alignas(16) std::byte rest[elements * sizeof(bfloat16_remainder)];
     };
 
-    /// No more than staging::elements where masters are split.
+    /// At most staging::elements elements if masters are split.
     void write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count,
                staging& host) {
         const std::byte* masters = values;
@@ -317,7 +319,7 @@ class store final : public detail::capture_dependency {
         return text + leaf;
     }
 
-    /// Gives a parameter its places, after all that have theirs.
+    /// Places a parameter in the slabs, after all parameters placed before.
     void place(entry& e) {
         group& g = groups_[e.group];
         const std::size_t room = round_up(e.count, granule);
@@ -362,7 +364,7 @@ class store final : public detail::capture_dependency {
         int position, index;
     };
     std::vector<list_index> indices_;
-    // Bytes of it, of sixteen a number at most, fit into what counts bytes.
+    // So many elements of at most 16 bytes that their bytes still fit into an std::int64_t.
     static constexpr std::size_t most_elements = INT64_MAX / 16;
     std::size_t elements_ = 0;
     unsigned layout_ = 0;
@@ -398,7 +400,7 @@ typename parameter<Storage, Rank>::master_view parameter<Storage, Rank>::master(
 
 template <class Storage, int Rank>
 void parameter<Storage, Rank>::assign(std::span<const param> values) const {
-    static_cast<void>(master());  // which tells where there is none
+    static_cast<void>(master());  // throws if it has none
     if (static_cast<extent>(values.size()) != shape_.size()) {
         fail<shape_error>("store: ", values.size(), " values for ", store_->entries()[entry_].path, ", which is ",
                           shape_);

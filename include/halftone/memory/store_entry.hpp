@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the store keeps of a parameter and of a group of parameters: where they lie in slabs, and how they are filled.
+/// The store's descriptions of a parameter and of a group of parameters: their places in the slabs, and how they are
+/// filled.
 ///
 ///     for (const ht::store_entry& e : model.parameters().entries())
 ///         std::cout << e.path << ": " << e.count << (e.frozen ? " frozen\n" : "\n");
@@ -17,7 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A parameter.
+/// Describes one parameter.
 struct store_entry {
     static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
 
@@ -30,30 +31,30 @@ struct store_entry {
     initial values{};
     bool frozen = false;
     bool keeps_master = false;   ///< some operation reads the master although there is a copy
-    extent rows = 0, width = 0;  ///< of a matrix; else 0
-    extent most_rows = 0;        ///< of a sparse gradient; 0: as many as turn up
+    extent rows = 0, width = 0;  ///< the extents of a matrix; 0 for any other rank
+    extent most_rows = 0;        ///< the limit of a sparse gradient's rows; 0: no limit
 };
 
 namespace detail {
 
-/// The storage types of parameters, as what a store has to know of them.
+/// The storage types of a group of parameters, as run-time values.
 struct storage_layout {
-    bool has_sparse_gradients = false;  ///< no gradient slab, then; moments lie as ever
-    /// Of one element of a slab; copy 0: none.
+    bool has_sparse_gradients = false;  ///< then the group has no gradient slab; moments are as in any group
+    /// Bytes of one element of each slab; copy_bytes is 0 without copies.
     std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;
     void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
                  std::uint32_t tensor) = nullptr;
-    /// None where masters are split.
+    /// Rounds masters to copies; nullptr where masters are split.
     void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;
-    /// Of parameters.
+    /// Splits values into masters and copies; nullptr where masters are whole.
     void (*split)(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) = nullptr;
 };
 
 }  // namespace detail
 
-/// Parameters that have their storage types in common, in slabs.
+/// Describes the slabs of all parameters that have the same storage types.
 struct store_group : detail::storage_layout {
-    const void* key = nullptr;  ///< the address that stands for its storage type: store::key_of<Storage>()
+    const void* key = nullptr;  ///< identifies the storage type: store::key_of<Storage>()
     std::size_t masters = 0, copies = 0, gradients = 0;  ///< elements of each slab
     buffer master{}, copy{};
 };

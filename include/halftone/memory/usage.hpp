@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What memory is used for, counted: live and peak bytes by kind, as `max_memory_allocated` counts them for PyTorch.
+/// Counters of memory by its use: live and peak bytes by kind, as PyTorch's `torch.cuda.max_memory_allocated` counts
+/// them.
 ///
 ///     device.memory().usage().reset_peaks();
 ///     step();
@@ -15,7 +16,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What a piece of memory holds.
+/// What a block of memory is used for.
 enum class memory_kind {
     master,      ///< parameters in the `param` type: what the optimizer updates
     copy,        ///< rounded copies of parameters in the `compute` type
@@ -26,7 +27,7 @@ enum class memory_kind {
     other,       ///< tensors that a user makes
 };
 
-/// How many kinds there are.
+/// The number of kinds.
 inline constexpr int memory_kinds = 7;
 
 /// The kind's name, as its enumerator is spelled.
@@ -36,8 +37,8 @@ constexpr const char* name(memory_kind kind) {
     return names[static_cast<int>(kind)];
 }
 
-/// Live and peak bytes by kind, and their total. Each peak is that kind's own; `peak()` is the largest total at one
-/// time.
+/// Live and peak bytes by kind, and of all kinds together. Each kind has its own peak; `peak()` is the largest total at
+/// one time.
 class memory_usage {
   public:
     std::size_t live() const { return total_.live; }
@@ -52,30 +53,30 @@ class memory_usage {
     /// Blocks taken from the system so far: a steady training step leaves it unchanged.
     std::uint64_t allocations() const { return allocations_; }
 
-    /// Every peak begins anew, at what is in use now.
+    /// Sets every peak to the bytes in use now.
     void reset_peaks() {
         total_.peak = total_.live;
         held_.peak = held_.live;
         for (counter& kind : kinds_) kind.peak = kind.live;
     }
 
-    /// Bytes begin to be used.
+    /// Counts bytes that come into use.
     void add(std::size_t bytes, memory_kind kind) {
         total_.add(bytes);
         kinds_[index(kind)].add(bytes);
     }
-    /// Bytes that add() counted are used no longer.
+    /// Counts bytes that are no longer in use.
     void remove(std::size_t bytes, memory_kind kind) {
         total_.live -= bytes;
         kinds_[index(kind)].live -= bytes;
     }
 
-    /// A block comes from the system.
+    /// Counts a block allocated from the system.
     void add_block(std::size_t bytes) {
         ++allocations_;
         held_.add(bytes);
     }
-    /// A block goes back to the system.
+    /// Counts a block returned to the system.
     void remove_block(std::size_t bytes) { held_.live -= bytes; }
 
   private:

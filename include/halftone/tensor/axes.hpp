@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Axes of a tensor, known at compile time: what operations along some of them are told, as `dim` in PyTorch.
+/// Axes of a tensor, known at compile time: the argument that PyTorch calls `dim`.
 ///
 ///     auto totals = ht::sum(ctx, x, ht::axes<1>);                    // x: (rows, columns), totals: (rows)
 ///     auto means = ht::mean(ctx, x, ht::axes<0, -1>, ht::keepdim);   // -1 is the last axis; x: (2, 3, 4), means: (1, 3, 1)
 ///
-/// An axis that the tensor has not, or one that is named twice, does not compile.
+/// An axis that the tensor does not have, or one that is named twice, does not compile.
 #pragma once
 
 #include <array>
@@ -27,13 +27,12 @@ inline constexpr axis_list<Axes...> axes{};
 
 /// The type of `ht::keepdim`.
 struct keep_axes {};
-/// Says of a reduction that its result keeps the axes that were reduced, with extent 1.
+/// Passed to a reduction: the result keeps the reduced axes with extent 1, as `keepdim=True` in PyTorch.
 inline constexpr keep_axes keepdim{};
 
 namespace detail {
 
-/// Of a tensor of rank Rank: each axis of a list as a number from 0. Calls of operations that are given a wrong one do not
-/// compile.
+/// A list of axes of a tensor of rank Rank, normalised to numbers from 0. A list with a wrong axis does not compile.
 template <int Rank, int... Axes>
 struct resolved_axes {
     static_assert(((Axes >= -Rank && Axes < Rank) && ...),
@@ -64,7 +63,7 @@ constexpr resolved_axes<Rank, Axes...> resolve_axes(axis_list<Axes...>) {
     return {};
 }
 
-/// The shape without the axes of a list.
+/// The shape without the listed axes.
 template <int... Axes, int Rank>
 constexpr shape<Rank - static_cast<int>(sizeof...(Axes))> without_axes(const shape<Rank>& s, axis_list<Axes...>) {
     using resolved = resolved_axes<Rank, Axes...>;
@@ -75,7 +74,7 @@ constexpr shape<Rank - static_cast<int>(sizeof...(Axes))> without_axes(const sha
     }
     return rest;
 }
-/// The shape with an extent of 1 along the axes of a list.
+/// The shape with extent 1 along the listed axes.
 template <int... Axes, int Rank>
 constexpr shape<Rank> with_ones(shape<Rank> s, axis_list<Axes...>) {
     using resolved = resolved_axes<Rank, Axes...>;

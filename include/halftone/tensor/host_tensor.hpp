@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Values of a device's on the host, and back. What lies in a GPU's memory cannot be read through a pointer there; a
-/// program that asks for a copy runs on every device.
+/// Copies of a device's values in host memory, and back. The host cannot read a GPU's memory through a pointer; a
+/// program that copies with to_host and to_device runs on every device.
 ///
-///     const auto slopes = ht::to_host(device, grads.of(model.fit.weight));      // waits for the device
+///     const auto slopes = ht::to_host(device, grads.of(model.fit.weight));      // a copy in host memory: waits for the device
 ///     std::cout << slopes(0, 1);
 ///     model.fit.weight.assign(slopes);                                          // a parameter takes values from the host
 ///     const auto x = ht::to_device(device, ht::const_view<float, 2>(rows, {8, 2}));       // a tensor in its memory
@@ -18,7 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Numbers in host memory, row-major; a value, which is copied with all that it holds.
+/// Numbers in host memory, contiguous in row-major order. Copying it copies the numbers.
 template <class T, int Rank>
 class host_tensor {
   public:
@@ -26,7 +26,7 @@ class host_tensor {
     static constexpr int rank = Rank;
 
     host_tensor() = default;
-    /// Zeros. Throws shape_error for a shape that is none.
+    /// Zeros. Throws shape_error for an invalid shape (a negative extent, say).
     explicit host_tensor(const halftone::shape<Rank>& shape) : shape_(shape) {
         check_shape("host_tensor", shape);
         values_.resize(static_cast<std::size_t>(shape.size()));
@@ -34,7 +34,7 @@ class host_tensor {
 
     host_tensor(const host_tensor&) = default;
     host_tensor& operator=(const host_tensor&) = default;
-    /// What is moved from is as one that was made without a shape.
+    /// A host_tensor that was moved from is as one made by the default constructor.
     host_tensor(host_tensor&& other) noexcept
         : shape_(std::exchange(other.shape_, {})), values_(std::exchange(other.values_, {})) {}
     host_tensor& operator=(host_tensor&& other) noexcept {
@@ -58,7 +58,7 @@ class host_tensor {
         return view()(indices...);
     }
 
-    // All values in their order: a range, and what a std::span is made of.
+    // data, size, begin and end make it a range, from which a std::span can be made.
     T* data() { return values_.data(); }
     const T* data() const { return values_.data(); }
     T* begin() { return data(); }
@@ -71,8 +71,8 @@ class host_tensor {
     std::vector<T> values_;
 };
 
-/// A copy of what a view shows, whatever its strides, once the device has done what it was given before. The view is of
-/// the device's memory, or of the host's.
+/// A copy, in host memory, of the elements of a view with any strides, after the device has finished its earlier work.
+/// The view may be of the device's or of the host's memory.
 template <class Device, class T, int Rank>
 host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, Rank>& values) {
     using element = std::remove_const_t<T>;
@@ -82,7 +82,7 @@ host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, 
         device.memory().read(result.data(), values.data(), static_cast<std::size_t>(result.size()) * sizeof(element));
         return result;
     }
-    // One transfer of all from the first element to the last: many small ones would each wait for the device.
+    // One transfer of the whole bounding span and not one a row, because each would wait for the device.
     std::vector<element> bounds(static_cast<std::size_t>(values.bounding_size()));
     const extent before = values.elements_before();
     device.memory().read(bounds.data(), values.data() - before, bounds.size() * sizeof(element));
@@ -96,7 +96,7 @@ host_tensor<std::remove_const_t<T>, Rank> to_host(Device& device, const view<T, 
     return result;
 }
 
-/// The same for floats in two halves.
+/// The same for a split master: joins the halves to floats.
 template <class Device, int Rank>
 host_tensor<float, Rank> to_host(Device& device, const split_view<Rank>& values) {
     const auto nearest = to_host(device, values.nearest);
@@ -108,13 +108,13 @@ host_tensor<float, Rank> to_host(Device& device, const split_view<Rank>& values)
 
 template <class Device, class Source>
     requires requires(const Source& s) { s.view().is_contiguous(); }
-/// A copy, in host memory, of what has a view: a tensor, a variable. It waits for the device.
+/// A copy, in host memory, of anything that has a view, such as a tensor or a variable. Waits for the device.
 auto to_host(Device& device, const Source& source) {
     return to_host(device, source.view());
 }
 
-/// A tensor in the device's memory with these values, which are the caller's again on return. Throws shape_error for a
-/// view that is not contiguous.
+/// A tensor in the device's memory with these values; the host memory may be changed when the call returns. Throws
+/// shape_error for a view that is not contiguous.
 template <class Device, class T, int Rank>
 tensor<std::remove_const_t<T>, Rank> to_device(Device& device, const view<T, Rank>& values) {
     detail::expect_contiguous("to_device", "the view", values);

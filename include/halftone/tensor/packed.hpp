@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Documents of various lengths in one row, one behind the other, without padding: positions begin anew in each, and
-/// attention does not look from one into another.
+/// Packed sequences: documents of various lengths one after the other in one row, without padding. Positions start at 0
+/// in each document, and attention does not see other documents.
 ///
 ///     const std::int32_t offsets[] = {0, 700, 712, 1024};                  // three documents
 ///     auto logits = model.logits(eval, tokens, ht::packed{{offsets, {4}}});         // tokens: (1, 1024)
 ///
-/// Offsets are cumulative lengths (cu_seqlens elsewhere): documents + 1 of them, ascending from 0 to the row's tokens;
-/// documents may be empty. Each document has the bits in its results that it has alone.
+/// Offsets are cumulative lengths (cu_seqlens in other libraries): documents + 1 of them, ascending from 0 to the
+/// number of tokens in the row; documents may be empty. A document's results have the same bits as if it were alone.
 ///
-/// The offsets may lie in host memory. Where the host can read them (there, and on a CPU) they are checked. Those that a
-/// GPU alone can read, as are all inputs of a captured step, its kernels read in every replay: they may change as long
-/// as their number and that of the tokens stay. Tokens that no document has, and those beyond the positions that a model
+/// The offsets may be in host memory or in the device's. If the host can read them (host memory, or a CPU device), they
+/// are checked. Offsets that only a GPU can read, such as the inputs of a captured step, are read by its kernels in
+/// every replay: they may change as long as the number of documents and of tokens stays. Tokens outside of all
+/// documents, and tokens at positions beyond a model's context, then have NaN as their results.
 /// has learned, have results of NaN there.
 #pragma once
 
@@ -22,13 +23,13 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Where the documents of a row begin and end; without offsets the row is one document.
+/// The bounds of the documents in a row; without offsets the row is one document.
 struct packed {
     const_view<std::int32_t, 1> offsets{};  ///< (documents + 1)
 
-    /// Whether offsets were given.
+    /// Whether there are offsets.
     bool are_there() const { return offsets.data() != nullptr; }
-    /// The same with f(offsets) in place of its view: a copy elsewhere, say.
+    /// The same with f(offsets) in place of the offsets: a copy in the device's memory, say.
     template <class Function>
     packed with_views(const Function& f) const {
         return {f(offsets)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Extents of tensors: `shape<Rank>`, row-major, outermost first.
+/// Extents of tensors: `shape<Rank>`, outermost axis first (row-major).
 ///
 ///     ht::shape<2> s{128, 256};      // 128 rows of 256
 ///     s.size() == 32768
@@ -18,7 +18,7 @@ inline namespace HALFTONE_ABI {
 /// An extent or a stride, in elements.
 using extent = std::int64_t;
 
-/// `Rank` extents. An aggregate, so that it can be passed to kernels and written `{rows, columns}`.
+/// `Rank` extents. It is an aggregate, so that it can be passed to kernels and written as `{rows, columns}`.
 template <int Rank>
 struct shape {
     static_assert(Rank >= 0, "halftone: a shape's rank is not negative");
@@ -53,8 +53,9 @@ shape(Extents...) -> shape<sizeof...(Extents)>;
 
 namespace detail {
 
-/// Whether all extents are at least 0 and the product of those that are not 0 is less than 2^59: then every product of some
-/// of them, in elements of up to 16 bytes, fits into an `extent`. Products that are beyond are not, once they are rounded.
+/// Whether all extents are at least 0 and the product of those that are not 0 is less than 2^59. Then the product of
+/// any of them, in bytes of elements of up to 16 bytes, fits into an `extent`. The check computes in double: its
+/// rounding error cannot make a too large product pass.
 template <int Rank>
 constexpr bool is_possible(const shape<Rank>& s) {
     double product = 1;
@@ -76,8 +77,8 @@ template <int Rank>
 
 }  // namespace detail
 
-/// Throws shape_error where an extent is negative or the number of elements does not fit into memory; a 0 among the
-/// extents does not hide the product of the others, since strides are products of some.
+/// Throws shape_error if an extent is negative or the elements do not fit into memory. An extent of 0 does not excuse
+/// the others, since strides are products of some of them.
 template <int Rank>
 constexpr void check_shape(const char* what, const shape<Rank>& s) {
     if (!detail::is_possible(s)) detail::refuse_shape(what, s);

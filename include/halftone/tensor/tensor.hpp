@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tensor owns the memory that its view shows; it is contiguous and row-major.
+/// A tensor owns its memory, which is contiguous and row-major.
 ///
 ///     ht::tensor<float, 2> x{device.memory(), {128, 256}};       // contents undefined
 #pragma once
@@ -13,8 +13,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A contiguous row-major array of Rank axes that owns its memory; contents undefined until written. Moved, not
-/// copied. Throws shape_error for a shape with a negative extent, out_of_memory.
+/// A contiguous row-major array of Rank axes that owns its memory; contents undefined until written. Movable, not
+/// copyable. Throws shape_error for a shape with a negative extent, and out_of_memory.
 template <class T, int Rank>
 class tensor {
   public:
@@ -25,7 +25,7 @@ class tensor {
     tensor(memory_resource& memory, const halftone::shape<Rank>& shape, memory_kind kind = memory_kind::other)
         : block_(memory, bytes_of(shape), kind), view_(reinterpret_cast<T*>(block_.data()), shape) {}
 
-    /// What is moved from is as one that was made without memory.
+    /// A tensor that was moved from is as one made by the default constructor.
     tensor(tensor&& other) noexcept : block_(std::move(other.block_)), view_(std::exchange(other.view_, {})) {}
     tensor& operator=(tensor&& other) noexcept {
         block_ = std::move(other.block_);
@@ -40,7 +40,7 @@ class tensor {
     halftone::const_view<T, Rank> const_view() const { return view_; }
     operator halftone::view<T, Rank>() const { return view_; }              // NOLINT(google-explicit-constructor)
     operator halftone::const_view<T, Rank>() const { return view_; }        // NOLINT(google-explicit-constructor)
-    /// The element at the given indices, where the host can read the device's memory.
+    /// The element at the given indices; only if the host can read the device's memory.
     template <class... Indices>
     T& operator()(Indices... indices) const {
         return view_(indices...);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A view is a pointer with extents and strides: what every kernel takes, and what a user makes of memory that is
-/// already there. It owns nothing.
+/// A view is a pointer with extents and strides; it owns nothing. Every kernel takes views, and users make them of
+/// memory that they own.
 ///
 ///     ht::view<float, 2> weights{pointer, {rows, columns}};      // row-major, contiguous
-///     auto t = ht::transpose(weights);                           // (columns, rows), the same memory
+///     auto t = ht::transpose(weights);                           // (columns, rows), of the same memory
 #pragma once
 
 #include <span>
@@ -16,8 +16,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Says of a foreign type which number type it holds bit for bit, so that views take pointers to it:
-/// <halftone/kernel.cuh> says it of `__half` and `__nv_bfloat16`. Specialise it for your own.
+/// Names the number type with the same bits as a foreign type, so that views accept pointers to the latter:
+/// <halftone/kernel.cuh> specialises it for `__half` and `__nv_bfloat16`. Specialise it for types of your own.
 template <class T>
 struct stands_for {
     using type = T;
@@ -26,13 +26,14 @@ template <class T>
 struct stands_for<const T> {
     using type = const typename stands_for<T>::type;
 };
-/// The number type that T holds bit for bit: T itself where nothing is said of it.
+/// The number type with the same bits as T: T itself if stands_for is not specialised.
 template <class T>
 using stands_for_t = typename stands_for<T>::type;
 
-/// On the host, a shape that check_shape refuses throws shape_error: no operation sees a negative extent, nor a number of
-/// elements that overflows. Strides are in elements; they may be 0, so that one element stands for many, and negative,
-/// where `data` is not the first element in memory. What operations write to shows each element once.
+/// A pointer with Rank extents and strides, in elements. A shape that check_shape rejects throws shape_error on the
+/// host, so no operation meets a negative extent or an overflowing number of elements. Strides may be 0 (one element
+/// appears at all indices, as PyTorch's expand makes it) or negative (`data` is then not the first element in memory).
+/// A view that an operation writes to must contain each element once.
 template <class T, int Rank>
 class view {
   public:
@@ -54,7 +55,7 @@ class view {
         : data_(data), shape_(shape), strides_(strides) {
         expect_possible_shape();
     }
-    /// A contiguous view of memory that a foreign type names.
+    /// A contiguous view of memory of a foreign type (see stands_for).
     template <class U>
         requires(!std::is_same_v<const U, const T> && std::is_same_v<const stands_for_t<U>, const T> &&
                  (std::is_const_v<T> || !std::is_const_v<U>))
@@ -62,14 +63,14 @@ class view {
         static_assert(sizeof(U) == sizeof(T) && alignof(U) >= alignof(T),
                       "halftone: stands_for names a type of another size or alignment");
     }
-    /// A contiguous view of a span's elements. Throws shape_error where their number is another.
+    /// A contiguous view of a span's elements. Throws shape_error if the span's size differs from the shape's.
     template <class U, std::size_t Extent>
         requires(std::is_constructible_v<view, U*, const halftone::shape<Rank>&>)
     view(const std::span<U, Extent>& elements, const halftone::shape<Rank>& shape) : view(elements.data(), shape) {
         if (size() != static_cast<extent>(elements.size()))
             fail<shape_error>("view: a span of ", elements.size(), " elements as ", shape);
     }
-    /// A view of constants out of a view of variables.
+    /// A view of const elements, from a view of mutable ones.
     template <class U>
         requires(std::is_same_v<const U, T>)
     HALFTONE_HD constexpr view(const view<U, Rank>& other)  // NOLINT(google-explicit-constructor)
@@ -80,7 +81,7 @@ class view {
     HALFTONE_HD constexpr const halftone::shape<Rank>& strides() const { return strides_; }
     /// The number of elements along an axis.
     HALFTONE_HD constexpr extent extent_of(int axis) const { return shape_[axis]; }
-    /// How many elements of memory there are from one index to the next along an axis.
+    /// The distance in memory, in elements, between neighbouring indices of an axis.
     HALFTONE_HD constexpr extent stride_of(int axis) const { return strides_[axis]; }
     HALFTONE_HD constexpr extent size() const { return shape_.size(); }
 
@@ -94,13 +95,13 @@ class view {
         return data_[offset];
     }
 
-    /// How many elements of memory there are from the first to the last one, gaps among them.
+    /// The size of the bounding span: elements of memory from the first to the last one, gaps included.
     HALFTONE_HD constexpr extent bounding_size() const {
         extent between = 0;
         for (int axis = 0; axis < Rank; ++axis) between += (shape_[axis] - 1) * magnitude(strides_[axis]);
         return size() == 0 ? 0 : between + 1;
     }
-    /// How many elements before `data` the first one in memory lies: 0 but for negative strides.
+    /// How many elements the first one in memory lies before `data`: 0 unless a stride is negative.
     HALFTONE_HD constexpr extent elements_before() const {
         extent before = 0;
         for (int axis = 0; axis < Rank; ++axis) {
@@ -109,7 +110,7 @@ class view {
         return size() == 0 ? 0 : before;
     }
 
-    /// True where the elements lie next to each other in row-major order, and where there are none.
+    /// Whether the elements are contiguous in row-major order; true for an empty view.
     HALFTONE_HD constexpr bool is_contiguous() const {
         extent step = 1;
         for (int axis = Rank - 1; axis >= 0; --axis) {
@@ -119,18 +120,19 @@ class view {
         return true;
     }
 
-    /// True where every stride steps over all that the axes of smaller strides span, so that no element is shown twice.
-    /// False where one is, and where axes interleave, which no operation is asked to write.
+    /// Whether no element appears at two indices, decided by the strides: each must exceed the span of all axes of
+    /// smaller stride. Also false where axes interleave without sharing elements; operations are never asked to write
+    /// to such a view.
     HALFTONE_HD constexpr bool shows_elements_once() const {
         if (is_contiguous()) return true;
-        extent spanned = 1, last_step = 0;  // by the axes seen so far; the step of the last of them
+        extent spanned = 1, last_step = 0;  // of the axes so far: their span, and the largest stride
         for (int seen = 0; seen < Rank; ++seen) {
             int next = -1;
             for (int axis = 0; axis < Rank; ++axis) {
                 if (shape_[axis] == 1 || (seen > 0 && magnitude(strides_[axis]) <= last_step)) continue;
                 if (next < 0 || magnitude(strides_[axis]) < magnitude(strides_[next])) next = axis;
             }
-            int alike = 0;  // axes of this step: of two, one shows what the other does
+            int alike = 0;  // number of axes with this stride: two would share elements
             for (int axis = 0; axis < Rank && next >= 0; ++axis)
                 alike += shape_[axis] != 1 && magnitude(strides_[axis]) == magnitude(strides_[next]) ? 1 : 0;
             if (next < 0) return true;
@@ -158,11 +160,11 @@ view(T*, shape<Rank>) -> view<stands_for_t<T>, Rank>;
 template <class T, std::size_t Extent, int Rank>
 view(std::span<T, Extent>, shape<Rank>) -> view<stands_for_t<T>, Rank>;
 
-/// A view of constants: what kernels read.
+/// A view of const elements: what kernels read.
 template <class T, int Rank>
 using const_view = view<const T, Rank>;
 
-/// The view of something that shows memory: a view itself, a tensor, a std::span.
+/// A view of anything that has one: a view, a tensor, a std::span.
 template <class T, int Rank>
 HALFTONE_HD constexpr view<T, Rank> as_view(const view<T, Rank>& v) {
     return v;
@@ -190,7 +192,8 @@ HALFTONE_HD constexpr view<T, 2> matrix(const view<T, 3>& v, extent index) {
 
 namespace detail {
 
-/// Throw shape_error, in the same words everywhere: "flatten: the view (2, 4) is not contiguous; its strides are ...".
+/// These throw shape_error with the same sentence everywhere: "flatten: the view (2, 4) is not contiguous; its strides
+/// are ...".
 template <class T, int Rank>
 void expect_contiguous(const char* operation, const char* argument, const view<T, Rank>& v) {
     if (v.is_contiguous()) return;
@@ -202,7 +205,7 @@ void expect_whole_rows(const char* operation, const char* argument, const view<T
     fail<shape_error>(operation, ": ", argument, " ", v.shape(), " has gaps within its rows; its strides are ",
                       v.strides());
 }
-/// Of what is written to: no element is shown twice.
+/// For a view that is written to: no element appears twice.
 template <class T, int Rank>
 void expect_elements_once(const char* operation, const char* argument, const view<T, Rank>& v) {
     if (v.shows_elements_once()) return;
@@ -212,7 +215,8 @@ void expect_elements_once(const char* operation, const char* argument, const vie
 
 }  // namespace detail
 
-/// A contiguous view as (rows, last extent): what row-wise kernels take. Throws shape_error for a view with holes.
+/// A contiguous view as a matrix (rows, last extent), as row-wise kernels take it. Throws shape_error for any other
+/// view.
 template <class T, int Rank>
 view<T, 2> as_rows(const view<T, Rank>& v) {
     static_assert(Rank >= 1, "halftone: rows need at least one axis");
@@ -222,7 +226,7 @@ view<T, 2> as_rows(const view<T, Rank>& v) {
     return {v.data(), {rows, v.extent_of(Rank - 1)}};
 }
 
-/// A contiguous view as one axis. Throws shape_error for a view with holes.
+/// A contiguous view as one axis. Throws shape_error for any other view.
 template <class T, int Rank>
 view<T, 1> flatten(const view<T, Rank>& v) {
     detail::expect_contiguous("flatten", "the view", v);
@@ -231,7 +235,7 @@ view<T, 1> flatten(const view<T, Rank>& v) {
 
 namespace detail {
 
-/// What an operation takes for a view: views, tensors, spans.
+/// Anything that has a view: views, tensors, spans.
 template <class T>
 concept viewable = requires(const T& x) {
     as_view(x);
