@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Work that a device notes down in place of doing it, and then does again and again, in one go: on a GPU a CUDA graph.
+/// Captured work: operations that a device records instead of running them, to replay them as a whole later; on a GPU a
+/// CUDA graph.
 ///
-///     typename Device::captured work = device.capture([&] { optimizer.step(grads); });    // notes, does nothing yet
-///     device.replay(work);                                                               // does it, without waiting
+///     typename Device::captured work = device.capture([&] { optimizer.step(grads); });    // records, runs nothing yet
+///     device.replay(work);                                                               // runs it, without waiting
 ///
-/// Noted down are launches, functions, fills, copies and clearing, with their arguments as they are then: addresses,
-/// shapes, scalars. The host's part of the work runs once, while it is noted down. What would wait for the device, bring
-/// host memory to it, or take memory throws capture_error, a state_error, and the capture is dropped; the device is as
-/// before then. The same is thrown where the program captures a GPU's stream itself, and that capture goes on.
-/// memory().capture_dependencies() tells whether addresses are still good. train/captured_step.hpp has the care that a
-/// step wants.
+/// A capture records launches, functions, fills, copies and clears with the arguments of that moment: addresses,
+/// shapes, scalars. The host's part of the work runs once, during the capture. Whatever would wait for the device,
+/// upload host memory or allocate memory throws capture_error (a state_error), and the capture is dropped without
+/// effect on the device. The same is thrown while the program itself captures a GPU's stream; that capture goes on.
+/// memory().capture_dependencies() tells whether a capture's addresses are still valid. train/captured_step.hpp handles
+/// all of this for training steps.
 #pragma once
 
 #include <concepts>
@@ -29,7 +30,7 @@ concept capturing_device = requires(Device& device, typename Device::captured& w
 
 namespace detail {
 
-// What devices say where a capture cannot have it.
+// The messages of capture_error.
 inline constexpr const char* read_in_capture =
     "the host reads device memory inside the step and would wait for it; return the loss from the step, and read after "
     "it";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Bodies stand in the namespaces of their instruction sets, and name what is in `detail` as they name what users may call.
+/// Makes the names of `detail` visible in the namespaces of instruction sets, in which SIMD bodies are.
 #pragma once
 
 #include <halftone/config.hpp>

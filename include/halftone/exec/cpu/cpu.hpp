@@ -4,11 +4,11 @@
 ///
 ///     ht::cpu device;                                             // all cores, the fastest instruction set
 ///     ht::cpu small{{.threads = 1, .instruction_set = ht::isa::avx2}};
-///     ht::cpu sparing{{.workspace = memory}};                     // a std::span<std::byte> of yours for scratch memory
+///     ht::cpu sparing{{.workspace = memory}};                     // your own std::span<std::byte> as scratch memory
 ///
-/// A context serves one thread at a time, whichever; several contexts may be called from several threads at once, for
-/// nothing is static. What a context made (tensors, stores, tapes) goes with it. Results do not depend on the number of
-/// threads: work is cut by shape, and sums over pieces follow a fixed tree.
+/// A context may be used by any thread, one at a time; several contexts may be used by several threads at once, since
+/// there is no static state. What a context made (tensors, stores, tapes) must not outlive it. Results do not depend on
+/// the number of threads: the partition of work follows from shapes, and partial sums are added in a fixed tree.
 #pragma once
 
 #include <algorithm>
@@ -28,27 +28,27 @@
 #include <halftone/tensor/shape.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What a CPU context is made with.
+/// Options of a CPU context.
 struct cpu_options {
-    int threads = 0;                                    ///< 0: as many as the processors that this process may use
-    std::optional<isa> instruction_set = std::nullopt;  ///< none: HALFTONE_ISA, else the fastest one here
-    halftone::executor* executor = nullptr;             ///< none: a thread pool of its own
-    std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
-    std::span<std::byte> workspace{};                         ///< scratch memory of the caller's; none: its own
+    int threads = 0;                                    ///< 0: one for each processor that this process may use
+    std::optional<isa> instruction_set = std::nullopt;  ///< none: that of HALFTONE_ISA, else this machine's fastest
+    halftone::executor* executor = nullptr;             ///< nullptr: a thread pool of the context's own
+    std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may allocate
+    std::span<std::byte> workspace{};                         ///< the caller's memory as scratch memory; empty: its own
 };
 
-/// A CPU as a device: an instruction set, threads, and memory of its own. It serves one thread at a time and is
-/// neither copied nor moved; everything that operations need of a CPU is in it.
+/// A CPU as a device: an instruction set, threads and memory. Used by one thread at a time; neither copyable nor
+/// movable. It has all state that operations on a CPU need.
 class cpu {
   public:
-    /// Throws argument_error for a number of threads that is negative, absurd or more than the system starts, and for
-    /// an instruction set that is not there.
+    /// Throws argument_error for a number of threads that is negative, above 4096 or more than the system can start,
+    /// and for an instruction set that this processor lacks.
     explicit cpu(const cpu_options& options = {})
         : memory_(options.memory_limit),
           workspace_(memory_, options.workspace),
@@ -63,7 +63,7 @@ class cpu {
             executor_ = options.executor;
         }
     }
-    /// For exec/measure.hpp: cuts work as `real` does and counts its scratch memory, but does none of it.
+    /// For exec/measure.hpp: partitions work as `real` does and counts its scratch memory, but runs nothing.
     cpu(const cpu& real, detail::measuring tag)
         : memory_(0), workspace_(tag), set_(real.set_), executor_(real.executor_), measures_(true) {}
     cpu(const cpu&) = delete;
@@ -71,27 +71,27 @@ class cpu {
 
     /// The instruction set whose kernels run.
     isa instruction_set() const { return set_; }
-    /// How many threads a parallel region uses, the caller's among them.
+    /// The number of threads of a parallel region, the caller's included.
     int threads() const { return executor_->concurrency(); }
-    /// For people: "cpu, avx512, 2 threads".
+    /// A description for logs: "cpu, avx512, 2 threads".
     std::string description() const {
         return detail::sentence("cpu, ", name(set_), ", ", threads(), threads() == 1 ? " thread" : " threads");
     }
 
-    /// Where tensors, stores and tapes get their memory, counted by kind.
+    /// The memory of tensors, stores and tapes, counted by kind.
     memory_resource& memory() { return memory_; }
     /// Scratch memory of kernels.
     workspace& scratch() { return workspace_; }
 
-    /// The body compiled for this context's instruction set; each_set.hpp tells how bodies come to be.
+    /// The SIMD body for this context's instruction set, out of those compiled for each set (each_set.hpp).
     template <class Function>
     Function* select(Function* portable, Function* avx2, Function* avx512) const {
         return set_ >= isa::avx512 ? avx512 : set_ == isa::avx2 ? avx2 : portable;
     }
 
-    /// Calls body(index) for every index in [0, count), on all threads; which thread takes which index is not fixed, but
-    /// each begins with neighbouring ones of its own (shares.hpp).
-    /// `body` must not throw, and must not call parallel_for of the same context.
+    /// Calls body(index) for every index in [0, count), on all threads. Any thread may take any index, but each thread
+    /// begins with a contiguous range of its own (shares.hpp). `body` must not throw, and must not call parallel_for of
+    /// this context.
     template <class Body>
     void parallel_for(extent count, const Body& body) {
         run_region(count, 0, &body, &call_at<Body>);
@@ -103,7 +103,7 @@ class cpu {
         run_region(count, bytes, &body, &call_with_scratch<Body>);
     }
 
-    /// n elements of one value.
+    /// Sets n elements to one value.
     template <class T>
     void fill(T* to, extent n, T value) {
         if (!measures_) std::fill_n(to, n, value);
@@ -112,9 +112,9 @@ class cpu {
     void copy(void* to, const void* from, std::size_t bytes) {
         if (!measures_) std::memcpy(to, from, bytes);
     }
-    /// Whether kernels can read what the pointer names, as they can everywhere on the host.
+    /// Whether kernels can read the memory at the pointer: always true on the host.
     bool reaches(const void*) const { return true; }
-    /// Host memory to where kernels can read it.
+    /// Copies host memory to memory that kernels can read.
     void upload(void* to, const void* from, std::size_t bytes) { copy(to, from, bytes); }
     /// Calls f, a function without arguments over pointers of the device's, in order with the device's other work.
     template <class Function>
@@ -123,15 +123,15 @@ class cpu {
     }
 
   private:
-    // A region without the type of its body: a program holds the code of regions once, and a body's once.
+    // Type-erased: the code that runs a region exists once in a program, and only bodies are instantiated.
     using body_call = void (*)(const void* body, extent index, std::byte* scratch);
     struct region {
         const void* body;
         body_call call;
         std::byte* scratch;
-        std::size_t scratch_bytes;  ///< of each worker
+        std::size_t scratch_bytes;  ///< for each worker
         detail::index_shares shares;
-        detail::float_control control = detail::float_control::of_this_thread();  ///< the caller's
+        detail::float_control control = detail::float_control::of_this_thread();  ///< the calling thread's
 
         void run(int worker) {
             const detail::float_control_scope as_the_caller(control);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who runs the parallel regions of a context: halftone's own thread pool (thread_pool.hpp), or an executor that the
-/// user's program already has.
+/// The interface by which a context runs its parallel regions: on halftone's own thread pool (thread_pool.hpp), or on
+/// an executor that the user's program provides.
 ///
 ///     struct my_executor : ht::executor { ... };       // forwards to TBB, OpenMP, a game's job system
 ///     ht::cpu device{{.executor = &mine}};
 ///
-/// A region is work that any of its workers can finish alone: each takes what nobody has begun, until nothing is left.
-/// So it needs no worker in particular, and ends without those that come late: on a machine that others share, a
-/// thread that the scheduler has put aside for milliseconds holds up nobody, unless it has begun something.
+/// A region is a list of work items that any worker can take: each worker takes the next item until none is left. So a
+/// region needs no particular worker and does not wait for workers that start late. On a shared machine, a thread that
+/// the scheduler has suspended for milliseconds delays the region only if it was suspended within an item.
 #pragma once
 
 #include <halftone/exec/cpu/region_gate.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -30,15 +30,15 @@ class executor {
     executor& operator=(const executor&) = delete;
     virtual ~executor() = default;
 
-    /// The most workers that `run` may use; never changes.
+    /// The largest number of workers that `run` uses; constant for the executor's lifetime.
     virtual int concurrency() const = 0;
     /// Calls function(argument, worker) for some of the workers in [0, concurrency()), at least one and each at most
-    /// once, concurrently where it can; returns when all calls that it made have returned, and makes none afterwards.
-    /// The first call to return has seen to it that all work is begun, so the best executor runs one worker on the
-    /// calling thread, and when that returns it calls off the workers that have not started and waits for the others:
-    /// a region_gate does both. To call every worker and wait for all is correct, too. Effects before `run` are visible
-    /// to the calls, theirs to whoever called `run`. Contexts that share an executor call it from the threads that use
-    /// them, perhaps at once.
+    /// once, concurrently if possible. Returns when all calls that it made have returned, and makes none afterwards.
+    /// When the first call returns, all work items have been taken. So the best executor runs one worker on the calling
+    /// thread, and when that returns cancels the workers that have not started and waits for the others; a region_gate
+    /// does both. Calling every worker and waiting for all is correct, too. Effects before `run` are visible to the
+    /// calls, and effects of the calls to the caller after `run`. Contexts that share an executor may call it from
+    /// several threads at once.
     virtual void run(task function, void* argument) = 0;
 };
 

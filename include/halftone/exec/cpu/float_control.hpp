@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a thread computes with floats: rounding, and whether subnormal numbers count as zero. A program sets that for a
-/// thread of its own; whatever other threads do for it must follow, or bits would depend on which thread did what.
+/// A thread's floating-point mode: the rounding mode, and whether subnormal numbers are flushed to zero. A program sets
+/// it for its own thread; the threads that work for it must use the same mode, or bits would depend on which thread did
+/// what.
 ///
 ///     const float_control callers = float_control::of_this_thread();
 ///     const float_control_scope same(callers);        // in another thread: until the end of the block
@@ -32,7 +33,7 @@ class float_control {
     }
     bool operator==(const float_control&) const = default;
 
-    /// Makes this thread compute so.
+    /// Sets this thread's mode.
     void apply() const {
 #if defined(__x86_64__)
         _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
@@ -42,11 +43,11 @@ class float_control {
     }
 
   private:
-    static constexpr unsigned raised = 0x3f;  ///< the exceptions that have occurred, a thread's own
+    static constexpr unsigned raised = 0x3f;  ///< the flags of exceptions raised so far, which stay each thread's own
     std::uint64_t bits_ = 0;
 };
 
-/// Makes this thread compute as wanted until the end of a block.
+/// Sets this thread's mode until the end of a block.
 class float_control_scope {
   public:
     explicit float_control_scope(float_control wanted)

@@ -2,12 +2,13 @@
 /// \file
 /// The instruction sets that CPU kernels are compiled for, and the choice among them at run time.
 ///
-/// One binary, built without any -m flag, holds every kernel once for each set of its processor family. A context
-/// (`cpu`) chooses a set when it is made; the environment variable HALFTONE_ISA, or the context's option, overrides it:
+/// One binary, built without any -m flag, contains every kernel once for each set of its processor family. A context
+/// (`cpu`) chooses a set when it is made; the context's option or the environment variable HALFTONE_ISA overrides the
+/// choice:
 ///
 ///     HALFTONE_ISA=avx2 ./train_gpt          // every kernel as on a processor without AVX-512
 ///
-/// Sets are ordered: a processor that has one has all before it.
+/// Sets are ordered: a processor that supports one supports all before it.
 #pragma once
 
 #include <cstdlib>
@@ -31,14 +32,14 @@ enum class isa {
     portable,     ///< the compiler's baseline: SSE2 on x86-64, NEON on aarch64
     avx2,         ///< AVX2, FMA, F16C
     avx512,       ///< AVX-512 F, BW, DQ, VL
-    avx512_bf16,  ///< the former and VDPBF16PS for bfloat16 products
-    amx,          ///< the former and AMX tiles for bfloat16 products
+    avx512_bf16,  ///< avx512, and VDPBF16PS for bfloat16 products
+    amx,          ///< avx512_bf16, and AMX tiles for bfloat16 products
 };
 
-/// All instruction sets, the plainest first.
+/// All instruction sets, in ascending order.
 inline constexpr isa every_isa[] = {isa::portable, isa::avx2, isa::avx512, isa::avx512_bf16, isa::amx};
 
-/// The name that HALFTONE_ISA takes.
+/// The name of the set, as HALFTONE_ISA takes it.
 constexpr const char* name(isa set) {
     constexpr const char* names[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
     return names[static_cast<int>(set)];
@@ -55,8 +56,8 @@ inline isa parse_isa(const char* text) {
 namespace detail {
 
 struct processor {
-    isa best = isa::portable;        ///< the last set that it can execute
-    isa preferred = isa::portable;   ///< the set that is fastest on it
+    isa best = isa::portable;        ///< the highest set that this processor can execute
+    isa preferred = isa::portable;   ///< the fastest set on this processor
 };
 
 #if defined(__x86_64__)
@@ -67,7 +68,7 @@ inline unsigned long long enabled_states() {
     return (static_cast<unsigned long long>(high) << 32) | low;
 }
 
-/// Linux lends the tile registers to a process that asks; asking again changes nothing.
+/// Linux enables the tile registers for a process on request; a repeated request changes nothing.
 inline bool request_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
     constexpr long request_permission = 0x1023, tile_data = 18;
@@ -108,11 +109,11 @@ inline processor inspect_processor() { return {}; }
 
 }  // namespace detail
 
-/// True where this processor and its operating system can execute the set.
+/// Whether this processor and its operating system can execute the set.
 inline bool supports(isa set) { return set <= detail::inspect_processor().best; }
 
-/// The set that a context takes when its options name none: HALFTONE_ISA where it is set, else the fastest one here.
-/// Throws argument_error when the variable names an unknown set or one that this processor lacks.
+/// The set of a context whose options name none: that of HALFTONE_ISA if it is set, otherwise the fastest one here.
+/// Throws argument_error if the variable names an unknown set or one that this processor lacks.
 inline isa default_isa() {
     const detail::processor here = detail::inspect_processor();
     const char* text = std::getenv("HALFTONE_ISA");

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether others want the processor that a thread runs on: how much of the time it has been kept from running.
+/// Detects whether other processes compete for a thread's processor, from how long the thread was runnable but did not
+/// run.
 ///
-///     preemption_watch watch;                          // one a thread
-///     watch.leave_out(now - fell_asleep);              // what it slept of its own accord
-///     if (watch.look(now)) preempted.note(now);        // now and then
+///     preemption_watch watch;                          // one for each thread
+///     watch.leave_out(now - fell_asleep);              // time that it slept voluntarily
+///     if (watch.look(now)) preempted.note(now);        // from time to time
 ///     const int looks = preempted.is_recent(now) ? few : many;
 ///
-/// On a machine of its own a thread loses a thousandth of its time to the system; beside a busy process, half. Where no
-/// clock of a thread's own tells, nothing is ever seen.
+/// On an idle machine a thread loses about a thousandth of its time to the system; beside a busy process, half of it.
+/// Where the system has no CPU-time clock for single threads, preemption is never reported.
 #pragma once
 
 #include <atomic>
@@ -21,7 +22,7 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -34,8 +35,8 @@ class preemption_watch {
 
     void leave_out(clock::duration asleep) { begin_ += asleep; }
 
-    /// True where this thread has run for less than 7/8 of the time since the last look that gave an answer. That is
-    /// 2 ms ago at least, as to ask the system takes up to a microsecond.
+    /// Whether this thread has run for less than 7/8 of the time since the last measurement. Measures again only after
+    /// 2 ms, since the system call takes up to a microsecond; false in between.
     bool look(clock::time_point now) {
         const clock::duration passed = now - begin_;
         if (passed < std::chrono::milliseconds(2)) return false;
@@ -43,7 +44,7 @@ class preemption_watch {
         begin_ = now, ran_ = ran;
         return lost > passed / 8;
     }
-    /// Begins anew.
+    /// Starts a new measurement.
     void restart(clock::time_point now) { begin_ = now, ran_ = time_of_this_thread(); }
 
   private:
@@ -60,13 +61,13 @@ class preemption_watch {
     std::chrono::nanoseconds ran_{};
 };
 
-/// When some thread last noticed something.
+/// The time when any thread last reported preemption.
 class recent_event {
   public:
     using clock = std::chrono::steady_clock;
 
     void note(clock::time_point now) { time_.store(now.time_since_epoch().count(), std::memory_order_relaxed); }
-    /// Whether that was in the last 50 ms.
+    /// Whether that was within the last 50 ms.
     bool is_recent(clock::time_point now) const {
         return now.time_since_epoch() - clock::duration(time_.load(std::memory_order_relaxed)) <
                std::chrono::milliseconds(50);

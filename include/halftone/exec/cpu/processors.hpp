@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The processors that this process may use: its affinity and its container's quota, not all of the machine's.
+/// The processors that this process may use, by its affinity mask and its container's CPU quota: often not all of the
+/// machine's.
 ///
 ///     const int threads = usable_processors();         // what cpu_options::threads = 0 means
 #pragma once
@@ -22,7 +23,7 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -31,7 +32,7 @@ namespace detail {
 
 using thread_id = int;
 
-/// 0 where the system does not tell.
+/// The system's id of this thread; 0 where there is none.
 inline thread_id current_thread() {
 #if defined(__linux__)
     return static_cast<thread_id>(syscall(SYS_gettid));
@@ -39,7 +40,7 @@ inline thread_id current_thread() {
     return 0;
 #endif
 }
-/// Another one after fork(); 0 where there is none.
+/// The id of this process, which changes after fork(); 0 where there is none.
 inline int process_id() {
 #if defined(_WIN32)
     return 0;
@@ -47,7 +48,7 @@ inline int process_id() {
     return static_cast<int>(getpid());
 #endif
 }
-/// -1 where the system does not tell.
+/// The number of the processor that this thread runs on; -1 where the system does not tell.
 inline int current_processor() {
 #if defined(__linux__)
     return sched_getcpu();
@@ -56,12 +57,12 @@ inline int current_processor() {
 #endif
 }
 
-/// Processors by their numbers; always empty where threads cannot be told where to run.
+/// A set of processors by number; always empty on systems without thread affinity.
 class processor_set {
   public:
 #if defined(__linux__)
     processor_set() { CPU_ZERO(&set_); }
-    /// Those that a thread may use, added.
+    /// Adds the processors that a thread may use.
     void add_those_of(thread_id thread) {
         cpu_set_t usable;
         if (thread != 0 && sched_getaffinity(thread, sizeof usable, &usable) == 0) CPU_OR(&set_, &set_, &usable);
@@ -75,7 +76,7 @@ class processor_set {
         if (processor >= 0) CPU_CLR(static_cast<std::size_t>(processor), &set_);
     }
     int count() const { return CPU_COUNT(&set_); }
-    /// Moves this thread to one of them, and leaves it free to go where it may.
+    /// Moves this thread to one of these processors, without binding it there.
     bool move_there() const {
         cpu_set_t usable;
         return count() != 0 && sched_getaffinity(0, sizeof usable, &usable) == 0 &&
@@ -93,7 +94,7 @@ class processor_set {
 #endif
 };
 
-/// The first line of a file; empty where there is none.
+/// The first line of a file; empty if there is none.
 inline std::string first_line(const std::string& path) {
     std::string line;
     if (std::FILE* const file = std::fopen(path.c_str(), "r")) {
@@ -103,9 +104,9 @@ inline std::string first_line(const std::string& path) {
     return line;
 }
 
-/// Processors' worth of time that the control groups of this process grant, version 2 or 1; 0: as much as there is.
-/// A group is granted no more than those above it, of which a container sees some only. `groups` is /proc/self/cgroup,
-/// `mount` is /sys/fs/cgroup.
+/// The CPU quota of this process's control groups (version 2 or 1), in processors; 0: no limit. A group is limited by
+/// the groups above it, too, of which a container sees only some. `groups` is /proc/self/cgroup, `mount` is
+/// /sys/fs/cgroup.
 inline double quota_of_groups(const std::string& groups, const std::string& mount) {
     double least = 0;
     const auto take = [&](double quota, double period) {
@@ -150,12 +151,12 @@ inline double quota_of_groups(const std::string& groups, const std::string& moun
     return least;
 }
 
-/// At least 1.
+/// The number of processors that this process may use, at least 1.
 inline int usable_processors() {
     int count = processor_set::of_this_thread().count();
     if (count == 0) count = static_cast<int>(std::thread::hardware_concurrency());
 #if defined(__linux__)
-    // Of one and a half the second is worth having.
+    // A quota of 1.5 processors makes a second thread worthwhile: rounded up.
     const double quota = quota_of_groups("/proc/self/cgroup", "/sys/fs/cgroup");
     if (quota > 0 && quota < count) count = static_cast<int>(quota) + (quota > static_cast<int>(quota) ? 1 : 0);
 #endif

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lets threads into a parallel region while it is open, and tells when those that came in have left.
+/// Admits helping threads to a parallel region while it is open, and waits for those inside when it closes.
 ///
-///     // whoever opens the region                      // a thread that may help
+///     // the thread that runs the region               // a helping thread
 ///     gate.open();
 ///     function(argument, 0);                           if (gate.enter()) {
 ///     gate.close();  // from here on nobody enters         function(argument, worker);
 ///                    // and nobody is inside               gate.leave();
 ///                                                      }
 ///
-/// What is queued for a thread that may come after close() must not refer to the region but through a gate that lives
-/// longer: in a std::shared_ptr, say (tests/exec/cpu/late_executor.cpp is an executor made so).
+/// A task that may start after close() must not refer to the region except through a gate that outlives it: one in a
+/// std::shared_ptr, say (tests/exec/cpu/late_executor.cpp is such an executor).
 #pragma once
 
 #include <atomic>
@@ -20,28 +20,27 @@
 #include <halftone/exec/cpu/sleeping_place.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A door that parallel regions open and close, one after the other, and that helping threads pass by enter() and
-/// leave().
+/// Opened and closed by parallel regions, one after the other; helping threads call enter() and leave().
 class region_gate {
   public:
-    /// How often close() looks before it sleeps. A look takes 10 to 50 ns.
+    /// How often close() polls before it sleeps. A poll takes 10 to 50 ns.
     static constexpr int default_spins = 1000;
 
-    /// Begins a region. One thread opens and closes; nobody may be inside.
+    /// Begins a region. Only one thread may open and close; no thread may be inside.
     void open() {
-        // The number of regions stands above the bits for "open" and for those inside.
+        // The region's number is in the upper bits; below are the "open" bit and the count of threads inside.
         state_.store(((state_.load(std::memory_order_relaxed) >> round_shift) + 1) << round_shift | is_open,
                      std::memory_order_seq_cst);
         for_regions_.wake(state_);
     }
 
-    /// True where a region is open, which then waits for this thread's leave().
+    /// True if a region is open, which then waits for this thread's leave().
     bool enter() {
         std::uint32_t seen = state_.load(std::memory_order_relaxed);
         while ((seen & is_open) != 0) {
@@ -51,7 +50,7 @@ class region_gate {
         return false;
     }
 
-    /// For a thread that enter() let in: its part is done.
+    /// Ends the part of a thread that enter() admitted.
     void leave() {
         const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
         if ((before & is_open) == 0 && (before & inside) == 1) {
@@ -60,11 +59,11 @@ class region_gate {
         }
     }
 
-    /// Ends the region: nobody enters any more. Returns when all who entered have left.
+    /// Ends the region: no thread enters any more. Returns when all that entered have left.
     void close() {
         if (!try_close(default_spins)) wait_until_empty();
     }
-    /// The same in two parts: true where all have left before this thread has looked so often.
+    /// The first half of close(): polls `spins` times; true if all threads have left by then.
     bool try_close(int spins) {
         if ((state_.fetch_and(~is_open, std::memory_order_acq_rel) & inside) == 0) return true;
         for (int i = 0; i < spins; ++i) {
@@ -73,25 +72,26 @@ class region_gate {
         }
         return false;
     }
-    /// Sleeps until all have left a region that nobody can enter any more.
+    /// The second half of close(): sleeps until all threads have left.
     void wait_until_empty() const {
         for (;;) {
-            // In this order: whoever leaves after the look below changes what the wait compares with.
+            // The order matters: a thread that leaves after the load of state_ below changes left_, with which wait
+            // compares.
             const std::uint32_t before = left_.load(std::memory_order_acquire);
             if (is_empty()) return;
             for_leave_.sleep_while(left_, before);
         }
     }
 
-    /// In a child of fork(), whose only thread is not inside: whoever was is not there.
+    /// For a child of fork(): the threads that were inside do not exist in it. Its only thread must not be inside.
     void forget_all() {
         state_.store(state_.load(std::memory_order_relaxed) >> round_shift << round_shift, std::memory_order_relaxed);
     }
 
     /// The number of the region that is open or was open last, modulo 65,536.
     std::uint32_t region() const { return state_.load(std::memory_order_acquire) >> round_shift; }
-    /// Looks so often for another region than `last`, the number of the one that is open or was open latest; true where
-    /// there is one, whose number `last` is then.
+    /// Polls `spins` times for a region other than number `last`; true if there is one, whose number is then stored in
+    /// `last`.
     bool spin_for_another(std::uint32_t& last, int spins) const {
         for (int i = 0; i < spins; ++i) {
             if (const std::uint32_t now = region(); now != last) {
@@ -102,7 +102,7 @@ class region_gate {
         }
         return false;
     }
-    /// Sleeps until another region than `last` has been opened; gives its number.
+    /// Sleeps until a region other than number `last` is opened; returns its number.
     std::uint32_t wait_for_another(std::uint32_t last) const {
         for (;;) {
             const std::uint32_t state = state_.load(std::memory_order_acquire);
@@ -111,7 +111,7 @@ class region_gate {
         }
     }
 
-    /// Tells the processor that this thread is only looking.
+    /// Tells the processor that this thread is in a polling loop.
     static void pause() {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -126,7 +126,7 @@ class region_gate {
     bool is_empty() const { return (state_.load(std::memory_order_acquire) & inside) == 0; }
 
     alignas(64) std::atomic<std::uint32_t> state_{0};
-    alignas(64) std::atomic<std::uint32_t> left_{0};  ///< by those who were the last to leave a closed region
+    alignas(64) std::atomic<std::uint32_t> left_{0};  ///< incremented by each thread that leaves a closed region last
     detail::sleeping_place for_regions_, for_leave_;
 };
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Who runs which index of a parallel region.
+/// How the indices of a parallel region are distributed over workers.
 ///
-/// Each worker begins with a share of its own, neighbouring indices in their order, and runs what others have left
-/// when it is through. So of arrays that regions cut alike, one after the other, a worker mostly meets the same part,
-/// which its caches may still have, and none waits for one that is late.
+/// Each worker begins with a contiguous range of indices, its share, and takes indices from other workers' shares (work
+/// stealing) when it has finished. So if consecutive regions partition an array alike, a worker mostly gets the part
+/// that is still in its caches, and no worker waits for one that was delayed.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class index_shares {
         }
     }
 
-    /// Calls run(index), as one of the workers, until every index is taken.
+    /// Calls run(index), as one of the workers, until every index has been taken.
     template <class Run>
     void run(int worker, const Run& run) {
         for (int i = 0; i < used_; ++i) {

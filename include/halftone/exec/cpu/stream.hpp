@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Writing past the caches, and asking for memory before it is read: for passes over more than the caches hold.
+/// Non-temporal stores and prefetches, for passes over more memory than the caches hold.
 ///
-///     stream(to, rounded, sizeof rounded);           // nobody reads `to` before the caches have seen much else
+///     stream(to, rounded, sizeof rounded);           // if `to` is not read again soon
 ///     end_non_temporal();                                 // before another thread may read it
 ///
-/// A store that misses the caches reads its line first; a streamed one does not, which saves a third of the bytes where
-/// memory is only written.
+/// An ordinary store that misses the caches first reads its line from memory; a non-temporal one does not, which saves
+/// a third of the traffic of a pass that reads one array and writes another.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// As much as this, written in one pass, goes past the caches. Read again soon it might lie in the third-level one, but a
-/// store that misses reads its line first: as many bytes of memory as the next reader would save.
+/// A pass that writes at least this much uses non-temporal stores. The L3 cache might hold part of the result for a reader
+/// soon after, but ordinary stores cost a read of each line first, as much as that reader would save.
 inline constexpr std::size_t non_temporal_threshold = std::size_t{8} << 20;
 
-/// Whether `stream` may write there.
+/// Whether `stream` may write to this address.
 inline bool is_streamable(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % 16 == 0; }
 
-/// Copies `bytes`, a multiple of 16, to a multiple of 16.
+/// Copies `bytes`, a multiple of 16, to an address that is a multiple of 16, by non-temporal stores.
 HALFTONE_INLINE void stream(void* to, const void* from, std::size_t bytes) {
 #if defined(__x86_64__)
     for (std::size_t i = 0; i < bytes; i += 16) {
@@ -42,14 +42,14 @@ HALFTONE_INLINE void stream(void* to, const void* from, std::size_t bytes) {
 #endif
 }
 
-/// What was streamed is seen by whoever is told afterwards.
+/// A store fence: makes the non-temporal stores before it visible to threads that are notified afterwards.
 HALFTONE_INLINE void end_non_temporal() {
 #if defined(__x86_64__)
     _mm_sfence();
 #endif
 }
 
-/// Asks for `bytes` from p on, which may lie anywhere.
+/// Prefetches `bytes` from p on, at any alignment.
 HALFTONE_INLINE void prefetch(const void* p, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += 64) __builtin_prefetch(static_cast<const std::byte*>(p) + i);
 }

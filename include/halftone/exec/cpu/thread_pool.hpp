@@ -2,13 +2,14 @@
 /// \file
 /// halftone's own threads: the executor that a context makes when it is given none.
 ///
-///     ht::thread_pool pool{4};                         // the thread that calls run() and three helpers
+///     ht::thread_pool pool{4};                         // the thread that calls run(), and three helping threads
 ///     ht::cpu device{{.threads = 4}};                  // makes one
 ///
-/// The many short regions of a training step want threads that start at once, and a machine that others share wants
-/// threads that take no time from anybody while they wait. So a thread that waits looks for a while, then sleeps: a
-/// short while where others have lately wanted its processor (preemption.hpp). Threads that wake ask for a short turn
-/// at once (time_slice.hpp), so that caller and helpers run at the same time, where each has half of a processor.
+/// The many short regions of a training step need threads that start at once; a shared machine needs threads that do
+/// not take time from other processes while they wait. So a waiting thread polls for a while and then sleeps; it polls
+/// for a shorter while if other processes recently competed for its processor (preemption.hpp). Woken threads ask the
+/// scheduler for a short time slice (time_slice.hpp), so that caller and helpers run at the same time even if each has
+/// half a processor.
 #pragma once
 
 #include <chrono>
@@ -23,20 +24,20 @@
 #include <halftone/exec/cpu/time_slice.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A fixed number of threads, the caller among them. It bears one run at a time, and so belongs to one context.
+/// A fixed number of threads, the caller included. It supports one run at a time, and so belongs to one context.
 ///
-/// Threads go where the process may run: where its affinity leaves fewer processors than there are threads, as many
-/// helpers rest. A child of fork() has none of the helpers; it starts its own at the first run. What another thread was
-/// running at the moment of the fork is lost to the child.
+/// If the process's affinity allows fewer processors than there are threads, the surplus helpers stay idle. A child of
+/// fork() has none of the helpers and starts its own at the first run. A run by another thread at the moment of the
+/// fork is lost to the child.
 class thread_pool final : public executor {
   public:
-    /// Throws argument_error where the system starts fewer.
+    /// Throws argument_error if the system starts fewer threads.
     explicit thread_pool(int threads)
         : threads_(threads < 1 ? 1 : threads),
           helpers_(std::make_unique<helper[]>(static_cast<std::size_t>(threads_))),
@@ -66,19 +67,19 @@ class thread_pool final : public executor {
         gate_.open();
         function(argument, 0);
         if (gate_.try_close(is_alone(begin) ? long_spins : short_spins_for_begun)) return;
-        // Whoever is still inside has been put aside, or has begun something long.
+        // Threads still inside have been suspended or work on a long item.
         const detail::short_time_slice wakes_at_once;
         gate_.wait_until_empty();
     }
 
   private:
     using clock = std::chrono::steady_clock;
-    // How often a thread looks before it sleeps: 0.2 to 1 ms, and a tenth or a third of that where others want its
-    // processor. Measured beside busy processes, 2 threads on 2 cores of a Zen 3.
+    // How often a thread polls before it sleeps: for 0.2 to 1 ms, and a tenth or a third of that if other processes
+    // compete for its processor. Chosen by measurements beside busy processes, with 2 threads on 2 cores of a Zen 3.
     static constexpr int long_spins = 20000, short_spins = 2000, short_spins_for_begun = 6000;
 
-    /// A thread of the pool, where it was seen last and what it has been through; of worker 0 the latter alone. Its
-    /// thread is no std::thread to the destructor: in a child of fork() it is not there to be joined, nor to be detached.
+    /// A thread of the pool: where it last ran, and its preemption. Entry 0 is the caller, which only has the latter.
+    /// It holds no std::thread, because in a child of fork() a destructor could neither join nor detach it.
     struct alignas(64) helper {
         helper() {}
         ~helper() {}
@@ -95,10 +96,10 @@ class thread_pool final : public executor {
         detail::preemption_watch watch;
     };
 
-    /// Whether nobody else has lately wanted the processors of the helpers.
+    /// Whether no other process recently competed for the helpers' processors.
     bool is_alone(clock::time_point now) const { return !preempted_.is_recent(now); }
 
-    /// Starts the helpers; started_ says how many threads there are then.
+    /// Starts the helpers; afterwards started_ is the number of threads.
     void start() {
         process_ = detail::process_id();
         helpers_[0].id.store(detail::current_thread(), std::memory_order_relaxed);
@@ -113,7 +114,7 @@ class thread_pool final : public executor {
     }
 
     void dismiss() {
-        function_ = [](void*, int) noexcept {};  // for who had been about to enter the last region
+        function_ = [](void*, int) noexcept {};  // for threads that were about to enter the last region
         quits_.store(true, std::memory_order_relaxed);
         gate_.open();
         gate_.close();
@@ -123,7 +124,8 @@ class thread_pool final : public executor {
         }
     }
 
-    /// Every so often: whether this is another process by now, and how many processors its threads may use.
+    /// From time to time checks whether this is another process (after fork), and how many processors its threads may
+    /// use.
     void update_processors(clock::time_point now) {
         next_update_ = now + std::chrono::milliseconds(100);
         if (detail::process_id() != process_) {
@@ -138,9 +140,9 @@ class thread_pool final : public executor {
         active_.store(count == 0 || count > started_ ? started_ : count, std::memory_order_relaxed);
     }
 
-    /// A scheduler may wake a thread on the core of the one that woke it, and leave both there while another core
-    /// idles; regions end long before it balances them. So a helper that finds itself where a thread of a lower number
-    /// was seen last moves to a core that none of them is on, of those that it may use. It is bound to none.
+    /// A scheduler may wake a thread on the core of the thread that woke it, and leave both there while another core is
+    /// idle; regions end long before the scheduler rebalances. So a helper on a core where a thread of a lower number
+    /// last ran moves to an allowed core where none of them ran. It is not bound to that core.
     void spread_over_cores(int worker) {
         helper& own = helpers_[worker];
         own.note_core();
@@ -155,7 +157,7 @@ class thread_pool final : public executor {
         if (free.move_there()) own.note_core();
     }
 
-    /// Waits for another region than `last`, whose number it gives.
+    /// Waits for a region other than number `last`; returns its number.
     std::uint32_t wait(helper& own, std::uint32_t last) {
         const clock::time_point begin = clock::now();
         if (own.watch.look(begin)) preempted_.note(begin);
@@ -188,15 +190,15 @@ class thread_pool final : public executor {
     }
 
     const int threads_;
-    std::unique_ptr<helper[]> helpers_;  ///< threads_ of them, of which the first is the caller
+    std::unique_ptr<helper[]> helpers_;  ///< threads_ entries; the first is the caller's
     int started_ = 1, process_ = 0;
     clock::time_point next_update_{};
     task function_ = nullptr;
     void* argument_ = nullptr;
     region_gate gate_;
-    std::atomic<int> active_;  ///< as many threads have a processor
+    std::atomic<int> active_;  ///< number of threads that have a processor
     std::atomic<bool> quits_{false};
-    detail::recent_event preempted_;  ///< one of the helpers
+    detail::recent_event preempted_;  ///< of any helper
 };
 
 }  // namespace HALFTONE_ABI

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A wish to the scheduler: to be run soon after waking, for as short a time at once as that takes. It gives no larger
-/// share of the processor.
+/// Asks the scheduler to run a thread soon after it wakes, in exchange for shorter time slices. The thread's share of
+/// the processor does not grow.
 ///
 ///     short_time_slice::wish();                        // for this thread, for good
 ///     const short_time_slice for_now;                  // until the end of the block
 ///
-/// A thread that wakes beside a busy process waits until that one's turn is over, up to 4 ms, unless it wishes for
-/// shorter turns than the other. Linux knows such wishes since 6.12; elsewhere nothing happens.
+/// A thread that wakes beside a busy process otherwise waits until that process's time slice is over, up to 4 ms. Linux
+/// supports such requests since 6.12; elsewhere nothing happens.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -43,7 +43,7 @@ class short_time_slice {
     }
 
   private:
-    /// What sched_setattr takes; C libraries declare it late and in different headers.
+    /// The argument of sched_setattr, which C libraries declare only recently and in different headers.
     struct attributes {
         std::uint32_t size = sizeof(attributes), policy = 0;
         std::uint64_t flags = 0;
@@ -56,7 +56,7 @@ class short_time_slice {
 
     static bool ask_for_short(attributes wanted) {
 #if defined(__linux__)
-        if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // a user's own choice
+        if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // the user's choice
 #endif
         if (wanted.runtime == shortest) return false;
         wanted.runtime = shortest;

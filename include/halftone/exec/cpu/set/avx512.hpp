@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// From here to set/end.hpp the compiler may use AVX-512, and HALFTONE_SET is `avx512`.
-// Without a guard: it begins a region each time that it is included.
+/// Begins a region, up to set/end.hpp, in which the compiler may use AVX-512 and HALFTONE_SET is `avx512`.
+// No include guard: every inclusion begins a region.
 
 #include <halftone/exec/cpu/set/begin.hpp>
 
@@ -12,7 +12,7 @@
                              apply_to = function)
 #else
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")
-// g++ 12 takes the "undefined" vectors in its own AVX-512 intrinsics for a mistake (its bug 105593).
+// g++ 12 warns of the "undefined" vectors in its own AVX-512 intrinsics (its bug 105593).
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif

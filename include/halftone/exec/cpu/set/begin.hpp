@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What set/portable.hpp and its neighbours begin with.
-// Without a guard: once for each region.
+/// The common beginning of set/portable.hpp, set/avx2.hpp and their neighbours.
+// No include guard: included once for each region.
 
 #if defined(__CUDACC__)
-// nvcc warns of every `#pragma GCC unroll`, and hands it on to the host's compiler, which heeds it.
+// nvcc warns of every `#pragma GCC unroll`, but passes it on to the host compiler, which obeys it.
 #pragma nv_diagnostic push
 #pragma nv_diag_suppress 1675
 #endif

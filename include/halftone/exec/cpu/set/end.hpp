@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Ends what set/avx2.hpp or one of its neighbours began.
-// Without a guard: once for each region.
+/// Ends the region that set/avx2.hpp or one of its neighbours began.
+// No include guard: included once for each region.
 
 #include <halftone/number/precise/end.hpp>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// From here to set/end.hpp the compiler may use what every processor of its family has, and HALFTONE_SET is `portable`.
-// Without a guard: it begins a region each time that it is included.
+/// Begins a region, up to set/end.hpp, for the instructions that every processor of the family has; HALFTONE_SET is
+/// `portable`.
+// No include guard: every inclusion begins a region.
 
 #include <halftone/exec/cpu/set/begin.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The vectors of AVX2 with FMA and F16C: 8 lanes, masks as vectors of all ones or zeros.
+/// Vectors of AVX2 with FMA and F16C: 8 lanes. Masks are vectors whose lanes are all ones or all zeros.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ HALFTONE_INLINE __m256i first_lanes(int n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-// As the compiler's own operators, which number/precise/begin.hpp reaches, where clang compiles with -ffast-math.
+// The compiler's operators and not intrinsics, so that the pragmas of number/precise/begin.hpp apply to them under
+// clang's -ffast-math.
 HALFTONE_INLINE f32 operator+(f32 a, f32 b) { return {a.v + b.v}; }
 HALFTONE_INLINE f32 operator-(f32 a, f32 b) { return {a.v - b.v}; }
 HALFTONE_INLINE f32 operator*(f32 a, f32 b) { return {a.v * b.v}; }
@@ -43,8 +44,8 @@ HALFTONE_INLINE f32 approximate_quotient(f32 a, f32 b) { return a / b; }
 HALFTONE_INLINE f32 operator-(f32 a) { return {_mm256_xor_ps(a.v, _mm256_set1_ps(-0.0f))}; }
 HALFTONE_INLINE f32 fma(f32 a, f32 b, f32 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
 #if __FINITE_MATH_ONLY__
-// Where user code is compiled as if there were no NaN, compilers exchange the operands of min and max and turn
-// comparisons round, and a NaN gets lost: a softmax of it would be finite. So the instructions are named.
+// Compiled with -ffinite-math-only, compilers may swap the operands of min and max and invert comparisons, which loses
+// NaNs: the softmax of a NaN would be finite. Inline assembly prevents that.
 HALFTONE_INLINE f32 min(f32 a, f32 b) {
     f32 r;
     __asm__("vminps {%2, %1, %0|%0, %1, %2}" : "=x"(r.v) : "x"(a.v), "x"(b.v));
@@ -107,32 +108,33 @@ HALFTONE_INLINE mask not_finite(f32 a) {
 HALFTONE_INLINE __m256 power_of_two(__m256i e) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23));
 }
-/// x times 2^n for integral n; overflow to infinity, underflow to zero or a subnormal.
+/// x times 2^n for integral n; overflows to infinity, underflows to zero or a subnormal number.
 HALFTONE_INLINE f32 scale_by_power(f32 x, f32 n) {
-    // In two steps, since 2^n itself may not be representable where the product is.
+    // In two steps, since 2^n itself may overflow or underflow where the product does not.
     const __m256i power =
         _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(n.v, _mm256_set1_ps(-250.0f)), _mm256_set1_ps(250.0f)));
     const __m256i half = _mm256_srai_epi32(power, 1);
     return {x.v * power_of_two(half) * power_of_two(_mm256_sub_epi32(power, half))};
 }
-/// The same for n from -190 to 63: 2^(n + 64), and 2^-64, with which the product is rounded once.
+/// The same for n from -190 to 63: multiplies by 2^(n + 64), then by 2^-64, which rounds once.
 HALFTONE_INLINE f32 scale_down(f32 x, f32 n) {
     const __m256 power = power_of_two(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(64)));
     return {x.v * power * _mm256_set1_ps(0x1p-64f)};
 }
-/// a less the integer below it, from 0 to 1, and p times 2 to that integer, for a up to 60; of minus infinity 0 and 0.
+/// a - floor(a), from 0 to 1, and p times 2 to the power floor(a), for a up to 60; both are 0 for minus infinity.
 HALFTONE_INLINE f32 floor_of_exponent(f32 a) { return {_mm256_floor_ps(max(splat(-160.0f), a).v)}; }
 HALFTONE_INLINE f32 above_floor(f32 a) { return max(splat(-160.0f), a) - floor_of_exponent(a); }
 HALFTONE_INLINE f32 scale_by_floor(f32 p, f32 a) { return scale_down(p, floor_of_exponent(a)); }
-/// Whether they take every a.
+/// Whether above_floor and scale_by_floor work for every a, not only up to 60.
 inline constexpr bool scales_by_all_powers = false;
-/// The nearest integers of |a| < 2^31, ties to even.
+/// Rounds a, |a| < 2^31, to the nearest integers, ties to even.
 struct i32 {
     __m256i v;
 };
 HALFTONE_INLINE i32 nearest_integer(f32 a) { return {_mm256_cvtps_epi32(a.v)}; }
 HALFTONE_INLINE f32 to_float(i32 a) { return {_mm256_cvtepi32_ps(a.v)}; }
-/// p 2^n by adding to the exponent's bits, where x is at least `least` or NaN; 0 elsewhere, whatever p and n are there.
+/// p 2^n, by adding n to the exponent bits, in lanes where x is at least `least` or NaN; 0 in other lanes, whatever p
+/// and n.
 HALFTONE_INLINE f32 scale_or_clear(f32 p, i32 n, f32 x, float least) {
     const __m256i scaled = _mm256_add_epi32(_mm256_castps_si256(p.v), _mm256_slli_epi32(n.v, 23));
     return {_mm256_andnot_ps(less(x, splat(least)).m, _mm256_castsi256_ps(scaled))};
@@ -157,7 +159,7 @@ HALFTONE_INLINE float maximum(f32 a) {
     const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
-/// The lanes of four vectors folded by `op`, in the order of sum and maximum: those of each in a quarter of the lanes.
+/// Reduces each of four vectors by `op`, in the order of sum and maximum, to a quarter of the result's lanes.
 template <class Op>
 HALFTONE_INLINE f32 fold_four(const f32* v, const Op& op) {
     const auto halves = [&](f32 x, f32 y) __attribute__((always_inline)) {
@@ -169,7 +171,7 @@ HALFTONE_INLINE f32 fold_four(const f32* v, const Op& op) {
                        f32{_mm256_castpd_ps(_mm256_unpackhi_pd(even, odd))});
     return op(two, f32{_mm256_permute_ps(two.v, 0xb1)});
 }
-/// Each quarter in all lanes of a vector.
+/// Broadcasts each quarter to all lanes of a vector.
 HALFTONE_INLINE void spread_quarters(f32 a, f32* v) {
     const __m256 low = _mm256_permute2f128_ps(a.v, a.v, 0x00), high = _mm256_permute2f128_ps(a.v, a.v, 0x11);
     v[0].v = _mm256_permute_ps(low, 0x00);
@@ -186,7 +188,7 @@ HALFTONE_INLINE __m256i nans(f32 a) {
 HALFTONE_INLINE f32 widen_bfloat16(__m128i bits) {
     return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16))};
 }
-/// The bits of a rounded to nearest even at the middle of the word; what is below that is left over. A NaN stays one.
+/// a rounded to nearest even at the middle of the word; the lower half is left as garbage. A NaN stays a NaN.
 HALFTONE_INLINE __m256i round_to_upper_half(f32 a) {
     const __m256i bits = _mm256_castps_si256(a.v);
     const __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
@@ -246,7 +248,7 @@ HALFTONE_INLINE f32 load(const float16* p, int n) { return {_mm256_cvtph_ps(load
 HALFTONE_INLINE void store(float16* p, f32 a) { store_sixteen_bit(p, narrow_float16(a)); }
 HALFTONE_INLINE void store(float16* p, f32 a, int n) { store_sixteen_bit(p, narrow_float16(a), n); }
 
-// Past the caches where `past` says so; p is a multiple of the vector's size then.
+// A non-temporal store if `non_temporal` is true; p is then a multiple of the vector's size.
 HALFTONE_INLINE void store_or_stream(float* p, f32 a, bool non_temporal) {
     if (non_temporal) {
         _mm256_stream_ps(p, a.v);
@@ -326,13 +328,13 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b, int n = 8) {
     std::memcpy(p, &bytes, static_cast<std::size_t>(n));
 }
 
-/// As many 64-bit integers as fill a vector, and the products of their low halves.
+/// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(32)));
 HALFTONE_INLINE wide multiply_low(wide a, wide b) {
     return reinterpret_cast<wide>(_mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 }
 
-/// Transposes 8 rows of 8 in place: pairs, fours, then the halves.
+/// Transposes 8 rows of 8 in place: exchanges neighbours, then pairs, then halves.
 HALFTONE_INLINE void transpose(f32* rows) {
     __m256 t[8], u[8];
 #pragma GCC unroll 8

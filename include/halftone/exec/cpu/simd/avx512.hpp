@@ -32,7 +32,7 @@ struct mask {
 HALFTONE_INLINE f32 splat(float x) { return {_mm512_set1_ps(x)}; }
 HALFTONE_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
 
-// As in avx2.hpp.
+// The compiler's operators, for the reason given in avx2.hpp.
 HALFTONE_INLINE f32 operator+(f32 a, f32 b) { return {a.v + b.v}; }
 HALFTONE_INLINE f32 operator-(f32 a, f32 b) { return {a.v - b.v}; }
 HALFTONE_INLINE f32 operator*(f32 a, f32 b) { return {a.v * b.v}; }
@@ -42,8 +42,8 @@ HALFTONE_INLINE f32 approximate_quotient(f32 a, f32 b) { return {_mm512_mul_ps(a
 HALFTONE_INLINE f32 operator-(f32 a) { return {_mm512_xor_ps(a.v, _mm512_set1_ps(-0.0f))}; }
 HALFTONE_INLINE f32 fma(f32 a, f32 b, f32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
 #if __FINITE_MATH_ONLY__
-// Where user code is compiled as if there were no NaN, compilers exchange the operands of min and max and turn
-// comparisons round, and a NaN gets lost: a softmax of it would be finite. So the instructions are named.
+// Compiled with -ffinite-math-only, compilers may swap the operands of min and max and invert comparisons, which loses
+// NaNs: the softmax of a NaN would be finite. Inline assembly prevents that.
 HALFTONE_INLINE f32 min(f32 a, f32 b) {
     f32 r;
     __asm__("vminps {%2, %1, %0|%0, %1, %2}" : "=v"(r.v) : "v"(a.v), "v"(b.v));
@@ -105,23 +105,23 @@ HALFTONE_INLINE mask not_finite(f32 a) {
     return {_mm512_cmpeq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(a.v), exponent), exponent)};
 }
 
-/// x times 2^n for integral n; overflow to infinity, underflow to zero or a subnormal.
+/// x times 2^n for integral n; overflows to infinity, underflows to zero or a subnormal number.
 HALFTONE_INLINE f32 scale_by_power(f32 x, f32 n) { return {_mm512_scalef_ps(x.v, n.v)}; }
 /// The same for n from -190 to 63.
 HALFTONE_INLINE f32 scale_down(f32 x, f32 n) { return scale_by_power(x, n); }
-/// a less the integer below it, from 0 to 1, and p times 2 to that integer; of minus infinity 0 and 0, of infinity 0
-/// and infinity.
+/// a - floor(a), from 0 to 1, and p times 2 to the power floor(a). For minus infinity both are 0; for infinity 0 and
+/// infinity.
 HALFTONE_INLINE f32 above_floor(f32 a) { return {_mm512_reduce_ps(a.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)}; }
-HALFTONE_INLINE f32 scale_by_floor(f32 p, f32 a) { return scale_by_power(p, a); }  // which looks at the floor alone
-/// Whether they take every a.
+HALFTONE_INLINE f32 scale_by_floor(f32 p, f32 a) { return scale_by_power(p, a); }  // vscalefps uses floor(a) only
+/// Whether above_floor and scale_by_floor work for every a, not only up to 60.
 inline constexpr bool scales_by_all_powers = true;
-/// The nearest integers of |a| < 2^31, ties to even; as floats, which is what vscalefps takes.
+/// Rounds a, |a| < 2^31, to the nearest integers, ties to even; kept as floats, as vscalefps takes them.
 struct i32 {
     __m512 v;
 };
 HALFTONE_INLINE i32 nearest_integer(f32 a) { return {round_even(a).v}; }
 HALFTONE_INLINE f32 to_float(i32 a) { return {a.v}; }
-/// p 2^n where x is at least `least` or NaN; 0 elsewhere, whatever p and n are there.
+/// p 2^n in lanes where x is at least `least` or NaN; 0 in other lanes, whatever p and n.
 HALFTONE_INLINE f32 scale_or_clear(f32 p, i32 n, f32 x, float least) {
     const __mmask16 kept = _mm512_cmp_ps_mask(x.v, _mm512_set1_ps(least), _CMP_NLT_UQ);
     return {_mm512_maskz_scalef_ps(kept, p.v, n.v)};
@@ -151,7 +151,7 @@ HALFTONE_INLINE float maximum(f32 a) {
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
 
-/// The lanes of four vectors folded by `op`, in the order of sum and maximum: those of each in a quarter of the lanes.
+/// Reduces each of four vectors by `op`, in the order of sum and maximum, to a quarter of the result's lanes.
 template <class Op>
 HALFTONE_INLINE f32 fold_four(const f32* v, const Op& op) {
     const auto halves = [&](f32 x, f32 y) __attribute__((always_inline)) {
@@ -162,7 +162,7 @@ HALFTONE_INLINE f32 fold_four(const f32* v, const Op& op) {
     const f32 two = op(four, f32{_mm512_permute_ps(four.v, 0x4e)});
     return op(two, f32{_mm512_permute_ps(two.v, 0xb1)});
 }
-/// Each quarter in all lanes of a vector.
+/// Broadcasts each quarter to all lanes of a vector.
 HALFTONE_INLINE void spread_quarters(f32 a, f32* v) {
     v[0].v = _mm512_shuffle_f32x4(a.v, a.v, 0x00);
     v[1].v = _mm512_shuffle_f32x4(a.v, a.v, 0x55);
@@ -176,24 +176,25 @@ HALFTONE_INLINE f32 widen_bfloat16(__m256i bits) {
     return {_mm512_castsi512_ps(
         _mm512_maskz_permutexvar_epi16(0xaaaaaaaa, each_in_upper_half, _mm512_castsi256_si512(bits)))};
 }
-/// The bits of a rounded to nearest even at the middle of the word; what is below that is left over. A NaN stays one.
+/// a rounded to nearest even at the middle of the word; the lower half is left as garbage. A NaN stays a NaN.
 HALFTONE_INLINE __m512i round_to_upper_half(f32 a) {
     const __m512i bits = _mm512_castps_si512(a.v), below_half = _mm512_set1_epi32(0x7fff);
     const __mmask16 odd = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(0x10000));
     const __m512i rounded = _mm512_mask_add_epi32(_mm512_add_epi32(bits, below_half), odd, bits, _mm512_set1_epi32(0x8000));
-    // Takes the word as it is but where a is a NaN, which it makes quiet.
+    // Keeps the word, except where a is a NaN, which becomes quiet.
     return _mm512_castps_si512(_mm512_fixupimm_ps(_mm512_castsi512_ps(rounded), a.v, _mm512_set1_epi32(0x22), 0));
 }
 HALFTONE_INLINE __m256i narrow_bfloat16(f32 a) {
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_upper_half(a), 16));
 }
-/// Whether this processor has instructions that round to bfloat16, and they round these as they should be: they take
-/// subnormal numbers for zeros. Compilers may not use them here, so they are named: one not reached is not executed.
+/// Whether to round these vectors by the instruction VCVTNE2PS2BF16: the processor must have it, and the values must
+/// contain no subnormal number, which the instruction treats as zero. The compiler's target lacks it here, so it is
+/// written as inline assembly, which is not executed on processors without it.
 template <int N>
 HALFTONE_INLINE bool rounds_bfloat16(const f32* v) {
     if (!__builtin_cpu_supports("avx512bf16")) return false;
-    // Where the program has set denormals-are-zero, this takes subnormal numbers for zeros, which are therefore looked for,
-    // too; which of both was found, the bits tell.
+    // If the program has set denormals-are-zero, VFPCLASS sees subnormal numbers as zeros, so zeros are tested for,
+    // too; where it finds one of both, the bits decide.
     constexpr int zero_or_subnormal = 0x26;
     int found = 0;
 #pragma GCC unroll 4
@@ -208,7 +209,7 @@ HALFTONE_INLINE bool rounds_bfloat16(const f32* v) {
     }
     return found == 0;
 }
-// Of two vectors, a's numbers and then b's; a single one is not worth the question.
+// For two vectors: a's numbers, then b's. For a single vector the test above costs more than it saves.
 HALFTONE_INLINE __m512i narrow_bfloat16_by_instruction(f32 a, f32 b) {
     __m512i r;
     __asm__ volatile("vcvtne2ps2bf16 {%1, %2, %0|%0, %2, %1}" : "=v"(r) : "v"(a.v), "v"(b.v));
@@ -254,7 +255,7 @@ HALFTONE_INLINE void store(bfloat16* p, f32 a, int n) {
     _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_bfloat16(a));
 }
 
-/// Two vectors' 16-bit numbers; `past` the caches or not.
+/// Stores two vectors' 16-bit numbers; with a non-temporal store if `non_temporal` is true.
 HALFTONE_INLINE void store_or_stream_all(void* p, __m512i bits, bool non_temporal) {
     if (non_temporal) {
         _mm512_stream_si512(static_cast<__m512i*>(p), bits);
@@ -276,7 +277,7 @@ HALFTONE_INLINE void store_vectors(bfloat16* p, const f32* v, bool non_temporal)
         }
     }
 }
-// Zen 5 shuffles on a unit that multiplies, too: moving and masking bits leaves it free.
+// By shifts and masks: shuffles would occupy a unit of Zen 5 that also multiplies.
 HALFTONE_INLINE void load_reordered(const bfloat16* p, f32& even, f32& odd) {
     const __m512i both = _mm512_loadu_si512(p);
     even.v = _mm512_castsi512_ps(_mm512_slli_epi32(both, 16));
@@ -325,7 +326,7 @@ HALFTONE_INLINE f32 load(const float16* p, int n) {
 HALFTONE_INLINE void store(float16* p, f32 a) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_float16(a)); }
 HALFTONE_INLINE void store(float16* p, f32 a, int n) { _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_float16(a)); }
 
-// Past the caches where `past` says so; p is a multiple of the vector's size then.
+// A non-temporal store if `non_temporal` is true; p is then a multiple of the vector's size.
 HALFTONE_INLINE void store_or_stream(float* p, f32 a, bool non_temporal) {
     if (non_temporal) {
         _mm512_stream_ps(p, a.v);
@@ -372,13 +373,13 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b, int n) {
     _mm_mask_storeu_epi8(p, first_lanes(n), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(b)));
 }
 
-/// As many 64-bit integers as fill a vector, and the products of their low halves.
+/// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(64)));
 HALFTONE_INLINE wide multiply_low(wide a, wide b) {
     return reinterpret_cast<wide>(_mm512_mul_epu32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
 }
 
-/// Transposes 16 rows of 16 in place: pairs, fours, then the four 128-bit quarters of each register.
+/// Transposes 16 rows of 16 in place: exchanges neighbours, then pairs, then the 128-bit quarters of each register.
 HALFTONE_INLINE void transpose(f32* rows) {
     __m512 t[16], u[16];
 #pragma GCC unroll 16

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers of one byte as vectors of float, on one instruction set's `words`: 32-bit integers with the operators of the
-/// compiler's vector types, of which load_eight_bit and store_eight_bit fill the low bytes. Bits as number/float8.hpp
-/// has them.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Conversions between one-byte numbers and vectors of float, on an instruction set's `words`: vectors of 32-bit
+/// integers with the operators of the compiler's vector types. load_eight_bit and store_eight_bit read and write their
+/// low bytes. The bits are those of number/float8.hpp.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstdint>
 #include <type_traits>
@@ -21,21 +21,23 @@ HALFTONE_INLINE words words_of(std::uint32_t b) { return words{} + b; }
 HALFTONE_INLINE words words_of(f32 a) { return reinterpret_cast<words>(a.v); }
 HALFTONE_INLINE f32 floats_of(words b) { return {reinterpret_cast<decltype(f32::v)>(b)}; }
 
-/// All ones where a > b; both are below 2^31, and a set may lack unsigned comparisons.
+/// All ones where a > b. Both are below 2^31, because a set may lack unsigned comparisons.
 HALFTONE_INLINE words greater(words a, std::uint32_t b) {
     using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
     return reinterpret_cast<words>(reinterpret_cast<integers>(a) > reinterpret_cast<integers>(words_of(b)));
 }
 HALFTONE_INLINE words choose(words m, words yes, words no) { return (yes & m) | (no & ~m); }
 
-/// `Dropped` bits of a float's fraction do not fit T, whose least normal number has the exponent `Least`, biased as a float's.
+/// Rounds to T: `Dropped` is the number of fraction bits that T lacks, `Least` the exponent of T's least normal number,
+/// with float's bias.
 template <int Dropped, std::uint32_t Least, class T>
 HALFTONE_INLINE words narrow_to_byte(words bits) {
     using codes = detail::float8_codes<T>;
     const words magnitude = bits & 0x7fffffffu;
     const words odd = (magnitude >> Dropped) & 1u;
     const words normal = (magnitude - ((Least - 1) << 23) + ((1u << (Dropped - 1)) - 1) + odd) >> Dropped;
-    // The last bit of a sum with 2^23 least numbers counts them; the addition rounds to nearest even.
+    // A subnormal result is a multiple of T's least number: adding 2^23 times that number rounds to it, to nearest
+    // even.
     constexpr std::uint32_t aligned = (Least + Dropped) << 23;
     const words tiny = words_of(floats_of(magnitude) + floats_of(words_of(aligned))) - aligned;
     words result = choose(greater(magnitude, (Least << 23) - 1), normal, tiny);
@@ -51,7 +53,7 @@ HALFTONE_INLINE words narrow_float8(f32 a, const float8_e5m2*) {
     return narrow_to_byte<21, 113, float8_e5m2>(words_of(a));
 }
 
-/// The bits of a number whose exponent field is not all ones: a subnormal one is (1 + m) 2^e less 2^e.
+/// The bits of a number that is finite; a subnormal one is computed as (1 + m) 2^e - 2^e.
 template <int Dropped, std::uint32_t Least>
 HALFTONE_INLINE words widen_byte(words magnitude) {
     const words shifted = magnitude << Dropped;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Elementary functions on vectors, written on the operations of one instruction set's f32. Polynomials: Cephes
-/// (Moshier), expf, logf and tanhf.
+/// Elementary functions on vectors, written in the operations of an instruction set's f32. Polynomials are those of
+/// Cephes (Moshier), expf, logf and tanhf, where nothing else is said.
 ///
-/// Errors against the exact value, over all floats, an ulp being the distance between the floats around the exact value:
+/// Errors against the exact value, over all floats; an ulp is the distance between the two floats around the exact
+/// value:
 ///     exp, exp2, log, rsqrt           2 ulp
-///     tanh, sigmoid, expm1, log1p     3 ulp; so exp2_by_floor, which others are made of
+///     tanh, sigmoid, expm1, log1p     3 ulp; exp2_by_floor likewise, which others use
 ///     softplus                        4 ulp
 ///     tanh_derivative, sigmoid_derivative       5 ulp
 ///     silu, gelu                      relative (6 + 4 |t|) 2^-24, t being the argument of their sigmoid; where that
 ///                                     sigmoid is subnormal (t < -87), absolute 2^-120
 ///     silu_derivative, gelu_derivative          absolute 2^-21, since they cross zero
-///     on their way to numbers of 16 bits or fewer, silu<bfloat16>(x) say:
-///     silu, gelu                      relative (1 + |t| / 16) 2^-18 for float16, 1.125 2^-13 + |t| 2^-22 for others, whose
+///     for results that are rounded to 16 bits or fewer, as in silu<bfloat16>(x):
+///     silu, gelu                      relative (1 + |t| / 16) 2^-18 for float16, 1.125 2^-13 + |t| 2^-22 for types whose
 ///                                     significands have 8 bits or fewer
 ///     silu_derivative, gelu_derivative          absolute 2^-17
 /// Infinities and NaNs give what <cmath> gives; silu and gelu of minus infinity are NaN, as the product that defines
-/// them.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// them is.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <type_traits>
 
@@ -55,7 +56,7 @@ HALFTONE_INLINE void split_bfloat16(f32 a, f32* pieces) {
     }
 }
 
-/// What is left of a when it is stored as T and loaded again.
+/// a, rounded as by storing it as T and loading it again.
 template <class T>
 HALFTONE_INLINE f32 round_as(f32 a) {
     if constexpr (std::is_same_v<T, bfloat16>) {
@@ -78,12 +79,12 @@ HALFTONE_INLINE f32 round_as(f32 a) {
     }
 }
 
-/// Where a set has no way past the caches for a type.
+/// For sets without a non-temporal store of a type: an ordinary store.
 template <class T>
 HALFTONE_INLINE void store_or_stream(T* p, f32 a, bool) {
     store(p, a);
 }
-/// N vectors that lie one after the other, N being even.
+/// Stores N vectors one after the other; N is even.
 template <int N, class T>
 HALFTONE_INLINE void store_vectors(T* p, const f32* v, bool non_temporal) {
 #pragma GCC unroll 8
@@ -94,8 +95,8 @@ HALFTONE_INLINE void store_or_stream(T* p, const vector_block<N>& v, bool non_te
     store_vectors<N>(p, v.v, non_temporal);
 }
 
-/// Two vectors' numbers of consecutive places: those at even and those at odd places, or the first and the second
-/// vector, whichever comes cheaper; and back, N vectors at once.
+/// Loads two vectors of consecutive elements: either those at even and those at odd places, or the first and the second
+/// half, whichever order is cheaper; store_reordered stores N vectors in the same order.
 template <class T>
 HALFTONE_INLINE void load_reordered(const T* p, f32& a, f32& b) {
     a = load(p);
@@ -106,15 +107,15 @@ HALFTONE_INLINE void store_reordered(T* p, const f32* v, bool non_temporal) {
     store_vectors<N>(p, v, non_temporal);
 }
 
-/// Four vectors to places `stride` apart.
+/// Stores four vectors at places `stride` elements apart.
 template <class T>
 HALFTONE_INLINE void store_rows(T* p, std::ptrdiff_t stride, const f32* v, bool non_temporal) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) store_or_stream(p + i * stride, v[i], non_temporal);
 }
 
-/// A NaN stays, for min and max return their second operand then. They make zeros of a float's subnormal numbers where the
-/// program has set denormals-are-zero, which a T that has such numbers must not see.
+/// NaNs stay, since min and max return their second operand for them. Only for types T without float's subnormal
+/// numbers: if the program has set denormals-are-zero, min and max turn these into zeros.
 template <class T, vectors V>
 HALFTONE_INLINE V clamp_to(const V& a) {
     constexpr auto largest = static_cast<float>(number_traits<T>::max);
@@ -135,8 +136,8 @@ HALFTONE_INLINE V expm1_near_zero(const V& r) {
     p = fma(p, r, 5.0000001201e-1f);
     return fma(p, r * r, r);
 }
-/// e^r for |r| <= 0.3467. The polynomial's largest relative error there, the least that its degree reaches with 1 + r
-/// kept, is 0.06 units in the last place.
+/// e^r for |r| <= 0.3467, by the minimax polynomial of its degree whose first terms are 1 + r: relative error at most
+/// 0.06 ulp.
 template <vectors V>
 HALFTONE_INLINE V exp_near_zero(const V& r) {
     V p = fma(r, 0x1.6a23f2p-10f, splat(0x1.123a0ap-7f));
@@ -146,7 +147,7 @@ HALFTONE_INLINE V exp_near_zero(const V& r) {
     p = fma(p, r, 1.0f);
     return fma(p, r, 1.0f);
 }
-/// e^x as the result times 2^n; of a NaN a NaN.
+/// e^x = (the result) 2^n; NaN for a NaN.
 template <vectors V>
 HALFTONE_INLINE V exp_significand(const V& x, V& n) {
     n = round_even(x * 1.44269504088896341f);
@@ -155,7 +156,8 @@ HALFTONE_INLINE V exp_significand(const V& x, V& n) {
     return exp_near_zero(r);
 }
 
-// e^-104 is 0 and e^89 infinity. A NaN passes the bounds, for max and min return their second operand then.
+// Clamped to where e^x is 0 (e^-104) or infinity (e^89). NaNs pass, since max and min return their second operand for
+// them.
 template <vectors V>
 HALFTONE_INLINE V exp(const V& x) {
     V n;
@@ -170,8 +172,8 @@ HALFTONE_INLINE V exp_below_zero(const V& x) {
     return scale_down(p, n);
 }
 
-/// 2^x, for x up to 60, and of every x where a set scales by all powers. The polynomial, which is 1 at 0, errs by 2.9e-6
-/// between 0 and 1, the least that its degree reaches.
+/// 2^x for x up to 60, and for every x if the set scales by all powers. By the minimax polynomial of its degree that is
+/// 1 at 0: error at most 2.9e-6 between 0 and 1.
 template <vectors V>
 HALFTONE_INLINE V short_exp2_by_floor(const V& x) {
     const V r = above_floor(x);
@@ -180,21 +182,21 @@ HALFTONE_INLINE V short_exp2_by_floor(const V& x) {
     p = fma(p, r, 0x1.62d6cap-1f);
     return scale_by_floor(fma(p, r, 1.0f), x);
 }
-/// exp_below_zero where it becomes, or came from, numbers of 16 bits: relative error (0.875 + |x| / 16) 2^-18, in half
-/// the time.
+/// exp_below_zero for arguments from, or results to, numbers of 16 bits: relative error (0.875 + |x| / 16) 2^-18, in
+/// half the time.
 template <vectors V>
 HALFTONE_INLINE V short_exp_below_zero(const V& x) {
     return short_exp2_by_floor(x * 1.44269504088896341f);
 }
 template <class T>
 inline constexpr bool is_short = sizeof(T) < sizeof(float);
-/// Of them, the one for exponentials on their way to, or from, numbers of T.
+/// The faster or the exact one of the two, as numbers of T require.
 template <class T, vectors V>
 HALFTONE_INLINE V exp_below_zero_for(const V& x) {
     return is_short<T> ? short_exp_below_zero(x) : exp_below_zero(x);
 }
 
-/// e^x - 1 as 2^n (e^r - 1) + (2^n - 1), all of it halved until the end, so that 2^128 is not needed.
+/// e^x - 1 as 2^n (e^r - 1) + (2^n - 1). All terms are halved until the end, so that 2^128 does not overflow.
 template <vectors V>
 HALFTONE_INLINE V expm1(const V& x) {
     const V bounded = min(splat(89.0f), max(splat(-104.0f), x));
@@ -203,11 +205,11 @@ HALFTONE_INLINE V expm1(const V& x) {
     r = fma(n, 2.12194440e-4f, r);
     const V half_power = scale_by_power(splat(0.5f), n);
     const V half = fma(half_power, expm1_near_zero(r), half_power - 0.5f);
-    const V result = select(less(abs(x), splat(1e-6f)), fma(x * 0.5f, x, x), half + half);  // a subnormal is not halved
+    const V result = select(less(abs(x), splat(1e-6f)), fma(x * 0.5f, x, x), half + half);  // not halved: exact if subnormal
     return select(equal(x, splat(0.0f)), x, result);                                        // -0 keeps its sign
 }
 
-/// 2^x as the result times 2^n; of a NaN a NaN. The polynomial errs by 0.2 units in the last place at most.
+/// 2^x = (the result) 2^n; NaN for a NaN. The polynomial's error is at most 0.2 ulp.
 template <vectors V>
 HALFTONE_INLINE V exp2_significand(const V& x, V& n) {
     n = round_even(x);
@@ -225,8 +227,8 @@ HALFTONE_INLINE V exp2(const V& x) {
     const V p = exp2_significand(min(splat(129.0f), max(splat(-160.0f), x)), n);
     return scale_by_power(p, n);
 }
-/// The same with less to do, for x up to 60, and of every x where a set scales by all powers. The polynomial errs by
-/// 0.3 units in the last place at most; its terms are added in pairs, which wait less for each other.
+/// The same in fewer instructions, for x up to 60, and for every x if the set scales by all powers. The polynomial's
+/// error is at most 0.3 ulp; its terms are added in pairs (Estrin's scheme), a shorter chain of dependent instructions.
 template <vectors V>
 HALFTONE_INLINE V exp2_by_floor(const V& x) {
     const V r = above_floor(x), square = r * r;
@@ -250,7 +252,7 @@ HALFTONE_INLINE V log(const V& x) {
     V m;
     V e = split_exponent(select(subnormal, x * 8388608.0f, x), m);
     e = select(subnormal, e - 23.0f, e);
-    // m in [sqrt(1/2), sqrt(2)), so that the series around 1 is short.
+    // m in [sqrt(1/2), sqrt(2)), so that a short series around 1 suffices.
     const auto low = less(m, splat(0.707106781186547524f));
     e = select(low, e - 1.0f, e);
     const V t = select(low, m + m, m) - 1.0f;
@@ -271,15 +273,15 @@ HALFTONE_INLINE V log(const V& x) {
     return select(less_equal(splat(0.0f), x), y, splat(__builtin_nanf("")));
 }
 
-/// log(1 + x) as log(u), u being the rounded sum, with what the rounding left out divided by u. Of x > 0 and of +0.
+/// log(1 + x) as log(u) + (the rounding error of u) / u, where u is 1 + x rounded. For x > 0 and +0.
 template <vectors V>
 HALFTONE_INLINE V log1p_above_zero(const V& x) {
     const V u = 1.0f + x;
     const V left_out = (x - (u - 1.0f)) / u;
-    // At -1 and at infinity the quotient is NaN, and log(u) the result.
+    // At -1 and at infinity the quotient is NaN; the result is log(u).
     return select(equal(left_out, left_out), log(u) + left_out, log(u));
 }
-/// The same of every x: also -0 keeps its sign.
+/// The same for every x; -0 keeps its sign.
 template <vectors V>
 HALFTONE_INLINE V log1p(const V& x) { return select(equal(x, splat(0.0f)), x, log1p_above_zero(x)); }
 
@@ -292,7 +294,7 @@ HALFTONE_INLINE V tanh(const V& x) {
     p = fma(p, s, 1.33314422036e-1f);
     p = fma(p, s, -3.33332819422e-1f);
     const V small = fma(p * s, x, x);
-    // 10 is where tanh rounds to 1; a NaN stays, for min returns its second operand then.
+    // tanh(10) rounds to 1; NaNs pass, since min returns its second operand for them.
     const V e = exp(min(splat(20.0f), z + z));
     const V large = 1.0f - 2.0f / (e + 1.0f);
     return copy_sign(select(less(z, splat(0.625f)), small, large), x);  // the sign also of a zero
@@ -301,7 +303,7 @@ HALFTONE_INLINE V tanh(const V& x) {
 template <vectors V>
 HALFTONE_INLINE V rsqrt(const V& x) { return 1.0f / sqrt(x); }
 
-/// e^-|x|: what sigmoid and its relatives are made of, since it does not overflow.
+/// e^-|x|, which does not overflow: sigmoid and its relatives are computed from it.
 template <vectors V>
 HALFTONE_INLINE V exp_of_minus_abs(const V& x) { return exp_below_zero(-abs(x)); }
 
@@ -324,13 +326,13 @@ HALFTONE_INLINE V sigmoid_derivative(const V& x) {
 template <vectors V>
 HALFTONE_INLINE V tanh_derivative(const V& x) { return 4.0f * sigmoid_derivative(x + x); }
 
-// The last functions are written once, for what their values become: T of 16 bits or fewer needs less, and T whose
-// significand has 8 bits or fewer least.
+// The last functions take the type T of their results: for 16 bits or fewer a shorter polynomial suffices, and for
+// significands of 8 bits or fewer the shortest.
 
 template <class T>
 inline constexpr bool is_rough = is_short<T> && !std::is_same_v<T, float16>;
 
-/// 2^x, of the same x as short_exp2_by_floor. The polynomial errs by 7.5e-5 between 0 and 1.
+/// 2^x for the same x as short_exp2_by_floor. The polynomial's error is at most 7.5e-5 between 0 and 1.
 template <vectors V>
 HALFTONE_INLINE V rough_exp2_by_floor(const V& x) {
     const V r = above_floor(x);
@@ -367,7 +369,8 @@ HALFTONE_INLINE V over_one_and_power(const V& x, const V& n) {
         return over(select(less(splat(0.0f), n), x * e, x), 1.0f + e);
     }
 }
-/// The derivative of x / (1 + 2^n), given that of -n log 2, for |n| up to 60. It crosses zero, so that T matters less.
+/// The derivative of x / (1 + 2^n), given the derivative of -n log 2, for |n| up to 60. It crosses zero, so that its
+/// error is absolute and T matters less.
 template <class T, vectors V, vectors S>
 HALFTONE_INLINE V over_one_and_power_derivative(const V& x, const V& n, const S& slope) {
     const V e = is_short<T> ? short_exp2_by_floor(n) : exp2_by_floor(n), whole = 1.0f / (1.0f + e);
@@ -377,16 +380,16 @@ HALFTONE_INLINE V over_one_and_power_derivative(const V& x, const V& n, const S&
 /// x sigmoid(x).
 template <class T = float, vectors V>
 HALFTONE_INLINE V silu(const V& x) { return over_one_and_power<T>(x, x * -1.44269504088896341f); }
-/// Its derivative.
+/// The derivative of silu.
 template <class T = float, vectors V>
 HALFTONE_INLINE V silu_derivative(const V& x) {
-    const V bounded = min(splat(40.0f), max(splat(-40.0f), x));  // beyond, 0 and 1 within 2^-50
+    const V bounded = min(splat(40.0f), max(splat(-40.0f), x));  // beyond 40 the derivative is 0 or 1 to within 2^-50
     return over_one_and_power_derivative<T>(bounded, bounded * -1.44269504088896341f, splat(1.0f));
 }
 
-/// GPT-2's gelu, x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, as x sigmoid(t) with t twice the argument of tanh,
-/// which does not cancel (Hendrycks and Gimpel, "Gaussian error linear units", 2016). This is -t / (x log 2), of x^2:
-/// exponentials of t are powers of two.
+/// GPT-2's gelu, x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, computed as x sigmoid(t), where t is twice the
+/// argument of tanh; this form has no cancellation (Hendrycks and Gimpel, "Gaussian error linear units", 2016). This
+/// function gives -t / (x log 2) from x^2: exponentials of t are computed as powers of two.
 template <vectors V>
 HALFTONE_INLINE V gelu_exponent(const V& square) {
     return fma(square, -0.1029432395800235f, splat(-2.302208198144325f));
@@ -395,7 +398,7 @@ template <class T = float, vectors V>
 HALFTONE_INLINE V gelu(const V& x) { return over_one_and_power<T>(x, x * gelu_exponent(x * x)); }
 template <class T = float, vectors V>
 HALFTONE_INLINE V gelu_derivative(const V& x) {
-    const V bounded = min(splat(7.0f), max(splat(-7.0f), x));  // beyond, 0 and 1 within 2^-45
+    const V bounded = min(splat(7.0f), max(splat(-7.0f), x));  // beyond 7 the derivative is 0 or 1 to within 2^-45
     const V square = bounded * bounded;
     return over_one_and_power_derivative<T>(bounded, bounded * gelu_exponent(square),
                                        fma(square, 0.214064448817803f, splat(1.59576912160573f)));

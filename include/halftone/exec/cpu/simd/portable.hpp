@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The vectors of the compiler's own vector types: 4 lanes, SSE2 on x86-64, NEON on aarch64.
+/// Vectors as the compiler's own vector types: 4 lanes, by SSE2 on x86-64 and NEON on aarch64.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include <emmintrin.h>
 #endif
 
-// Behind the others, which do not belong into the region.
+// After all other inclusions, which must not be compiled inside the region.
 #include <halftone/exec/cpu/set/portable.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -53,8 +53,8 @@ HALFTONE_INLINE f32 approximate_quotient(f32 a, f32 b) { return a / b; }
 HALFTONE_INLINE f32 operator-(f32 a) { return float_of(bits_of(a) ^ splat_bits(0x80000000u)); }
 HALFTONE_INLINE f32 fma(f32 a, f32 b, f32 c) { return {a.v * b.v + c.v}; }
 #if __FINITE_MATH_ONLY__ && defined(__x86_64__)
-// Where user code is compiled as if there were no NaN, compilers exchange the operands of min and max and turn
-// comparisons round, and a NaN gets lost: a softmax of it would be finite. So the instructions are named.
+// Compiled with -ffinite-math-only, compilers may swap the operands of min and max and invert comparisons, which loses
+// NaNs: the softmax of a NaN would be finite. Inline assembly prevents that.
 HALFTONE_INLINE mask less(f32 a, f32 b) {
     __asm__("cmpltps {%1, %0|%0, %1}" : "+x"(a.v) : "x"(b.v));
     return {reinterpret_cast<int_lanes>(a.v)};
@@ -77,12 +77,12 @@ HALFTONE_INLINE mask either(mask a, mask b) { return {a.m | b.m}; }
 HALFTONE_INLINE mask complement(mask a) { return {~a.m}; }
 HALFTONE_INLINE f32 select(mask m, f32 yes, f32 no) { return float_of(blend(m.m, bits_of(yes), bits_of(no))); }
 HALFTONE_INLINE bool any(mask m) { return (m.m[0] | m.m[1] | m.m[2] | m.m[3]) != 0; }
-// As x86's instructions do, b is the result where either is NaN.
+// As x86's instructions, they return b if either operand is NaN.
 HALFTONE_INLINE f32 min(f32 a, f32 b) { return select(less(a, b), a, b); }
 HALFTONE_INLINE f32 max(f32 a, f32 b) { return select(less(b, a), a, b); }
 HALFTONE_INLINE f32 sqrt(f32 a) {
 #if __FINITE_MATH_ONLY__ && defined(__x86_64__)
-    __asm__("sqrtps {%0, %0|%0, %0}" : "+x"(a.v));  // clang would take an estimate, which is 0 of a NaN
+    __asm__("sqrtps {%0, %0|%0, %0}" : "+x"(a.v));  // clang might use an approximation, whose result for a NaN is 0
     return a;
 #endif
     f32 r;
@@ -99,7 +99,7 @@ HALFTONE_INLINE mask not_finite(f32 a) {
     return {reinterpret_cast<int_lanes>((bits_of(a) & exponent) == exponent)};
 }
 
-/// Integral a, |a| < 2^22, as integers: adding 1.5 * 2^23 leaves them in the low bits.
+/// Integral a, |a| < 2^22, as integers: adding 1.5 * 2^23 leaves them in the low bits of the float.
 HALFTONE_INLINE int_lanes to_int(f32 a) {
     return reinterpret_cast<int_lanes>(bits_of(a + splat(12582912.0f)) - splat_bits(0x4b400000u));
 }
@@ -108,22 +108,22 @@ HALFTONE_INLINE f32 round_even(f32 a) {
     // Beyond 2^23 every float is an integer already.
     const f32 magic = copy_sign(splat(8388608.0f), a);
     f32 biased = {a.v + magic.v};
-    __asm__("" : "+m"(biased.v));  // or -ffast-math folds (a + c) - c into a
+    __asm__("" : "+m"(biased.v));  // prevents -ffast-math from simplifying (a + c) - c to a
     return select(less(abs(a), splat(8388608.0f)), copy_sign({biased.v - magic.v}, a), a);
 }
 
 HALFTONE_INLINE f32 power_of_two(int_lanes e) { return float_of(reinterpret_cast<bit_lanes>((e + 127) << 23)); }
-/// x times 2^n for integral n; overflow to infinity, underflow to zero or a subnormal.
+/// x times 2^n for integral n; overflows to infinity, underflows to zero or a subnormal number.
 HALFTONE_INLINE f32 scale_by_power(f32 x, f32 n) {
-    // In two steps, since 2^n itself may not be representable where the product is.
+    // In two steps, since 2^n itself may overflow or underflow where the product does not.
     const int_lanes power = to_int(min(max(n, splat(-250.0f)), splat(250.0f)));
     const int_lanes half = power >> 1;
     return x * power_of_two(half) * power_of_two(power - half);
 }
-/// The same for n from -190 to 63: 2^(n + 64), and 2^-64, with which the product is rounded once.
+/// The same for n from -190 to 63: multiplies by 2^(n + 64), then by 2^-64, which rounds once.
 HALFTONE_INLINE f32 scale_down(f32 x, int_lanes n) { return x * power_of_two(n + 64) * splat(0x1p-64f); }
 HALFTONE_INLINE f32 scale_down(f32 x, f32 n) { return scale_down(x, to_int(n)); }
-/// a less the integer below it, from 0 to 1, and p times 2 to that integer, for a up to 60; of minus infinity 0 and 0.
+/// a - floor(a), from 0 to 1, and p times 2 to the power floor(a), for a up to 60; both are 0 for minus infinity.
 HALFTONE_INLINE int_lanes floor_of_exponent(f32 a) {
     const f32 bounded = max(splat(-160.0f), a);
     const int_lanes toward_zero = __builtin_convertvector(bounded.v, int_lanes);
@@ -131,15 +131,16 @@ HALFTONE_INLINE int_lanes floor_of_exponent(f32 a) {
 }
 HALFTONE_INLINE f32 above_floor(f32 a) { return max(splat(-160.0f), a) - to_float(floor_of_exponent(a)); }
 HALFTONE_INLINE f32 scale_by_floor(f32 p, f32 a) { return scale_down(p, floor_of_exponent(a)); }
-/// Whether they take every a.
+/// Whether above_floor and scale_by_floor work for every a, not only up to 60.
 inline constexpr bool scales_by_all_powers = false;
-/// The nearest integers of |a| < 2^22, ties to even.
+/// Rounds a, |a| < 2^22, to the nearest integers, ties to even.
 struct i32 {
     int_lanes v;
 };
 HALFTONE_INLINE i32 nearest_integer(f32 a) { return {to_int(a)}; }
 HALFTONE_INLINE f32 to_float(i32 a) { return to_float(a.v); }
-/// p 2^n by adding to the exponent's bits, where x is at least `least` or NaN; 0 elsewhere, whatever p and n are there.
+/// p 2^n, by adding n to the exponent bits, in lanes where x is at least `least` or NaN; 0 in other lanes, whatever p
+/// and n.
 HALFTONE_INLINE f32 scale_or_clear(f32 p, i32 n, f32 x, float least) {
     const bit_lanes scaled = bits_of(p) + (reinterpret_cast<bit_lanes>(n.v) << 23);
     return float_of(blend(less(x, splat(least)).m, splat_bits(0), scaled));
@@ -157,7 +158,7 @@ HALFTONE_INLINE float maximum(f32 a) {
     const float even = a.v[0] > a.v[2] ? a.v[0] : a.v[2], odd = a.v[1] > a.v[3] ? a.v[1] : a.v[3];
     return even > odd ? even : odd;
 }
-/// The lanes of four vectors folded by `op`, in the order of sum and maximum: those of each in a quarter of the lanes.
+/// Reduces each of four vectors by `op`, in the order of sum and maximum, to a quarter of the result's lanes.
 template <class Op>
 HALFTONE_INLINE f32 fold_four(const f32* v, const Op& op) {
     const auto lane = [&](int i) __attribute__((always_inline)) {
@@ -165,7 +166,7 @@ HALFTONE_INLINE f32 fold_four(const f32* v, const Op& op) {
     };
     return op(op(lane(0), lane(2)), op(lane(1), lane(3)));
 }
-/// Each quarter in all lanes of a vector.
+/// Broadcasts each quarter to all lanes of a vector.
 HALFTONE_INLINE void spread_quarters(f32 a, f32* v) {
     for (int i = 0; i < 4; ++i) v[i] = splat(a.v[i]);
 }
@@ -195,7 +196,7 @@ HALFTONE_INLINE f32 widen_float16(bit_lanes half) {
     const int_lanes subnormal = reinterpret_cast<int_lanes>(present == splat_bits(0u));
     const bit_lanes normal = shifted + splat_bits((127u - 15u) << 23);
     const bit_lanes infinite = normal + splat_bits((128u - 16u) << 23);
-    // 2^-14 (1 + m) minus 2^-14 leaves the subnormal 2^-14 m, normalised by the subtraction.
+    // A subnormal 2^-14 m is computed as 2^-14 (1 + m) - 2^-14: the subtraction normalises it.
     const f32 tiny = float_of(normal + splat_bits(1u << 23)) - float_of(splat_bits(113u << 23));
     const bit_lanes quiet = blend(reinterpret_cast<int_lanes>((shifted & splat_bits(0x007fe000u)) != splat_bits(0u)),
                                   splat_bits(0x00400000u), splat_bits(0u));
@@ -207,7 +208,8 @@ HALFTONE_INLINE bit_lanes narrow_float16(f32 a) {
     const auto above = [magnitude](std::uint32_t limit) {
         return reinterpret_cast<int_lanes>(magnitude > splat_bits(limit));
     };
-    // Adding 0.5 aligns a subnormal result's last bit with the sum's, which the addition rounds to nearest even.
+    // For a subnormal result: adding 0.5 aligns its last bit with the sum's last bit, so the addition rounds it to
+    // nearest even.
     const bit_lanes tiny = bits_of(float_of(magnitude) + splat(0.5f)) - splat_bits(0x3f000000u);
     const bit_lanes odd = (magnitude >> 13) & splat_bits(1u);
     const bit_lanes normal = (magnitude - splat_bits(112u << 23) + splat_bits(0xfffu) + odd) >> 13;
@@ -271,7 +273,7 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b, int n = 4) {
     std::memcpy(p, lanes, static_cast<std::size_t>(n));
 }
 
-/// As many 64-bit integers as fill a vector, and the products of their low halves.
+/// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(16)));
 HALFTONE_INLINE wide multiply_low(wide a, wide b) {
 #if defined(__SSE2__)

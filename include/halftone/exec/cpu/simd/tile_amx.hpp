@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// AMX tile registers. The intrinsics take literal numbers: 0 to 3 hold the sums, 4 and 5 rows of a, 6 and 7 columns of
-/// b.
+/// AMX tile registers. The intrinsics take literal register numbers: 0 to 3 hold the sums, 4 and 5 rows of a, 6 and 7
+/// columns of b.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace amx {
 
-/// Gives this thread eight tiles of 16 rows of 64 bytes. Before the first product of a task.
+/// Configures eight tiles of 16 rows of 64 bytes for this thread. To be called before the first product of a task.
 inline void enter_tiles() {
     struct {
         std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -27,15 +27,16 @@ inline void enter_tiles() {
         std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
     } configuration;
     static_assert(sizeof configuration == 64);
-    // g++ 12's intrinsic names 8 of the 64 bytes as its input: without this the other stores vanish.
+    // g++ 12's intrinsic declares only 8 of the 64 bytes as its input: without this the compiler removes the other
+    // stores.
     __asm__ volatile("" : : "r"(&configuration) : "memory");
     _tile_loadconfig(&configuration);
 }
-/// Takes them back, so that the operating system saves no tiles at a context switch.
+/// Releases the tiles, so that the operating system need not save them at a context switch.
 inline void leave_tiles() { _tile_release(); }
 
-/// A tile from rows that are `bytes` apart, by way of the caches or past them, and a tile into such rows. What g++'s
-/// intrinsics are, but for the distance: theirs is a `long`, which has 32 bits on Windows, where no address takes it.
+/// Loads a tile from rows that are `bytes` apart (TILELOADD, or TILELOADDT1, a non-temporal hint), and stores one to
+/// such rows. They replace g++'s intrinsics, whose distance is a `long`, which has 32 bits on Windows.
 template <int Tile>
 HALFTONE_INLINE void load_tile(const void* from, std::size_t bytes) {
 #if defined(__clang__)
@@ -68,13 +69,13 @@ HALFTONE_INLINE void store_tile(void* to, std::size_t bytes) {
 #endif
 }
 
-/// What was stored before is in memory: these loads do not say that they read it.
+/// A compiler barrier: stores before it are complete before later tile loads, which do not declare what they read.
 HALFTONE_INLINE void complete_stores() { __asm__ volatile("" : : : "memory"); }
 
-/// Which operands of a product are multiplied again soon, and are to stay in the first-level cache.
+/// Which operands of a product are read again soon, and should stay in the L1 cache.
 enum class tile_reuse { both, columns, neither };
 
-/// 32 x 32 sums.
+/// The sums of a 32 x 32 block of the product.
 struct tile_block {
     HALFTONE_INLINE void zero() {
         _tile_zero(0);
@@ -97,8 +98,8 @@ struct tile_block {
         store_tile<2>(c + 16 * stride, bytes);
         store_tile<3>(c + 16 * stride + 16, bytes);
     }
-    /// Adds a (32 x 32, rows `stride` elements apart) times b (16 pairs of k x 32 columns x 2). What is not reused from
-    /// the first-level cache does not displace what is.
+    /// Adds a (32 x 32, leading dimension `stride`) times b (16 pairs of k x 32 columns x 2). Operands that are not
+    /// reused are loaded with the non-temporal hint, so that they do not displace reused ones from the L1 cache.
     template <tile_reuse Reuse>
     HALFTONE_INLINE void multiply(const bfloat16* a, extent stride, const bfloat16* b) {
         const auto bytes = static_cast<std::size_t>(stride) * sizeof(bfloat16);
@@ -128,13 +129,13 @@ struct tile_block {
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    /// A store of a tile takes a thousand cycles if twice the first-level cache has been read since the last one, and
-    /// none to speak of otherwise (timed between fences; what is stored, and where, changes nothing). So long products
-    /// store a tile of a now and then, for nobody.
+    /// Stores a tile that nobody reads. A tile store takes about a thousand cycles if more than twice the L1 cache's
+    /// size was read since the previous one, and almost none otherwise (timed between fences; what is stored and where
+    /// made no difference). So long products store a tile of a to a dummy buffer from time to time.
     HALFTONE_INLINE void stay_ready_to_store() { store_tile<4>(unused, 64); }
 
     alignas(64) std::byte unused[1024];
-    /// The same in three steps, so that one operand can meet several of the other.
+    /// The product in three steps, so that one operand can be multiplied with several others.
     HALFTONE_INLINE void load_rows(const bfloat16* a, extent stride) {
         const auto bytes = static_cast<std::size_t>(stride) * sizeof(bfloat16);
         complete_stores();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tiles of tile_amx.hpp in plain memory, with AMX's arithmetic: the even and the odd products of a tile are summed apart
-/// by fused multiply-adds, then these two and c; subnormal inputs and results of each count as zero.
+/// The tiles of tile_amx.hpp emulated in plain memory, with AMX's arithmetic: products of even and of odd k are summed
+/// separately by fused multiply-adds, then both sums and c are added; subnormal inputs and results of every step become
+/// zero.
 #pragma once
 
 #include <bit>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Several vectors at once, on each instruction set.
+/// Blocks of several vectors, for each instruction set.
 #pragma once
 
 #include <halftone/exec/cpu/simd/vectors.hpp>

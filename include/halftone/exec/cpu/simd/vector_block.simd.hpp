@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Several vectors at once, on the operations of one instruction set's f32. A function of one vector is a chain of
-/// instructions that wait for each other, and a processor looks only a few hundred instructions ahead: written on a lot,
-/// the same function is as many chains side by side.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Blocks of N vectors, computed side by side, in the operations of an instruction set's f32. A function of one vector
+/// is a chain of dependent instructions, and a processor's out-of-order window holds only a few hundred of them:
+/// applied to a block, the same function is N independent chains, whose latencies overlap.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <type_traits>
 
@@ -34,10 +34,11 @@ template <class T, class... Others>
 inline constexpr int largest_vector_block<T, Others...> =
     vectors_in_block<T> > largest_vector_block<Others...> ? vectors_in_block<T> : largest_vector_block<Others...>;
 
-/// A vector or a lot of them.
+/// A vector, or a block of vectors.
 template <class V>
 concept vectors = std::is_same_v<V, f32> || vectors_in_block<V> > 0;
-/// Operands one of which is a lot; the others are lots of the same size, or vectors that serve for each of it.
+/// Operands of which at least one is a block; the others are blocks of the same size, or single vectors, which are
+/// broadcast.
 template <class... T>
 concept vector_blocks = largest_vector_block<T...> > 0;
 
@@ -66,7 +67,7 @@ HALFTONE_INLINE mask_block<N> each_mask(const F& f) {
     for (int i = 0; i < N; ++i) r.m[i] = f(i);
     return r;
 }
-/// A lot out of a lot, or out of one vector for each.
+/// Makes a block of a block (unchanged) or of one vector (repeated).
 template <vectors V>
 HALFTONE_INLINE V broadcast(const V& a, const V*) {
     return a;
@@ -214,7 +215,7 @@ HALFTONE_INLINE auto select(const M& m, const A& yes, const B& no) {
         [&](int i) __attribute__((always_inline)) { return select(part(m, i), part(yes, i), part(no, i)); });
 }
 
-// A number stands for a vector of it.
+// A number is broadcast to a vector.
 template <vectors V>
 HALFTONE_INLINE V operator+(const V& a, float b) {
     return a + splat(b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The vectors of each instruction set, with numbers of one byte.
+/// The vectors of all instruction sets, with their conversions of one-byte numbers.
 #pragma once
 
 #include <halftone/exec/cpu/body_names.hpp>
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// The numbers of lanes, of as many as a vector has at most.
+/// 0, 1, 2, ... for as many lanes as the widest vector has.
 inline constexpr float lane_numbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 }  // namespace detail
