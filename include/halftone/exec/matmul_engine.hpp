@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What may multiply matrices in place of halftone's own kernels, such as a vendor's library, behind a small interface.
+/// The interface of an engine: a library, such as cuBLASLt, that multiplies matrices in place of halftone's own
+/// kernels.
 ///
 ///     ht::cuda device;
 ///     device.use(ht::cublaslt{});        // exec/cuda/cublaslt.cuh
 ///
-/// A device that holds an engine asks it for products whose operands have the compute type already, floats for
-/// tfloat32, and for products of operands of eight bits, which such a type multiplies exactly. A table of the engine's
-/// says where it is the faster one; engine_use, and before it the environment's HALFTONE_MATMUL (halftone, or the
-/// engine's name), can say always or never instead. The choice follows from shapes, types and the device's model alone.
+/// A device with an engine offers it products whose operands have the compute type already (floats for tfloat32), and
+/// products of 8-bit operands, which are exact in any compute type. The engine's table decides for which of them it is
+/// faster; engine_use, or the environment's HALFTONE_MATMUL (halftone, or the engine's name), can force either choice.
+/// The choice depends only on shapes, types and the device's model.
 #pragma once
 
 #include <cstdlib>
@@ -28,8 +29,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The element types that engines know. Operands of tfloat32 are floats in memory, of which products read 19 bits. Of a
-/// product float8_e5m2 is the type of a alone, b's is float8_e4m3 then: what the gradients of linear layers read.
+/// The element types that engines know. tfloat32 operands are stored as floats, of which products read 19 bits.
+/// float8_e5m2 can be the type of a only, with float8_e4m3 as b's: the operands of linear layers' gradients.
 enum class element_type { float32, bfloat16, float16, tfloat32, float8_e4m3, float8_e5m2 };
 
 /// Whether engines know the element type T.
@@ -59,31 +60,31 @@ constexpr element_type element_type_of() {
            : std::is_same_v<T, float8_e5m2> ? element_type::float8_e5m2
                                             : element_type::tfloat32;
 }
-/// Whether it is one of the two types of eight bits.
+/// Whether it is one of the two 8-bit types.
 constexpr bool is_eight_bit(element_type t) { return t == element_type::float8_e4m3 || t == element_type::float8_e5m2; }
 
-/// Which lines of a matrix are contiguous.
+/// Which axis of a matrix is contiguous: its rows (row-major) or its columns (column-major).
 enum class matrix_order { rows, columns };
-/// What becomes of an engine's sums: they are the result, or a kernel of halftone's reads them once more.
+/// What an engine's sums are: the final result, or input of a kernel of halftone's that applies the epilogue.
 enum class product_end { result, kernel };
 
-/// c = p q ab + beta c, p and q factors of eight-bit operands, else 1: a (m, k), b (k, n), c (m, n) with contiguous
-/// rows. Leading: elements from line to line.
+/// c = p q ab + beta c, where p and q are the factors of 8-bit operands, otherwise 1: a (m, k), b (k, n), c (m, n)
+/// row-major. A leading dimension is in elements.
 struct product_description {
     extent m, n, k;
     const void *a, *b;
     extent a_leading, b_leading;
     matrix_order a_order, b_order;
-    element_type operands;  // of a and b, and what is multiplied
+    element_type operands;  // element type of a and b
     void* c;
     extent c_leading;
     element_type result;
-    float beta;  // 0, or 1 where the result is of floats
+    float beta;  // 0; or 1 if the result is float
     product_end end;
     const float *a_factor = nullptr, *b_factor = nullptr;  // p and q, in the device's memory; nullptr: 1
 };
 
-/// What multiplies in place of halftone's kernels. An engine belongs to one device.
+/// A library that multiplies in place of halftone's kernels. An engine belongs to one device.
 class matmul_engine {
   public:
     matmul_engine() = default;
@@ -91,24 +92,24 @@ class matmul_engine {
     matmul_engine& operator=(const matmul_engine&) = delete;
     virtual ~matmul_engine() = default;
 
-    /// How HALFTONE_MATMUL and messages call it.
+    /// The engine's name in HALFTONE_MATMUL and in messages.
     virtual const char* name() const = 0;
-    /// Whether it can, at all. Pointers count by their alignment.
+    /// Whether the engine can compute this product at all. Pointers matter by their alignment only.
     virtual bool can(const product_description&) = 0;
-    /// Whether its table says that it is faster than halftone's kernels.
+    /// Whether the engine's table says that it is faster than halftone's kernels.
     virtual bool prefers(const product_description&) const = 0;
-    /// One that it can: sums in float, rounded once, in order with the device's other work.
+    /// Computes a product that can() accepts: sums in float, rounded once, in order with the device's other work.
     virtual void multiply(const product_description&, workspace&) = 0;
-    /// What multiply will take of the workspace.
+    /// Bytes of the workspace that multiply will use.
     virtual std::size_t workspace_bytes(const product_description&) = 0;
 };
 
-/// When a device asks its engine: where its table says that it is faster, wherever it can, or not at all.
+/// When a device uses its engine: where the engine's table says that it is faster, wherever it can, or never.
 enum class engine_use { by_table, always, never };
 
 namespace detail {
 
-/// The engine that a device holds, and when it is asked.
+/// A device's engine, and when it is used.
 class engine_slot {
   public:
     explicit engine_slot(engine_use wish = engine_use::by_table) : use_(wish) {
@@ -118,10 +119,10 @@ class engine_slot {
         }
     }
 
-    /// The engine from now on; nullptr: none.
+    /// Sets the engine; nullptr: none.
     void hold(std::unique_ptr<matmul_engine> engine) { engine_ = std::move(engine); }
 
-    /// The engine, where it is to multiply this. Throws argument_error where the environment asks for another one.
+    /// The engine, if it is to compute this product. Throws argument_error if HALFTONE_MATMUL names another engine.
     matmul_engine* engine_for(const product_description& p) const {
         if (asked_for_ != nullptr && (engine_ == nullptr || std::strcmp(asked_for_, engine_->name()) != 0)) {
             fail<argument_error>("matmul: HALFTONE_MATMUL asks for ", asked_for_, "; this device has ",

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where an engine multiplies faster than halftone's kernels, as a benchmark has measured it on one model of GPU.
+/// Measurements of which products an engine computes faster than halftone's kernels, on one model of GPU.
 ///
 ///     const ht::matmul_table table = ht::matmul_table::read("h200.txt");      // bench_cuda --matmul-table h200.txt
 ///     ht::cuda device{{.engine = ht::cublaslt{.table = table}}};
 ///
-/// A product goes the way that was faster for the measured one nearest to it: of its types and its end, by the
-/// logarithms of m, n and k. So the choice is a function of shape, types and the table, whose name tells which bits to
-/// expect.
+/// A product is computed as was faster for the nearest measured product of the same types and end, by the distance of
+/// the logarithms of m, n and k. So the choice is a function of shape, types and the table, and the table's name
+/// identifies the bits of results.
 ///
-/// The file is text: a line "halftone-matmul-table NAME ARCHITECTURE", then a line for each measured product, "bfloat16
+/// The file is text: a line "halftone-matmul-table NAME ARCHITECTURE", then a line a measured product, "bfloat16
 /// result rows columns 8192 768 3072 1.31": its operands, its end, the orders of a and b, m, n and k, and halftone's
 /// time over the engine's.
 #pragma once
@@ -28,7 +28,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A product that both ways were measured with.
+/// A product that was timed with the engine and with halftone's kernels.
 struct measured_product {
     element_type operands;
     product_end end;
@@ -37,10 +37,10 @@ struct measured_product {
     double ratio;  ///< halftone's time over the engine's: above 1 the engine is the faster one
 };
 
-/// Products of one GPU model that were timed both ways, and what they say of others.
+/// The timed products of one GPU model, and predictions for others.
 class matmul_table {
   public:
-    /// Nothing was measured.
+    /// An empty table: nothing was measured.
     matmul_table() = default;
     /// `architecture` is 10 times the compute capability. Throws argument_error for a name that is no single word and for
     /// ratios and extents that are not positive.
@@ -64,7 +64,7 @@ class matmul_table {
     /// The products that were measured.
     const std::vector<measured_product>& products() const { return products_; }
 
-    /// Whether the engine is the faster one; nothing, where no product of these types and this end was measured.
+    /// Whether the engine is faster; nothing if no product of these types and this end was measured.
     std::optional<bool> prefers_engine(const product_description& p) const {
         const measured_product* nearest = nullptr;
         double least = 0;
@@ -87,7 +87,7 @@ class matmul_table {
         }
         return all;
     }
-    /// Throws argument_error that names the line for what text() would not write.
+    /// Parses text() back. Throws argument_error, naming the line, for anything else.
     static matmul_table parse(const std::string& text) {
         std::istringstream lines(text);
         std::string line, name;
@@ -159,8 +159,8 @@ class matmul_table {
         return false;
     }
 
-    /// How many times larger the larger of two extents is, multiplied up: its logarithm is the distance, and grows with
-    /// it. Operands that lie otherwise count as much as an extent of twice the size.
+    /// The product of the three ratios of extents, each at least 1: its logarithm is the distance. A difference in an
+    /// operand's order counts like a factor of 2.
     static double distance_between(const measured_product& known, const product_description& p) {
         const auto times = [](extent a, extent b) {
             return static_cast<double>(std::max(a, b)) / static_cast<double>(std::min(a, b));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How much scratch memory operations take, told before they run.
+/// How much scratch memory operations will need, computed without running them.
 ///
 ///     const std::size_t bytes = ht::workspace_bytes(device, [&](auto& d) { ht::matmul<ht::amp_bf16>(d, a, b, c); });
-///     ht::cpu small{{.workspace = memory}};             // a std::span<std::byte> of so many bytes: matmul fits into it
+///     ht::cpu small{{.workspace = memory}};             // a std::span<std::byte> of `bytes` bytes suffices for matmul
 ///
-/// The operations themselves go through their decisions on a twin of the device that launches nothing and whose scratch
-/// memory only counts, so that the number is exact. Views are looked at for their shapes, strides and alignment; what
-/// they name is never touched, and need not be there.
+/// The operations run their host code on a twin of the device, which launches nothing and only counts scratch memory,
+/// so the number is exact. Of views only shapes, strides and alignment are used; the memory is not touched and need not
+/// exist.
 #pragma once
 
 #include <halftone/exec/matmul_engine.hpp>
@@ -20,7 +20,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Stands for a device's engine: takes its scratch memory, and multiplies nothing.
+/// The twin of a device's engine: leases its scratch memory, and multiplies nothing.
 class measured_engine final : public matmul_engine {
   public:
     void stand_for(matmul_engine* real) { real_ = real; }
@@ -37,7 +37,7 @@ class measured_engine final : public matmul_engine {
     matmul_engine* real_ = nullptr;
 };
 
-/// The twin of a device that runs GPU kernels: it answers what the operations ask as the device does.
+/// The twin of a device that runs GPU kernels: it answers all queries as the device does, and launches nothing.
 template <simt_device Device>
 class measured {
   public:
@@ -79,7 +79,7 @@ class measured {
     measured_engine engine_;
 };
 
-/// The words of exec/simt/sort.hpp.
+/// The functions of exec/simt/sort.hpp.
 template <class Device, class Key, class Value>
 void sort_pairs(measured<Device>& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
                 extent count, int bits) {
@@ -95,10 +95,10 @@ void inclusive_sum(measured<Device>& device, Count* counts, extent count) {
 
 }  // namespace detail
 
-/// The most bytes of scratch memory that calls(device) takes at a time, as a span at a multiple of block_alignment.
-/// `calls` is a function of any device, a generic lambda say, that calls any operations of kernel/ on its argument; it gets a twin
-/// of `device`, to which nothing else of `calls` may refer. Throws what the operations throw of their shapes and
-/// arguments.
+/// The largest number of bytes of scratch memory that calls(device) uses at one time; the memory is assumed to be
+/// aligned to block_alignment. `calls` is a function of any device (a generic lambda, say) that calls operations of
+/// kernel/ on its argument. It gets a twin of `device`, and must not use another device. Throws what the operations
+/// throw for their shapes and arguments.
 template <class Device, class Calls>
 std::size_t workspace_bytes(Device& device, const Calls& calls) {
     if constexpr (simt_device<Device>) {

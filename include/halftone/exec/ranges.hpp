@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Ranges: a stretch of a program that has a name and belongs to a pass. Who wants to know of them listens.
+/// Ranges: named parts of a program's run, each of one pass, reported to a listener such as a profiler.
 ///
 ///     const ht::range r(listener, "attention", ht::pass::forward);       // until the end of the scope
 ///
@@ -12,10 +12,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The part of a training step that a range belongs to.
+/// The pass of a training step that a range belongs to.
 enum class pass { forward, backward, update };
 
-/// How many passes there are.
+/// The number of passes.
 inline constexpr int passes = 3;
 
 /// "forward", "backward" or "update".
@@ -24,7 +24,7 @@ constexpr const char* name(pass p) {
     return names[static_cast<int>(p)];
 }
 
-/// Told where ranges begin and end. They nest as scopes do; names live as long as the program, literals say.
+/// Is told where ranges begin and end. They nest as scopes do; names are literals, or live as long as the program.
 class range_listener {
   public:
     range_listener() = default;
@@ -38,7 +38,7 @@ class range_listener {
     virtual void end() = 0;
 };
 
-/// Begins a range and ends it with its scope; does nothing where nobody listens.
+/// Begins a range, and ends it at the end of the scope. Without a listener it does nothing.
 class range {
   public:
     range(range_listener* listener, const char* operation, pass p) : listener_(listener) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Scratch memory of kernels: a stack that a context keeps, so that a steady program never allocates.
+/// Scratch memory of kernels: a stack that a context owns, so that a steady program allocates nothing.
 ///
-///     ht::cpu device;                                                     // takes what it needs, and keeps it
-///     ht::cpu small{{.workspace = memory}};                               // a std::span<std::byte> of yours, and no more
+///     ht::cpu device;                                                     // allocates what it needs, and keeps it
+///     ht::cpu small{{.workspace = memory}};                               // your own std::span<std::byte>, and no more
 ///     const workspace::lease sums(device.scratch(), n * sizeof(float));   // in a kernel: until the end of the scope
 ///
-/// How much an operation takes, ht::workspace_bytes tells (exec/measure.hpp).
+/// ht::workspace_bytes tells how much an operation needs (exec/measure.hpp).
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 #include <halftone/memory/resource.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -24,24 +24,24 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Says that a thing is made to count what an operation would take, and to touch no data; exec/measure.hpp has the use.
+/// A constructor's tag: makes an object that counts what operations would need, and touches no data (exec/measure.hpp).
 struct measuring {
     explicit measuring() = default;
 };
 
 }  // namespace detail
 
-/// Leases are given back in the reverse order of taking, as C++ scopes do.
+/// Leases are returned in the reverse order of taking, as C++ scopes do it.
 ///
-/// Of its own memory, where a lease does not fit, a further block is taken; once no lease is out, the blocks are
-/// replaced by one that would have held them all. The caller's memory is all there is: what does not fit throws
-/// out_of_memory.
+/// With its own memory, a workspace allocates a further block if a lease does not fit; as soon as no lease is out, its
+/// blocks are replaced by one that is large enough for all. With the caller's memory it never allocates: a lease that
+/// does not fit throws out_of_memory.
 class workspace final : public detail::capture_dependency {
   public:
     explicit workspace(memory_resource& source)
         : detail::capture_dependency(&source.capture_dependencies(), "scratch memory has moved"), source_(&source) {}
-    /// `given` is the caller's, in the device's memory, and must outlive the workspace; it counts from the first multiple of
-    /// block_alignment in it. An empty one: memory of its own.
+    /// `given` is the caller's memory on the device and must outlive the workspace; it is used from the first multiple
+    /// of block_alignment on. If it is empty, the workspace allocates.
     workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
         if (given.empty()) return;
         const std::size_t lost =
@@ -49,16 +49,16 @@ class workspace final : public detail::capture_dependency {
         given_ = given.data() + lost;
         given_bytes_ = given.size() - lost;
     }
-    /// Leases without memory: their addresses are as well aligned as those of real ones, and name nothing.
+    /// A workspace whose leases have no memory: their addresses are aligned as real ones, but must not be accessed.
     explicit workspace(detail::measuring)
         : detail::capture_dependency(nullptr, ""),
           given_(reinterpret_cast<std::byte*>(4 * block_alignment)),
           given_bytes_(static_cast<std::size_t>(-1) / 2) {}
 
-    /// The most bytes that were out at a time so far.
+    /// The largest number of bytes in use at one time so far.
     std::size_t peak() const { return wanted_; }
 
-    /// A piece of the workspace, until the end of its scope. Throws out_of_memory where the caller's memory does not
+    /// A part of the workspace, until the end of the scope. Throws out_of_memory if the caller's memory does not
     /// suffice.
     class lease {
       public:
@@ -82,8 +82,8 @@ class workspace final : public detail::capture_dependency {
         std::byte* data_;
     };
 
-    /// Where no lease is out, brings about what the next one would: a single block, which holds all that there were at
-    /// a time.
+    /// If no lease is out, replaces the blocks by one that is large enough for all that were used at one time, as the
+    /// next lease would.
     bool settle() override {
         if (total_ == 0 && !blocks_.empty()) hold(wanted_);
         return false;
@@ -121,7 +121,7 @@ class workspace final : public detail::capture_dependency {
         return data;
     }
 
-    /// One block of so many bytes or more.
+    /// Allocates one block of at least that many bytes.
     void hold(std::size_t bytes) {
         if (!blocks_.empty() && blocks_.front().memory.bytes() >= bytes) return;
         change();

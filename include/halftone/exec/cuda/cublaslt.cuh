@@ -4,14 +4,15 @@
 ///
 ///     ht::cuda device{{.engine = ht::cublaslt{}}};        // or later: device.use(ht::cublaslt{});
 ///
-/// Sums are float, also between parts of k, so that a result is rounded once; their order follows from the shape, the
-/// types, the alignment and the GPU's model. Floats are multiplied as floats, and in TF32 only under the compute type
-/// tfloat32, for which cuBLASLt may cut an operand's bits off where halftone's kernels round. Its choice of an
-/// algorithm is looked up once a shape and kept. A table (exec/matmul_table.hpp) says which products it gets.
+/// Numeric contract: sums are float, also those over parts of k, and rounded once. Their order follows from shape,
+/// types, alignment and the GPU's model. Floats are multiplied as floats; TF32 is used only under the compute type
+/// tfloat32, for which cuBLASLt may truncate operands where halftone's kernels round. The algorithm that cuBLASLt
+/// chooses is looked up once for each shape and cached. A table (exec/matmul_table.hpp) decides which products go to
+/// cuBLASLt.
 ///
-/// Operands of eight bits are multiplied from sm_89 on, float8_e4m3 and, for a, float8_e5m2, with k and the lines'
-/// length a multiple of 16 and, on most GPUs, both along depth; never in its mode of fast accumulation, which drops
-/// bits of the sums.
+/// 8-bit operands are multiplied from sm_89 on: float8_e4m3 and, for a, float8_e5m2, with k and leading dimensions a
+/// multiple of 16 and, on most GPUs, both operands contiguous along k. Never in cuBLASLt's mode of fast accumulation,
+/// which truncates the sums.
 #pragma once
 
 #include <cublasLt.h>
@@ -59,10 +60,10 @@ class cublaslt_engine final : public matmul_engine {
 
     const char* name() const override { return "cublaslt"; }
     bool can(const product_description& p) override { return plan_for(p).is_possible; }
-    // Where nothing was measured, from peaks and bandwidths: halftone's kernels multiply by mma.sync, which gives an
-    // sm_80 to 89 all it has, a Hopper or a Blackwell about two thirds, but for 16 bits in code for sm_90a. There cuBLASLt
-    // makes up for the 8 bytes an element that float sums cost on their way to a kernel of their own from a depth of about
-    // 1200 on.
+    // Without a measured table the choice is estimated from peaks and bandwidths. halftone's kernels multiply by
+    // mma.sync, which reaches the full rate on sm_80 to sm_89 and about two thirds of it on Hopper and Blackwell,
+    // except for 16-bit types in code for sm_90a (wgmma). On such GPUs cuBLASLt is faster from a k of about 1200 on,
+    // even if its float sums must be written and read again (8 bytes an element) by a separate kernel for the epilogue.
     bool prefers(const product_description& p) const override {
         if (const std::optional<bool> measured = table_.prefers_engine(p)) return *measured;
         return p.end == product_end::result || (architecture_ >= 90 && p.k >= 1200);
@@ -105,12 +106,12 @@ class cublaslt_engine final : public matmul_engine {
         cublaslt_check(cublasLtMatmulDescSetAttribute(&operation, what, &value, sizeof value),
                        "cublasLtMatmulDescSetAttribute");
     }
-    // To cuBLASLt our b is the first operand.
+    // cuBLASLt's first operand is our b.
     static void set_factors(cublasLtMatmulDescOpaque_t& operation, const product_description& p) {
         set_attribute(operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.b_factor);
         set_attribute(operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.a_factor);
     }
-    /// The largest power of two, 256 at most, that an address is a multiple of.
+    /// The largest power of two, at most 256, that divides the address.
     static std::uint32_t alignment_of(const void* p) {
         const auto address = reinterpret_cast<std::uintptr_t>(p);
         std::uint32_t bytes = 256;
@@ -131,8 +132,8 @@ class cublaslt_engine final : public matmul_engine {
         return place->second;
     }
 
-    // cuBLAS counts columns first: to it our c is its transpose, and c' = b' a'. Of an operand whose lines are its
-    // rows, memory holds the transpose already.
+    // cuBLAS is column-major: our row-major c is its c transposed, computed as c' = b' a'. An operand of row order is
+    // in memory as its transpose already.
     void make(const product_description& p, plan& to) {
         if (is_eight_bit(p.operands) && architecture_ < 89) return;
         const auto layout = [&](cublasLtMatrixLayoutOpaque_t& l, element_type type, extent rows, extent columns,
@@ -168,7 +169,7 @@ class cublaslt_engine final : public matmul_engine {
         };
         prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(most_workspace_));
         prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-               static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));  // or none
+               static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));  // or no reduction
         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.b));
         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.a));
         prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
@@ -199,8 +200,8 @@ class cublaslt_engine final : public matmul_engine {
 /// The value that names this engine; see any_matmul_engine.
 struct cublaslt {
     std::size_t most_workspace = std::size_t{32}
-                                 << 20;  ///< bytes of the context's workspace that an algorithm may ask for
-    matmul_table table{};  ///< where it is the faster one, as measured; empty: an estimate
+                                 << 20;  ///< bytes of the context's workspace that an algorithm may use
+    matmul_table table{};  ///< measured products, which decide; empty: an estimate decides
 
     /// Throws argument_error for a table of another architecture.
     std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const {

@@ -1,34 +1,32 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An NVIDIA GPU as a device: one stream of it, and the memory that its work needs.
+/// An NVIDIA GPU as a device: one CUDA stream, and the memory that work on it needs.
 ///
-///     ht::cuda device;                                  // the present GPU, a stream of its own
-///     ht::cuda gpu{stream};                             // yours, which it borrows; 0 is the default stream, as in CUDA
-///     ht::cuda own{stream, memory, ht::cublaslt{}};     // and a std::span<std::byte> of yours for scratch memory
+///     ht::cuda device;                                  // the current GPU, with a stream of its own
+///     ht::cuda gpu{stream};                             // with your stream; 0 is the default stream, as in CUDA
+///     ht::cuda own{stream, memory, ht::cublaslt{}};     // with your std::span<std::byte> as scratch memory, too
 ///     ht::cuda other{{.device = 1, .memory_limit = std::size_t{8} << 30}};
 ///
-/// A context serves one stream, and one thread at a time; several contexts, of one GPU or of several, live side by side
-/// and may be called from several threads at once, for nothing is static. The present device of the calling thread
-/// (cudaSetDevice) does not matter, and is the same after a call. No call waits for the GPU but those that say so:
-/// memory().read and write, synchronize.
+/// A context uses one stream and serves one thread at a time. Several contexts, of one GPU or of several, may be used
+/// by several threads at once, since there is no static state. The calling thread's current device (cudaSetDevice) does
+/// not matter and is unchanged after a call. Only calls that say so wait for the GPU: memory().read and write,
+/// synchronize.
 ///
-/// A stream that is borrowed may be any: 0, which PyTorch's current stream is where a program says nothing else, is the
-/// legacy default stream, and what the context does is in order with all that is given to it. A stream of the context's
-/// own (ht::own_stream, which options without a stream have) waits for no other, the default stream included: events
-/// order them. A context costs a few calls of CUDA's that look up numbers, so that it may be made for one call; what it
-/// needs beyond, it takes when it is first needed.
+/// A user's stream may be any. 0, PyTorch's current stream unless a program changes it, is the legacy default stream,
+/// which is ordered with all other blocking streams. A stream that the context makes (ht::own_stream, the default of
+/// options) is non-blocking: it is ordered with no other stream except by events. Making a context costs a few CUDA
+/// calls that query attributes, so that one may be made for a single call; everything else is allocated at first use.
 ///
-/// Memory comes from options.pool. Where none is given, a context with a stream of its own makes a pool of its own, which
-/// keeps what is given back; a context on a borrowed stream takes from the GPU's present pool, as cudaMallocAsync does, and
-/// changes no setting of it. Who makes contexts for single calls that need scratch memory gives them a workspace, or a
-/// pool that outlives them (exec/cuda/pool.cuh).
+/// Memory comes from options.pool. If none is given, a context with its own stream makes its own pool, which keeps
+/// freed memory; a context on a user's stream allocates from the GPU's current pool, as cudaMallocAsync does, and
+/// changes none of that pool's settings. If you make contexts for single calls that need scratch memory, give them a
+/// workspace, or a pool that outlives them (exec/cuda/pool.cuh).
 ///
-/// The program may capture the stream (cudaStreamBeginCapture) and call operations on the context meanwhile: launches,
-/// fills and copies become the graph's. What would wait, upload or take memory then throws capture_error before CUDA is
-/// asked, so that the capture is not spoilt. The graph refers to the context's scratch memory: keep the context for as
-/// long as the graph.
+/// The program may capture the stream (cudaStreamBeginCapture) and call operations on the context: launches, fills and
+/// copies become nodes of its graph. What would wait, upload or allocate throws capture_error before it calls CUDA, so
+/// that the capture stays valid. The graph uses the context's scratch memory: keep the context as long as the graph.
 ///
-///     compute.wait_for(copies);                         // what compute gets from now on begins after all that copies has
+///     compute.wait_for(copies);                         // later work of `compute` starts after all earlier work of `copies`
 #pragma once
 
 #include <memory>
@@ -51,7 +49,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A value that starts an engine for a context's products: nothing, or a ht::cublaslt (exec/cuda/cublaslt.cuh).
+/// Starts an engine for a context's products: empty, or made from a ht::cublaslt (exec/cuda/cublaslt.cuh).
 class any_matmul_engine {
   public:
     any_matmul_engine() = default;
@@ -61,7 +59,7 @@ class any_matmul_engine {
         : how_(std::make_shared<const starter_of<Engine>>(engine)) {}  // NOLINT(google-explicit-constructor)
 
     bool is_there() const { return how_ != nullptr; }
-    /// nullptr: none.
+    /// nullptr if empty.
     std::unique_ptr<matmul_engine> start(cudaStream_t stream, const cudaDeviceProp& properties) const {
         return how_ == nullptr ? nullptr : how_->start(stream, properties);
     }
@@ -82,23 +80,23 @@ class any_matmul_engine {
     std::shared_ptr<const starter> how_;
 };
 
-/// Says that a context makes a stream for itself, which waits for no other, the default stream included, and destroys it
-/// at its end.
+/// Tells a context to make a stream of its own, which it destroys at its end. The stream is non-blocking: it waits for
+/// no other, not even for the default stream.
 struct own_stream_t {
     explicit own_stream_t() = default;
 };
 /// ht::cuda gpu{ht::own_stream}: with a stream of its own.
 inline constexpr own_stream_t own_stream{};
 
-/// The stream of a context: one of the program's, any that CUDA has a number for, or its own.
+/// A context's stream: any stream or CUDA's special stream numbers, given by the program, or one of its own.
 class cuda_stream_choice {
   public:
     constexpr cuda_stream_choice(own_stream_t) : is_own_(true) {}           // NOLINT(google-explicit-constructor)
     constexpr cuda_stream_choice(cudaStream_t stream) : stream_(stream) {}  // NOLINT(google-explicit-constructor)
 
     constexpr bool is_own() const { return is_own_; }
-    /// Of what is not its own: 0 as what the program that is compiled takes it for, so that it does not depend on the
-    /// file that a call of the context's stands in.
+    /// The user's stream. 0 is replaced by the default stream of this compilation (legacy or per-thread), so that the
+    /// stream does not depend on the file from which the context is called.
     cudaStream_t get() const {
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM)
         return stream_ != nullptr ? stream_ : cudaStreamPerThread;
@@ -112,21 +110,21 @@ class cuda_stream_choice {
     bool is_own_ = false;
 };
 
-/// What a GPU's context is made with.
+/// Options of a GPU's context.
 struct cuda_options {
-    int device = -1;                         ///< -1: the stream's; of its own, a default or a captured stream the present one
-    cuda_stream_choice stream = own_stream;  ///< or one of the program's, 0 included, to which it is the default stream
-    std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may hold
-    any_matmul_engine engine{};                               ///< multiplies beside halftone's kernels
-    engine_use engine_is_used = engine_use::by_table;         ///< HALFTONE_MATMUL in the environment goes before it
-    std::span<std::byte> workspace{};  ///< scratch memory of the caller's on the GPU; none: its own
-    cudaMemPool_t pool = nullptr;      ///< where memory comes from; none: its own with its own stream, else the GPU's
-    std::size_t pool_keeps = cuda_pool::everything;  ///< bytes that nobody uses which a pool of its own keeps
+    int device = -1;                         ///< -1: that of the stream; else (own, default, captured) the current one
+    cuda_stream_choice stream = own_stream;  ///< or the program's; 0 is its default stream
+    std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may allocate
+    any_matmul_engine engine{};                               ///< multiplies in place of halftone's kernels
+    engine_use engine_is_used = engine_use::by_table;         ///< the environment's HALFTONE_MATMUL overrides it
+    std::span<std::byte> workspace{};  ///< the caller's GPU memory as scratch memory; empty: its own
+    cudaMemPool_t pool = nullptr;      ///< none: its own if the stream is its own, else the GPU's current pool
+    std::size_t pool_keeps = cuda_pool::everything;  ///< free bytes that its own pool keeps
 };
 
 namespace detail {
 
-/// A stream, owned or borrowed, and what its GPU is.
+/// A stream, owned or not, and the properties of its GPU.
 class cuda_stream {
   public:
     explicit cuda_stream(const cuda_options& o) : device_(o.device), is_owned_(o.stream.is_own()) {
@@ -160,7 +158,7 @@ class cuda_stream {
     int device() const { return device_; }
     cudaStream_t get() const { return stream_; }
     const simt::architecture& architecture() const { return architecture_; }
-    /// Read when first they are asked for, which takes CUDA a thousand times longer than an attribute.
+    /// Read at first use, since it takes CUDA a thousand times longer than reading an attribute.
     const cudaDeviceProp& properties() const {
         if (properties_ == nullptr) {
             auto all = std::make_unique<cudaDeviceProp>();
@@ -186,15 +184,15 @@ class cuda_stream {
 
 }  // namespace detail
 
-/// A GPU as a device: a stream, borrowed or its own, and memory in that stream's order. It serves one thread at a
-/// time and is neither copied nor moved. Nothing waits for the GPU but reading memory, synchronize(), and what says
-/// so.
+/// A GPU as a device: a stream, its own or the user's, and memory allocated in that stream's order. Used by one thread
+/// at a time; neither copyable nor movable. Only memory().read and write, synchronize(), and what says so wait for the
+/// GPU.
 class cuda {
   public:
     static constexpr bool runs_simt_kernels = true;
 
-    /// Throws cuda_error where there is no usable GPU, argument_error for a device that is not there or too old, and
-    /// for a workspace that is not a GPU's memory.
+    /// Throws cuda_error if there is no usable GPU, and argument_error for a device number that does not exist, a GPU
+    /// that is too old, and a workspace that is not a GPU's memory.
     explicit cuda(const cuda_options& options = {})
         : stream_(options),
           memory_(stream_.device(), stream_.get(), options.memory_limit, options.pool),
@@ -211,31 +209,31 @@ class cuda {
     cuda(const cuda&) = delete;
     cuda& operator=(const cuda&) = delete;
 
-    /// The stream that all work of the context goes to.
+    /// The stream of all work of the context.
     cudaStream_t stream() const { return stream_.get(); }
     /// CUDA's number of the GPU.
     int device() const { return stream_.device(); }
-    /// All that CUDA tells of the GPU: read when first they are asked for.
+    /// All properties of the GPU; read at first use.
     const cudaDeviceProp& properties() const { return stream_.properties(); }
     simt::architecture architecture() const { return stream_.architecture(); }
-    /// For people: "cuda, NVIDIA H200".
+    /// A description for logs: "cuda, NVIDIA H200".
     std::string description() const { return detail::sentence("cuda, ", properties().name); }
 
-    /// Where tensors, stores and tapes get their memory, counted by kind.
+    /// The memory of tensors, stores and tapes, counted by kind.
     cuda_memory& memory() { return memory_; }
     /// Scratch memory of kernels, on the GPU.
     workspace& scratch() { return workspace_; }
 
-    /// From now on products are the engine's, where it is the faster one; an empty engine: all are halftone's.
+    /// Sets the engine, which computes products where it is the faster one; empty: halftone's kernels compute all.
     void use(const any_matmul_engine& engine) {
         const detail::current_device here(device());
         engines_.hold(engine.is_there() ? engine.start(stream(), properties()) : nullptr);
     }
-    /// The engine, where it is to multiply this product; nullptr: halftone's kernels are.
+    /// The engine, if it is to compute this product; nullptr: halftone's kernels do.
     matmul_engine* engine_for(const product_description& p) const { return engines_.engine_for(p); }
 
-    /// Whether the kernel's code has matrix units of eight bits multiply: where a program was compiled for an older
-    /// architecture, this GPU runs code that cannot.
+    /// Whether the kernel's code, as loaded on this GPU, uses 8-bit matrix instructions: code compiled for an older
+    /// architecture cannot.
     template <class Kernel>
     bool has_eight_bit_code() {
         const detail::current_device here(device());
@@ -248,7 +246,8 @@ class cuda {
         }
         return simt::architecture_of(place->second).has_eight_bit_units();
     }
-    /// Whether this file's code for the GPU has Hopper's words: it was compiled for sm_90a, and runs on one.
+    /// Whether this file's code for the GPU has Hopper's instructions: it was compiled for sm_90a, and this is such a
+    /// GPU.
     bool has_wgmma_code() {
         if (architecture().version != 90) return false;
         if (has_wgmma_code_ < 0) {
@@ -259,25 +258,27 @@ class cuda {
         }
         return has_wgmma_code_ == 1;
     }
-    /// For bulk_copy: `outer` lines of `inner` neighbours, `leading` elements apart, of which a copy takes box_outer.
+    /// A tensor map for bulk_copy: `outer` rows of `inner` contiguous elements, with leading dimension `leading`; one
+    /// copy takes box_outer rows.
     template <class T>
     detail::tensor_map tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) {
         return tensor_maps_.make(data, inner, outer, leading, box_outer);
     }
-    /// Runs a kernel of exec/simt/simt.hpp's kind.
+    /// Launches a kernel struct as exec/simt/simt.hpp describes it.
     template <class Kernel>
     void launch(const Kernel& kernel) {
         static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 1024);
         static_assert(sizeof(Kernel) <= 4096, "halftone: the arguments of a kernel exceed CUDA's 4096 bytes");
         const simt::grid_shape g = kernel.grid();
-        if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;  // an empty grid is an error to CUDA, and nothing to do for us
+        if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;  // CUDA rejects an empty grid
         if (g.y > simt::most_folds || g.z > simt::most_folds) {
             fail<argument_error>("cuda: a kernel's grid of ", g.x, " x ", g.y, " x ", g.z,
                                  " blocks; CUDA takes at most ", simt::most_folds, " along y and z");
         }
         const detail::current_device here(device());
         const auto entry = &detail::kernel_entry<Kernel>;
-        // Whole sixteens: nvcc knows where shared memory begins, and may load to the end of the last sixteen that it uses.
+        // A multiple of 16: nvcc knows the alignment of shared memory, and may load to the end of the last 16 bytes
+        // that are used.
         constexpr std::size_t shared_bytes = (Kernel::shared_bytes + 15) / 16 * 16;
         if constexpr (shared_bytes > 48 * 1024) {
             if (prepared_.insert(reinterpret_cast<const void*>(entry)).second) {
@@ -297,7 +298,7 @@ class cuda {
         const detail::current_device here(device());
         start("a function's launch", &detail::function_entry<Function>, 1, 1, 0, f);
     }
-    /// n elements of one value.
+    /// Sets n elements to one value.
     template <class T>
     void fill(T* to, extent n, T value) {
         if (n <= 0) return;
@@ -306,21 +307,21 @@ class cuda {
         start("a fill's launch", &detail::fill_entry<T>, static_cast<unsigned>(blocks < 4096 ? blocks : 4096), 256, 0,
               to, n, value);
     }
-    /// Copies bytes that do not overlap, between any memories that CUDA knows, in the stream's order. Throws
+    /// Copies bytes between any memories that CUDA knows, in the stream's order; the two must not overlap. Throws
     /// cuda_error.
     void copy(void* to, const void* from, std::size_t bytes) {
         const detail::current_device here(device());
         if (bytes != 0)
             detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
     }
-    /// Host memory to the device's: the host memory is free again on return, and nothing waits for the GPU but for one
-    /// of the last few uploads, where they are all under way still.
+    /// Copies host memory to the device's. The host memory may be changed on return. Does not wait for the GPU, unless
+    /// all of the last few uploads are still under way.
     void upload(void* to, const void* from, std::size_t bytes) {
         memory_.expect_no_capture(detail::write_in_capture);
         const detail::current_device here(device());
         staging_.send(to, from, bytes, stream());
     }
-    /// Whether kernels can read what the pointer names. Throws argument_error for the memory of another GPU.
+    /// Whether kernels can read the memory at the pointer. Throws argument_error for memory of another GPU.
     bool reaches(const void* p) const {
         cudaPointerAttributes a{};
         if (cudaPointerGetAttributes(&a, p) != cudaSuccess) {
@@ -339,7 +340,7 @@ class cuda {
     }
 
     using captured = cuda_graph;
-    /// Notes down what f gives this context to do, and does nothing of it; exec/capture.hpp has the rules.
+    /// Captures the work that f gives this context, without running it; exec/capture.hpp has the rules.
     template <class Function>
     cuda_graph capture(const Function& f) {
         if (stream() == cudaStreamLegacy) fail<capture_error>("captured step: ", detail::default_stream_in_capture);
@@ -349,26 +350,25 @@ class cuda {
         f();
         return noting.finish();
     }
-    /// Does all of that, in order with the context's other work.
+    /// Runs captured work, in order with the context's other work.
     void replay(const cuda_graph& work) {
         memory_.expect_no_capture(detail::replay_in_capture);
         const detail::current_device here(device());
         work.launch(stream());
     }
 
-    /// An event behind all that this context was given so far.
+    /// An event after all work of this context so far.
     cuda_event record() const { return {device(), stream()}; }
-    /// What this context is given from now on begins once the event is over; the host does not wait. The GPUs may
-    /// differ.
+    /// Makes later work of this context wait for the event; the host does not wait. The event may be of another GPU.
     void wait_for(const cuda_event& event) {
         const detail::current_device here(device());
         detail::cuda_check(cudaStreamWaitEvent(stream(), event.get(), 0), "cudaStreamWaitEvent");
     }
-    /// The same for all that the other context was given so far.
+    /// Makes later work of this context wait for all work of the other context so far.
     void wait_for(const cuda& other) { wait_for(other.record()); }
 
   private:
-    /// The launch's own error, and not one that an earlier call of the user's has left.
+    /// Throws the launch's own error, and leaves alone one that an earlier call of the user's has left.
     template <class... Parameters>
     void start(const char* call, void (*entry)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
                const std::type_identity_t<Parameters>&... arguments) {
@@ -386,7 +386,7 @@ class cuda {
     std::unordered_set<const void*> prepared_;
     std::unordered_map<const void*, int> code_versions_;
     detail::tensor_map_maker tensor_maps_;
-    int has_wgmma_code_ = -1;  // not asked for yet
+    int has_wgmma_code_ = -1;  // -1: not determined yet
 };
 
 }  // namespace HALFTONE_ABI

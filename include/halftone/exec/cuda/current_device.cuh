@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The present device of a thread, which many of CUDA's calls refer to without naming it.
+/// The current device of a thread, on which many CUDA calls depend implicitly.
 ///
-///     const detail::current_device here(device);      // until the end of the scope, then the user's again
+///     const detail::current_device here(device);      // sets it until the end of the scope, then restores the user's
 #pragma once
 
 #include <halftone/exec/cuda/error.cuh>
@@ -11,8 +11,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Costs some ten nanoseconds where the device is the present one already. Throws nothing: where a device cannot be
-/// had, the calls that follow say so.
+/// Takes about ten nanoseconds if the device is the current one already. Throws nothing: if the device cannot be set,
+/// the CUDA calls that follow report it.
 class current_device {
   public:
     explicit current_device(int device) noexcept {
@@ -30,7 +30,7 @@ class current_device {
     int before_ = -1;
 };
 
-/// One of the streams that every device has, which CUDA knows by number: the legacy one, or the thread's.
+/// Whether it is a default stream, of which every device has one: the legacy or the per-thread one.
 inline bool is_default_stream(cudaStream_t stream) {
     return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
@@ -41,8 +41,8 @@ inline int present_device() {
     return device;
 }
 
-/// The device that a stream belongs to, or -1 where no call tells: of a default stream, which all devices have, while the
-/// stream is captured, when CUDA refuses the question, and before CUDA 12.8, in the toolkit or the driver.
+/// The device of a stream, or -1 if it cannot be determined: for a default stream, which every device has; while the
+/// stream is captured, when CUDA refuses the query; and before CUDA 12.8, of the toolkit or the driver.
 inline int device_of(cudaStream_t stream) {
 #if CUDART_VERSION >= 12080
     int device = -1;
@@ -54,7 +54,7 @@ inline int device_of(cudaStream_t stream) {
     if (code == cudaSuccess) return device;
     if (code != cudaErrorCallRequiresNewerDriver && code != cudaErrorNotSupported)
         cuda_check(code, "cudaStreamGetDevice");
-    cudaGetLastError();  // the next call must not find it
+    cudaGetLastError();  // resets the error, so that a later call does not report it
 #else
     static_cast<void>(stream);
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a call of the CUDA runtime returns, as an exception that names call, code, file and line.
+/// Throws an exception for a CUDA runtime call that fails, naming call, error code, file and line.
 ///
 ///     detail::cuda_check(cudaStreamCreate(&stream), "cudaStreamCreate");
 #pragma once
@@ -23,12 +23,12 @@ struct cuda_error : error {
 
 namespace detail {
 
-/// Throws cuda_error unless the code is that of success. An error of a kernel comes out of a later call, and of every
-/// call from then on: the first one's sentence is the one to read.
+/// Throws cuda_error unless the code is cudaSuccess. An error of a kernel is reported by a later call and by every call
+/// from then on: read the first one's message.
 inline void cuda_check(cudaError_t code, const char* call, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
     if (code == cudaSuccess) return;
-    cudaGetLastError();  // told here: who asks CUDA for its last error next must not find it again
+    cudaGetLastError();  // resets the error: it is reported here, and not by later calls
     const std::string place(file);
     fail<cuda_error>("cuda: ", call, " gave ", cudaGetErrorName(code), " (", cudaGetErrorString(code), ") at ",
                      place.substr(place.rfind('/') + 1), ":", line);

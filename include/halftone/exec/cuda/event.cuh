@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A point in the work of a stream: what other streams wait for, and what times are measured between.
+/// A point in a stream's work, for which other streams can wait and between two of which time can be measured.
 ///
-///     const ht::cuda_event loaded = copies.record();       // behind all that `copies` was given so far
-///     compute.wait_for(loaded);                            // what compute gets from now on begins after it
-///     loaded.is_over(), loaded.wait();                     // asks; waits, on the host
+///     const ht::cuda_event loaded = copies.record();       // after all work of `copies` so far
+///     compute.wait_for(loaded);                            // later work of `compute` starts after it
+///     loaded.is_over(), loaded.wait();                     // queries; waits on the host
 ///     const double s = ht::seconds_between(begin, end);    // both are over
 #pragma once
 
@@ -15,10 +15,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Made by ht::cuda's record(). Any thread may ask it.
+/// Made by ht::cuda's record(). May be used by any thread.
 class cuda_event {
   public:
-    /// Behind all that the stream, one of the device's, was given so far.
+    /// An event after all work of the stream so far; the stream is one of the device's.
     cuda_event(int device, cudaStream_t stream) {
         const detail::current_device here(device);
         detail::cuda_check(cudaEventCreate(&event_), "cudaEventCreate");
@@ -37,20 +37,21 @@ class cuda_event {
 
     cudaEvent_t get() const { return event_; }
 
-    /// Whether the stream has come past the place where the event was recorded; does not wait. Throws cuda_error.
+    /// Whether the stream has passed the event; does not wait. Throws cuda_error.
     bool is_over() const {
         const cudaError_t code = cudaEventQuery(event_);
         if (code != cudaErrorNotReady) detail::cuda_check(code, "cudaEventQuery");
         return code == cudaSuccess;
     }
-    /// Waits until it has. Throws cuda_error.
+    /// Waits until the stream has passed the event. Throws cuda_error.
     void wait() const { detail::cuda_check(cudaEventSynchronize(event_), "cudaEventSynchronize"); }
 
   private:
     cudaEvent_t event_ = nullptr;
 };
 
-/// From one event to a later one of the same device, to about half a microsecond. Waits for the later one.
+/// The seconds from one event to a later one of the same device, to about half a microsecond. Waits for the later
+/// event.
 inline double seconds_between(const cuda_event& begin, const cuda_event& end) {
     float milliseconds = 0;
     end.wait();

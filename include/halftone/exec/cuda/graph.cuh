@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Work of one stream as a CUDA graph: what ht::cuda captures (exec/capture.hpp), owned and ready to launch.
+/// An instantiated CUDA graph of work captured from one stream: the result of ht::cuda's capture (exec/capture.hpp).
 ///
 ///     ht::cuda_graph work = device.capture([&] { optimizer.step(grads); });
 ///     device.replay(work);                                  // any number of times
 ///
-/// A launch of a graph costs the host about as much as that of one kernel, however many kernels it has.
+/// Launching a graph costs the host about as much as launching one kernel, whatever the number of kernels in it.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Refers to addresses, and does not keep what lies there.
+/// Refers to memory by address, and does not keep it alive.
 class cuda_graph {
   public:
-    /// Takes a graph over, and brings what the GPU needs of it there, so that the first launch is no slower than
-    /// others.
+    /// Takes ownership of a graph, instantiates it and uploads it to the GPU, so that the first launch is as fast as
+    /// later ones.
     cuda_graph(cudaGraph_t graph, cudaStream_t stream) {
         std::size_t nodes = 0;
         cudaError_t code = cudaGraphGetNodes(graph, nullptr, &nodes);
         if (code == cudaSuccess) code = cudaGraphInstantiate(&executable_, graph, 0);
         if (code == cudaSuccess) code = cudaGraphUpload(executable_, stream);
-        cudaGraphDestroy(graph);  // the executable form stands by itself
+        cudaGraphDestroy(graph);  // the instantiated graph does not need it
         nodes_ = nodes;
         if (code != cudaSuccess) {
             clear();
@@ -42,15 +42,15 @@ class cuda_graph {
     }
     ~cuda_graph() { clear(); }
 
-    /// Kernels, copies and fills in it.
+    /// The number of nodes: kernels, copies and fills.
     std::size_t nodes() const { return nodes_; }
-    /// Does the graph's work once more, in the stream's order, without waiting. Throws cuda_error.
+    /// Launches the graph in the stream's order, without waiting. Throws cuda_error.
     void launch(cudaStream_t stream) const {
         detail::cuda_check(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch");
     }
 
   private:
-    // Of a graph under way CUDA keeps what it needs until it is through.
+    // CUDA keeps what a running graph needs until it has finished.
     void clear() noexcept {
         if (executable_ != nullptr) cudaGraphExecDestroy(executable_);
         executable_ = nullptr;
@@ -62,12 +62,12 @@ class cuda_graph {
 
 namespace detail {
 
-/// While it lives, what the stream is given is noted down. Where it ends without finish(), after an exception, what was
-/// noted is dropped, and the stream is as before.
+/// While an object of this class lives, the stream's work is captured. If it is destroyed without finish(), after an
+/// exception, the capture is discarded.
 class stream_capture {
   public:
-    // Of this thread alone: other threads may go on to allocate and to wait, a reader of data for its pinned memory,
-    // say. What this thread may not do meanwhile, CUDA refuses all the same.
+    // Captures in the thread-local mode: other threads may still allocate and wait (a data reader's pinned memory,
+    // say). This thread's forbidden calls are rejected by CUDA.
     explicit stream_capture(cudaStream_t stream) : stream_(stream) {
         cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
     }
@@ -78,7 +78,7 @@ class stream_capture {
         cudaGraph_t graph = nullptr;
         cudaStreamEndCapture(stream_, &graph);
         if (graph != nullptr) cudaGraphDestroy(graph);
-        cudaGetLastError();  // a capture that a refused call has spoilt says so here
+        cudaGetLastError();  // resets the error of a capture that a forbidden call has invalidated
     }
 
     cuda_graph finish() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// CUDA's own numbers of one and two bytes under halftone's views. They hold the same bits, so that nothing is
-/// converted or copied:
+/// Views of CUDA's own numbers of one and two bytes, which have the same bits as halftone's: nothing is converted or
+/// copied.
 ///
 ///     __half* weights = ...;                                              // yours, on the GPU
 ///     const ht::view w(weights, ht::shape<2>{rows, columns});             // ht::view<ht::float16, 2>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A GPU's memory, as a resource of stores, arenas and tensors; its transfers are in order with one stream.
+/// A GPU's memory as a memory_resource of stores, arenas and tensors; its transfers are in the order of one stream.
 ///
-/// While the program captures that stream no memory is handed out, for it would be the graph's; what is given back
-/// meanwhile goes back when next a block is asked for or given back without a capture. Where the resource itself ends
-/// amid one, what was given back since the capture began is left to the end of its pool: the graph may use it.
+/// While the program captures the stream, allocation throws, because the block would belong to the graph. Frees during
+/// a capture are deferred to the next allocation or free outside of one. If the resource is destroyed during a capture,
+/// blocks freed since its beginning stay allocated until their pool is destroyed, because the graph may use them.
 #pragma once
 
 #include <halftone/exec/capture.hpp>
@@ -15,24 +15,24 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The memory of a GPU, taken and given back in the order of a stream (cudaMallocAsync).
+/// The memory of a GPU, allocated and freed in a stream's order (cudaMallocAsync).
 class cuda_memory final : public memory_resource {
   public:
-    /// `limit` bytes at most are out at a time, so that a budget can be tried. The stream, one of the device's, must
-    /// outlive the resource, and so must a pool that is given.
+    /// Allocates at most `limit` bytes at a time, so that a memory budget can be tested. The stream, one of the
+    /// device's, must outlive the resource, and so must a pool that is given.
     explicit cuda_memory(int device, cudaStream_t stream, std::size_t limit = static_cast<std::size_t>(-1),
                          cudaMemPool_t pool = nullptr)
         : device_(device), stream_(stream), limit_(limit), pool_(pool) {}
     ~cuda_memory() override {
         if (captured_by_others() == nullptr) give_back_left();
     }
-    /// From now on memory is that of a pool of its own, which is made when first a block is asked for and keeps so many
-    /// bytes that are free.
+    /// From now on allocates from a pool of its own, which is made at the first allocation and keeps up to `keeps` free
+    /// bytes.
     void use_own_pool(std::size_t keeps) {
         has_own_pool_ = true;
         keeps_ = keeps;
     }
-    /// Where blocks come from; nullptr: the device's present pool, as cudaMallocAsync has it.
+    /// The pool of allocations; nullptr: the device's current pool, as for cudaMallocAsync.
     cudaMemPool_t pool() const { return pool_; }
 
     void write(void* to, const void* from, std::size_t bytes) override {
@@ -52,7 +52,7 @@ class cuda_memory final : public memory_resource {
     void copy_and_wait(void* to, const void* from, std::size_t bytes) {
         if (bytes == 0) return;
         const detail::current_device here(device_);
-        // From pageable memory this returns once the bytes are staged; from pinned memory it would return at once.
+        // From pageable memory the call returns once the bytes are staged; from pinned memory it returns at once.
         detail::cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_), "cudaMemcpyAsync");
         detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     }
@@ -67,13 +67,13 @@ class cuda_memory final : public memory_resource {
         const cudaError_t code = pool_ == nullptr ? cudaMallocAsync(&block, bytes, stream_)
                                                   : cudaMallocFromPoolAsync(&block, bytes, pool_, stream_);
         if (code == cudaErrorMemoryAllocation) {
-            cudaGetLastError();  // the next call must not find it
+            cudaGetLastError();  // resets the error, so that a later call does not report it
             return nullptr;
         }
         detail::cuda_check(code, pool_ == nullptr ? "cudaMallocAsync" : "cudaMallocFromPoolAsync");
         return static_cast<std::byte*>(block);
     }
-    // In order with the stream: kernels that were launched before may still use the block.
+    // Freed in the stream's order: kernels launched before may still use the block.
     void release(std::byte* block, std::size_t) noexcept override {
         const detail::current_device here(device_);
         cudaFreeAsync(block, stream_);

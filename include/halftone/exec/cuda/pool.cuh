@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A pool of a GPU's memory, apart from the one that cudaMallocAsync takes from: what is given back to it stays in it, up
-/// to a number of bytes, and is there at once when memory is next asked for.
+/// A pool of a GPU's memory, separate from the default pool of cudaMallocAsync: memory that is freed stays in the pool,
+/// up to a number of bytes, and the next allocation takes it from there.
 ///
-///     const ht::cuda_pool pool{0, std::size_t{1} << 30};        // of GPU 0, keeps up to 1 GiB that nobody uses
+///     const ht::cuda_pool pool{0, std::size_t{1} << 30};        // of GPU 0; keeps up to 1 GiB of free memory
 ///     ht::cuda gpu{{.stream = stream, .pool = pool.get()}};     // and any number of other contexts
 ///
-/// CUDA's own pool of a GPU keeps nothing unless the program tells it to: whatever is free in it goes back to the system
-/// whenever something waits for the GPU, and has to be mapped again.
+/// CUDA's default pool of a GPU keeps nothing unless the program changes its release threshold: free memory is returned
+/// to the system whenever something waits for the GPU, and must be mapped again.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A pool of a GPU's memory, which keeps up to so many bytes that were given back, rather than returning them to the
-/// system. Throws cuda_error.
+/// A pool of a GPU's memory, which keeps up to `keeps` freed bytes instead of returning them to the system. Throws
+/// cuda_error.
 class cuda_pool {
   public:
     static constexpr std::size_t everything = static_cast<std::size_t>(-1);
 
-    /// None.
+    /// No pool.
     cuda_pool() = default;
     explicit cuda_pool(int device, std::size_t keeps = everything) {
         cudaMemPoolProps how{};
@@ -43,12 +43,12 @@ class cuda_pool {
         std::swap(pool_, other.pool_);
         return *this;
     }
-    /// Of memory that is still out CUDA keeps the pool until it has been given back.
+    /// CUDA destroys the pool once all its memory has been freed.
     ~cuda_pool() {
         if (pool_ != nullptr) cudaMemPoolDestroy(pool_);
     }
 
-    /// CUDA's handle; nullptr of none.
+    /// CUDA's handle; nullptr without a pool.
     cudaMemPool_t get() const { return pool_; }
 
   private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sorting and running sums on a GPU: CUB's radix sort and scan, with the scratch memory and on the stream of a context.
+/// Sorting and prefix sums on a GPU: CUB's radix sort and scan, with a context's scratch memory and on its stream.
 /// exec/simt/sort.hpp has their contract.
 ///
-/// <halftone/cuda.cuh> has it; beside <halftone/kernel.cuh> it is included where gradients of embeddings are wanted, since
+/// <halftone/cuda.cuh> includes this header, <halftone/kernel.cuh> does not: include it for gradients of embeddings.
 /// CUB costs about a second of compile time for each architecture.
 #pragma once
 
@@ -20,7 +20,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Without memory it only tells how many bytes it wants.
+/// With memory == nullptr it only computes how many bytes it needs.
 template <class Key, class Value>
 void radix_sort(cuda& device, void* memory, std::size_t& bytes, const Key* keys, Key* sorted_keys, const Value* values,
                 Value* sorted_values, extent count, int bits) {
@@ -44,7 +44,7 @@ void scan(cuda& device, void* memory, std::size_t& bytes, Count* counts, extent 
 
 }  // namespace detail
 
-/// Bytes of scratch memory that sort_pairs takes with these arguments.
+/// Bytes of scratch memory that sort_pairs needs with these arguments.
 template <class Key, class Value>
 std::size_t sort_bytes(cuda& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
                        extent count, int bits) {
@@ -53,7 +53,7 @@ std::size_t sort_bytes(cuda& device, const Key* keys, Key* sorted_keys, const Va
     return bytes;
 }
 
-/// Throws argument_error for 2^31 pairs and more.
+/// Throws argument_error for 2^31 pairs or more.
 template <class Key, class Value>
 void sort_pairs(cuda& device, const Key* keys, Key* sorted_keys, const Value* values, Value* sorted_values,
                 extent count, int bits) {
@@ -63,14 +63,14 @@ void sort_pairs(cuda& device, const Key* keys, Key* sorted_keys, const Value* va
     detail::radix_sort(device, memory.data(), bytes, keys, sorted_keys, values, sorted_values, count, bits);
 }
 
-/// Bytes of scratch memory that inclusive_sum takes with these arguments.
+/// Bytes of scratch memory that inclusive_sum needs with these arguments.
 template <class Count>
 std::size_t inclusive_sum_bytes(cuda& device, Count* counts, extent count) {
     std::size_t bytes = 0;
     if (count > 0) detail::scan(device, nullptr, bytes, counts, count);
     return bytes;
 }
-/// Throws argument_error for 2^31 counts and more.
+/// Throws argument_error for 2^31 counts or more.
 template <class Count>
 void inclusive_sum(cuda& device, Count* counts, extent count) {
     if (count <= 0) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pinned host memory by way of which small things go to a GPU without waiting for it.
+/// Pinned host memory through which small inputs are uploaded to a GPU without waiting for it.
 ///
-///     staging.send(to, tokens.data(), bytes, stream);        // tokens may change at once
+///     staging.send(to, tokens.data(), bytes, stream);        // `tokens` may be changed on return
 #pragma once
 
 #include <cstring>
@@ -13,8 +13,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A ring of pinned buffers, each guarded by an event that tells when its transfer is through. It grows to the largest
-/// transfers it has seen, so that a steady program allocates nothing.
+/// A ring of pinned buffers, each with an event that is passed when its transfer has finished. Buffers grow to the
+/// largest transfer so far, so that a steady program allocates nothing.
 class pinned_staging {
   public:
     pinned_staging() = default;
@@ -24,9 +24,8 @@ class pinned_staging {
         for (slot& s : slots_) s.clear();
     }
 
-    /// Copies host memory to a pinned buffer and from there, in the stream's order, to the device: `from` is the
-    /// caller's again on return. It waits for an earlier transfer only where all buffers are under way. Throws
-    /// cuda_error.
+    /// Copies host memory to a pinned buffer, and from there to the device in the stream's order; `from` may be changed
+    /// on return. Waits for an earlier transfer only if all buffers are still in use. Throws cuda_error.
     void send(void* to, const void* from, std::size_t bytes, cudaStream_t stream) {
         if (bytes == 0) return;
         slot& s = slots_[next_];
@@ -45,7 +44,7 @@ class pinned_staging {
         std::size_t bytes = 0;
         cudaEvent_t sent = nullptr;
 
-        /// Waits until the last transfer out of here is through, and makes room.
+        /// Waits until the last transfer from this buffer has finished, and grows it if needed.
         void prepare(std::size_t wanted) {
             if (sent == nullptr) {
                 detail::cuda_check(cudaEventCreateWithFlags(&sent, cudaEventDisableTiming), "cudaEventCreateWithFlags");
@@ -53,7 +52,7 @@ class pinned_staging {
                 detail::cuda_check(cudaEventSynchronize(sent), "cudaEventSynchronize");
             }
             if (bytes >= wanted) return;
-            const detail::beside_captures here;  // of other streams: this one is not captured, or send() was not called
+            const detail::beside_captures here;  // other streams may be captured; this one is not
             if (data != nullptr) cudaFreeHost(std::exchange(data, nullptr));
             bytes = 0;
             detail::cuda_check(cudaMallocHost(&data, wanted), "cudaMallocHost");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether a stream is being captured into a graph, whoever began it, and how to go on with what has nothing to do with
-/// that graph.
+/// Whether a stream is being captured into a graph, by halftone or by the program, and how to make calls that are
+/// unrelated to that capture.
 ///
 ///     if (const char* who = detail::capture_of(stream)) ...       // "the program captures the stream"
-///     const detail::beside_captures here;                         // pinned memory may be taken meanwhile
+///     const detail::beside_captures here;                         // pinned memory may be allocated in this scope
 #pragma once
 
 #include <halftone/exec/cuda/current_device.cuh>
@@ -13,19 +13,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// nullptr: what the stream is given is done. Otherwise who has it noted down, as a sentence begins. Asks the driver, and
-/// the capture goes on as before. Where CUDA cannot tell, after a failed kernel, say, the calls that follow say so.
+/// nullptr if the stream is not captured. Otherwise the subject of a sentence that says who captures it. The query does
+/// not disturb the capture. If CUDA cannot tell, after a failed kernel, say, the calls that follow report that.
 inline const char* capture_of(cudaStream_t stream) noexcept {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaError_t code = cudaStreamIsCapturing(stream, &status);
-    if (code != cudaSuccess) cudaGetLastError();  // the next call must not find it
+    if (code != cudaSuccess) cudaGetLastError();  // resets the error, so that a later call does not report it
     if (code == cudaErrorStreamCaptureImplicit)
         return "the program captures a stream that the default stream, which this context was given, waits for";
     return code != cudaSuccess || status == cudaStreamCaptureStatusNone ? nullptr : "the program captures the stream";
 }
 
-/// While it lives, calls of this thread that would spoil a capture of somebody's, for they might wait for it, are
-/// allowed: taking and giving back pinned memory, which no captured work knows of.
+/// While an object of this class lives, this thread may make calls that CUDA forbids during any capture because they
+/// might wait: allocating and freeing pinned memory, which no captured work uses.
 class beside_captures {
   public:
     beside_captures() noexcept { cudaThreadExchangeStreamCaptureMode(&mode_); }

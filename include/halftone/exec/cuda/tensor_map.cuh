@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Hopper's tensor memory accelerator has to know of a matrix to copy tiles of it, made on the host.
+/// Descriptors of matrices (CUtensorMap) by which Hopper's tensor memory accelerator copies tiles, encoded on the host.
 ///
 ///     detail::tensor_map_maker maps;
 ///     const detail::tensor_map map = maps.make(data, columns, rows, leading, 128);
@@ -17,17 +17,17 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// 128 bytes that the driver fills in and that a kernel takes as an argument.
+/// 128 bytes, encoded by the driver and passed to a kernel as an argument.
 struct tensor_map {
     CUtensorMap of_driver;
 };
 
-/// Makes them with the driver's function, which it finds when first it is needed, without linking with the driver.
+/// Encodes tensor maps with the driver's function, which it looks up at first use, without linking with the driver.
 class tensor_map_maker {
   public:
-    /// Of `outer` lines of `inner` neighbours, `leading` elements apart, of which a copy takes 128 bytes of box_outer lines,
-    /// in 128-byte swizzle, zeros beyond the end. `data` and lines lie on multiples of 16 bytes. Throws cuda_error where the
-    /// driver cannot.
+    /// Describes `outer` rows of `inner` contiguous elements with leading dimension `leading`. A copy takes 128 bytes
+    /// of each of box_outer rows, with 128-byte swizzle and zeros out of bounds. `data` and rows are aligned to 16
+    /// bytes. Throws cuda_error if the driver cannot encode it.
     template <class T>
     tensor_map make(const T* data, extent inner, extent outer, extent leading, int box_outer) {
         static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The words of exec/simt/simt.hpp on a GPU (sm_80 and later). Each word is one instruction; nothing is stored.
+/// The thread handle of exec/simt/simt.hpp on a GPU (sm_80 and later). Each member is one instruction; it has no state.
 ///
-/// Kernels keep their stated errors where float arithmetic is as IEEE 754 has it. nvcc's --use_fast_math, and each of the
-/// options that it stands for, makes zeros of subnormal floats, so of bfloat16's too, or approximates quotients and roots;
-/// no macro tells, so that the assembler is made to refuse it.
+/// Kernels keep their error bounds only under IEEE 754 float arithmetic. nvcc's --use_fast_math, and each of the
+/// options that it implies, flushes subnormal floats (and so bfloat16's) to zero or approximates division and roots. No
+/// macro tells device code of them, so inline assembly makes the assembler reject such code.
 #pragma once
 
 #include <halftone/exec/cuda/warpgroup.cuh>
@@ -19,7 +19,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// One name and type for the dynamic shared memory of all kernels, or nvcc objects.
+/// Declared once with one name and type for all kernels, as nvcc demands of dynamic shared memory.
 extern __shared__ __align__(1024) unsigned char halftone_shared_memory[];
 
 class cuda_thread {
@@ -68,7 +68,8 @@ class cuda_thread {
     }
     __device__ static bool any(bool value) { return __any_sync(~0u, value) != 0; }
 
-    // "memory" keeps ordinary loads and stores on their side; volatile keeps these in order among themselves.
+    // The "memory" clobber orders these after ordinary loads and stores before them; volatile orders them among
+    // themselves.
     template <class T>
     __device__ static void async_copy16(shared_span<chunk<T>> to, global_span<const T> from, int valid) {
         asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(address(to)), "l"(from.data),
@@ -100,7 +101,7 @@ class cuda_thread {
         return r;
     }
 
-    // Neither volatile nor "memory": these touch registers only, and the assembler should be free to move them.
+    // Neither volatile nor a "memory" clobber: these use registers only, and the assembler should be free to move them.
     __device__ static void mma_16816(simt::element<bfloat16>, simt::vec<float, 4>& d, simt::vec<word, 4> a,
                                      simt::vec<word, 2> b) {
         asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -119,7 +120,7 @@ class cuda_thread {
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
     }
-    /// Of the code, not of the GPU: simt::architecture says of that what it has.
+    /// About the code, not the GPU: simt::architecture describes the GPU.
 #if defined(__CUDA_ARCH__)
     static constexpr bool has_eight_bit_units = simt::architecture_of(__CUDA_ARCH__ / 10).has_eight_bit_units();
 #else
@@ -158,7 +159,7 @@ class cuda_thread {
         return r;
     }
 
-    // Hopper's own: warpgroup.cuh has the instructions.
+    // Instructions of Hopper alone: those of warpgroup.cuh.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     static constexpr bool has_wgmma = true;
 #else
@@ -206,7 +207,7 @@ class cuda_thread {
     template <int N, int Blocks>
     __device__ static void wgmma_wait(simt::constant<N>, simt::vec<float, 4> (&sums)[Blocks]) {
         hopper::wait_for_all_but<N>();
-        if constexpr (N == 0) {  // the compiler reads none of them before
+        if constexpr (N == 0) {  // makes the compiler read none of them before the wait
             HALFTONE_UNROLL for (int j = 0; j < Blocks; ++j) {
                 HALFTONE_UNROLL for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[j][e])::"memory");
             }
@@ -226,15 +227,15 @@ class cuda_thread {
 };
 static_assert(simt::thread_handle<cuda_thread>);
 
-// Not in code for a debugger (-G), where what never runs may stay.
+// Not in debug code (-G), in which dead code may remain.
 #if defined(__CUDA_ARCH__) && !defined(__clang__) && !defined(__CUDACC_DEBUG__)
-extern "C" __device__ int __nvvm_reflect(const void* option);  // a constant, of the options that nvcc was given
+extern "C" __device__ int __nvvm_reflect(const void* option);  // a compile-time constant: the value of an option of nvcc's
 #endif
 
-/// Stands in every kernel: nothing where arithmetic is IEEE 754's, else something whose error message is the sentence.
+/// Part of every kernel: nothing under IEEE 754 arithmetic, otherwise an assembly error that contains the message.
 __device__ HALFTONE_INLINE void expect_exact_arithmetic() {
 #if defined(__CUDA_ARCH__) && !defined(__clang__) && !defined(__CUDACC_DEBUG__)
-    constexpr bool knows_all = __CUDACC_VER_MAJOR__ >= 13;  // names of options: older ones may say 0 to some
+    constexpr bool knows_all = __CUDACC_VER_MAJOR__ >= 13;  // older ones return 0 for names that they do not know
     if (__nvvm_reflect("__CUDA_FTZ") != 0 ||
         (knows_all && (__nvvm_reflect("__CUDA_PREC_DIV") == 0 || __nvvm_reflect("__CUDA_PREC_SQRT") == 0)))
         asm volatile(
@@ -243,11 +244,12 @@ __device__ HALFTONE_INLINE void expect_exact_arithmetic() {
 #endif
 }
 
-// Hidden from other libraries: where several in one program use halftone, each launches what it registered.
+// Hidden visibility: if several libraries in one program use halftone, each launches the kernels that it registered
+// itself.
 #pragma GCC visibility push(hidden)
 
-/// How many blocks of a kernel a multiprocessor is to hold at a time, at least: a kernel may say so by
-/// `static constexpr int min_blocks`, and then gets no more registers than that allows.
+/// The minimum number of blocks of a kernel that a multiprocessor should hold at a time: a kernel may set it by
+/// `static constexpr int min_blocks`; the compiler then limits its registers accordingly.
 template <class Kernel>
 consteval int min_blocks_of() {
     if constexpr (requires { Kernel::min_blocks; }) {
@@ -264,14 +266,15 @@ __global__ void __launch_bounds__(Kernel::threads, min_blocks_of<Kernel>())
     kernel(cuda_thread{});
 }
 
-/// One thread: a small function in order with the stream's other work.
+/// Calls a function by one thread, in order with the stream's other work.
 template <class Function>
 __global__ void function_entry(const __grid_constant__ Function function) {
     expect_exact_arithmetic();
     function();
 }
 
-/// Has shared memory of its own where it is code for sm_90a, by which the host knows: a template, as a kernel in a header is.
+/// A kernel whose code uses static shared memory exactly if it was compiled for sm_90a: the host reads the size to find
+/// out. A template, as kernels in headers must be.
 template <int Words>
 __global__ void wgmma_probe(int* to) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Thrust over halftone's memory, for what is done between steps: sorting, counting, permuting, histograms.
+/// Thrust on halftone's memory, for work between steps: sorting, counting, permuting, histograms.
 ///
 ///     const auto policy = ht::thrust_policy(device);                  // in order with the device's other work
 ///     thrust::sort_by_key(policy, ht::begin(lengths), ht::end(lengths), ht::begin(sequences));
 ///     const auto zeros = thrust::count_if(policy, ht::begin(x), ht::end(x), is_zero{});
 ///
-/// Temporary memory is the context's and counts as its workspace; since it comes and goes, no captured step may hold
-/// such a call. Calls that give the host a result wait for it, others do not. As everywhere in Thrust, the context's
-/// GPU has to be the present one. Threads of a GPU call HALFTONE_HD function objects; numbers of all types are read and
-/// written as they are.
+/// Temporary memory comes from the context and counts as workspace. It is allocated and freed in each call, so these
+/// calls cannot be part of a captured step. Calls that return a result to the host wait for it; others do not. As
+/// always with Thrust, the context's GPU must be the current device. Function objects must be HALFTONE_HD; elements of
+/// all number types are read and written unchanged.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// A context's memory as Thrust asks for it. It is given back in order with the stream, so that kernels may be at work
-/// on it.
+/// A context's memory with the interface of Thrust's allocators. It is freed in the stream's order, so that kernels may
+/// still use it.
 class thrust_memory {
   public:
     using value_type = char;
@@ -53,12 +53,13 @@ inline auto thrust_policy(cuda& device) {
     return thrust::cuda::par_nosync(memory).on(device.stream());
 }
 
-/// The elements of a contiguous view on a GPU, in row-major order. Both throw shape_error for a view with holes.
+/// The beginning of a contiguous view's elements on a GPU, in row-major order. begin and end throw shape_error for a
+/// view that is not contiguous.
 template <class T, int Rank>
 thrust::device_ptr<T> begin(const view<T, Rank>& v) {
     return thrust::device_pointer_cast(flatten(v).data());
 }
-/// The end of these elements.
+/// The end of a contiguous view's elements.
 template <class T, int Rank>
 thrust::device_ptr<T> end(const view<T, Rank>& v) {
     return begin(v) + v.size();

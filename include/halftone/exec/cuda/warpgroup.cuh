@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The words of exec/simt/simt.hpp that Hopper has alone (sm_90a): barriers in shared memory that count arrivals and bytes,
-/// copies of whole tiles by the tensor memory accelerator, and matrix instructions of four warps that read shared memory.
-/// PTX ISA: "mbarrier", "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
+/// Hopper's instructions (sm_90a) behind exec/simt/simt.hpp: mbarriers in shared memory, which count arrivals and
+/// bytes; bulk tensor copies by the tensor memory accelerator; and wgmma, matrix instructions of four warps that read
+/// shared memory. PTX ISA: "mbarrier", "cp.async.bulk.tensor", "Asynchronous Warpgroup Level Matrix Instructions".
 #pragma once
 
 #include <halftone/exec/cuda/tensor_map.cuh>
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-// The registers of 64 x 192 and of 64 x 256 sums, as the assembler and the compiler want them listed.
+// The registers of a lane's part of 64 x 192 and of 64 x 256 sums, listed as inline assembly demands.
 #define HALFTONE_96_REGISTERS \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
     "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
@@ -34,7 +34,7 @@ namespace detail {
     HALFTONE_16_SUMS(0), HALFTONE_16_SUMS(4), HALFTONE_16_SUMS(8), HALFTONE_16_SUMS(12), HALFTONE_16_SUMS(16),   \
         HALFTONE_16_SUMS(20)
 #define HALFTONE_128_SUMS HALFTONE_96_SUMS, HALFTONE_16_SUMS(24), HALFTONE_16_SUMS(28)
-// A, B, KEEP, TA, TB: the numbers of the operands that follow the sums.
+// A, B, KEEP, TA, TB: the numbers of the asm operands after the sums.
 #define HALFTONE_WGMMA(N, TYPE, REGISTERS, SUMS, A, B, KEEP, TA, TB)                                    \
     asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                         \
                  ", 0;\nwgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
@@ -67,7 +67,7 @@ __device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[32], std::uint
 #undef HALFTONE_128_REGISTERS
 #undef HALFTONE_96_REGISTERS
 
-/// Addresses are bytes of the window of shared memory, as PTX has them.
+/// Shared-memory addresses are 32-bit byte offsets in the shared window, as PTX defines them.
 class warpgroup_instructions {
     using word = simt::word;
 
@@ -82,7 +82,7 @@ class warpgroup_instructions {
     static __device__ void expect(word barrier, word bytes) {
         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
     }
-    /// The hardware lets the warp sleep for a while in each try.
+    /// Each try may suspend the warp for a while.
     static __device__ void wait(word barrier, word parity) {
         word is_over = 0;
         while (is_over == 0) {
@@ -129,8 +129,9 @@ class warpgroup_instructions {
     static __device__ void wait_for_all_but() {
         asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
     }
-    /// What a wgmma is told of an operand: where it begins, how far apart its panels of 64 outer elements lie where those are
-    /// contiguous (8192 bytes; without meaning elsewhere), eight rows (1024 bytes), and swizzle by 128 bytes; in units of 16.
+    /// A wgmma matrix descriptor: the operand's address, the distance of panels of 64 outer elements if the outer axis
+    /// is contiguous (8192 bytes; unused otherwise), the distance of groups of eight rows (1024 bytes), and 128-byte
+    /// swizzle; in units of 16 bytes.
     template <bool IsOuter>
     static __device__ std::uint64_t descriptor(word address) {
         constexpr std::uint64_t panels_apart = IsOuter ? 8192 / 16 : 1, row_step_bytes = 1024 / 16, swizzle = 1;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What kernels' tiles are chosen by: the architecture of a GPU, the shared memory that a block may have there, and the
-/// number of multiprocessors.
+/// The properties of a GPU by which kernels' tiles are chosen: its architecture, the shared memory that a block may
+/// use, and the number of multiprocessors.
 ///
 ///     if (device.architecture().fits<wide_kernel>()) device.launch(wide_kernel{...});
 ///
-/// Every device that launches kernels has `architecture()`. A choice by it is a function of the device's model, so
-/// that results have the same bits on any device of one model.
+/// Every device that launches kernels has `architecture()`. Choices by it depend only on the device's model, so that
+/// results have the same bits on all devices of one model.
 #pragma once
 
 #include <halftone/config.hpp>
@@ -15,10 +15,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace simt {
 
-/// Datacentres' Hopper and Blackwell: 228 KB of shared memory to a multiprocessor, of which a block may have 227.
+/// Hopper's and Blackwell's data-centre GPUs: 228 KB of shared memory a multiprocessor, of which one block may use 227.
 constexpr bool has_228_kb(int version) { return version == 90 || (version >= 100 && version < 120); }
 
-/// Of which GPUs this file has code: kernels for others need not be compiled. Where no compiler tells, of all.
+/// The architectures that this file is compiled for: kernels for others are not instantiated. Where the compiler does
+/// not tell, all of them.
 struct compiled_code {
     bool with_228_kb = true, with_less = true;
 };
@@ -34,30 +35,30 @@ constexpr compiled_code code_of_this_file() {
 
 struct architecture {
     int version;       ///< 10 times the compute capability: 80 is an A100's, 90 an H100's
-    int shared_bytes;  ///< the most that one block may have
+    int shared_bytes;  ///< the most shared memory that one block may use
     int multiprocessors = 108;
 
     template <class Kernel>
     constexpr bool fits() const {
         return static_cast<long long>(Kernel::shared_bytes) <= shared_bytes;
     }
-    /// Whether two of its blocks have room beside each other.
+    /// Whether two blocks of the kernel fit into a multiprocessor's shared memory.
     template <class Kernel>
     constexpr bool fits_two_blocks() const {
         return 2 * static_cast<long long>(Kernel::shared_bytes) <= shared_bytes;
     }
-    /// Matrix units for eight-bit floats that a warp's own instruction reaches: of sm_89 and from sm_120 on. On sm_90
-    /// to sm_110 that instruction takes the operands apart and multiplies float16.
+    /// Whether mma.sync multiplies 8-bit floats natively: on sm_89 and from sm_120 on. On sm_90 to sm_110 it converts
+    /// the operands to float16 first.
     constexpr bool has_eight_bit_units() const { return version == 89 || version >= 120; }
 };
 
-/// As NVIDIA's guides have it (CUDA C++ Programming Guide, technical specifications per compute capability).
+/// The properties of an architecture (CUDA C++ Programming Guide, technical specifications per compute capability).
 constexpr architecture architecture_of(int version) {
     const bool is_middle = version == 80 || version == 87;
     const int multiprocessors = version == 80   ? 108
                                 : version == 90 ? 132
                                 : version < 90  ? 84
-                                                : 148;  // the usual model's
+                                                : 148;  // of the usual model
     return {version, (has_228_kb(version) ? 227 : is_middle ? 163 : 99) * 1024, multiprocessors};
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory as a GPU kernel sees it: spans of global and of shared memory, vectors of neighbours, and tiles whose rows
-/// are swizzled so that a warp reads a column of them without bank conflicts.
+/// Memory as GPU kernels access it: spans of global and of shared memory, vector accesses, and tiles whose rows are
+/// swizzled so that a warp reads a column of chunks without bank conflicts.
 ///
-///     const auto row = simt::span_of(x, i * width, width);                 // of global memory
-///     const auto fours = simt::as_vectors<4>(row);                         // the same, 4 elements at a time
+///     const auto row = simt::span_of(x, i * width, width);                 // in global memory
+///     const auto fours = simt::as_vectors<4>(row);                         // the same, accessed 4 elements at a time
 ///     const simt::shared_span<float> sums{.offset = 0, .count = 32};       // bytes 0 to 127 of the block's shared memory
 ///
-/// Kernels touch memory through spans alone. On a GPU a span is a pointer whose count nobody reads; where kernels run
-/// on a host for tests, it is what lets every access be checked.
+/// Kernels access memory through spans only. On a GPU a span is a pointer, and its count is never read; on the emulated
+/// machine of the tests the count serves to check every access.
 #pragma once
 
 #include <concepts>
@@ -17,16 +17,16 @@
 
 #include <halftone/tensor/view.hpp>
 
-/// Stands before every kernel body that runs on a GPU and, for tests, on the host: nvcc then does not complain of what
-/// the other side cannot call.
+/// Precedes every kernel body: the body is compiled for the GPU and, in tests, for the host. Silences nvcc's warnings
+/// about calls that only one side can make.
 #if defined(__CUDACC__)
 #define HALFTONE_KERNEL _Pragma("nv_exec_check_disable")
 #else
 #define HALFTONE_KERNEL
 #endif
 
-/// Stands before a loop of a kernel whose count is a constant. Not under nvcc's host pass, where g++ knows no such
-/// pragma.
+/// Precedes a kernel's loop with a constant trip count: unrolls it. Empty in nvcc's host pass, since g++ does not know
+/// the pragma.
 #if defined(__CUDA_ARCH__)
 #define HALFTONE_UNROLL _Pragma("unroll")
 #else
@@ -42,7 +42,7 @@ using word = std::uint32_t;
 template <int N>
 using constant = std::integral_constant<int, N>;
 
-/// N values side by side: a vector load, a fragment of a matrix, the sums of one lane. (std::array's operator[] is no
+/// N contiguous values: of a vector load, a fragment of a matrix, or one lane's sums. (std::array's operator[] is not a
 /// device function.)
 template <class T, int N>
 struct alignas(sizeof(T) * N <= 16 ? sizeof(T) * N : alignof(T)) vec {
@@ -51,11 +51,11 @@ struct alignas(sizeof(T) * N <= 16 ? sizeof(T) * N : alignof(T)) vec {
     HALFTONE_HD constexpr const T& operator[](int i) const { return value[i]; }
 };
 
-/// 16 bytes: the widest load, what an asynchronous copy moves, one row of an ldmatrix.
+/// 16 bytes: the widest load, the unit of asynchronous copies, one row of an ldmatrix.
 template <class T>
 using chunk = vec<T, 16 / static_cast<int>(sizeof(T))>;
 
-/// Global memory: `count` elements from `data` on.
+/// `count` elements of global memory, from `data` on.
 template <class T>
 struct global_span {
     T* data = nullptr;
@@ -71,13 +71,13 @@ template <class T, int Rank>
 constexpr global_span<T> span_of(const view<T, Rank>& v) {
     return {v.data(), v.size()};
 }
-/// From the first to the last element of a view with strides.
+/// The bounding span of a view with strides.
 template <class T, int Rank>
 constexpr global_span<T> bounding_span_of(const view<T, Rank>& v) {
     return {v.data(), v.bounding_size()};
 }
 
-/// The same memory, N elements at a time. It must begin on a multiple of their bytes.
+/// The same memory, accessed N elements at a time. It must be aligned to N elements.
 template <int N, class T>
 HALFTONE_HD constexpr auto as_vectors(const global_span<T>& s) {
     using plain = std::remove_const_t<T>;
@@ -85,10 +85,11 @@ HALFTONE_HD constexpr auto as_vectors(const global_span<T>& s) {
     return global_span<vector>{reinterpret_cast<vector*>(s.data), s.count / N};
 }
 
-/// True where vectors of `bytes` can be read from the pointer.
+/// Whether vectors of `bytes` can be loaded at the pointer.
 inline bool is_aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
-/// Shared memory: `offset` in bytes from the start of the block's, 32 bits as PTX and descriptors have it.
+/// `count` elements of shared memory; `offset` is in bytes from the start of the block's shared memory, 32 bits as in
+/// PTX.
 template <class T>
 struct shared_span {
     word offset;
@@ -100,8 +101,8 @@ struct shared_span {
     HALFTONE_HD constexpr word end() const { return offset + count * static_cast<word>(sizeof(T)); }
 };
 
-/// The swizzle modes of TMA and wgmma; the value is the mask of 16-byte chunk numbers that the row number is xor'ed
-/// into.
+/// The swizzle modes of TMA and wgmma. The value is a mask: the row number, masked, is xor'ed into the number of a
+/// 16-byte chunk.
 enum class swizzle : word { none = 0, b32 = 1, b64 = 3, b128 = 7 };
 
 HALFTONE_HD constexpr swizzle swizzle_for(word row_bytes) {
@@ -111,8 +112,9 @@ HALFTONE_HD constexpr word swizzled(word offset, swizzle mode) {
     return offset ^ ((offset >> 7 & static_cast<word>(mode)) << 4);
 }
 
-/// A matrix in shared memory as Hopper's hardware also reads and writes it: panels at most 128 bytes wide, rows under
-/// each other, chunks swizzled so that any eight rows of one column of chunks lie in eight different groups of banks.
+/// A matrix in shared memory in the layout that Hopper's TMA and wgmma use: panels at most 128 bytes wide, row below
+/// row, with chunks swizzled so that any eight consecutive rows of one column of chunks are in eight different groups
+/// of banks.
 template <class T, int Rows, int Columns, swizzle Mode = swizzle_for(Columns * sizeof(T))>
 struct shared_tile {
     static constexpr word bytes = Rows * Columns * sizeof(T);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sums and maxima over a warp or a block, by a tree that is fixed by the number of threads.
+/// Sums and maxima over a warp or a block, by a reduction tree that depends only on the number of threads.
 ///
 ///     const float total = simt::block_sum<threads>(simt, mine, scratch);      // the same bits in every thread
 ///
-/// `scratch` is shared memory for one value a warp. A block-wide reduction has a barrier before and after its use of it, so
-/// the same scratch serves one reduction after another.
+/// `scratch` is shared memory for one value a warp. Block-wide reductions have a barrier before and one after their use
+/// of it, so that consecutive reductions can use the same scratch.
 #pragma once
 
 #include <halftone/exec/simt/simt.hpp>

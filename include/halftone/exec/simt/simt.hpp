@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The words a GPU kernel is written in, once: for a GPU, where each is an instruction, and for tests on a host, where
-/// each is checked.
+/// Simt, the machine that GPU kernels are written for: a set of functions on a thread handle. On a GPU each is an
+/// instruction; on the emulated machine of the tests each is checked.
 ///
-/// A kernel is a small struct that carries its arguments and whose call operator is a template over the thread handle:
+/// A kernel is a small struct with its arguments as members, whose call operator is a template over the thread handle:
 ///
 ///     struct scale_kernel {
 ///         static constexpr int threads = 128;                     // of a block; a multiple of 32
 ///         static constexpr simt::word shared_bytes = 0;           // of a block
-///         static constexpr int min_blocks = 4;                    // or none: so many a multiprocessor, at the cost of registers
+///         static constexpr int min_blocks = 4;                    // optional: blocks a multiprocessor, limits registers
 ///         simt::global_span<float> x;
 ///
 ///         simt::grid_shape grid() const { return simt::blocks_for(x.count, threads); }
@@ -21,51 +21,64 @@
 ///     };
 ///     device.launch(scale_kernel{simt::span_of(x)});
 ///
-/// A device that launches kernels has `launch`; the operations of kernel/*/device.hpp are for all such devices
-/// (simt_device). The words:
+/// A device that launches kernels has `launch`; the operations of kernel/*/device.hpp run on all such devices
+/// (simt_device). The functions of the thread handle:
 ///
-///     thread() warp() lane() block()         where am I; threads and warps within the block
-///     load(span, i)  store(span, i, value)   global or shared memory; a span of vectors gives vector accesses
-///     barrier()                              all threads of the block; orders shared memory. The ONLY order between warps
-///     warp_barrier()                         the 32 lanes; orders shared memory among them
-///     shuffle_xor(value, mask)               all 32 lanes exchange; shuffle(value, lane) reads one lane's
-///     any(value)                             whether one of the 32 lanes says so
-///     async_copy16(to, from, valid)          global to shared, one chunk; elements from `valid` on become zero
-///     async_commit() async_wait(constant<N>) close a group; wait until at most N of MY groups are in flight. What others
-///                                            copied is mine to read only after their wait AND a barrier
-///     ldmatrix_x4(row) ldmatrix_x4_trans(row)   four 8x8 matrices of 16-bit elements; lane i names row i % 8 of matrix i / 8
-///     mma_16816(element<T>, d, a, b)         d += a b on one warp, 16x16 by 16x8, T float16 or bfloat16, sums in float; lane
-///                                            layouts as PTX has them for m16n8k16
-///     mma_1688(element<tfloat32>, d, a, b)   the same, 16x8 by 8x8, operands floats whose low 13 bits are ignored
-///     mma_16832(element<A>, element<B>, d, a, b)   the same, 16x32 by 32x8, A and B float8_e4m3 or float8_e5m2: the lane
-///                                            layouts of mma_16816, byte by byte. Only under `if constexpr` on
-///                                            has_eight_bit_units
-///     select_bytes(low, high, selector)      a word of four of these eight bytes, which the selector's hexadecimal digits
-///                                            number, the lowest byte's being the lowest
-///     warpgroup()                            of four warps which; a compiler takes it for one number of all lanes
-///     mbarrier_init(at, arrivals)            a barrier in shared memory that counts: by one thread, which mbarrier_init_fence()s
-///                                            then, before a barrier() of all
-///     mbarrier_arrive(at)                    one arrival, after what the thread did; mbarrier_expect(at, bytes) another, whose
-///                                            phase is not over before so many bytes have been copied, either
-///     mbarrier_wait(at, parity)              until the phase of that parity is over, the first of which is 0. Before it, that
-///                                            of parity 1 counts as over
-///     bulk_copy(to, map, x, y, at)           128 bytes by so many lines as the device's tile_map says, from (x, y) on, into
-///                                            swizzled rows of 128 bytes, zeros beyond the end; their bytes count at `at`
-///     wgmma(element<T>, sums, a, b, keep)    four warps from a fourth one on multiply 64 x 16 by 16 x 8 Blocks out of shared
-///                                            memory; a lane's sums[j] are those of mma_16816, 16 rows a warp. Under way
-///                                            until a wait; keep: added to what the sums are
-///     wgmma_fence() wgmma_commit() wgmma_wait(constant<N>, sums)   before the first of a group; close a group; wait until at
-///                                            most N are under way
-///     fewer_registers(constant<N>) more_registers(constant<N>)   four warps give registers back, or take what others gave
-///     bulk_store(map, x, y, from)            the way back, what lies beyond the end left out; bulk_commit() closes a group of
-///                                            mine, bulk_wait_read(constant<N>): at most N of MY groups are still to be read
-///     stmatrix_x4(row, values)               the way back of ldmatrix_x4
-///     proxy_fence()                          what I stored to shared memory is there for such copies, after a barrier too
-///                                            (from warpgroup on: only under `if constexpr` on has_wgmma)
-///     round_tf32(bits)                       a float's bits, rounded to what mma_1688 reads of them, as tfloat32 rounds
+///     thread() warp() lane() block()    this thread's number in the block, its warp's, its lane, its block's indices
+///     load(span, i)  store(span, i, value)
+///                                       global or shared memory; a span of vectors gives vector accesses
+///     barrier()                         for all threads of the block; orders shared memory. The ONLY order between
+///                                       warps
+///     warp_barrier()                    for the 32 lanes of a warp; orders shared memory among them
+///     shuffle_xor(value, mask)          exchange among all 32 lanes; shuffle(value, lane) reads one lane's value
+///     any(value)                        whether the value is true in one of the 32 lanes
+///     async_copy16(to, from, valid)     copies 16 bytes from global to shared memory; elements from `valid` on become
+///                                       zero
+///     async_commit() async_wait(constant<N>)
+///                                       close a group of copies; wait until at most N of THIS THREAD'S groups are in
+///                                       flight. What other threads copied may be read only after their wait AND a
+///                                       barrier
+///     ldmatrix_x4(row) ldmatrix_x4_trans(row)
+///                                       four 8x8 matrices of 16-bit elements; lane i names row i % 8 of matrix i / 8
+///     mma_16816(element<T>, d, a, b)    d += a b on one warp, 16x16 by 16x8, T float16 or bfloat16, sums in float;
+///                                       lane layouts as PTX has them for m16n8k16
+///     mma_1688(element<tfloat32>, d, a, b)
+///                                       the same, 16x8 by 8x8, operands floats whose low 13 bits are ignored
+///     mma_16832(element<A>, element<B>, d, a, b)
+///                                       the same, 16x32 by 32x8, A and B float8_e4m3 or float8_e5m2, in the byte
+///                                       layout of mma_16816. Only inside `if constexpr` on has_eight_bit_units
+///     select_bytes(low, high, selector)
+///                                       a word of four of these eight bytes; each hexadecimal digit of the selector is
+///                                       the number of a byte, the lowest digit that of the lowest byte
+///     warpgroup()                       the number of the thread's group of four warps, known to be uniform in a warp
+///     mbarrier_init(at, arrivals)       initialises a counting barrier in shared memory: one thread calls it, then
+///                                       mbarrier_init_fence(), before a barrier() of all threads
+///     mbarrier_arrive(at)               arrives, after the thread's earlier accesses; mbarrier_expect(at, bytes)
+///                                       arrives and makes the phase wait for that many copied bytes, too
+///     mbarrier_wait(at, parity)         waits until the phase of that parity is complete. The first phase has parity
+///                                       0; before it a phase of parity 1 counts as complete
+///     bulk_copy(to, map, x, y, at)      copies a box of 128 bytes by the rows of the tensor map, from (x, y) on, to
+///                                       shared memory in swizzled rows of 128 bytes, zeros out of bounds; `at` counts
+///                                       the bytes
+///     wgmma(element<T>, sums, a, b, keep)
+///                                       the warps of a warpgroup multiply 64 x 16 by 16 x (8 Blocks), both in shared
+///                                       memory; a lane's sums[j] are those of mma_16816, 16 rows a warp. Asynchronous
+///                                       until a wait; keep: adds to the sums instead of overwriting them
+///     wgmma_fence() wgmma_commit() wgmma_wait(constant<N>, sums)
+///                                       before the first of a group; closes a group; waits until at most N groups are
+///                                       in flight
+///     fewer_registers(constant<N>) more_registers(constant<N>)
+///                                       a warpgroup releases registers, or acquires released ones
+///     bulk_store(map, x, y, from)       copies a box from shared to global memory, except out of bounds; bulk_commit()
+///                                       closes a group, bulk_wait_read(constant<N>) waits until at most N of THIS
+///                                       THREAD'S groups are unread
+///     stmatrix_x4(row, values)          stores what ldmatrix_x4 loads
+///     proxy_fence()                     makes the thread's stores to shared memory visible to such copies, also after
+///                                       a barrier (from warpgroup on: only inside `if constexpr` on has_wgmma)
+///     round_tf32(bits)                  a float's bits, rounded as tfloat32 rounds, for mma_1688
 ///
-/// Types are deduced, so a kernel never has to write `simt.template word<...>()`. Return types of members are written
-/// out: nvcc's host pass drops device bodies, and a deduced type would become void there.
+/// Types are deduced, so that kernels never need `simt.template word<...>()`. Members declare their return types
+/// explicitly, because nvcc's host pass drops device bodies, and a deduced type would become void there.
 #pragma once
 
 #include <halftone/error.hpp>
@@ -78,7 +91,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A device that runs kernels written in these words. The CPU is none: its kernels are written on vectors.
+/// A device that runs kernels written for Simt. The CPU is none: its kernels are written with vectors.
 template <class Device>
 concept simt_device = Device::runs_simt_kernels;
 
@@ -88,10 +101,10 @@ struct grid_shape {
     int x = 1, y = 1, z = 1;
 };
 
-/// What CUDA takes of a grid along x, and along y and z: what can be long goes along x, or is folded.
+/// CUDA's limits of a grid along x, and along y and z: what can be long goes along x, or is folded over y and z.
 inline constexpr extent most_blocks = 2147483647, most_folds = 65535;
 
-/// So many blocks along x. Throws shape_error for more than a grid has.
+/// A grid of `count` blocks along x. Throws shape_error if a grid cannot have that many.
 inline grid_shape blocks_along_x(extent count) {
     if (count > most_blocks) {
         fail<shape_error>("a kernel's launch: ", count, " blocks; a GPU's grid has at most ", most_blocks,
@@ -99,12 +112,12 @@ inline grid_shape blocks_along_x(extent count) {
     }
     return {static_cast<int>(count), 1, 1};
 }
-/// Enough blocks of `each` for `count`, along x.
+/// A grid of enough blocks for `count` items of `each` a block, along x.
 inline grid_shape blocks_for(extent count, extent each) {
     return blocks_along_x(count / each + (count % each != 0 ? 1 : 0));
 }
-/// Rows of blocks along x, and as many of them as are wanted: along y, and beyond what that takes along z. Of the last
-/// fold some rows may be too many; folded_row tells a block its row.
+/// A grid of `rows` rows of blocks: each row along x, the rows along y, and where these exceed the limit also along z.
+/// The last fold may have more rows than needed; folded_row gives a block its row.
 inline grid_shape folded(grid_shape row, extent rows) {
     if (rows > most_folds * most_folds) {
         fail<shape_error>("a kernel's launch: ", rows, " rows of blocks; a GPU's grid has at most ",
@@ -117,14 +130,14 @@ HALFTONE_HD constexpr extent folded_row(const grid_shape& block) {
     return static_cast<extent>(block.z) * most_folds + block.y;
 }
 
-/// part(simt), for what many kernels have in common. On a GPU it is inlined, as everything is; a host's thread handle
-/// has an overload beside it that is compiled once for all of them.
+/// Calls part(simt), a piece of code that many kernels share. On a GPU it is inlined; the emulated machine's thread
+/// handle has an overload that compiles the part once for all kernels.
 HALFTONE_KERNEL template <class Simt, class Part>
 HALFTONE_HD HALFTONE_INLINE auto run_part(Simt simt, const Part& part) -> decltype(part(simt)) {
     return part(simt);
 }
 
-/// Two numbers rounded to T, the first in the low half.
+/// Two numbers rounded to T and packed into a word, the first in the low half.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
 #if defined(__CUDA_ARCH__)
@@ -140,23 +153,24 @@ HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
 #endif
 }
 
-/// Names an element type to a word.
+/// Passes an element type to a function of the thread handle.
 template <class T>
 struct element {};
 
-/// Lies in shared memory.
+/// A counting barrier, in shared memory.
 struct mbarrier {
     std::uint64_t state;
 };
 
-/// 16-bit elements in shared memory that wgmma reads, in panels that are 128 bytes wide and swizzled (chunk c of row r lies
-/// at c ^ r % 8), from a multiple of 1024 on. Of an operand whose depth is contiguous a panel is 64 deep, row after row of
-/// the outer axis; 16 further in depth is 32 bytes on. Else it has 64 of the outer axis, row after row of the depth, the
-/// next 64 lie 8192 bytes further on, and 16 further in depth is 2048 bytes on.
+/// A wgmma operand: 16-bit elements in shared memory, in panels 128 bytes wide, swizzled (chunk c of row r is at c ^ r
+/// % 8), from a multiple of 1024 bytes on. If depth (k) is contiguous, a panel has 64 of depth in each row, one row for
+/// each outer index; 16 steps along depth are 32 bytes. If the outer axis is contiguous, a panel has 64 of it in each
+/// row, one row for each depth; the next 64 are in a panel 8192 bytes further on, and 16 steps along depth are 2048
+/// bytes.
 template <bool IsOuter>
 struct wgmma_operand {
     word offset;
-    static constexpr word step = IsOuter ? 2048 : 32;  ///< bytes, of 16 in depth
+    static constexpr word step = IsOuter ? 2048 : 32;  ///< distance of 16 steps along depth, in bytes
 };
 
 template <class S>

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sorting and running sums on a device, in order with its other work: what a device has from a library, not a kernel of
-/// ours.
+/// Sorting and prefix sums on a device, in order with its other work. A device gets them from a library (CUB), not from
+/// a kernel of halftone's.
 ///
-///     sort_pairs(device, keys, sorted_keys, rows, sorted_rows, count, 16);      // by the low 16 bits of the keys
-///     inclusive_sum(device, counts, count);             // each becomes the sum of all up to it, itself included
+///     sort_pairs(device, keys, sorted_keys, rows, sorted_rows, count, 16);      // by the lower 16 bits of the keys
+///     inclusive_sum(device, counts, count);             // in place: an inclusive scan
 ///
-/// `keys` (unsigned integers, whose bits from the last argument on are zero) and `values` stay as they are; pairs of equal
-/// keys stay in their order, so that the result is the same every time. What is summed is unsigned integers, modulo their
-/// range. Nothing is allocated beyond the device's scratch memory, of which sort_bytes and inclusive_sum_bytes(the same
-/// arguments) tell how many bytes, and nothing waits. Each device has its own in its namespace; ht::cuda's are CUB's
-/// (exec/cuda/sort.cuh).
+/// sort_pairs is stable: pairs of equal keys keep their order, so that the result is deterministic. `keys` are unsigned
+/// integers whose bits from the last argument on are zero; `keys` and `values` are unchanged. inclusive_sum adds
+/// unsigned integers, modulo their range. Both use only the device's scratch memory, as many bytes as sort_bytes and
+/// inclusive_sum_bytes return for the same arguments, and do not wait. Each device defines them in its namespace;
+/// ht::cuda's are CUB's (exec/cuda/sort.cuh).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ concept sorting_device = simt_device<Device> &&
              std::int32_t* sorted_values) {
     sort_pairs(device, keys, sorted_keys, values, sorted_values, extent{1}, 32);
 };
-/// A device that makes running sums.
+/// A device that computes prefix sums.
 template <class Device>
 concept summing_device = simt_device<Device> && requires(Device& device, simt::word* counts) {
     inclusive_sum(device, counts, extent{1});
