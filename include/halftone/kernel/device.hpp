@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every operation of halftone/kernel.hpp for devices that run GPU kernels. Which device that is, the program says:
-/// <halftone/cuda.cuh> brings a GPU.
+/// Every operation of halftone/kernel.hpp for devices that run GPU kernels. The device itself is another header:
+/// <halftone/cuda.cuh> has ht::cuda.
 #pragma once
 
 #include <halftone/kernel/attention/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Checks of a kernel's arguments, all in the same words:
+/// Checks of kernels' arguments, with messages of one form:
 ///
 ///     layer_norm: gain is (128); expected (256)
 #pragma once
@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Throws shape_error where the view has another shape or lies in pieces.
+/// Throws shape_error if the view has another shape or is not contiguous.
 template <class T, int Rank>
 void expect(const char* operation, const char* argument, const view<T, Rank>& v, const shape<Rank>& expected) {
     if (!(v.shape() == expected))
@@ -19,13 +19,13 @@ void expect(const char* operation, const char* argument, const view<T, Rank>& v,
     detail::expect_contiguous(operation, argument, v);
 }
 
-/// The same for a view that may be left out: one without data passes.
+/// The same for an optional view: one without data passes.
 template <class T, int Rank>
 void expect_optional(const char* operation, const char* argument, const view<T, Rank>& v, const shape<Rank>& expected) {
     if (v.data() != nullptr) expect(operation, argument, v, expected);
 }
 
-/// The same for rows that may lie apart, as those of a padded matrix do.
+/// The same for a matrix with any leading dimension.
 template <class T>
 void expect_rows(const char* operation, const char* argument, const view<T, 2>& v, const shape<2>& expected) {
     if (!(v.shape() == expected))
@@ -33,7 +33,7 @@ void expect_rows(const char* operation, const char* argument, const view<T, 2>& 
     detail::expect_whole_rows(operation, argument, v);
 }
 
-/// The same for rows that are written to.
+/// The same for such a matrix that is written to.
 template <class T>
 void expect_written_rows(const char* operation, const char* argument, const view<T, 2>& v, const shape<2>& expected) {
     expect_rows(operation, argument, v, expected);

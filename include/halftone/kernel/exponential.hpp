@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Exponentials and quotients as GPU kernels take them.
+/// Exponentials and quotients in GPU kernels.
 ///
 ///     sum += on_device::exponential<bfloat16>(x - largest);
 ///
@@ -15,7 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// 2^x with a relative error of 4 u; 0 where that lies below 2^-126.
+/// 2^x with a relative error of 4 u; 0 if 2^x is below 2^-126.
 HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
 #if defined(__CUDA_ARCH__)
     float y;
@@ -26,9 +26,9 @@ HALFTONE_HD HALFTONE_INLINE float power_of_two(float x) {
 #endif
 }
 
-/// e^x for x of at most about 1, on its way to or from numbers of T; 1 for 0. Of 16 bits or fewer in two instructions
-/// instead of nine: with a relative error of (4 + 2 |x|) u, and 0 where it lies below 2^-126. Of others as std::exp has
-/// it.
+/// e^x for x of at most about 1, where arguments or results are numbers of T; exactly 1 for 0. For T of 16 bits or
+/// fewer it takes two instructions instead of nine, has a relative error of (4 + 2 |x|) u, and is 0 if e^x is below
+/// 2^-126. For other T it is std::exp.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE float exponential(float x) {
     if constexpr (sizeof(T) < sizeof(float)) {
@@ -38,7 +38,7 @@ HALFTONE_HD HALFTONE_INLINE float exponential(float x) {
     }
 }
 
-/// a / b with a relative error of 3 u; of b beyond 2^126 zero.
+/// a / b with a relative error of 3 u; zero for b above 2^126.
 HALFTONE_HD HALFTONE_INLINE float quotient(float a, float b) {
 #if defined(__CUDA_ARCH__)
     float inverse;

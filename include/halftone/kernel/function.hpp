@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the free functions of the kernels share, such as ht::layer_norm<P>(device, x, gain, bias, y): which calls they take,
-/// and what they ask of a policy.
+/// What the kernels' free functions share, such as ht::layer_norm<P>(device, x, gain, bias, y): which calls they
+/// accept, and what they require of a policy.
 ///
-/// A device comes first, then what is read, then what is written, then numbers and options. Views and tensors of any element
-/// types that halftone knows are taken; their types say what lies in memory, the policy says in which type products are
-/// multiplied, numbers rounded and eight bits scaled. Sums, statistics, exponentials and losses are in float whatever the
-/// policy, as the categories of these operations have it (policy/operations.hpp), and in double where a view holds doubles.
-/// A view that is not wanted is one without data: ht::view<float, 1>{}.
+/// Arguments are the device, then what is read, what is written, and numbers and options. Views and tensors of all of
+/// halftone's element types are accepted. An element type says how a view is stored; the policy says in which type
+/// products are multiplied and results rounded, and how 8-bit operands are scaled. Sums, statistics, exponentials and
+/// losses are in float under every policy, as the operations' categories say (policy/operations.hpp), and in double if
+/// a view holds doubles. For an optional view that is not wanted, pass one without data: ht::view<float, 1>{}.
 ///
-/// A call on a tape has a context in the device's place and variables in that of views: the functions of autodiff/op/ have
-/// the same names.
+/// For a call on a tape, pass a context in place of the device, and variables in place of views: the functions of
+/// autodiff/op/ have the same names.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
@@ -24,21 +24,21 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// What runs kernels: it has scratch memory. Neither a view nor a tape is one.
+/// A device that runs kernels: it has scratch memory. Views and tapes are no devices.
 template <class Device>
 concept kernel_device = requires(Device& device) {
     device.scratch();
 };
 
-/// Views, and what as_view makes one of.
+/// Views, and everything from which as_view makes one.
 template <class... V>
 concept viewables = (viewable<V> && ...);
 
-/// The element type that a view or tensor shows, without const.
+/// The element type of a view or tensor, without const.
 template <class V>
 using element_in = typename view_of<V>::value_type;
 
-/// True, or a compile-time error, for the policy of a function over views with elements of types T.
+/// True, or a compile-time error with a message, for the policy of a function whose views have elements of types T.
 template <class P, class... T>
 consteval bool check_function() {
     using roles = resolve<P>;
@@ -50,7 +50,7 @@ consteval bool check_function() {
     return true;
 }
 
-/// True, or a compile-time error, for views of these ranks.
+/// True, or a compile-time error with a message, if a view has another rank.
 template <int Rank, class... V>
 consteval bool check_ranks() {
     static_assert(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a kernel that produces a gradient does with what is already there.
+/// Whether a kernel that computes a gradient overwrites its destination or adds to it.
 ///
 ///     kernel::column_sum<cpu>::run(device, dy, dbias, ht::write_mode::add);      // a second micro-batch
 #pragma once
@@ -10,7 +10,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Whether a kernel replaces what lies where it writes, or adds to it.
+/// Whether a kernel overwrites its destination or adds to it.
 enum class write_mode {
     overwrite,  ///< old contents are not read
     add,        ///< the sum of old and new, computed in float and rounded once to the element type

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention without a stored score matrix (Dao et al. 2022, "FlashAttention"): o = softmax(scale q k^T + mask) v for
-/// each batch and head. Where its kernels do not take a problem, or on demand, with one: math.hpp.
+/// each batch and head. Problems that the flash kernels do not support, or on request all, are computed with a stored
+/// score matrix: math/math.hpp.
 ///
 ///     ht::attention<ht::amp_bf16>(device, q, k, v, o, logsumexp, {.mask = ht::attention_mask::causal});
-///     ht::attention<ht::amp_bf16>(device, q, k, v, o, logsumexp, options, sequences);   // of various lengths, in a row
+///     ht::attention<ht::amp_bf16>(device, q, k, v, o, logsumexp, options, sequences);   // packed sequences
 ///
-/// All tensors are (batch, time, heads, head_size) views whose head_size is contiguous; the other strides are free, so
+/// All tensors are (batch, time, heads, head_size) views whose head_size is contiguous; other strides are arbitrary, so
 /// that q, k and v may be slices of one (batch, time, 3, heads, head_size) buffer, and their gradients of another.
-/// Heads of q may share those of k and v: with `groups` of these, query head h reads key head h / (heads / groups).
+/// Grouped-query attention: with fewer heads (`groups`) in k and v, query head h reads key head h / (heads / groups).
 ///
-/// Numeric contract: operands of products are rounded to `compute`, the weights of v (at most 1, not yet divided by
-/// their sum; 0 below 2^-126) and the gradients of the scores among them; sums, softmax and its gradient are float;
-/// results are rounded once. A query's logsumexp is two floats, its largest q k^T and the logarithm of the sum of
-/// exp(scale (q k^T - largest)): what is added to all scores of a query costs nothing beyond what it costs the scores.
-/// What a query may not see has no effect on it in any bit, nor a key on what does not see it, infinities and NaNs
-/// included (a result of zero may change its sign). Deterministic: no sum's order depends on the number of threads. Of
-/// doubles: all in double (fp64.hpp), and no logsumexp.
+/// Numeric contract: operands of products are rounded to `compute`, among them the weights of v (at most 1, before the
+/// division by their sum; 0 below 2^-126) and the gradients of the scores. Sums, softmax and its gradient are float;
+/// results are rounded once. A query's logsumexp is stored as two floats, its largest q k^T and the logarithm of the
+/// sum of exp(scale (q k^T - largest)), so that a large constant added to all scores of a query costs no more accuracy
+/// than the scores lose by it. Masked keys have no effect on a query in any bit, nor such a query on the key's
+/// gradients, even if they hold infinities or NaNs (only the sign of a zero may differ). Deterministic: no sum's order
+/// depends on the number of threads. Doubles are computed in double throughout (fp64.hpp), without a logsumexp.
 #pragma once
 
 #include <cmath>
@@ -39,35 +40,35 @@ enum class attention_mask {
     causal,  ///< query i sees the keys 0 to i + keys - queries: the last query sees all, as with cached keys
 };
 
-/// How attention is computed. The result is the same but for rounding.
+/// How attention is computed. Results differ only by rounding.
 enum class attention_strategy {
-    automatic,  ///< flash where its kernels take the problem
-    flash,      ///< scores are computed tile by tile, and never stored
+    automatic,  ///< flash if its kernels support the problem, otherwise math
+    flash,      ///< scores are computed by tiles and never stored
     math,       ///< scores are stored, in scratch memory: products and softmax, any head_size
 };
 
 /// How attention masks and scales its scores, and how it computes them.
 struct attention_options {
     attention_mask mask = attention_mask::full;
-    float scale = 0;  ///< of the scores, positive; 0 stands for 1 / sqrt(head_size)
+    float scale = 0;  ///< factor of the scores, positive; 0 means 1 / sqrt(head_size)
     attention_strategy strategy = attention_strategy::automatic;
 };
 
-/// Sequences of various lengths, one behind the other along time, as packed batches of text are; q, k and v then have a
-/// batch of 1. Sequence s has the queries [query_offsets[s], query_offsets[s + 1]) and the keys [key_offsets[s],
-/// key_offsets[s + 1]), and its queries see its own keys alone; a causal mask holds within each sequence. A query that
-/// sees no key (those of a sequence without keys, and the first ones under a causal mask where keys are fewer than
-/// queries) has an o of 0, a logsumexp of (-3e38, 0), and neither takes nor gives a gradient.
+/// Sequences of various lengths, one after the other along time (packed text); q, k and v then have a batch of 1.
+/// Sequence s has the queries [query_offsets[s], query_offsets[s + 1]) and the keys [key_offsets[s], key_offsets[s +
+/// 1]), and its queries see its own keys only; a causal mask applies within each sequence. A query without visible keys
+/// (in a sequence without keys, or one of the first under a causal mask with fewer keys than queries) has an o of 0 and
+/// a logsumexp of (-3e38, 0); it gets and contributes no gradient.
 ///
-/// Offsets that are not ascending from 0 to the tensors' end, or a sequence longer than `longest_...`: on the CPU
-/// shape_error; a GPU's kernels clamp offsets and lengths, so that nothing outside the tensors is touched, and results
-/// are then unspecified.
+/// Offsets that do not ascend from 0 to the tensors' end, or a sequence longer than `longest_...`, throw shape_error on
+/// the CPU; a GPU's kernels clamp offsets and lengths, so that they never access memory outside of the tensors, but
+/// results are then unspecified.
 struct packed_sequences {
     const_view<std::int32_t, 1> query_offsets{};   ///< (sequences + 1), ascending from 0 to the queries of q
     const_view<std::int32_t, 1> key_offsets{};     ///< (sequences + 1), ascending from 0 to the keys of k
-    extent longest_queries = 0, longest_keys = 0;  ///< at least those of the longest sequence: work is cut by them
+    extent longest_queries = 0, longest_keys = 0;  ///< at least those of the longest sequence: the grid follows from them
 
-    /// Of self-attention, where a sequence has as many keys as queries.
+    /// For self-attention, where a sequence has as many keys as queries.
     static packed_sequences of(const const_view<std::int32_t, 1>& offsets, extent longest) {
         return {offsets, offsets, longest, longest};
     }
@@ -77,43 +78,44 @@ struct packed_sequences {
 
 namespace kernel {
 
-/// What attention reads and writes.
+/// The arguments of the forward pass.
 template <class T>
 struct attention_forward {
     const_view<T, 4> q;     ///< (batch, queries, heads, head_size)
     const_view<T, 4> k, v;  ///< (batch, keys, groups, head_size)
     view<T, 4> o;           ///< as q
-    /// (batch, heads, queries, 2), or none: not wanted. Of the scores that a query sees the largest q k^T, and the
-    /// logarithm of the sum of exp(scale (q k^T - largest)): scale times the first and the second are its logsumexp.
+    /// (batch, heads, queries, 2), or without data if not wanted. The first number is a query's largest visible q k^T,
+    /// the second the logarithm of the sum of exp(scale (q k^T - largest)); scale times the first plus the second is
+    /// the logsumexp.
     view<float, 4> logsumexp{};
     attention_options options{};
-    packed_sequences sequences{};  ///< none: every batch is one sequence
+    packed_sequences sequences{};  ///< without offsets every entry of the batch is one sequence
 };
 
-/// What the gradients of attention are made of, and where they go.
+/// The arguments of the backward pass.
 template <class T>
 struct attention_backward {
     const_view<T, 4> q, k, v, o;     ///< as in the forward pass
-    const_view<float, 4> logsumexp;  ///< as the forward pass left it
+    const_view<float, 4> logsumexp;  ///< the forward pass's result
     const_view<T, 4> d_o;            ///< as o
     view<T, 4> dq, dk, dv;           ///< as q, k and v; overwritten
     attention_options options{};
     packed_sequences sequences{};  ///< as in the forward pass
 };
 
-/// The flash strategy's forward<Compute> and backward<Compute> of one device, Compute being none that is split
-/// (number/split.hpp): what these kernels make and multiply, they multiply whole. They do not read options.strategy. They
-/// throw shape_error, and argument_error for a scale that is negative or not finite. Of each device they also tell:
+/// A device's flash kernels: forward<Compute> and backward<Compute>, for every Compute that is not a split number
+/// (number/split.hpp), since they do not split operands. They ignore options.strategy. They throw shape_error, and
+/// argument_error for a scale that is negative or not finite. They also have these functions:
 ///
-///     static const char* why_not_flash(const detail::attention_extents&);   // nullptr: they take the problem
-///     // Which kernels run, where there are several: nullptr for the fastest, else why it is not them.
+///     static const char* why_not_flash(const detail::attention_extents&);   // nullptr: they support the problem
+///     // Of several kernels: nullptr if the fastest ones run, otherwise why not.
 ///     template <class Compute, class T> static const char* why_not_matrix_units(const attention_forward<T>&);
 template <class Device>
 struct attention;
 
 namespace fp64 {
 
-/// What is computed where elements are doubles (fp64.hpp), under every strategy.
+/// Attention on doubles (fp64.hpp), whatever the strategy.
 template <class Device>
 void attend(Device& device, const attention_forward<double>& a);
 template <class Device>
@@ -121,7 +123,7 @@ void attend(Device& device, const attention_backward<double>& a);
 
 }  // namespace fp64
 
-/// The math strategy's, which math.hpp has for all devices.
+/// The math strategy, which math/math.hpp implements for all devices.
 template <class Device>
 struct attention_math;
 
@@ -129,11 +131,11 @@ struct attention_math;
 
 namespace detail {
 
-/// The largest head_size: what one packed block of an operand holds.
+/// The largest head_size of flash kernels: what one packed block of an operand holds.
 inline constexpr extent most_head_size = 256;
 
-/// The score of a key that a query does not see, and the largest score of a query that sees none. Finite, so that
-/// -ffast-math may assume that all are.
+/// The score of a masked key, and the largest score of a query without visible keys. Finite, because under -ffast-math
+/// the compiler may assume that all numbers are.
 inline constexpr float attention_masked_score = -3.0e38f;
 
 inline constexpr float log2_of_e = 1.44269504088896341f;
@@ -142,14 +144,14 @@ inline float attention_scale(const attention_options& options, extent head_size)
     return options.scale == 0 ? static_cast<float>(1 / std::sqrt(static_cast<double>(head_size))) : options.scale;
 }
 
-/// The extents that attention kernels work with.
+/// The extents of an attention problem.
 struct attention_extents {
     extent batch, queries, keys, heads, groups, head_size;
 
     extent members() const { return groups == 0 ? 0 : heads / groups; }  ///< query heads that share a key head
 };
 
-/// The times [first, first + count) of a tensor.
+/// The part [first, first + count) of a tensor along time.
 template <class T>
 view<T, 4> times_of(const view<T, 4>& v, extent first, extent count) {
     return {v.data() + first * v.stride_of(1), {v.extent_of(0), count, v.extent_of(2), v.extent_of(3)}, v.strides()};
@@ -164,14 +166,14 @@ void check_attention_operand(const char* which, const view<T, 4>& v, const shape
     }
 }
 
-/// The same for what is written to.
+/// The same for a tensor that is written to.
 template <class T>
 void check_attention_result(const char* which, const view<T, 4>& v, const shape<4>& expected) {
     check_attention_operand(which, v, expected);
     expect_elements_once("attention", which, v);
 }
 
-/// Shapes alone: offsets lie in the memory of the device.
+/// Checks shapes alone: the offsets are in the device's memory.
 inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
     if (e.batch != 1) fail<shape_error>("attention: packed sequences in a batch of ", e.batch, "; expected 1");
     if (s.query_offsets.extent_of(0) < 1)
@@ -184,7 +186,7 @@ inline void check_sequences(const packed_sequences& s, const attention_extents& 
     }
 }
 
-/// What a device says of the offsets themselves where the host can read them.
+/// Checks the offsets themselves; for devices whose memory the host can read.
 inline void check_offsets(const char* what, const const_view<std::int32_t, 1>& offsets, extent whole, extent longest) {
     const extent last = offsets.extent_of(0) - 1;
     if (offsets(0) != 0 || offsets(last) != whole) {
@@ -204,7 +206,7 @@ inline void check_offsets(const packed_sequences& s, const attention_extents& e)
     check_offsets("keys", s.key_offsets, e.keys, s.longest_keys);
 }
 
-/// What every strategy asks for.
+/// Checks that hold for every strategy.
 template <class T>
 attention_extents check_attention_shapes(const view<T, 4>& q, const view<T, 4>& k, const view<T, 4>& v,
                                          const attention_options& options, const packed_sequences& sequences) {
@@ -232,7 +234,7 @@ attention_extents check_attention_shapes(const view<T, 4>& q, const view<T, 4>& 
     return e;
 }
 
-/// Why no device's flash kernels take a problem, or nullptr.
+/// Why no device's flash kernels support a problem, or nullptr if they may.
 inline const char* why_not_flash(const attention_extents& e) {
     return e.head_size > most_head_size ? "flash kernels take a head_size of at most 256" : nullptr;
 }
@@ -257,7 +259,7 @@ attention_extents check_attention_shapes(const kernel::attention_backward<T>& a)
     return e;
 }
 
-/// What the flash strategy asks for.
+/// Further checks of the flash strategy.
 template <class Arguments>
 attention_extents check_attention(const Arguments& a) {
     const attention_extents e = check_attention_shapes(a);
@@ -269,7 +271,7 @@ attention_extents check_attention(const Arguments& a) {
 
 }  // namespace detail
 
-/// A strategy, and why not the other.
+/// A strategy, and why it was chosen and not the other.
 struct attention_choice {
     attention_strategy strategy;
     std::string reason;  ///< "math: head_size is 512; flash kernels take at most 256"
@@ -277,7 +279,7 @@ struct attention_choice {
 
 namespace detail {
 
-/// The strategy for a problem. Throws argument_error where flash is asked for and cannot be.
+/// Chooses the strategy for a problem. Throws argument_error if flash is requested and not supported.
 template <class Device>
 attention_strategy strategy_for(const attention_options& options, const attention_extents& e) {
     const char* const why_not = kernel::attention<Device>::why_not_flash(e);
@@ -293,7 +295,7 @@ attention_strategy strategy_for(const attention_options& options, const attentio
     return attention_strategy::flash;
 }
 
-/// By the strategy that the arguments name or make.
+/// Runs the strategy that the arguments request or the extents allow.
 template <class Compute, class Device, class T>
 void run_attention(Device& device, const kernel::attention_forward<T>& a) {
     if (strategy_for<Device>(a.options, check_attention_shapes(a)) == attention_strategy::math) {
@@ -328,8 +330,8 @@ void run_attention(Device& device, const kernel::attention_backward<double>& a) 
 
 }  // namespace detail
 
-/// The strategy that ht::attention takes for these views, and why not the other; where a device has several kernels for
-/// it, also why not the fastest. Throws shape_error and argument_error as ht::attention does.
+/// The strategy that ht::attention takes for these views, and the reason; on a device with several kernels for it, also
+/// why it is not the fastest one. Throws shape_error and argument_error as ht::attention does.
 ///
 ///     ht::choose_attention<ht::amp_bf16>(device, views).reason
 ///     // "flash: math would store 4096 x 4096 scores a head; no matrix units: head_size is no multiple of 8"
@@ -353,7 +355,8 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
 }
 
 /// o = softmax(scale q k^T + mask) v; shapes as in kernel::attention_forward, all of one element type. `logsumexp` may
-/// be a view without data where no gradient is wanted. o must not overlap the others. Throws shape_error and argument_error.
+/// be a view without data if no gradient is needed. o must not overlap the others. Throws shape_error and
+/// argument_error.
 template <class P, class Device, class Q, class K, class V, class O>
 void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 4>& logsumexp = {},
                const attention_options& options = {}, const packed_sequences& sequences = {}) {
@@ -365,7 +368,7 @@ void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, c
         kernel::attention_forward<T>{as_view(q), as_view(k), as_view(v), as_view(o), logsumexp, options, sequences});
 }
 
-/// Say what is missing, where a compiler would say that no function matches.
+/// Overloads that fail with a message, where compilers would only list candidates.
 template <class Device, class Q, class K, class V, class O>
     requires(detail::viewable<Q> && detail::viewable<K> && detail::viewable<V> && detail::viewable<O>)
 void attention(Device&, const Q&, const K&, const V&, const O&, const view<float, 4>& = {}, const attention_options& = {},
@@ -387,14 +390,15 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
     return {};
 }
 
-/// The gradients of the same with respect to q, k and v, given that of o. Throws shape_error and argument_error.
+/// The gradients of attention with respect to q, k and v, from that of o. Throws shape_error and argument_error.
 template <class P, class Device, class T>
 void attention_gradients(Device& device, const kernel::attention_backward<T>& views) {
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
     detail::run_attention<unscaled_compute<roles>>(device, views);
 }
-/// The same, view by view: d_o is the gradient of o, and dq, dk and dv, as q, k and v, are overwritten.
+/// The same with the views as arguments: d_o is the gradient of o; dq, dk and dv, with the shapes of q, k and v, are
+/// overwritten.
 template <class P, class Device, class Q, class K, class V, class O, class Do, class Dq, class Dk, class Dv>
     requires(detail::viewable<Q> && detail::viewable<K> && detail::viewable<V> && detail::viewable<O> &&
              detail::viewable<Do> && detail::viewable<Dq> && detail::viewable<Dk> && detail::viewable<Dv>)

@@ -30,7 +30,7 @@ struct attention<cpu> {
         backward(device, a, detail::attention_engine_for<Compute, T>(device));
     }
 
-    /// With products of the caller's choice.
+    /// With product units of the caller's choice.
     template <class T>
     static void forward(cpu& device, const attention_forward<T>& a, const detail::attention_engine<T>& engine) {
         const detail::attention_extents whole = detail::check_attention(a), e = partition(a, whole);
@@ -74,7 +74,7 @@ struct attention<cpu> {
     }
 
   private:
-    /// The extents that scratch memory is cut for.
+    /// The extents from which the size of scratch memory is computed.
     template <class Arguments>
     static detail::attention_extents partition(const Arguments& a, const detail::attention_extents& e) {
         return a.sequences.are_there() ? detail::longest_sequence(e, a.sequences) : e;
@@ -84,7 +84,7 @@ struct attention<cpu> {
         if (!a.sequences.are_there()) return layout.partial_sums();
         return detail::packed_attention_backward_task<T>::partial_sums(layout, a.q.extent_of(1), a.sequences.count());
     }
-    /// Where nothing is seen.
+    /// Results of queries without visible keys.
     template <class T>
     static void clear(const view<T, 4>& v) {
         for (extent i = 0; i < v.extent_of(1); ++i) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention does between its products, on tiles of float scores. `Format` says in what form the products read the
-/// results: `float_operands` here, `pair_operands` in pairs.hpp. A panel is two vectors wide, as every unit's is.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// The parts of attention between its products, on tiles of float scores. `Format` is the form in which the products
+/// read their operands: `float_operands` here, `pair_operands` in cpu/pairs.hpp. A panel is two vectors wide, as for
+/// every product unit.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/attention/cpu/scores.hpp>
@@ -12,17 +13,17 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Operands of multiply-add products: floats, rounded to Compute.
+/// The operands of multiply-add products: floats, rounded to Compute.
 template <class Compute>
 struct float_operands {
     using element = float;
 
-    /// Two vectors of one row of an a block.
+    /// Stores two vectors of one row of an a block.
     static HALFTONE_INLINE void store_row(float* to, const f32* x) {
         store(to, round_as<Compute>(x[0]));
         store(to + f32::lanes, round_as<Compute>(x[1]));
     }
-    /// Rows k and k + 1, for even k, of a panel of b.
+    /// Stores rows k and k + 1, for even k, of a panel of b.
     static HALFTONE_INLINE void store_rows(float* panel, extent k, const f32* x, const f32* y) {
         store_row(panel + k * 2 * f32::lanes, x);
         store_row(panel + (k + 1) * 2 * f32::lanes, y);
@@ -48,9 +49,9 @@ bool attention_any_not_finite(const void* operands, extent rows, extent width, e
 }
 
 struct attention_math {
-    /// x[0] to x[N - 1] become 2^x, x < 127, with a relative error of 4 2^-24; below -126 it is 0, since subnormal
-    /// numbers would take a hundred times as long. Step by step for all, so that one's latency passes behind those of
-    /// the others.
+    /// Replaces x[0] to x[N - 1], all < 127, by 2^x, with a relative error of 4 2^-24; below -126 the result is 0,
+    /// because subnormal numbers take a hundred times as long. Each step is done for all N vectors before the next, so
+    /// that latencies overlap.
     template <int N = 4>
     static HALFTONE_INLINE void powers(f32* x) {
         i32 n[N];
@@ -79,8 +80,8 @@ inline void attention_fill(float* x, extent from, extent to, float value) {
     for (extent i = from; i < to; ++i) x[i] = value;
 }
 
-/// Hides the scores from `visible` to `whole`, a multiple of the vector: they are minus infinity, so that they weigh
-/// nothing whatever the seen ones are.
+/// Masks the scores from `visible` to `whole`, a multiple of the vector's lanes, with minus infinity, so that their
+/// weights are 0 whatever the visible scores are.
 HALFTONE_INLINE void attention_mask_scores(float* scores, extent visible, extent whole) {
     const f32 hidden = splat(halftone::detail::bit_cast<float>(0xff800000u));
     for (extent j = visible / f32::lanes * f32::lanes; j < whole; j += f32::lanes) {
@@ -89,9 +90,9 @@ HALFTONE_INLINE void attention_mask_scores(float* scores, extent visible, extent
     }
 }
 
-/// Takes one tile of scores into the running softmax (Milakov and Gimelshein 2018): the weights 2^(scale (score -
-/// maximum)) go to an a block, their sums and the new maxima to the rows' state, and what is summed of o is brought to
-/// the new maximum.
+/// Updates the running softmax by one tile of scores (Milakov and Gimelshein 2018): the weights 2^(scale (score -
+/// maximum)) go to an a block, their sums and the new maxima to the rows' state, and the partial sums of o are rescaled
+/// to the new maximum.
 template <class Format>
 void attention_softmax(const detail::attention_score_tile& t) {
     constexpr extent step = 2 * f32::lanes, most = detail::attention_group_rows;
@@ -100,10 +101,10 @@ void attention_softmax(const detail::attention_score_tile& t) {
     float maxima[most], sums[most];
     attention_fill(maxima, t.rows, most, detail::attention_masked_score);
     attention_fill(sums, t.rows, most, 0.0f);
-    const bool has_masked = t.visible < t.columns;  // from some rows
+    const bool has_masked = t.visible < t.columns;  // some rows do not see all keys
     const extent whole_columns = detail::whole_steps(t.columns, step);
 
-    // All maxima before all weights: a processor that waits for one row's maximum can then work on the next row.
+    // All maxima before all weights, so that work on the next row overlaps with the reduction of one row's maximum.
     for (extent i = 0; i < t.rows; ++i) {
         float* const scores = t.scores + i * t.stride;
         extent whole = whole_columns;
@@ -180,7 +181,7 @@ void attention_softmax(const detail::attention_score_tile& t) {
     }
 }
 
-/// Divides the sums of o by those of the weights, and gives the maximum and log(sum) of each.
+/// Divides the sums of o by those of the weights, and stores the maximum and log(sum) of each row.
 template <class T>
 void attention_finish(extent rows, extent width, const float* outputs, extent stride,
                       const detail::attention_row_state& state, T* o, extent o_stride, float* logsumexp) {
@@ -206,8 +207,8 @@ void attention_finish(extent rows, extent width, const float* outputs, extent st
     }
 }
 
-/// For every query: the largest score, the logarithm of its softmax's sum to base 2, and the product of o and its
-/// gradient; up to `padded`, zeros.
+/// Computes, for every query, the largest score, the logarithm to base 2 of its softmax's sum, and the dot product of o
+/// and its gradient; up to `padded`, zeros.
 template <class T>
 void attention_query_terms(extent rows, extent padded, extent width, const T* o, extent o_stride, const T* d_o,
                            extent d_o_stride, const float* logsumexp, float* maxima, float* logs, float* dots) {
@@ -227,8 +228,8 @@ void attention_query_terms(extent rows, extent padded, extent width, const T* o,
     attention_fill(logs, rows, padded, 0.0f);
 }
 
-/// Out of one panel of transposed scores and of the weights' gradients (keys x queries): the weights p and the
-/// gradients p (dp - dot) of the scores, to a blocks for dv and dk; the latter also to a panel of b for dq.
+/// From one panel of transposed scores and of the weights' gradients (keys x queries), computes the weights p and the
+/// scores' gradients p (dp - dot), into a blocks for dv and dk; the latter also into a panel of b for dq.
 template <class Format>
 void attention_score_gradients(const detail::attention_score_gradient_tile& t) {
     using element = typename Format::element;
@@ -244,7 +245,7 @@ void attention_score_gradients(const detail::attention_score_gradient_tile& t) {
     for (extent key = 0; key < t.rows; key += 2) {
         const float* const scores = t.scores + key * columns;
         const float* const dp = t.weight_gradients + key * columns;
-        f32 p[4], ds[4];  // two vectors of this key, two of the next
+        f32 p[4], ds[4];  // two vectors of this key, and two of the next key
 #pragma GCC unroll 4
         for (int l = 0; l < 4; ++l) p[l] = fma(load(scores + l * f32::lanes) - high[l % 2], scale, -logs[l % 2]);
         attention_math::powers(p);
@@ -276,7 +277,7 @@ void attention_score_gradients(const detail::attention_score_gradient_tile& t) {
     for (extent key = written; key < t.padded_rows; key += 2) Format::store_rows(panel, key, zeros, zeros);
 }
 
-/// to = factor times the sums, row by row.
+/// to = factor times the sums, by rows.
 template <class T>
 void attention_store(extent rows, extent width, const float* sums, extent stride, float factor, T* to,
                      extent to_stride) {

@@ -2,11 +2,11 @@
 /// \file
 /// Attention on a GPU; attention.hpp has its arguments, its contract and an example.
 ///
-/// Matrix instructions multiply where T is Compute, of 16 bits, or T is float and Compute tfloat32, head_size is a
-/// multiple of 8, and every head's vectors begin on multiples of 16 bytes; other problems take plain kernels. The
-/// backward pass is three kernels: what it needs of each query (16 bytes of scratch memory a query), dq by queries, dk
-/// and dv by keys. Tiles follow from the head size and, of wide heads, from the shared memory that the device's
-/// architecture has.
+/// Matrix instructions are used if T is Compute and has 16 bits, or T is float and Compute tfloat32, and if head_size
+/// is a multiple of 8 and every head's vector is aligned to 16 bytes; other problems are computed by plain kernels. The
+/// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
+/// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
+/// architecture.
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
@@ -26,8 +26,8 @@ namespace kernel {
 
 namespace on_device {
 
-/// The matrix kernels' tiles by head size: kept rows follow from row blocks and warps, then the streamed rows, as many
-/// as registers and shared memory allow. The large ones are for architectures where they fit.
+/// The matrix kernels' tiles by head size: a block keeps 16 x row blocks x warps rows and streams tiles of rows, as
+/// many as registers and shared memory allow. `large` tiles are for architectures on which they fit.
 template <class T, int Head>
 struct attention_tiles {
     static constexpr int row_blocks = Head <= 64 ? 2 : 1;
@@ -39,8 +39,8 @@ struct attention_tiles {
     using large_by_queries = by_queries;
     using large_by_keys = by_keys;
 };
-/// The large ones take 163 KB of shared memory, the others 99 KB: by architecture two blocks of these share it, or one
-/// of those has twice the rows to a tile and half the traffic for them.
+/// Large tiles take 163 KB of shared memory, the others 99 KB. The architecture decides whether a multiprocessor holds
+/// two blocks of the small ones, or one block with twice the rows in a tile and half the memory traffic for them.
 template <class T>
 struct attention_tiles<T, 256> {
     using forward = flash_attention_kernel<T, 256, 1, 4, 32>;
@@ -51,7 +51,7 @@ struct attention_tiles<T, 256> {
     using large_by_keys = wide_attention_backward_kernel<T, 256, 4, 32>;
 };
 
-/// Floats take twice the memory, and half as many of them a register: fewer rows.
+/// Floats take twice the shared memory and twice the registers: fewer rows.
 template <>
 struct attention_tiles<float, 64> {
     using forward = flash_attention_kernel<float, 64, 2, 4, 32>;
@@ -160,9 +160,9 @@ struct attention<Device> {
         });
     }
 
-    /// nullptr: these kernels take the problem. Else a sentence.
+    /// nullptr if these kernels support the problem, otherwise a sentence.
     static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
-    /// nullptr: matrix instructions multiply. Else why plain kernels do.
+    /// nullptr if matrix instructions are used, otherwise why plain kernels are.
     template <class Compute, class T>
     static const char* why_not_matrix_units(const attention_forward<T>& a) {
         return why_not_matrix_units<Compute>(a.q, a.k, a.v, a.o);
@@ -188,7 +188,7 @@ struct attention<Device> {
         return nullptr;
     }
 
-    /// Whether the vectors of all heads begin on multiples of 16 bytes.
+    /// Whether the vectors of all heads are aligned to 16 bytes.
     template <class... Ts>
     static bool are_chunks(const view<Ts, 4>&... views) {
         const auto is_chunks = []<class T>(const view<T, 4>& v) {
@@ -200,7 +200,7 @@ struct attention<Device> {
         };
         return (is_chunks(views) && ...);
     }
-    /// Of floats, fewer sizes: what a program has for every kernel is the more to compile.
+    /// Fewer head sizes for floats, to save compile time: sizes between are padded.
     template <class T, class Launch>
     static void for_head_size(extent head_size, const Launch& launch) {
         if constexpr (sizeof(T) == 2) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention in double, a query (backward also a key) a thread: attention.hpp has the rules, fp64/each.hpp the
-/// contract. Scores are computed again wherever they are read, so that none is stored; there is one strategy, and no
-/// packed sequences.
+/// Attention in double, one thread a query (in the backward pass also one a key): attention.hpp has the rules,
+/// fp64/each.hpp the contract. Scores are recomputed wherever they are needed and never stored; there is one strategy,
+/// and no packed sequences.
 #pragma once
 
 #include <cmath>
@@ -54,7 +54,7 @@ struct attention_problem {
     double scale;
     bool causal;
 
-    /// Keys that a query sees, and the first query that sees a key.
+    /// The number of keys that a query sees, and the first query that sees a key.
     HALFTONE_HD extent keys_of(extent query) const { return causal ? query + 1 + e.keys - e.queries : e.keys; }
     HALFTONE_HD extent first_query_of(extent key) const {
         const extent first = key - (e.keys - e.queries);
@@ -62,7 +62,7 @@ struct attention_problem {
     }
 };
 
-/// A query's scores: the largest, and the sum of exp(score - largest).
+/// Of a query's scores, the largest, and the sum of exp(score - largest).
 struct query_scores {
     head_vectors<const double> q, k;
     attention_problem problem;
@@ -105,7 +105,8 @@ struct attention_query {
     }
 };
 
-/// dq of a query, and what the keys' threads read of it: the largest score, the inverse sum of exponentials, and do o.
+/// Computes dq of a query, and terms for the keys' threads: the largest score, the inverse sum of exponentials, and d_o
+/// o.
 struct attention_backward_query {
     query_scores scores;
     head_vectors<const double> v, o, d_o;

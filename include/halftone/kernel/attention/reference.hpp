@@ -8,7 +8,7 @@
 ///
 ///     reference::attention(q, k, v, o, logsumexp, options);
 ///
-/// With packed sequences, the same for each one's queries and keys alone.
+/// With packed sequences, the same for each sequence's queries and keys alone.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ double dot(const view<X, 4>& x, const view<Y, 4>& y, extent batch, extent i, ext
     return sum;
 }
 
-/// The weights p[i] of one query; gives their logsumexp.
+/// The weights p[i] of one query; returns their logsumexp.
 template <class T>
 double attention_weights(const view<T, 4>& q, const view<T, 4>& k, extent batch, extent i, extent head,
                          const attention_options& options, std::vector<double>& p) {
@@ -60,7 +60,7 @@ double attention_weights(const view<T, 4>& q, const view<T, 4>& k, extent batch,
     return logsumexp;
 }
 
-/// Where one of several packed sequences lies.
+/// The place of one packed sequence.
 struct sequence_times {
     extent first_query, queries, first_key, keys;
 
@@ -70,17 +70,17 @@ struct sequence_times {
           first_key(sequences.key_offsets(s)),
           keys(sequences.key_offsets(s + 1) - first_key) {}
 
-    /// Of q, o and their gradients: this sequence's times.
+    /// This sequence's part of q, o or their gradients.
     template <class T>
     view<T, 4> of_queries(const view<T, 4>& x) const {
         return detail::times_of(x, first_query, queries);
     }
-    /// Of k, v and their gradients: this sequence's times.
+    /// This sequence's part of k, v or their gradients.
     template <class T>
     view<T, 4> of_keys(const view<T, 4>& x) const {
         return detail::times_of(x, first_key, keys);
     }
-    /// Of the logarithms of the sums of exponentials: this sequence's times.
+    /// This sequence's part of the logsumexp.
     template <class L>
     view<L, 3> of_queries(const view<L, 3>& logsumexp) const {
         return {logsumexp.data() + first_query * logsumexp.stride_of(2),

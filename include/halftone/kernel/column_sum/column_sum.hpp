@@ -4,7 +4,8 @@
 ///
 ///     ht::column_sum(device, dy, dbias, ht::write_mode::add);
 ///
-/// Numeric contract: in float, by a tree that the shape fixes; rounded once to the element type of the sums.
+/// Numeric contract: sums in float, by a tree that depends on the shape alone; rounded once to the element type of
+/// `out`.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -15,16 +16,16 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// run(device, x, out, mode): out[j] = (or +=) the sum over i of x[i][j]; x is (rows, width), and its rows may lie
-/// apart, out is (width). Throws shape_error.
+/// run(device, x, out, mode): out[j] = (or +=) the sum over i of x[i][j]; x is (rows, width) with any leading
+/// dimension, out is (width). Throws shape_error.
 template <class Device>
 struct column_sum;
 
 }  // namespace kernel
 
-/// out[j] = (or += by `mode`) the sum over i of x[i][j]: the gradient of a bias. x: (rows, width), whose rows may lie apart;
-/// out: (width). It takes no policy, since sums are in float whatever the policy, and in double where a view holds doubles.
-/// Throws shape_error.
+/// out[j] = (or += by `mode`) the sum over i of x[i][j]: the gradient of a bias. x: (rows, width), with any leading
+/// dimension; out: (width). It takes no policy, since sums are in float under every policy, and in double if a view
+/// holds doubles. Throws shape_error.
 template <class Device, class X, class Out>
     requires(detail::kernel_device<Device> && detail::viewables<X, Out>)
 void column_sum(Device& device, const X& x, const Out& out, write_mode mode = write_mode::overwrite) {

@@ -38,7 +38,7 @@ struct column_sum<cpu> {
         const workspace::lease partials(device.scratch(), static_cast<std::size_t>(partition.count * stride) * sizeof(float));
         auto* const sums = partials.as<float>();
 
-        constexpr extent columns = 4096;  // their sums stay in the first-level cache
+        constexpr extent columns = 4096;  // their sums (16 KiB) stay in the L1 cache
         const extent blocks = (width + columns - 1) / columns;
         device.parallel_for(partition.count * blocks, [&](extent index) {
             const extent piece = index / blocks, j = index % blocks * columns;

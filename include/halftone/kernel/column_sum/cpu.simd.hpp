@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Column sums of some rows into floats.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Column sums of some rows, as floats.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/rows.hpp>
 
@@ -9,8 +9,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Overwrites `sums`. Rows are added in eights, by halves, before they meet the sums: fewer passes over these, and
-/// shorter chains of additions.
+/// Overwrites `sums`. Eight rows are added as a tree before they are added to the sums: fewer passes over the sums, and
+/// shorter chains of dependent additions.
 template <class X>
 void column_sum_rows(extent rows, extent width, const X* x, extent stride, float* sums) {
     fill(sums, width, 0.0f);

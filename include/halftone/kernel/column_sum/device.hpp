@@ -16,7 +16,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// For each piece of rows and each column, the sum.
+/// Sums of each column over each piece of rows.
 template <class X, int N>
 struct column_sum_kernel {
     using team = column_team<N, 1>;

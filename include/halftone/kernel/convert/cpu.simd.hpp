@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Conversion of some rows, on `stop` of each vector before it is rounded.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Conversion of some rows; `stop` is applied to each vector before it is rounded (clamping, or nothing).
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/rows.hpp>
 
@@ -22,7 +22,7 @@ struct converts_saturated {
     }
 };
 
-/// Past the caches where `past` says so.
+/// With non-temporal stores if `non_temporal` is true.
 template <class End, class X, class Y>
 void convert_rows(extent rows, extent width, const X* from, extent from_stride, Y* to, extent to_stride, float factor,
                   bool non_temporal) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Conversion on devices that run GPU kernels; convert.hpp has its contract and an example. It is a map of one input.
+/// Conversion on devices that run GPU kernels, implemented as a map of one input; convert.hpp has its contract and an
+/// example.
 #pragma once
 
 #include <halftone/kernel/convert/convert.hpp>

@@ -31,7 +31,7 @@ struct count_nonfinite<cpu> {
             detail::chunk_magnitude here{};
             magnitude(n, values.data() + first, here);
             parts[index] = {0, 0, 0, here.largest};
-            // Rare enough to be counted one by one.
+            // Rare, so the definition counts them one by one.
             if (here.is_odd != 0) parts[index] = reference::count_nonfinite(const_view<T, 1>(values.data() + first, {n}));
         });
         device.run([&] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One chunk: the largest magnitude, and whether all is finite.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// One chunk: the largest magnitude, and whether all values are finite.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/count_nonfinite/count_nonfinite.hpp>

@@ -2,7 +2,7 @@
 /// \file
 /// Counts of numbers that are not finite, on a GPU; count_nonfinite.hpp has the contract and an example.
 ///
-/// A block takes a chunk and leaves what it saw there; one more block puts the chunks together.
+/// Each block counts a chunk and stores its result; one more block adds the results.
 #pragma once
 
 #include <halftone/kernel/common/rows/device.hpp>
@@ -16,7 +16,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// What the threads of a block have seen, put together by each of them.
+/// The sum of the counts of a block's threads, computed by each of them.
 HALFTONE_KERNEL template <int Threads, class Simt>
 HALFTONE_HD HALFTONE_INLINE nonfinite_counts counts_of_block(Simt simt, const nonfinite_counts& mine) {
     const simt::shared_span<extent> counts{0, Threads / 32};
@@ -36,7 +36,7 @@ struct count_nonfinite_kernel {
     static constexpr word shared_bytes = threads / 32 * sizeof(extent);
 
     global_span<const T> values;
-    global_span<nonfinite_counts> results;  // of each chunk
+    global_span<nonfinite_counts> results;  // one for each chunk
 
     grid_shape grid() const { return simt::blocks_along_x(results.count); }
 

@@ -31,7 +31,7 @@ struct cross_entropy<cpu> {
         });
     }
 
-    /// losses, maximum and sum of every row; does not look at `loss` and `count`, and trusts the targets.
+    /// Computes losses, maximum and sum of every row. Does not write `loss` and `count`, and does not check targets.
     template <class X>
     static void forward_rows(cpu& device, const cross_entropy_forward<X>& a) {
         check(a);
@@ -50,7 +50,7 @@ struct cross_entropy<cpu> {
                      const view<double, 1>& loss, const view<double, 1>& count, std::int32_t ignore_index = -100) {
         fp64::mean_loss(device, losses, targets, loss, count, ignore_index);
     }
-    /// The mean loss of the rows that count, and their number; either may be left out.
+    /// The mean loss of the rows that count, and their number; either may be without data.
     static void mean(cpu& device, const const_view<float, 1>& losses, const const_view<std::int32_t, 1>& targets,
                      const view<float, 1>& loss, const view<float, 1>& count, std::int32_t ignore_index = -100) {
         device.run([&] {
@@ -102,7 +102,7 @@ struct cross_entropy<cpu> {
     }
 
   private:
-    /// By halves down to runs of 64, so that the error does not grow with the number of terms.
+    /// A pairwise sum down to runs of 64 terms, so that the error hardly grows with their number.
     static double sum(const float* terms, extent count) {
         if (count > 64) {
             const extent half = count / 2;

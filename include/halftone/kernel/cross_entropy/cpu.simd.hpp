@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Cross-entropy of some rows.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstdint>
 
@@ -11,10 +11,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Classes of which the largest is sought while as many before them are summed; those stay in the first-level cache.
+/// Classes in a block: the maximum of one block is computed while the block before it is summed, which is still in the
+/// L1 cache.
 inline constexpr extent class_block = 2048;
 
-/// Rows whose sums are known, until there are enough of them for a vector of logarithms.
+/// Rows with finished sums, collected until their logarithms fill a vector.
 struct summed_rows {
     float totals[16], largest[16], hits[16];
     extent rows[16];
@@ -27,7 +28,8 @@ struct summed_rows {
     void finish(float* losses) {
         for (int i = count; i < 16; ++i) totals[i] = 1.0f, largest[i] = hits[i] = 0.0f;
         for (int i = 0; i < 16; i += f32::lanes) {
-            // The target is taken from the maximum before the logarithm is added: exact where it is the maximum.
+            // The target's logit is subtracted from the maximum before the logarithm is added: exact if it is the
+            // maximum.
             store(hits + i, log(load(totals + i)) + (load(largest + i) - load(hits + i)));
         }
         for (int i = 0; i < count; ++i) losses[rows[i]] = hits[i];
@@ -35,19 +37,20 @@ struct summed_rows {
     }
 };
 
-/// Adds the exponentials of logits that lie so far below the largest.
+/// Adds the exponentials of logits minus the largest.
 template <class X, class V, class N>
 HALFTONE_INLINE void add_exponentials(four_vectors& sums, const V& below, N n) {
     const auto e = keep(exp_below_zero_for<X>(below), n, splat(0.0f));
     if constexpr (is_short<X>) {
-        // Short exponentials keep the units busy that add, and leave those that multiply some time.
+        // The sum is computed by fused multiply-adds with 1 beside short exponentials, which balances the adders' and
+        // multipliers' load.
         add_product(sums, e, broadcast(splat(1.0f), &e), n);
     } else {
         add(sums, e, n);
     }
 }
 
-/// Of rows of few classes, four at a time, as for_row_groups has them; those that do not count are taken along.
+/// Rows of few classes, four at a time as for_row_groups passes them; ignored rows among them are computed, too.
 template <class X>
 HALFTONE_INLINE void short_cross_entropy_rows(extent rows, extent classes, bool distinct, const X* x, extent stride,
                                               const std::int32_t* targets, std::int32_t ignored, float* losses,
@@ -106,7 +109,7 @@ void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, 
         });
     }
     const auto block_from = [&](extent first) { return classes - first < class_block ? classes - first : class_block; };
-    // The first row from i on that counts.
+    // The first row from i on whose target is not ignore_index.
     const auto counted = [&](extent i) {
         for (; i < rows && targets[i] == ignored; ++i) losses[i] = row_maxima[i] = 0.0f, row_sums[i] = 1.0f;
         return i;
@@ -116,7 +119,8 @@ void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, 
     float block_largest = row < rows ? row_maximum(x + row * stride, block_from(0), 1.0f) : 0.0f;
     while (row < rows) {
         const extent next_row = counted(row + 1);
-        // Memory is read once: what is summed so far is scaled where a block has a larger maximum than all before.
+        // Reads memory once (online softmax): the sum so far is rescaled when a block has a larger maximum than all
+        // before.
         float largest = -__builtin_inff(), of_stretches = 0.0f;
         four_vectors sums = broadcast_four(0.0f);
         for (extent first = 0; first < classes; first += class_block) {
@@ -130,14 +134,14 @@ void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, 
             const X *const block = x + row * stride + first, *next = block + here;
             extent in_next = block_from(first + here);
             if (in_next == 0 && next_row < rows) next = x + next_row * stride, in_next = block_from(0);
-            // Infinity less infinity is no number, but these may not be all.
+            // infinity - infinity would be NaN, but later blocks may hold finite logits.
             const f32 below = splat(largest == -__builtin_inff() && here < classes ? 0.0f : largest);
             largest_of_row<X> sought(1.0f);
             const auto add_from = [&](const X* from, auto n) __attribute__((always_inline)) {
                 prefetch_vectors(from + class_block + prefetch_distance, n);
                 add_exponentials<X>(sums, load(from, n) - below, n);
             };
-            // Of different lengths are the last blocks of a row.
+            // Only the last blocks of a row have different lengths.
             const extent shorter = here < in_next ? here : in_next;
             const extent both = here == in_next ? here : shorter - shorter % (4 * f32::lanes);
             for_vector_blocks<X>(both, [&](extent j, auto n) __attribute__((always_inline)) {
@@ -157,8 +161,9 @@ void cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, 
     done.finish(losses);
 }
 
-/// dlogits = (softmax(x) - onehot(target)) gradient / count, a gradient every `step` floats; what `past` names is written
-/// past the caches, with the target's in its place: stored afterwards, it would bring its line back from memory.
+/// dlogits = (softmax(x) - onehot(target)) gradient / count, with a gradient every `step` floats. Rows in non-temporal
+/// stores have the target's value inserted before they are stored; an ordinary store afterwards would read its line
+/// back from memory.
 template <class X, class D>
 void cross_entropy_backward_rows(extent rows, extent classes, const X* x, extent stride, const std::int32_t* targets,
                                  std::int32_t ignored, const float* row_maxima, const float* row_sums,
@@ -171,7 +176,7 @@ void cross_entropy_backward_rows(extent rows, extent classes, const X* x, extent
             continue;
         }
         const f32 factor = splat(gradient[i * step] / count / row_sums[i]), largest = splat(row_maxima[i]);
-        // Read before the loop, which may write over it.
+        // Read before the loop, which may overwrite it (dlogits may be the logits).
         const f32 target = (exp_below_zero(load(x + targets[i], 1) - largest) - row_sums[i]) * factor;
         const extent vector_block = targets[i] - targets[i] % of_block,
                      block_end = vector_block + of_block < classes ? vector_block + of_block : classes;

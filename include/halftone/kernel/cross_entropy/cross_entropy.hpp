@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy of logits against class indices: -log softmax(logits)[target] of every row, and the mean over rows.
+/// Cross-entropy of logits and class indices: -log softmax(logits)[target] of every row, and the mean over rows.
 ///
 ///     ht::cross_entropy<ht::amp_bf16>(device, logits, targets, losses, maximum, sum, loss, count);
 ///     ht::cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, maximum, sum, gradient, count, dlogits);
 ///
-///     kernel::cross_entropy<cpu>::forward<bfloat16>(                  // what they call
+///     kernel::cross_entropy<cpu>::forward<bfloat16>(                  // which both call
 ///         device, {.logits = x, .targets = t, .losses = l, .maximum = m, .sum = s, .loss = mean, .count = n});
 ///     kernel::cross_entropy<cpu>::backward<bfloat16, bfloat16>(       // in place
 ///         device, {.logits = x, .targets = t, .maximum = m, .sum = s, .gradient = dl, .count = n, .dlogits = x});
 ///
-/// Numeric contract: everything in float, the row's maximum subtracted first; the mean adds losses in double by a tree
-/// fixed by their number; dlogits is rounded once. What is kept of a row are its maximum and its sum, apart: added up,
-/// a maximum of 1e7 would swallow the logarithm of the sum. So the gradient, (exp(x - maximum) - [x is the target's]
-/// sum) (gradient / count / sum), is as right where a constant is added to all logits of a row as it is without, and so
-/// is the loss; only the logits' own rounding is not undone. Rows whose target is `ignore_index` have loss 0 and gradient 0 and
-/// do not count; where no row counts the mean is NaN. All as in PyTorch. Of doubles: all in double
-/// (kernel/common/fp64/each.hpp). An exponential of logits of 16 bits errs by up to (0.875 + d / 16) 2^-18 on a CPU, d being
-/// the distance to the maximum, which is exact, and by less on a GPU: the loss of such a row is right to some 5e-6,
-/// where its class is certain to far less.
+/// Numeric contract: computed in float, relative to each row's maximum; the mean adds losses in double by a tree that
+/// depends on their number; dlogits is rounded once. The backward pass needs each row's maximum and sum of
+/// exponentials, which are stored separately: in maximum + log(sum) a maximum of 1e7 would swallow the logarithm. So a
+/// constant added to all logits of a row changes neither the accuracy of the gradient, (exp(x - maximum) - [x is the
+/// target's] sum) (gradient / count / sum), nor of the loss, except for the logits' own rounding. Rows whose target is
+/// `ignore_index` have loss 0 and gradient 0 and do not count; if no row counts, the mean is NaN. All this is as in
+/// PyTorch. Doubles are computed in double throughout (kernel/common/fp64/each.hpp). For 16-bit logits exponentials
+/// have a relative error of up to (0.875 + d / 16) 2^-18 on a CPU, where d is the distance to the maximum (at which the
+/// exponential is exact), and less on a GPU: the loss of such a row has an absolute error of some 5e-6, much less if
+/// the target's probability is near 1.
 #pragma once
 
 #include <cstdint>
@@ -31,41 +32,41 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What the forward pass reads and writes.
+/// The arguments of the forward pass.
 template <class X>
 struct cross_entropy_forward {
-    const_view<X, 2> logits;              ///< (rows, classes); rows may lie apart
+    const_view<X, 2> logits;              ///< (rows, classes), any leading dimension
     const_view<std::int32_t, 1> targets;  ///< (rows), 0 to classes - 1, or ignore_index
     view<statistic<X>, 1> losses;         ///< (rows)
-    view<statistic<X>, 1> maximum;        ///< (rows), the largest logit; what backward needs, as it does
+    view<statistic<X>, 1> maximum;        ///< (rows), the largest logit; needed by the backward pass, as is
     view<statistic<X>, 1> sum;            ///< (rows), of exp(logits - maximum): logsumexp is maximum + log(sum)
-    view<statistic<X>, 1> loss{};         ///< (1), the mean over rows that count, or none: not wanted
-    view<statistic<X>, 1> count{};        ///< (1), the number of rows that count, or none
+    view<statistic<X>, 1> loss{};         ///< (1), the mean over rows that count; without data if not wanted
+    view<statistic<X>, 1> count{};        ///< (1), the number of rows that count; without data if not wanted
     std::int32_t ignore_index = -100;
 };
 
-/// What the gradient is made of, and where it goes.
+/// The arguments of the backward pass.
 template <class X, class D>
 struct cross_entropy_backward {
     const_view<X, 2> logits;              ///< (rows, classes)
-    const_view<std::int32_t, 1> targets;  ///< (rows), as the forward pass had them
-    const_view<statistic<X, D>, 1> maximum;   ///< (rows), as the forward pass left it
-    const_view<statistic<X, D>, 1> sum;       ///< (rows), as the forward pass left it
-    const_view<statistic<X, D>, 1> gradient;  ///< of the mean: (1); of each row's loss: (rows)
-    const_view<statistic<X, D>, 1> count{};   ///< (1), what the gradient is divided by, or none: not divided
-    view<D, 2> dlogits;                       ///< (rows, classes); may be the logits where the types agree
+    const_view<std::int32_t, 1> targets;  ///< (rows), as in the forward pass
+    const_view<statistic<X, D>, 1> maximum;   ///< (rows), the forward pass's result
+    const_view<statistic<X, D>, 1> sum;       ///< (rows), the forward pass's result
+    const_view<statistic<X, D>, 1> gradient;  ///< (1), of the mean; or (rows), of each row's loss
+    const_view<statistic<X, D>, 1> count{};   ///< (1), the divisor of the gradient; without data: no division
+    view<D, 2> dlogits;                       ///< (rows, classes); may be the logits if the types agree
     std::int32_t ignore_index = -100;
 };
 
-/// check_targets(device, logits' classes, targets, ignore_index), forward = check_targets, forward_rows and, where one
-/// is wanted, mean(device, losses, targets, loss, count, ignore_index), the last two either or both; backward.
-/// forward_rows and backward also serve a few rows of a larger batch, whose `count` is then that of the whole. Throw
-/// shape_error, and where the host can read the targets argument_error for one that is no class; elsewhere its row's
-/// loss and gradient are NaN.
+/// Members: check_targets(device, number of classes, targets, ignore_index); forward, which is check_targets,
+/// forward_rows and, if requested, mean(device, losses, targets, loss, count, ignore_index), whose loss and count are
+/// optional; and backward. forward_rows and backward can also compute some rows of a larger batch; `count` is then that
+/// of the whole batch. They throw shape_error, and argument_error for an invalid target if the host can read the
+/// targets; otherwise its row's loss and gradient are NaN.
 template <class Device>
 struct cross_entropy;
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 template <class X>
 void check(const cross_entropy_forward<X>& a) {
     const extent rows = a.logits.extent_of(0);
@@ -78,7 +79,7 @@ void check(const cross_entropy_forward<X>& a) {
     expect_optional("cross_entropy", "count", a.count, {1});
 }
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 template <class X, class D>
 void check(const cross_entropy_backward<X, D>& a) {
     const extent rows = a.logits.extent_of(0);
@@ -93,12 +94,12 @@ void check(const cross_entropy_backward<X, D>& a) {
 
 }  // namespace kernel
 
-/// losses = -log softmax(logits)[target], row by row, in nats. logits: (rows, classes), whose rows may lie apart; targets:
-/// (rows) of std::int32_t, 0 to classes - 1, or ignore_index, whose row has loss 0. losses, maximum and sum: (rows), float, or
-/// double where the logits are; the latter two are the largest logit and the sum of exp(logits - maximum), which
-/// cross_entropy_gradients needs. loss and count: (1), the mean over the rows that count, NaN where none does, and how many
-/// these are; each perhaps without data. Throws shape_error, and where the host can read the targets argument_error for one
-/// that is no class; elsewhere its row's loss is NaN.
+/// losses = -log softmax(logits)[target] of each row, in nats. logits: (rows, classes), with any leading dimension;
+/// targets: (rows) of std::int32_t, 0 to classes - 1, or ignore_index, whose row has loss 0. losses, maximum and sum:
+/// (rows), float, or double if the logits are; maximum and sum are the largest logit and the sum of exp(logits -
+/// maximum), which cross_entropy_gradients needs. loss and count, (1): the mean over the rows that count (NaN if there
+/// are none), and the number of these rows; both may be views without data. Throws shape_error, and argument_error for
+/// an invalid target if the host can read the targets; otherwise its row's loss is NaN.
 template <class P, class Device, class X, class Losses, class Maximum, class Sum, class Loss, class Count>
     requires(detail::kernel_device<Device> && detail::viewables<X, Losses, Maximum, Sum, Loss, Count>)
 void cross_entropy(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets, const Losses& losses,
@@ -116,7 +117,7 @@ void cross_entropy(Device& device, const X& logits, const const_view<std::int32_
                                                                      .count = as_view(count),
                                                                      .ignore_index = ignore_index});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void cross_entropy(Device&, const Views&...) {
@@ -125,10 +126,10 @@ void cross_entropy(Device&, const Views&...) {
                   "targets, losses, maximum, sum, loss, count)");
 }
 
-/// The gradient of cross_entropy by the logits: (exp(logits - maximum) / sum - [is the target]) gradient / count. maximum, sum
-/// and count are those that the forward pass left. gradient: (1), that of the mean, or (rows), those of the losses, and count
-/// then a view without data. dlogits: (rows, classes), overwritten; it may be the logits where the types agree. Throws as
-/// cross_entropy does.
+/// The gradient of cross_entropy with respect to the logits: (exp(logits - maximum) / sum - [is the target]) gradient /
+/// count. maximum, sum and count are the forward pass's results. gradient: (1), that of the mean; or (rows), those of
+/// the losses, with a count without data. dlogits: (rows, classes), overwritten; may be the logits if the types agree.
+/// Throws as cross_entropy does.
 template <class P, class Device, class X, class Maximum, class Sum, class Gradient, class Count, class D>
     requires(detail::kernel_device<Device> && detail::viewables<X, Maximum, Sum, Gradient, Count, D>)
 void cross_entropy_gradients(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,
@@ -146,7 +147,7 @@ void cross_entropy_gradients(Device& device, const X& logits, const const_view<s
                                                               .dlogits = as_view(dlogits),
                                                               .ignore_index = ignore_index});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void cross_entropy_gradients(Device&, const Views&...) {

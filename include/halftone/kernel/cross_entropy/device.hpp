@@ -2,8 +2,8 @@
 /// \file
 /// Cross-entropy on a GPU; cross_entropy.hpp has its arguments, its contract and an example.
 ///
-/// Forward reads a row once: a warp holds a short one in registers, a block walks a long one, wherever in memory it
-/// begins. Backward is one pass. The mean is taken by one block.
+/// The forward pass reads a row once: a warp holds a short row in registers, a block streams a long one, of any
+/// alignment. The backward pass is one pass over the logits. The mean is computed by one block.
 #pragma once
 
 #include <cmath>
@@ -23,7 +23,7 @@ namespace on_device {
 
 inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-/// One row by `Threads` threads in vectors of N; `Held` vectors a thread stay in registers, 0: none.
+/// One row for `Threads` threads, in vectors of N; a thread holds `Held` vectors in registers, 0: none.
 template <class X, int N, int Threads, int Held>
 struct cross_entropy_kernel {
     using team = row_team<Threads>;
@@ -51,7 +51,7 @@ struct cross_entropy_kernel {
         const auto x = logits.part(row * stride, classes);
         exponential_sum<X> mine;
         if constexpr (Held > 0) {
-            const int vectors = static_cast<int>(classes / N) - me;  // from mine on
+            const int vectors = static_cast<int>(classes / N) - me;  // from this thread's on
             vec<X, N> held[Held];
             hold<Threads>(simt, x.from(me * N), 0, vectors, held);
             HALFTONE_UNROLL for (int i = 0; i < Held; ++i) {
@@ -72,7 +72,7 @@ struct cross_entropy_kernel {
         if (me != 0) return;
         const float excess = std::log(whole.sum);
         float loss = not_a_number;
-        // The target is taken from the maximum before the logarithm is added: exact where it is the maximum.
+        // The target's logit is subtracted from the maximum before the logarithm is added: exact if it is the maximum.
         if (target >= 0 && target < classes) loss = excess + (whole.largest - static_cast<float>(simt.load(x, target)));
         leave(simt, row, loss, whole);
     }
@@ -86,7 +86,7 @@ struct cross_entropy_kernel {
     }
 };
 
-/// dlogits = (softmax(x) - onehot(target)) gradient / count, a gradient every `step` floats.
+/// dlogits = (softmax(x) - onehot(target)) gradient / count, with a gradient every `step` floats.
 template <class X, class D, int N, int Threads>
 struct cross_entropy_backward_kernel {
     using team = row_team<Threads>;
@@ -131,14 +131,14 @@ struct cross_entropy_backward_kernel {
     }
 };
 
-/// The mean of the losses of rows that count, and the number of these.
+/// The mean of the losses of rows that count, and their number.
 struct mean_loss_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = threads / 32 * sizeof(double);
 
     global_span<const float> losses;
     global_span<const std::int32_t> targets;
-    global_span<float> loss, count;  // or none
+    global_span<float> loss, count;  // or empty
     std::int32_t ignored;
 
     grid_shape grid() const { return {1, 1, 1}; }
@@ -163,8 +163,8 @@ struct mean_loss_kernel {
 
 template <simt_device Device>
 struct cross_entropy<Device> {
-    /// Nothing: the targets lie where the host cannot read them. A row whose target is neither a class nor ignore_index
-    /// gets NaN for its loss and its gradient, which any check of a step finds.
+    /// Does nothing: the host cannot read the targets. A row with an invalid target gets a loss and a gradient of NaN,
+    /// which every check for overflow finds.
     static void check_targets(Device&, extent, const const_view<std::int32_t, 1>&, std::int32_t = -100) {}
 
     template <class X>

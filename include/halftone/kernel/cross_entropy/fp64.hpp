@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy in double, a row a thread: what reference.hpp defines; cross_entropy.hpp has the rules, fp64/each.hpp the
-/// contract.
+/// Cross-entropy in double, one thread a row: what reference.hpp defines; cross_entropy.hpp has the rules,
+/// fp64/each.hpp the contract.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
@@ -59,7 +59,7 @@ struct cross_entropy_backward_row {
     }
 };
 
-/// The losses of rows as terms, and whether a row counts.
+/// Losses of rows, and whether rows count, as terms of sums.
 struct loss_term {
     global_span<const double> losses;
 
@@ -77,7 +77,7 @@ struct counted_term {
         return thread.load(targets, row) == ignored ? 0 : 1;
     }
 };
-/// The mean out of the sum.
+/// Computes the mean from the sums.
 struct divided {
     global_span<double> value;
     global_span<const double> divisor;

@@ -6,7 +6,7 @@
 ///
 ///     double mean = reference::cross_entropy(logits, targets, -100, losses);
 ///
-/// The functions of one number are also what the kernels in double compute (fp64.hpp).
+/// The functions of one number are also used by the kernels in double (fp64.hpp).
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The loss of a row with this sum of exponentials (softmax/reference.hpp), whose target has the logit x.
+/// The loss of a row with this sum of exponentials (softmax/reference.hpp), where x is the target's logit.
 HALFTONE_HD inline double cross_entropy_of(const exponential_sum& all, double x) {
     return (all.subtracted - x) + std::log(all.sum);
 }
-/// Its derivative by a logit x: softmax(x), less 1 where x is the target's.
+/// The derivative of the loss by logit x: softmax(x), minus 1 if x is the target's.
 HALFTONE_HD inline double cross_entropy_slope(const exponential_sum& all, double x, bool is_target) {
     const double probability = std::exp(x - all.subtracted) / all.sum;
     return is_target ? probability - 1 : probability;
@@ -35,7 +35,7 @@ extent counted_rows(const view<I, 1>& targets, std::int32_t ignored) {
     return count;
 }
 
-/// Gives the mean over the rows that count.
+/// Returns the mean over the rows that count.
 template <class X, class I, class S>
 double cross_entropy(const view<X, 2>& logits,                          // (rows, classes)
                      const view<I, 1>& targets,                         // (rows)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Dropout of some elements, a tile of random numbers at a time.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstdint>
 #include <cstring>
@@ -13,7 +13,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// `first` is a multiple of a tile's size. The caller has read the draw's record.
+/// `first` is a multiple of a tile's size. The caller has read the draw's random_record.
 template <class X, class Y>
 void dropout_elements(const X* x, const Y* base, Y* y, extent first, extent count, kernel::random_record record,
                       kernel::dropout_draw draw) {

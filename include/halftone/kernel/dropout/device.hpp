@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout on devices that run GPU kernels; dropout.hpp has its contract and an example. A thread takes a run of
-/// elements, for each four of which it makes one of Philox's blocks.
+/// Dropout on devices that run GPU kernels; dropout.hpp has its contract and an example. A thread processes a run of
+/// elements, with one block of Philox for every four.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>
@@ -65,7 +65,7 @@ struct dropout<Device> {
     static void run(Device& device, const view<const X, 1>& x, const view<const Y, 1>& base, const view<Y, 1>& y,
                     const dropout_draw& draw) {
         check_dropout(x, base, y);
-        constexpr int n = std::max(4, std::min(8, on_device::widest<X, Y>));  // more floats would crowd the registers
+        constexpr int n = std::max(4, std::min(8, on_device::widest<X, Y>));  // more would take too many registers
         const auto launch = [&]<on_device::run_access Access>(std::integral_constant<on_device::run_access, Access>) {
             device.launch(on_device::dropout_kernel<n, Access, X, Y>{
                 simt::span_of(x), simt::span_of(base), simt::span_of(y), {draw.record, 1}, draw});

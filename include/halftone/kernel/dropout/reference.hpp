@@ -17,7 +17,7 @@ inline bool is_dropped(std::uint64_t seed, std::uint32_t pass, std::uint32_t ten
     return static_cast<double>(random_bits(seed, pass, tensor, static_cast<std::uint64_t>(i))) < p * 0x1p32;
 }
 
-/// y = base + x / (1 - p) where x is kept, else base. A base without data is zero.
+/// y = base + x / (1 - p) where x is kept, otherwise base. A base without data counts as zero.
 template <class X, class B, class Y>
 void dropout(const view<X, 1>& x, const view<B, 1>& base, const view<Y, 1>& y, std::uint64_t seed, std::uint32_t pass,
              std::uint32_t tensor, double p) {

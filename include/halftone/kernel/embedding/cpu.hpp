@@ -73,9 +73,9 @@ struct embedding<cpu> {
         if (a.position_of.data() != nullptr) check_tokens(a.positions.extent_of(0), a.position_of, "position");
     }
 
-    // ---- for embedding_rows, too
+    // ---- also used by embedding_rows
 
-    /// Counting sort, stable: order lists the rows by token; first[t] becomes the end of token t's places.
+    /// A stable counting sort: `order` lists the rows by token; first[t] becomes the end of token t's rows in it.
     static void sort(const const_view<std::int32_t, 1>& tokens, extent vocabulary, std::int32_t* order,
                      std::int32_t* first) {
         std::memset(first, 0, static_cast<std::size_t>(vocabulary + 1) * sizeof *first);
@@ -84,8 +84,8 @@ struct embedding<cpu> {
         for (extent r = 0; r < tokens.extent_of(0); ++r) order[first[tokens(r)]++] = static_cast<std::int32_t>(r);
     }
 
-    /// table[tokens[r]] = (or +=) the sum of the rows r of dy with this token. `order` lists the rows by token. Returns
-    /// by how much the squares of these rows of the table are more than before (overwritten: than 0), if asked to.
+    /// table[tokens[r]] = (or +=) the sum of the rows r of dy with this token. `order` lists the rows by token. If
+    /// requested, returns the change of the sum of squares of the table's rows (if overwritten, their sum).
     template <class Y, class G>
     static double add_sorted(cpu& device, const const_view<std::int32_t, 1>& tokens, const std::int32_t* order,
                              const const_view<Y, 2>& dy, G* table, write_mode mode, bool asks_for_squares = false) {
@@ -93,7 +93,7 @@ struct embedding<cpu> {
             device.select(&portable::embedding_backward_tokens<Y, G>, &avx2::embedding_backward_tokens<Y, G>,
                           &avx512::embedding_backward_tokens<Y, G>);
         const extent rows = tokens.extent_of(0), width = dy.extent_of(1);
-        // A frequent token is one sum, so columns are cut too.
+        // One frequent token may be most of the work, so columns are partitioned, too.
         constexpr extent columns = 256, places = piece_elements / columns;
         const extent blocks = (width + columns - 1) / columns, pieces = (rows + places - 1) / places;
         const extent tasks = blocks * pieces;
@@ -121,7 +121,7 @@ struct embedding<cpu> {
         auto* const first = order + rows;
         device.run([&] { sort(a.tokens, vocabulary, order, first); });
 
-        // After the sort, first[t] is where token t's places end; those of token 0 begin at 0.
+        // After the sort, first[t] is the end of token t's rows; those of token 0 begin at 0.
         if (a.mode == write_mode::overwrite) {
             const row_partition partition = partition_rows(vocabulary, width);
             device.parallel_for(partition.count, [&](extent piece) {
@@ -139,7 +139,8 @@ struct embedding<cpu> {
                                       (a.mode == write_mode::overwrite || all_before.is_known(a.dtable.size()));
         const double sum =
             all_before.sum + add_sorted(device, a.tokens, order, a.dy, a.dtable.data(), a.mode, asks_for_squares);
-        // What was there and has gone again would leave the rounding errors of its squares.
+        // If the sum has become much smaller, rounding errors of the old squares would dominate: it then counts as
+        // unknown.
         if (asks_for_squares && sum >= all_before.sum / 4) *a.squares = {sum, a.dtable.size()};
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Embedding rows, and the sums of rows that are its gradient.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Looking up rows of an embedding, and the sums of rows that are its gradient.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstdint>
 #include <type_traits>
@@ -29,8 +29,8 @@ void embedding_rows(extent first, extent rows, extent width, const std::int32_t*
     }
 }
 
-/// to[j] = (or +=) the sum over i in [0, count) of dy[row(i)][j], for j in [0, width): eight vectors at a time, which
-/// stay in registers while the rows pass by. row(i) is rows[i] where there are rows, else i * step.
+/// to[j] = (or +=) the sum over i in [0, count) of dy[row(i)][j], for j in [0, width): eight vectors of sums at a time
+/// stay in registers while the rows are read. row(i) is rows[i] if there are rows, otherwise i * step.
 template <class Y, class G>
 HALFTONE_INLINE void sum_rows(extent count, const std::int32_t* rows, extent step, const Y* dy, extent stride,
                               extent width, G* to, write_mode mode) {
@@ -61,9 +61,9 @@ HALFTONE_INLINE void sum_rows(extent count, const std::int32_t* rows, extent ste
     for_vectors(width - j, add_rest);
 }
 
-/// `order` lists all `rows` rows by token, equal tokens by row. This takes the tokens whose first place in it is in
-/// [begin, end), and columns [0, width) of rows `stride` long; `change`, where it is there, is by how much the squares of
-/// what it writes are more than before.
+/// `order` lists all `rows` rows by token, equal tokens by row. Processes the tokens whose first place in it is in
+/// [begin, end), and columns [0, width) of rows with leading dimension `stride`; `change`, if not null, gets the change
+/// of the sum of squares of what it writes.
 template <class Y, class G>
 void embedding_backward_tokens(extent begin, extent end, extent rows, const std::int32_t* tokens,
                                const std::int32_t* order, const Y* dy, extent stride, extent width, G* dtable,

@@ -2,9 +2,9 @@
 /// \file
 /// Embedding on devices that run GPU kernels; embedding.hpp has its arguments, its contract and an example.
 ///
-/// The gradient of the table takes no atomic additions: the device sorts the rows by token, and then every token is a
-/// run of places. Runs are summed a piece of places at a time; of one that crosses pieces, the pieces' sums are added
-/// in their order. The time is linear in the rows, and hardly depends on how often a token occurs.
+/// The gradient of the table uses no atomic additions: the device sorts the rows by token, after which every token is a
+/// run of places. Each piece of places is summed by its threads; for a run that crosses pieces, the pieces' sums are
+/// added in order. The time is linear in the number of rows, and nearly independent of how often a token occurs.
 #pragma once
 
 #include <bit>
@@ -22,7 +22,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// Which row and which vector of it a thread has: `across` threads side by side, rows under each other.
+/// A thread's row, and its vector in it: `across` threads along a row, several rows in a block.
 struct embedding_threads {
     static constexpr int threads = 128;
     extent rows, vectors;
@@ -74,7 +74,7 @@ struct embedding_kernel {
     global_span<Y> out;
     extent vocabulary, period, width;
     embedding_threads place;
-    global_span<const std::int32_t> position_of;  // or none
+    global_span<const std::int32_t> position_of;  // or empty
 
     grid_shape grid() const { return place.grid(); }
 
@@ -97,14 +97,14 @@ struct embedding_kernel {
     }
 };
 
-/// What rows are sorted by: their tokens. What is no token comes behind all others, as `vocabulary`, 2^31 at most.
+/// The sort keys of rows: their tokens. An invalid token sorts after all others, as `vocabulary`, at most 2^31.
 struct embedding_keys_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = 0;
 
     global_span<const std::int32_t> tokens;  // (rows)
     global_span<word> keys;                  // (rows)
-    global_span<std::int32_t> rows;          // (rows), their numbers
+    global_span<std::int32_t> rows;          // (rows), their indices
     word vocabulary;
 
     grid_shape grid() const { return simt::blocks_for(tokens.count, threads); }
@@ -113,19 +113,19 @@ struct embedding_keys_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = static_cast<extent>(simt.block().x) * threads + simt.thread();
         if (row >= tokens.count) return;
-        const word token = static_cast<word>(simt.load(tokens, row));  // 2^31 and more where it is negative
+        const word token = static_cast<word>(simt.load(tokens, row));  // 2^31 or more if it is negative
         simt.store(keys, row, token < vocabulary ? token : vocabulary);
         simt.store(rows, row, static_cast<std::int32_t>(row));
     }
 };
 
-/// What the two kernels share that sum runs of places. `begun` takes the sum of a piece's last run where it goes on in
-/// the next piece, `continued` that of its first where it comes from the piece before. `finish` takes the sum of a
-/// whole run: its token, a place of it, the vector.
+/// What the two kernels that sum runs of places share. `begun` gets the sum of a piece's last run if it continues in
+/// the next piece, `continued` the sum of its first run if it comes from the piece before. `finish` gets the sum of a
+/// whole run: its token, one of its places, and the vector.
 template <class Y, class G, int N>
 struct embedding_runs {
     static constexpr int n = N;
-    static constexpr extent places = 16;  // of a piece
+    static constexpr extent places = 16;  // places in a piece
 
     global_span<const word> sorted;         // (rows), the keys
     global_span<const std::int32_t> order;  // (rows)
@@ -139,7 +139,7 @@ struct embedding_runs {
     static constexpr extent pieces_of(extent rows) { return (rows + places - 1) / places; }
     HALFTONE_HD extent end_of(extent piece) const { return (piece + 1) * places < rows ? (piece + 1) * places : rows; }
 
-    /// Whether the token of this place is also that of the one before it, and of the one after it.
+    /// Whether the place before has the same token, and whether the place after has.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE bool comes_from_before(Simt simt, extent place) const {
         return place > 0 && simt.load(sorted, place - 1) == simt.load(sorted, place);
@@ -161,7 +161,7 @@ struct embedding_sums_kernel {
     static constexpr int N = Runs::n;
 
     Runs runs;
-    embedding_threads place;  // rows are pieces
+    embedding_threads place;  // its rows are pieces
 
     grid_shape grid() const { return place.grid(); }
 
@@ -195,7 +195,7 @@ struct embedding_sums_kernel {
     }
 };
 
-/// The runs that cross pieces, each by the threads of the piece that it begins in.
+/// Adds up the runs that cross pieces, each by the threads of the piece in which it begins.
 template <class Runs>
 struct embedding_joins_kernel {
     static constexpr int threads = embedding_threads::threads;
@@ -235,7 +235,7 @@ struct embedding_positions_kernel {
     global_span<G> dpositions;
     extent rows, width;
     write_mode mode;
-    embedding_threads place;  // rows are positions
+    embedding_threads place;  // its rows are positions
 
     grid_shape grid() const { return place.grid(); }
 
@@ -251,8 +251,8 @@ struct embedding_positions_kernel {
 
 }  // namespace on_device
 
-/// The host does not see the tokens, so that none throws: a token outside the vocabulary gives a row of NaN forward,
-/// and backward its gradient is dropped.
+/// The host cannot read the tokens, so invalid ones do not throw: in the forward pass such a token gives a row of NaN,
+/// in the backward pass its gradient is dropped.
 template <simt_device Device>
 struct embedding<Device> {
     template <class T, class Y>

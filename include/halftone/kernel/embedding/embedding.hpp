@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Embedding: row r of the result is the table's row for token r, plus, where there is a table of positions, its row r
-/// modulo the number of positions, or the one that is named.
+/// Embedding: row r of the result is the table's row for token r, plus, if there is a table of positions, that table's
+/// row r modulo the number of positions, or the row named by position_of[r].
 ///
 ///     ht::embedding<ht::amp_bf16>(device, tokens, wte, wpe, x);
 ///     ht::embedding_gradients<ht::amp_bf16>(device, tokens, dx, dwte, dwpe);
 ///
-///     kernel::embedding<cpu>::forward<float, bfloat16>(                                 // what they call
+///     kernel::embedding<cpu>::forward<float, bfloat16>(                                 // which both call
 ///         device, {.tokens = t, .table = wte, .positions = wpe, .out = x});              // wpe: (time, width)
 ///     kernel::embedding<cpu>::backward<bfloat16, float>(
 ///         device, {.tokens = t, .dy = dx, .dtable = dwte, .dpositions = dwpe, .mode = ht::write_mode::add});
 ///
 /// Numeric contract: the sum of both rows in float, rounded once. A row of a gradient is the sum of its rows of dy in
-/// float, in an order that follows from the tokens (on the CPU: that of the rows), rounded once: the same bits at any
-/// number of threads, without atomic additions.
+/// float, in an order that depends on the tokens alone (on the CPU: the order of rows), rounded once: the same bits for
+/// any number of threads, without atomic additions.
 #pragma once
 
 #include <cstdint>
@@ -27,37 +27,37 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What the forward pass reads and writes.
+/// The arguments of the forward pass.
 template <class T, class Y>
 struct embedding_forward {
     const_view<std::int32_t, 1>
-        tokens;                    ///< (rows), 0 to vocabulary - 1; a batch after the other, each of `period` rows
+        tokens;                    ///< (rows), 0 to vocabulary - 1; the sequences of a batch, each of `period` rows
     const_view<T, 2> table;        ///< (vocabulary, width)
-    const_view<T, 2> positions{};  ///< (period, width), or none
+    const_view<T, 2> positions{};  ///< (period, width), or without data
     view<Y, 2> out;                ///< (rows, width)
-    const_view<std::int32_t, 1> position_of{};  ///< (rows), 0 to period - 1, or none
+    const_view<std::int32_t, 1> position_of{};  ///< (rows), 0 to period - 1, or without data
 };
 
-/// What the gradients are made of, and where they go.
+/// The arguments of the backward pass.
 template <class Y, class G>
 struct embedding_backward {
     const_view<std::int32_t, 1> tokens;  ///< (rows)
     const_view<Y, 2> dy;                 ///< (rows, width)
-    view<G, 2> dtable{};                 ///< (vocabulary, width), or none: frozen. Overwritten: 0 where no token is
-    view<G, 2> dpositions{};             ///< (period, width), or none
+    view<G, 2> dtable{};                 ///< (vocabulary, width), or without data: frozen. Overwritten: 0 for absent tokens
+    view<G, 2> dpositions{};             ///< (period, width), or without data
     write_mode mode = write_mode::add;
-    square_sum squares_before{};    ///< of dtable to which is added, where they are known
-    square_sum* squares = nullptr;  ///< of dtable afterwards, for a device that can tell
+    square_sum squares_before{};    ///< of dtable before an addition, if known
+    square_sum* squares = nullptr;  ///< of dtable afterwards, written by devices that can compute it
 };
 
-/// forward, backward. Both throw shape_error, and on the CPU argument_error for a token outside the vocabulary, where
-/// check_tokens(vocabulary, tokens) is a member too. Devices whose memory the host does not read make a row of NaN of
-/// it, and drop its gradient. So it is with positions that are named and not there. Their gradient is that of a table
-/// whose tokens they are.
+/// Members: forward and backward. Both throw shape_error. On the CPU they throw argument_error for a token outside the
+/// vocabulary, and check_tokens(vocabulary, tokens) is a member, too. On devices whose memory the host cannot read,
+/// such a token gives a row of NaN and its gradient is dropped. The same holds for position_of, whose gradient is
+/// computed as that of a table with position_of as its tokens.
 template <class Device>
 struct embedding;
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 template <class T, class Y>
 void check(const embedding_forward<T, Y>& a) {
     const extent width = a.table.extent_of(1);
@@ -70,7 +70,7 @@ void check(const embedding_forward<T, Y>& a) {
     expect_optional("embedding", "position_of", a.position_of, {a.tokens.extent_of(0)});
 }
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 template <class Y, class G>
 void check(const embedding_backward<Y, G>& a) {
     const extent width = a.dy.extent_of(1);
@@ -82,10 +82,11 @@ void check(const embedding_backward<Y, G>& a) {
 
 }  // namespace kernel
 
-/// out[r] = table[tokens[r]] + positions[r mod period]. tokens: (rows) of std::int32_t, one batch behind the other, each of
-/// `period` rows; table: (vocabulary, width); positions: (period, width), of the table's type, perhaps without data; out:
-/// (rows, width). With position_of, (rows), row r has positions[position_of[r]] instead. Throws shape_error, and where the
-/// host can read the tokens argument_error for one outside the vocabulary; elsewhere its row is NaN.
+/// out[r] = table[tokens[r]] + positions[r mod period]. tokens: (rows) of std::int32_t, one sequence after the other,
+/// each of `period` rows; table: (vocabulary, width); positions: (period, width), of the table's type, may be without
+/// data; out: (rows, width). With position_of, (rows), row r adds positions[position_of[r]] instead. Throws
+/// shape_error, and argument_error for a token outside the vocabulary if the host can read the tokens; otherwise its
+/// row is NaN.
 template <class P, class Device, class Table, class Positions, class Out>
     requires(detail::kernel_device<Device> && detail::viewables<Table, Positions, Out>)
 void embedding(Device& device, const const_view<std::int32_t, 1>& tokens, const Table& table,
@@ -99,7 +100,7 @@ void embedding(Device& device, const const_view<std::int32_t, 1>& tokens, const 
                                                          .out = as_view(out),
                                                          .position_of = position_of});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void embedding(Device&, const Views&...) {
@@ -108,11 +109,11 @@ void embedding(Device&, const Views&...) {
                   "positions, out)");
 }
 
-/// The gradients of embedding, given dy (rows, width), that of its result: each row of dtable (vocabulary, width) is the sum
-/// of its tokens' rows of dy, and each of dpositions (period, width) that of its place's; one of them perhaps without data
-/// where it is not wanted. `mode` says whether they are overwritten or added to. The order of a sum follows from the
-/// tokens. Throws as embedding does; where the host cannot read the tokens, one outside the vocabulary has no gradient. For
-/// ht::cuda the program includes <halftone/exec/cuda/sort.cuh>.
+/// The gradients of embedding, from dy (rows, width), that of its result: each row of dtable (vocabulary, width) is the
+/// sum of the rows of dy with its token, and each row of dpositions (period, width) the sum of the rows at its
+/// position; either may be without data if it is not wanted. `mode`: overwrite or add. The order of a sum depends on
+/// the tokens alone. Throws as embedding does; if the host cannot read the tokens, one outside the vocabulary has no
+/// gradient. With ht::cuda, include <halftone/exec/cuda/sort.cuh>.
 template <class P, class Device, class Dy, class Dtable, class Dpositions>
     requires(detail::kernel_device<Device> && detail::viewables<Dy, Dtable, Dpositions>)
 void embedding_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, const Dtable& dtable,
@@ -126,7 +127,7 @@ void embedding_gradients(Device& device, const const_view<std::int32_t, 1>& toke
                                                           .dpositions = as_view(dpositions),
                                                           .mode = mode});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void embedding_gradients(Device&, const Views&...) {

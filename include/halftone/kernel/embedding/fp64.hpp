@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Embedding in double, an element a thread: embedding.hpp has the rules, fp64/each.hpp the contract. An element of a
-/// table's gradient goes through all tokens in their order: that takes no sort, and time only small vocabularies have.
+/// Embedding in double, one thread an element: embedding.hpp has the rules, fp64/each.hpp the contract. The thread of
+/// an element of a table's gradient reads all tokens in order: that needs no sort, but is only for small vocabularies.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
@@ -17,7 +17,7 @@ struct embedding_element {
     rows_of<const T> table, positions;
     rows_of<Y> out;
     extent vocabulary, width, period;             // period 0: no positions
-    global_span<const std::int32_t> position_of;  // or none
+    global_span<const std::int32_t> position_of;  // or empty
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
@@ -33,7 +33,7 @@ struct embedding_element {
     }
 };
 
-/// Rows of dy that belong to row `i / width` of the result: those of a token, or of a position.
+/// Sums the rows of dy that belong to row `i / width` of the gradient: those of a token, or of a position.
 template <class Y, class G>
 struct embedding_backward_element {
     global_span<const std::int32_t> tokens;

@@ -15,13 +15,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// out[i] = table[tokens[i]] + positions[i mod period], or positions[position_of[i]] where these are given.
+/// out[i] = table[tokens[i]] + positions[i mod period], or positions[position_of[i]] if position_of has data.
 template <class I, class T, class Y>
 void embedding(const view<I, 1>& tokens,                               // (rows)
                const view<T, 2>& table,                                // (vocabulary, width)
-               const view<T, 2>& positions,                            // (period, width), or none
+               const view<T, 2>& positions,                            // (period, width), or without data
                const view<Y, 2>& out,                                  // (rows, width)
-               const const_view<std::int32_t, 1>& position_of = {}) {  // (rows), or none
+               const const_view<std::int32_t, 1>& position_of = {}) {  // (rows), or without data
     for (extent r = 0; r < tokens.extent_of(0); ++r) {
         for (extent j = 0; j < table.extent_of(1); ++j) {
             double sum = static_cast<double>(table(tokens(r), j));
@@ -34,7 +34,7 @@ void embedding(const view<I, 1>& tokens,                               // (rows)
     }
 }
 
-/// Adds into dtable and dpositions, each of which may be none.
+/// Adds to dtable and dpositions, either of which may be without data.
 template <class I, class Y, class G>
 void embedding_backward(const view<I, 1>& tokens, const view<Y, 2>& dy, const view<G, 2>& dtable,
                         const view<G, 2>& dpositions) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of an embedding's table as rows, on the CPU; embedding_rows.hpp has its arguments, its contract and an
+/// The sparse gradient of an embedding's table on the CPU; embedding_rows.hpp has its arguments, its contract and an
 /// example.
 ///
-/// Once each token knows its row, the sums are those of a dense gradient whose tokens are these rows, by the same code.
+/// Once each token has a row, the sums are computed by the code of a dense gradient, with these rows as tokens.
 #pragma once
 
 #include <cstring>
@@ -35,8 +35,8 @@ struct embedding_rows<cpu> {
     }
 
   private:
-    /// Makes room for the tokens that have no row yet, each at its place in the order, and says which row each lookup
-    /// has. From the last row on, since rows only move up.
+    /// Inserts the tokens that have no row yet, each at its place in the order, and sets each lookup's row. From the
+    /// last row to the first, since rows only move up.
     template <class Y, class G>
     static void make_rows(const embedding_rows_backward<Y, G>& a, const std::int32_t* order, const std::int32_t* end,
                           std::int32_t* row_of) {
@@ -57,7 +57,7 @@ struct embedding_rows<cpu> {
             const bool is_old = from >= 0 && indices[from] == t, is_looked_up = begin_of(t) < end[t];
             if (!is_old && !is_looked_up) continue;
             if (is_old && from != to) std::memcpy(static_cast<void*>(row(to)), row(from), row_bytes);
-            // So that what is added to is there; in the first call of a window sums overwrite.
+            // Zeros to add to; in the first call of a window sums overwrite instead.
             if (!is_old && a.before != 0) std::memset(static_cast<void*>(row(to)), 0, row_bytes);
             indices[to] = static_cast<std::int32_t>(t);
             for (std::int32_t place = begin_of(t); place < end[t]; ++place)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of an embedding's table as rows, on devices that run GPU kernels; embedding_rows.hpp has its arguments,
+/// The sparse gradient of an embedding's table on devices that run GPU kernels; embedding_rows.hpp has its arguments,
 /// its contract and an example.
 ///
-/// The lookups are sorted by token and their runs summed as for a dense gradient (kernel/embedding/device.hpp), to the
-/// same bits. Where each run's sum goes follows from how many runs before it have a token without a row yet, which a
-/// running sum tells, and a binary search among the rows that are there; these move up to make room, out of a copy. How
-/// many rows that gives only the device knows: grids are those of the lookups and of the room.
+/// Lookups are sorted by token and their runs summed as for a dense gradient (kernel/embedding/device.hpp), with the
+/// same bits. The row of each run's sum follows from the number of runs before it whose token has no row yet (a prefix
+/// sum), and from a binary search among the existing rows; these move up to make room, from a copy. Only the device
+/// knows the resulting number of rows: grids are for the number of lookups and the capacity.
 #pragma once
 
 #include <halftone/kernel/embedding/device.hpp>
@@ -18,18 +18,18 @@ namespace kernel {
 
 namespace on_device {
 
-/// The lookups by token, and the rows that earlier calls left.
+/// The lookups by token, and the rows of earlier calls.
 struct row_merge {
     global_span<const word> sorted;          // (lookups), the keys of embedding_keys_kernel
-    global_span<const std::int32_t> old;     // (before), ascending; only the first `olds` are
-    global_span<const std::int32_t> olds;    // one, or none where there are no rows yet
+    global_span<const std::int32_t> old;     // (before), ascending; only the first `olds` are valid
+    global_span<const std::int32_t> olds;    // one, or empty if there are no rows yet
     word vocabulary;
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE extent old_rows(Simt simt) const {
         return olds.is_there() ? simt.load(olds, 0) : 0;
     }
-    /// How many of the first `count` values, which ascend, are below `value`.
+    /// How many of the first `count` values, which are ascending, are below `value`.
     HALFTONE_KERNEL template <class Simt, class T>
     HALFTONE_HD HALFTONE_INLINE static extent below(Simt simt, const global_span<const T>& values, extent count,
                                                     T value) {
@@ -46,12 +46,12 @@ struct row_merge {
     }
 };
 
-/// What a place of the sorted lookups needs to know of its token.
+/// What is known about the token at one place of the sorted lookups.
 struct merged_place {
-    extent below = 0;        // rows that are there, of tokens before it
-    bool is_token = false;   // what is none has no row
-    bool is_old = false;     // it has a row already
-    bool begins_new = false; // a run begins here that wants a row
+    extent below = 0;        // existing rows of smaller tokens
+    bool is_token = false;   // an invalid token has no row
+    bool is_old = false;     // the token has a row already
+    bool begins_new = false; // a run begins here whose token needs a new row
 };
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE merged_place merge_place(Simt simt, const row_merge& m, extent place) {
@@ -68,7 +68,7 @@ HALFTONE_HD HALFTONE_INLINE merged_place merge_place(Simt simt, const row_merge&
     return p;
 }
 
-/// begins_new[place] = 1 where a run begins whose token has no row yet, else 0.
+/// begins_new[place] = 1 if a run begins there whose token has no row yet, otherwise 0.
 struct mark_new_rows_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = 0;
@@ -86,16 +86,16 @@ struct mark_new_rows_kernel {
     }
 };
 
-/// For each place: where the sum of its run goes, a row that is there as ~row. The last place tells how many rows there
-/// are now.
+/// For each place, the row of its run's sum; an existing row r is marked as ~r. The last place writes the new number of
+/// rows.
 struct place_rows_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = 0;
 
     row_merge merge;
-    global_span<const word> new_up_to;    // (lookups), rows that are new up to each place
+    global_span<const word> new_up_to;    // (lookups), number of new rows up to each place
     global_span<std::int32_t> targets;    // (lookups)
-    global_span<std::int32_t> indices;    // (room): those of new rows are set
+    global_span<std::int32_t> indices;    // (capacity): writes those of new rows
     global_span<std::int32_t> count;      // one
 
     grid_shape grid() const { return simt::blocks_for(merge.sorted.count, threads); }
@@ -114,7 +114,7 @@ struct place_rows_kernel {
     }
 };
 
-/// The rows that were there, each to its new place.
+/// Moves the existing rows to their new places.
 template <class G, int N>
 struct move_rows_kernel {
     static constexpr int threads = embedding_threads::threads;
@@ -123,8 +123,8 @@ struct move_rows_kernel {
     row_merge merge;
     global_span<const word> new_up_to;
     global_span<const G> old_values;     // (before, width)
-    global_span<std::int32_t> indices;   // (room)
-    global_span<G> values;               // (room, width)
+    global_span<std::int32_t> indices;   // (capacity)
+    global_span<G> values;               // (capacity, width)
     extent width;
     embedding_threads place;
 
@@ -142,7 +142,7 @@ struct move_rows_kernel {
     }
 };
 
-/// As for a dense gradient, but for where sums go.
+/// As for a dense gradient, except for the rows of the sums.
 template <class Y, class G, int N>
 struct embedding_row_runs : embedding_runs<Y, G, N> {
     global_span<const std::int32_t> targets;  // (lookups)
@@ -178,7 +178,7 @@ struct embedding_rows<Device> {
         const auto vocabulary = static_cast<word>(a.vocabulary < most ? a.vocabulary : most);
         const extent pieces = embedding_runs<Y, G, 1>::pieces_of(lookups);
 
-        // Of words: keys, sorted keys, new rows up to each place, numbers, order, targets; old rows and their count.
+        // Words: keys, sorted keys, new rows up to each place, indices, order, targets; old rows and their count.
         const workspace::lease words(device.scratch(),
                                      static_cast<std::size_t>(6 * lookups + before + 1) * sizeof(word));
         auto *const keys = words.as<word>(), *const sorted = keys + lookups, *const up_to = sorted + lookups;
@@ -235,7 +235,7 @@ struct embedding_rows<Device> {
   private:
     template <class Y, class G, class F>
     static void with_vectors(const embedding_rows_backward<Y, G>& a, const F& f) {
-        // As for a dense gradient, whose partial sums are vectors, too; the memory of leases is aligned.
+        // As for a dense gradient, whose partial sums are vectors, too; leased memory is aligned.
         constexpr int n = on_device::longest<Y, G, float>;
         if (on_device::can_use_vectors(n, a.dy.extent_of(1), a.dy.data(), a.rows.values.data())) {
             f(simt::constant<n>{});

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of an embedding's table as rows: only those of tokens that were looked up, each once, in ascending
+/// The sparse gradient of an embedding's table: only the rows of tokens that were looked up, each once, in ascending
 /// order.
 ///
 ///     kernel::embedding_rows<cpu>::add<bfloat16, float>(
-///         device, {.tokens = t, .dy = dx, .vocabulary = 50000, .rows = rows});                  // of one micro-batch
+///         device, {.tokens = t, .dy = dx, .vocabulary = 50000, .rows = rows});                  // the first micro-batch
 ///     kernel::embedding_rows<cpu>::add<bfloat16, float>(
-///         device, {.tokens = t, .dy = dx, .vocabulary = 50000, .rows = rows, .before = 4096});  // and of the next one
+///         device, {.tokens = t, .dy = dx, .vocabulary = 50000, .rows = rows, .before = 4096});  // the next one
 ///
-/// Numeric contract: row by row the bits that kernel::embedding's backward leaves in a dense gradient on the same
-/// device: the rows of dy of a token are summed in float and added to what earlier calls left, with one rounding a
-/// call. Rows that are no sum of this call keep their bits. No atomic additions, no wait for the number of rows.
+/// Numeric contract: each row has the bits of the dense gradient by kernel::embedding's backward on the same device:
+/// the rows of dy of a token are summed in float and added to the result of earlier calls, with one rounding a call.
+/// Rows that this call adds nothing to keep their bits. No atomic additions; the host does not wait for the number of
+/// rows.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What the gradient is made of, and where it goes.
+/// The arguments.
 template <class Y, class G>
 struct embedding_rows_backward {
     const_view<std::int32_t, 1> tokens;  ///< (lookups)
     const_view<Y, 2> dy;                 ///< (lookups, width)
     extent vocabulary = 0;               ///< rows of the table
-    gradient_rows<G> rows;               ///< room for min(vocabulary, before + lookups) rows
-    extent before = 0;                   ///< rows that are there, at most; 0: none, whatever *rows.count says
+    gradient_rows<G> rows;               ///< with a capacity of min(vocabulary, before + lookups) rows
+    extent before = 0;                   ///< upper bound of the existing rows; 0: none, and *rows.count is not read
 };
 
-/// add(device, arguments). Throws shape_error for arguments that do not fit together, argument_error for too little
-/// room, and on the CPU for a token outside the vocabulary; devices whose memory the host does not read drop its
-/// gradient.
+/// add(device, arguments). Throws shape_error for arguments that do not fit together, argument_error for a capacity
+/// that is too small, and on the CPU for a token outside the vocabulary; devices whose memory the host cannot read drop
+/// its gradient.
 template <class Device>
 struct embedding_rows {
     static_assert(sizeof(Device) == 0,
@@ -43,7 +44,7 @@ struct embedding_rows {
                   "<halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda");
 };
 
-/// Throws shape_error where the arguments do not fit together, argument_error for too little room.
+/// Throws shape_error if the arguments do not fit together, argument_error if the capacity is too small.
 template <class Y, class G>
 void check(const embedding_rows_backward<Y, G>& a) {
     const extent lookups = a.tokens.extent_of(0), width = a.dy.extent_of(1), room = a.rows.indices.extent_of(0);
@@ -61,11 +62,12 @@ void check(const embedding_rows_backward<Y, G>& a) {
 
 }  // namespace kernel
 
-/// The gradient of an embedding's table as the rows that were looked up, each once, in ascending order of the tokens. tokens:
-/// (lookups); dy: (lookups, width), the gradient of the rows that were looked up; `rows` has room for min(vocabulary, before
-/// + lookups) rows of width. `before`: at most how many rows earlier calls left, to which these are added; 0: none. It takes
-/// no policy: sums are in float. Throws shape_error, argument_error for too little room, and where the host can read the
-/// tokens for one outside the vocabulary; elsewhere it has no gradient.
+/// The gradient of an embedding's table as the rows that were looked up, each once, in ascending order of tokens.
+/// tokens: (lookups); dy: (lookups, width), the gradient of the looked-up rows; `rows` has a capacity of
+/// min(vocabulary, before + lookups) rows of `width`. `before`: an upper bound of the rows from earlier calls, to which
+/// these are added; 0: none. It takes no policy: sums are in float. Throws shape_error, argument_error for a capacity
+/// that is too small, and for a token outside the vocabulary if the host can read the tokens; otherwise that token has
+/// no gradient.
 template <class Device, class Dy, class G>
     requires(detail::kernel_device<Device> && detail::viewables<Dy>)
 void embedding_row_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, extent vocabulary,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What magnitudes the values of a tensor have, and so which formats could hold them.
+/// Counts of a tensor's values by exponent, from which follows which formats can hold them.
 ///
-///     const ht::tensor_statistics s = ht::statistics_of(device, gradient);      // ht::cpu; for ht::cuda histogram.cuh
+///     const ht::tensor_statistics s = ht::statistics_of(device, gradient);      // for ht::cuda include histogram.cuh
 ///     std::cout << s.underflow<ht::float16>() << " of the gradient would be zeros in float16, without a loss scale\n";
 ///
-/// Numeric contract: counts, exact, told by the values' bits. The host waits for them: this is for the time between
+/// Numeric contract: exact counts, decided by the values' bits. The host waits for them, so this is for use between
 /// steps.
 #pragma once
 
@@ -20,23 +20,23 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Counts of a tensor's values, by their exponents.
+/// Counts of a tensor's values by exponent.
 struct tensor_statistics {
     static constexpr int least_exponent = -149, most_exponent = 127;  ///< of float's numbers, subnormal ones included
     static constexpr int exponents = most_exponent - least_exponent + 1;
 
     extent zeros = 0, infinities = 0, nans = 0;
-    float largest = 0;                   ///< magnitude of a finite value; 0 where there is none
-    extent by_exponent[exponents] = {};  ///< [e - least_exponent]: of magnitudes from 2^e to less than 2^(e + 1)
+    float largest = 0;                   ///< largest magnitude of a finite value; 0 if there is none
+    extent by_exponent[exponents] = {};  ///< [e - least_exponent]: magnitudes in [2^e, 2^(e + 1))
 
-    /// Finite values other than zero of magnitudes from 2^first to less than 2^(last + 1).
+    /// The number of finite nonzero values with magnitudes in [2^first, 2^(last + 1)).
     extent count(int first, int last) const {
         extent sum = 0;
         for (int e = first < least_exponent ? least_exponent : first; e <= last && e <= most_exponent; ++e)
             sum += by_exponent[e - least_exponent];
         return sum;
     }
-    /// With those of another tensor.
+    /// Adds the counts of another tensor.
     void add(const tensor_statistics& other) {
         zeros += other.zeros, infinities += other.infinities, nans += other.nans;
         largest = largest < other.largest ? other.largest : largest;
@@ -45,18 +45,19 @@ struct tensor_statistics {
     extent finite() const { return zeros + count(least_exponent, most_exponent); }
     extent elements() const { return finite() + infinities + nans; }
 
-    /// The share of the finite values other than zero that T would round to zero, being less than half its least
-    /// subnormal number; 0 where there is no such value, as of the next two.
+    /// The fraction of finite nonzero values that T would round to zero, because they are less than half its least
+    /// subnormal number. 0 if there are no such values, as in the next two functions.
     template <number T>
     double underflow() const {
         return share(least_exponent, number_traits<T>::min_exponent - number_traits<T>::significand_bits - 2);
     }
-    /// The share of those beneath T's least normal number, which it would keep but in part, or not at all.
+    /// The fraction of finite nonzero values below T's least normal number, which T rounds with a larger relative error
+    /// or to zero.
     template <number T>
     double subnormal() const {
         return share(least_exponent, number_traits<T>::min_exponent - 2);
     }
-    /// The share of those of 2^max_exponent and more, which T cannot hold.
+    /// The fraction of finite nonzero values of at least 2^max_exponent, which T cannot hold.
     template <number T>
     double overflow() const {
         return share(number_traits<T>::max_exponent, most_exponent);
@@ -71,7 +72,7 @@ struct tensor_statistics {
 
 namespace detail {
 
-/// Sorts of values: 0, the exponents in their order, infinity, NaN.
+/// The classes that values are counted by: zero, each exponent in ascending order, infinity, NaN.
 struct magnitude_class {
     static constexpr int zero = 0, first = 1, infinity = first + tensor_statistics::exponents, nan = infinity + 1;
     static constexpr int count = nan + 1;
@@ -90,15 +91,15 @@ struct magnitude_class {
         if (bits > 0x7f800000) return nan;
         if (bits == 0x7f800000) return infinity;
         if (bits == 0) return zero;
-        // A subnormal number is an integer of 2^-149; as a float, which holds it exactly, it tells the place of its
-        // first bit.
+        // A subnormal number is a multiple of 2^-149; converted to float, exactly, that integer's exponent is the
+        // position of its first bit.
         const std::uint32_t normal = bits >= 0x00800000 ? bits : bit_cast<std::uint32_t>(static_cast<float>(bits));
         const int exponent = static_cast<int>(normal >> 23) - 127 - (bits >= 0x00800000 ? 0 : 149);
         return static_cast<std::uint16_t>(first + exponent - tensor_statistics::least_exponent);
     }
 };
 
-/// counts[c]: how many values are of class c.
+/// The statistics, from counts[c], the number of values of class c.
 inline tensor_statistics statistics_from(const extent* counts, std::uint32_t largest) {
     tensor_statistics s;
     s.zeros = counts[magnitude_class::zero];
@@ -124,13 +125,13 @@ tensor_statistics statistics_on_host(const view<T, Rank>& values) {
 
 }  // namespace detail
 
-/// Of a contiguous view on the host. Throws shape_error for a view with holes.
+/// The counts of a contiguous view on the host. Throws shape_error for a view that is not contiguous.
 template <class T, int Rank>
 tensor_statistics statistics_of(cpu&, const view<T, Rank>& values) {
     return detail::statistics_on_host(values);
 }
-/// Of a contiguous view in the memory of any other device: the values are brought to the host. histogram.cuh has a
-/// faster way.
+/// The counts of a contiguous view in the memory of any other device: copies the values to the host. histogram.cuh has
+/// a faster version.
 template <class Device, class T, int Rank>
     requires(Device::runs_simt_kernels)
 tensor_statistics statistics_of(Device& device, const view<T, Rank>& values) {

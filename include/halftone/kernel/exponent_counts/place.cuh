@@ -14,9 +14,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Where a value is counted: by its exponent as a float's bits have it, or, where these are the least and the greatest, by
-/// what it is. A histogram of 256 places stays in a GPU's shared memory; one of all classes would not.
-// Function objects take a T and no template's argument: of elements on a GPU Thrust hands out references of its own.
+/// The histogram's bin of a value: by its exponent bits as a float; where these are the least or the greatest, by its
+/// class. A histogram of 256 bins fits into a GPU's shared memory; one of all classes would not.
+// Function objects take a T by value: Thrust passes references of its own type for elements on a GPU.
 template <class T>
 struct place_of {
     static constexpr int exponents = 256;
@@ -27,11 +27,11 @@ struct place_of {
         const std::uint32_t exponent = magnitude_class::magnitude(x) >> 23;
         if (!is_by_kind) return static_cast<std::uint8_t>(exponent);
         if (exponent != 0 && exponent != 255) return others;
-        const int c = magnitude_class::of(x);  // zero, a subnormal number's, infinity, NaN
+        const int c = magnitude_class::of(x);  // zero, a subnormal exponent, infinity or NaN
         return static_cast<std::uint8_t>(c < infinity ? c : c - magnitude_class::infinity + infinity);
     }
 };
-/// The bits of a finite magnitude, 0 for what is not finite: as integers they are in the order of the magnitudes.
+/// The bits of a finite magnitude, 0 for a value that is not finite; as integers they have the order of the magnitudes.
 template <class T>
 struct finite_magnitude {
     HALFTONE_HD std::uint32_t operator()(T x) const {
@@ -43,8 +43,8 @@ struct larger {
     HALFTONE_HD std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a < b ? b : a; }
 };
 
-/// Adds how many values are of each class to counts, which the host has. histogram(places, count, n, to): counts how many of
-/// `count` places are 0 to n - 1, into n of the host's numbers. Gives the bits of the largest finite magnitude.
+/// Adds the number of values of each class to counts, in host memory. histogram(places, count, n, to) counts how many
+/// of `count` places are 0 to n - 1, into n numbers on the host. Returns the bits of the largest finite magnitude.
 template <class T, class Policy, class Histogram>
 std::uint32_t count_classes(const Policy& policy, const Histogram& histogram, const T* values, extent count,
                             extent (&counts)[magnitude_class::count]) {

@@ -25,7 +25,7 @@ double squares_in_double(extent count, const G* g, const kernel::gradient_factor
     return squares;
 }
 
-/// What there is among gradients one of which is not finite.
+/// The worst value among gradients that are not all finite.
 template <class G>
 std::int32_t worst_of(extent count, const G* g) {
     for (extent i = 0; i < count; ++i) {
@@ -34,7 +34,7 @@ std::int32_t worst_of(extent count, const G* g) {
     return kernel::found_infinity;
 }
 
-/// Sums in place: neighbours, then neighbours of those.
+/// A pairwise sum, in place.
 inline double tree_sum(double* terms, extent count) {
     for (extent step = 1; step < count; step *= 2) {
         for (extent i = 0; i + step < count; i += 2 * step) terms[i] += terms[i + step];
@@ -53,7 +53,7 @@ namespace kernel {
 template <>
 struct gradient_norm<cpu> {
     static constexpr extent chunk = 16384;
-    /// Additions that a square passes through within a chunk, at most.
+    /// The largest number of additions that a square passes through within a chunk.
     static constexpr extent depth = sum_depth(chunk);
 
     template <class G>
@@ -83,7 +83,8 @@ struct gradient_norm<cpu> {
                 while (so_far < worst && !found.compare_exchange_weak(so_far, worst, std::memory_order_relaxed)) {
                 }
             }
-            // Between these bounds no square overflows, and what vanishes is in all below 2^-32 of the largest one.
+            // Between these bounds no square overflows, and squares that underflow are together below 2^-32 of the
+            // largest one.
             const bool in_range = here.largest >= 0x1p-40f && here.largest <= 0x1p55f;
             squares[index] = here.found_inf != 0 || here.largest == 0.0f ? 0.0
                              : in_range                                  ? static_cast<double>(here.squares)
@@ -98,7 +99,7 @@ struct gradient_norm<cpu> {
             add_slab(*record, *found_inf, detail::tree_sum(squares, chunks), found.load(std::memory_order_relaxed));
         });
     }
-    /// Of gradients, all finite, whose squares were summed as they lie in memory; for factors without a limit.
+    /// For finite gradients whose sum of squares, as stored, is known; for factors without a limit.
     static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf) {
         device.run([&] {
             const double factor =

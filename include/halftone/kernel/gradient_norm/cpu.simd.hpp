@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// One chunk of the read pass.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>

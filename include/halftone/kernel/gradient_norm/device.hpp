@@ -2,8 +2,8 @@
 /// \file
 /// The read pass over gradients on a GPU; gradient_norm.hpp has its contract and an example.
 ///
-/// A block takes a chunk and leaves its sum of squares and whether all is finite; one more block adds the chunks up, in
-/// double, and changes the record.
+/// Each block reads a chunk and stores its sum of squares and the worst value found; one more block adds the chunks in
+/// double, and updates the record.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// What a chunk amounts to.
+/// The result of a chunk.
 struct chunk_result {
     double squares;
     word found;  // the worst: found_infinity, found_nan
@@ -33,8 +33,8 @@ struct chunk_squares_kernel {
 
     global_span<const G> gradients;
     global_span<const gradient_factors> factors;
-    global_span<chunk_result> results;  // of each chunk
-    global_span<const std::int32_t> rows;  // how many rows of `width` are there, or none: all
+    global_span<chunk_result> results;  // one for each chunk
+    global_span<const std::int32_t> rows;  // the number of valid rows of `width`; empty: all
     extent width;
 
     grid_shape grid() const { return simt::blocks_along_x(results.count); }
@@ -51,7 +51,7 @@ struct chunk_squares_kernel {
         const extent count = there < chunk ? there : chunk;
         const auto here = gradients.part(first, count);
 
-        // Magnitudes in the order of their bits: infinity is above all that are finite, and a NaN above infinity.
+        // Magnitudes are compared as bits: infinity is above all finite ones, NaNs are above infinity.
         float squares = 0;
         word largest = 0;
         for (extent i = simt.thread(); i * n < count; i += threads) {
@@ -88,8 +88,8 @@ struct chunk_squares_kernel {
 
   private:
     static constexpr word infinity = 0x7f800000u;
-    // The bits of 2^-40 and of 2^55. Between them no square overflows, and what vanishes is in all below 2^-32 of the
-    // largest one.
+    // The bits of 2^-40 and 2^55. Between them no square overflows, and squares that underflow are together below 2^-32
+    // of the largest one.
     static constexpr word least_in_range = word{127 - 40} << 23, most_in_range = word{127 + 55} << 23;
 
     HALFTONE_HD HALFTONE_INLINE static int elements_of(extent i, extent count) {
@@ -97,7 +97,7 @@ struct chunk_squares_kernel {
     }
 };
 
-/// One block: each thread adds every so manieth chunk, then a tree adds the threads.
+/// One block: each thread adds chunks with a stride of the block's size, then a tree adds the threads' sums.
 struct add_chunks_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = threads / 32 * sizeof(double);
@@ -133,7 +133,8 @@ struct add_chunks_kernel {
 template <simt_device Device>
 struct gradient_norm<Device> {
     static constexpr extent chunk = 16384;
-    /// Additions that a square passes through within a chunk, at most: in a thread, in a warp, over the warps.
+    /// The largest number of additions that a square passes through within a chunk: in a thread, in a warp, over the
+    /// warps.
     static constexpr extent depth = chunk / 256 + 5 + 8;
 
     template <class G>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The read pass over gradients: is every one finite, and what is the norm of all of them?
+/// The read pass over gradients, which finds whether all are finite, and their norm.
 ///
 ///     ht::gradient_norm(device, &record, of_some, of_others);     // record.norm, record.found_inf; or slab by slab:
 ///     kernel::begin_pass(record);
@@ -8,12 +8,12 @@
 ///     kernel::gradient_norm<cpu>::add(device, gradients_of_others, &record, &found_inf);
 ///     kernel::end_pass(record);                                  // record.norm, record.found_inf
 ///
-/// Numeric contract: finiteness is told by the bits of the gradients as they lie in memory, before they are unscaled,
-/// so that -ffast-math does not touch it; gradients whose norm leaves float's range count as infinite. (An optimizer
-/// takes less than that: is_beyond() in kernel/common/update/records.hpp.) The norm is that
-/// of the values with the record's factors applied; squares are added in float within a chunk of 16,384 elements (in
-/// double where a square could overflow or vanish), chunks in double by a tree fixed by the length alone. 4 bytes a
-/// parameter with fp32 gradients, read once.
+/// Numeric contract: finiteness is decided by the bits of the gradients as stored, before unscaling, so that
+/// -ffast-math does not affect it; gradients whose norm exceeds float's range count as infinite. (Optimizers have a
+/// lower limit: is_beyond() in kernel/common/update/records.hpp.) The norm is that of the values with the record's
+/// factors applied. Squares are added in float within a chunk of 16,384 elements (in double if a square could overflow
+/// or underflow), and chunks in double by a tree that depends on the length alone. Each gradient is read once: 4 bytes
+/// a parameter in fp32.
 #pragma once
 
 #include <halftone/kernel/common/update/records.hpp>
@@ -24,9 +24,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Of one chunk of the gradients, on the CPU.
+/// Of one chunk of gradients, on the CPU.
 struct chunk_squares {
-    float squares, largest;  // the largest magnitude tells whether a square could have left float's range
+    float squares, largest;  // whether a square may have overflowed follows from the largest magnitude
     std::int32_t found_inf;
 };
 
@@ -34,20 +34,20 @@ struct chunk_squares {
 
 namespace kernel {
 
-/// Of a sparse gradient only the first *count rows are there: what lies behind them is not looked at.
+/// A sparse gradient has only the first *count rows; memory after them is not read.
 struct row_limit {
-    const std::int32_t* count = nullptr;  ///< in the device's memory; none: no limit
+    const std::int32_t* count = nullptr;  ///< in the device's memory; nullptr: no limit
     extent width = 0;
 
-    /// How many of `all` elements are there.
+    /// How many of `all` elements are valid.
     HALFTONE_HD extent elements(extent all) const { return count == nullptr ? all : *count * width; }
 };
 
 /// add(device, gradients, record, found_inf): adds the squares to record->squares; raises record->found_inf and
-/// *found_inf to found_infinity or found_nan where a gradient is not finite. Both lie in the device's memory. Throws
-/// shape_error for gradients in pieces. add(device, gradients, record, found_inf, row_limit) looks at the rows that are
-/// there. On the CPU there is add(device, squares, record, found_inf), too: for gradients whose squares, all finite, are
-/// known already.
+/// *found_inf to found_infinity or found_nan if a gradient is not finite. Both are in the device's memory. Throws
+/// shape_error for gradients that are not contiguous. add(device, gradients, record, found_inf, row_limit) reads only
+/// the valid rows. The CPU also has add(device, squares, record, found_inf), for finite gradients whose sum of squares
+/// is known already.
 template <class Device>
 struct gradient_norm {
     static_assert(sizeof(Device) == 0,
@@ -70,11 +70,11 @@ struct end_norm {
 
 }  // namespace detail
 
-/// The Euclidean norm of all these gradients together, with the record's factors applied, to record->norm, and whether one of
-/// them is not finite to record->found_inf: kernel::found_nothing, found_infinity, or found_nan. The record lies in the
-/// device's memory and was made as kernel::gradient_record{}; ht::adamw_step and ht::sgd_step take its factors. Gradients
-/// are contiguous, of any rank. On a device it waits for nothing. It takes no policy: the element types say everything.
-/// Throws shape_error.
+/// Writes the Euclidean norm of all these gradients together, with the record's factors applied, to record->norm, and
+/// whether one is not finite to record->found_inf: kernel::found_nothing, found_infinity or found_nan. The record is in
+/// the device's memory and begins as kernel::gradient_record{}; ht::adamw_step and ht::sgd_step apply its factors.
+/// Gradients are contiguous, of any rank. The host does not wait. It takes no policy, since the element types determine
+/// everything. Throws shape_error.
 template <class Device, class... Gradients>
     requires(detail::kernel_device<Device> && detail::viewables<Gradients...>)
 void gradient_norm(Device& device, kernel::gradient_record* record, const Gradients&... gradients) {

@@ -13,7 +13,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The gradient as its readers see it: unscaled, then clipped by norm, then by value.
+/// A gradient with its factors applied: unscaled, clipped by norm, then by value.
 template <class G>
 double read_gradient(const G& g, const kernel::gradient_factors& f) {
     const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear and cross-entropy on the CPU, by blocks of classes; linear_cross_entropy.hpp has the arguments, the contract and an
-/// example.
+/// A linear layer with cross-entropy on the CPU, by blocks of classes; linear_cross_entropy.hpp has the arguments, the
+/// contract and an example.
 ///
-/// The logits of up to some thousand rows and a block of classes stay in the last-level cache, as do the block's rows of w.
-/// The forward pass computes them as w xᵀ, (classes, rows), so that the product reads w where it lies, and merges each
-/// row's maximum and sum of exponentials from block to block. The backward pass has them as x wᵀ, writes a block's part
-/// of dw once, finished, and adds to dx in float.
+/// The logits of up to about a thousand rows and a block of classes stay in the last-level cache, as do the block's
+/// rows of w. The forward pass computes them as w xᵀ, (classes, rows), so that the product reads w in its own layout,
+/// and merges each row's maximum and sum of exponentials over the blocks. The backward pass computes them as x wᵀ,
+/// writes each block's part of dw once, and accumulates dx in float.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Rows and classes of a block: a function of the shape alone, since sums go from block to block.
+/// Rows and classes in a block: a function of the shape alone, since sums over classes are partitioned by blocks.
 struct logit_blocks {
     extent rows, classes;
 
@@ -34,7 +34,7 @@ struct logit_blocks {
         const auto fitting = static_cast<extent>(bytes / logit_bytes) / rows;
         classes = evenly(all_classes, std::clamp(fitting / step * step, least_classes, most_classes), step);
     }
-    /// The least multiple of `step` with which as few parts as with `most` will do; of nothing, 1.
+    /// The smallest multiple of `step` that gives as few parts as `most` does; 1 if `all` is 0.
     static extent evenly(extent all, extent most, extent step) {
         const extent parts = std::max<extent>(1, (all + most - 1) / most), each = (all + parts - 1) / parts;
         return std::max<extent>(1, std::min(all, (each + step - 1) / step * step));
@@ -102,7 +102,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
                          const gradient_result<X>& dx, const gradient_result<G>& dw, Logit* kept = nullptr) {
         const extent width = x.extent_of(1);
         const logit_blocks each = blocks_of<Logit>(x.extent_of(0), w.extent_of(0));
-        // Sums of dx go from block to block in float.
+        // Sums of dx over blocks are float.
         const bool sums_step = dx.to.data() != nullptr && !std::is_same_v<X, float> && each.classes < w.extent_of(0);
         const workspace::lease block(device.scratch(),
                                      kept == nullptr ? bytes_of<Logit>(each.rows, padded_stride(each.classes)) : 0),
@@ -142,21 +142,22 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     }
 
   private:
-    /// Exponentials are summed over so many classes first, in tasks of so many rows.
+    /// Exponentials are summed over this many classes at a time, in tasks of this many rows.
     static constexpr extent part_classes = 256, part_rows = 64;
 
     static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
-    /// Elements from row to row of a matrix with rows of so many: whole cache lines, and not a multiple of 4 KiB.
+    /// The leading dimension of a matrix with rows of so many elements: whole cache lines, and not a multiple of 4 KiB.
     static extent padded_stride(extent elements) { return ceil_div(elements, 64) * 64 + 32; }
 
-    /// Kept logits lie as (classes, rows), as the forward pass computes them.
+    /// Kept logits are stored as (classes, rows), as the forward pass computes them.
     template <class Logit>
     static view<Logit, 2> kept_block(Logit* kept, extent all_rows, extent row, extent rows, extent first,
                                      extent classes) {
         return {kept + first * padded_stride(all_rows) + row, {classes, rows}, {padded_stride(all_rows), 1}};
     }
 
-    /// Logits (rows, classes) become their gradients in place, in so many tasks; the block's first row and class are given.
+    /// Turns logits (rows, classes) into their gradients, in place, by so many tasks; gets the block's first row and
+    /// class.
     template <class Logit>
     static extent turns(const view<Logit, 2>& logits) {
         const extent rows = logits.extent_of(0), classes = logits.extent_of(1);
@@ -191,7 +192,7 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     static std::size_t bytes_of(extent rows, extent columns) {
         return static_cast<std::size_t>(rows * columns) * sizeof(T);
     }
-    /// Of nothing there is one block, empty.
+    /// Without rows or classes there is one empty block.
     template <class Body>
     static void for_blocks(extent all, extent each, const Body& body) {
         extent first = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block of logits: as (classes, rows) where rows are summed, so that vectors hold neighbouring rows and what a row sums
-/// stays in its lane; as (rows, classes) where they become gradients, or as they were kept.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// A block of logits: stored as (classes, rows) where rows are summed, so that a vector holds consecutive rows and each
+/// row's sum stays in its lane; stored as (rows, classes), or as they were kept, where they become gradients.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstdint>
 
@@ -12,13 +12,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Of logits (classes, rows), of each of the rows: the largest logit, and the sum of the exponentials of the differences
-/// to it. Classes are few enough for the block to stay in the first-level cache.
+/// For logits (classes, rows), computes each row's largest logit, and its sum of exponentials relative to that. There
+/// are few enough classes for the block to stay in the L1 cache.
 template <class X>
 void sum_exponentials(extent classes, extent rows, const X* x, extent stride, float* largest, float* sums) {
     const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {
         const X* const from = x + i;
-        // Never minus infinity, so that classes of nothing else add zeros, and not the exponentials of NaNs.
+        // Not minus infinity, so that logits of minus infinity add zeros, and not NaNs.
         four_vectors most = broadcast_four(-__FLT_MAX__), terms = broadcast_four(0.0f);
         const auto compare = [&](extent j, int k) __attribute__((always_inline)) {
             most.v[k] = max(load(from + j * stride, n), most.v[k]);
@@ -39,8 +39,7 @@ void sum_exponentials(extent classes, extent rows, const X* x, extent stride, fl
     for_vectors(rows, of_rows);
 }
 
-/// Merges parts of classes, each `stride` floats behind the one before, into what the rows have so far: nothing where
-/// `begins`.
+/// Merges parts of classes, `stride` floats apart, into the rows' results so far; if `begins`, there are none.
 inline void merge_exponentials(extent parts, extent rows, const float* part_largest, const float* part_sums,
                                extent stride, bool begins, float* largest, float* sums) {
     const auto of_rows = [&](extent i, int, auto n) __attribute__((always_inline)) {
@@ -57,7 +56,8 @@ inline void merge_exponentials(extent parts, extent rows, const float* part_larg
     for_vectors(rows, of_rows);
 }
 
-/// losses of rows of which all is merged and the logits of their targets are known; of those that do not count, all.
+/// The losses of rows whose parts have all been merged and whose targets' logits are known; also computed for ignored
+/// rows.
 inline void losses_of_rows(extent rows, float* largest, float* sums, const float* of_target,
                            const std::int32_t* targets, std::int32_t ignored, float* losses) {
     for (extent i = 0; i < rows; ++i) {
@@ -65,14 +65,14 @@ inline void losses_of_rows(extent rows, float* largest, float* sums, const float
             losses[i] = largest[i] = 0.0f, sums[i] = 1.0f;
             continue;
         }
-        // The target is taken from the maximum before the logarithm is added: exact where it is the maximum.
+        // The target's logit is subtracted from the maximum before the logarithm is added: exact if it is the maximum.
         losses[i] = first_lane(log(splat(sums[i])) + (splat(largest[i]) - of_target[i]));
     }
 }
 
-/// Logits (rows, classes), whose first class is number `first`, become (softmax(x) - onehot(target)) factor: out of what
-/// the forward pass kept of their rows, (exp(x - largest) - onehot(target) sum) (factor / sum). A target of another block
-/// is not looked at.
+/// Turns logits (rows, classes), the first class of which is number `first`, into (softmax(x) - onehot(target)) factor,
+/// using the forward pass's results for their rows: (exp(x - largest) - onehot(target) sum) (factor / sum). Targets in
+/// other blocks are skipped.
 template <class X>
 void logits_to_gradients(extent rows, extent classes, X* x, extent stride, extent first, const std::int32_t* targets,
                          std::int32_t ignored, const float* largest, const float* sums, float factor) {
@@ -94,7 +94,7 @@ void logits_to_gradients(extent rows, extent classes, X* x, extent stride, exten
     }
 }
 
-/// The same of logits (classes, rows), at most 64 rows of them.
+/// The same for logits (classes, rows), with at most 64 rows.
 template <class X>
 void logits_to_gradients_across(extent rows, extent classes, X* x, extent stride, extent first,
                                 const std::int32_t* targets, std::int32_t ignored, const float* largest,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear and cross-entropy on a GPU; linear_cross_entropy.hpp has the arguments, the contract and an example.
+/// A linear layer with cross-entropy on a GPU; linear_cross_entropy.hpp has the arguments, the contract and an example.
 #pragma once
 
 #include <halftone/kernel/cross_entropy/device.hpp>

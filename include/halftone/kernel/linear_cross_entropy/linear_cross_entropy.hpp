@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The end of a language model: logits = x wᵀ, then the cross-entropy against the targets, without ever holding the
-/// logits of all rows and classes, unless somebody keeps them.
+/// The head of a language model: logits = x wᵀ, then the cross-entropy with the targets, without ever storing the
+/// logits of all rows and classes, unless the caller keeps them.
 ///
 ///     using head = kernel::linear_cross_entropy<cpu>;
 ///     head::forward<bfloat16, float>(device, x, w, {.targets = …, .losses = …, …});
 ///     head::backward<bfloat16, float, bfloat16>(device, x, w, rows, gradient, {dx}, {dw});
 ///
-/// The backward pass computes a part of the logits again, turns it in place into their gradients and sends those through
-/// two products: one product more than keeping the logits, and for 50,257 classes some hundred times less memory (as
-/// Liger-Kernel does it for GPUs). A part is a block of classes on the CPU (cpu.hpp), a chunk of rows on a GPU (device.hpp).
-/// Both passes may be given memory for all logits: then nothing is computed again, and the results have the same bits
-/// (where that memory is aligned for vectors).
+/// The backward pass computes a part of the logits again, turns it in place into their gradients, and multiplies those
+/// in two products: one product more than with stored logits, and for 50,257 classes about a hundred times less memory
+/// (as Liger-Kernel does it on GPUs). A part is a block of classes on the CPU (cpu.hpp), and a chunk of rows on a GPU
+/// (device.hpp). The caller may pass memory for all logits to both passes: then nothing is computed again, and results
+/// have the same bits (if the memory is aligned for vectors).
 ///
 /// Numeric contract: logits are sums in float rounded once to Logit, and so are their gradients; losses, their mean and
-/// what is kept of the rows as cross_entropy. dx is rounded once.
+/// the rows' statistics are as in cross_entropy. dx is rounded once.
 #pragma once
 
 #include <halftone/exec/simt/simt.hpp>
@@ -27,7 +27,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Everything but x and w: as cross_entropy has it. All of (rows) but loss and count, which hold one value.
+/// All arguments except x and w, as in cross_entropy. All have extent (rows), except loss and count, (1).
 struct linear_cross_entropy_rows {
     const_view<std::int32_t, 1> targets;
     view<float, 1> losses;
@@ -38,30 +38,30 @@ struct linear_cross_entropy_rows {
     std::int32_t ignore_index = -100;
 };
 
-/// A gradient to be produced, or none.
+/// A gradient to be computed; without data if it is not wanted.
 template <class T>
 struct gradient_result {
     view<T, 2> to{};
     write_mode mode = write_mode::overwrite;
-    square_sum* squares = nullptr;  ///< of the gradient, for a device that can sum them as it stores
+    square_sum* squares = nullptr;  ///< of the gradient, written by devices that can sum them as they store
 };
 
-/// Bytes of logits that are there at a time, about: a CPU's stay in its cache, a GPU's keep it busy.
+/// About how many bytes of logits exist at a time: on a CPU they stay in the cache, on a GPU they keep it busy.
 template <class Device>
 inline constexpr std::size_t logit_bytes = std::size_t{simt_device<Device> ? 128 : 8} << 20;
 
 /// x: (rows, width), w: (classes, width).
 ///
-/// forward<Compute, Logit>(device, x, w, rows, kept = nullptr).
-/// backward<Compute, Logit, InputGrad, WeightGrad = InputGrad>(device, x, w, rows, gradient, dx, dw, kept = nullptr): dx
-/// and dw out of `gradient`, that of the mean loss (1); `rows` as the forward pass left it. Compute is the type that logits
-/// are computed in again, InputGrad and WeightGrad those of the products that give dx and dw.
-/// kept_logits(rows, classes): how many Logits `kept` points to, where they are to be kept. The forward pass leaves them
-/// there, in an order of the device's own; the backward pass overwrites them.
+/// forward<Compute, Logit>(device, x, w, rows, kept = nullptr). backward<Compute, Logit, InputGrad, WeightGrad =
+/// InputGrad>(device, x, w, rows, gradient, dx, dw, kept = nullptr): dx and dw from `gradient`, (1), that of the mean
+/// loss; `rows` as the forward pass left it. Compute is the operand type in which logits are recomputed; InputGrad and
+/// WeightGrad are those of the products that compute dx and dw. kept_logits(rows, classes): the number of Logits for
+/// which `kept` has room, if they are to be kept. The forward pass stores them there, in a layout of the device's own;
+/// the backward pass overwrites them.
 template <class Device, std::size_t LogitBytes = logit_bytes<Device>>
 struct linear_cross_entropy;
 
-/// Some rows of a matrix, and some elements of a vector.
+/// Some consecutive rows of a matrix, and elements of a vector.
 template <class T>
 view<T, 2> some_rows(const view<T, 2>& v, extent first, extent count) {
     return {v.data() + first * v.stride_of(0), {count, v.extent_of(1)}, v.strides()};
@@ -75,7 +75,7 @@ view<T, 1> some_of(const view<T, 1>& v, extent first, extent count) {
 
 namespace detail {
 
-/// The types of a head's products under P, eight bits left out since nothing here is scaled.
+/// The types of a head's products under P; 8-bit roles are replaced, since nothing is scaled here.
 template <class P>
 struct head_types {
     using roles = resolve<P>;
@@ -102,9 +102,10 @@ void check_head(const const_view<X, 2>& x, const const_view<W, 2>& w, const kern
 
 }  // namespace detail
 
-/// The cross-entropy of logits = x wᵀ, of which only a part is in memory at a time. x: (rows, width), w: (classes, width),
-/// contiguous; `rows` holds the targets and takes losses and what the gradients need, as cross_entropy has them. Products are
-/// in the policy's `compute`, logits are rounded to its `output`, all else is in float. Throws as cross_entropy does.
+/// The cross-entropy of logits = x wᵀ, of which only a part is in memory at a time. x: (rows, width), w: (classes,
+/// width), contiguous; `rows` holds the targets and receives losses and what the gradients need, as in cross_entropy.
+/// Products are in the policy's `compute`, logits are rounded to its `output`, everything else is float. Throws as
+/// cross_entropy does.
 template <class P, class Device, class X, class W>
     requires(detail::kernel_device<Device> && detail::viewables<X, W>)
 void linear_cross_entropy(Device& device, const X& x, const W& w, const kernel::linear_cross_entropy_rows& rows) {
@@ -117,7 +118,7 @@ void linear_cross_entropy(Device& device, const X& x, const W& w, const kernel::
     kernel::linear_cross_entropy<Device>::template forward<typename types::compute, typename types::logit>(device, a, b,
                                                                                                            rows);
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void linear_cross_entropy(Device&, const Views&...) {
@@ -126,10 +127,10 @@ void linear_cross_entropy(Device&, const Views&...) {
                   "ht::linear_cross_entropy<ht::amp_bf16>(device, x, w, rows)");
 }
 
-/// The gradients of the mean loss by x and w, times gradient[0]: dx (rows, width) is overwritten, dw (classes, width) too, or
-/// added to by `mode`; one of them perhaps without data where it is not wanted. `rows` as the forward pass left it; logits
-/// are computed again, and the products for dx and dw are in the policy's `input_grad` and `weight_grad`. Throws as
-/// cross_entropy does.
+/// The gradients of the mean loss with respect to x and w, times gradient[0]. dx (rows, width) is overwritten; dw
+/// (classes, width) is overwritten or added to by `mode`; either may be without data if it is not wanted. `rows` as the
+/// forward pass left it; logits are recomputed, and the products for dx and dw are in the policy's `input_grad` and
+/// `weight_grad`. Throws as cross_entropy does.
 template <class P, class Device, class X, class W, class Dx, class Dw>
     requires(detail::kernel_device<Device> && detail::viewables<X, W, Dx, Dw>)
 void linear_cross_entropy_gradients(Device& device, const X& x, const W& w,
@@ -149,7 +150,7 @@ void linear_cross_entropy_gradients(Device& device, const X& x, const W& w,
         device, a, b, rows, gradient, kernel::gradient_result<detail::element_in<X>>{as_view(dx)},
         kernel::gradient_result<detail::element_in<Dw>>{as_view(dw), mode});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void linear_cross_entropy_gradients(Device&, const Views&...) {

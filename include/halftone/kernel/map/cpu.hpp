@@ -15,7 +15,7 @@
 #include <halftone/kernel/map/map.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 #define HALFTONE_BODY <halftone/kernel/map/cpu.simd.hpp>
@@ -25,7 +25,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// A map without its types: rows of `columns`, whole lots of vectors, go through `block`.
+/// A type-erased map: `block` processes rows of `columns`, in whole blocks of vectors.
 struct map_body {
     const void* expressions;
     void (*block)(const void* expressions, const map_stream* outputs, const map_stream* inputs, extent rows,
@@ -33,20 +33,20 @@ struct map_body {
     int outputs;
 };
 
-/// So many rows of an operand, a lot of vectors each. What is left of rows beside whole lots goes through such buffers,
-/// as a whole lot: so the code of a map's expressions and operands is for whole vectors alone.
+/// Some rows of an operand, a vector block each. What remains of rows after whole vector blocks is copied through such
+/// buffers and processed as a whole block, so that a map's code exists only for whole blocks.
 struct map_buffer {
     static constexpr extent rows = 8, columns = extent{4} * map_lanes;
     alignas(block_alignment) std::byte bytes[rows * columns * sizeof(float)];
 };
 
-/// What a worker keeps of the operands of a piece: where they are, and what is left of their rows.
+/// A worker's operands in a piece: their places, and the remainders of their rows.
 struct map_room {
     map_stream *streams, *tails;
     map_buffer* buffers;
 };
 
-/// A piece on its way through a body, some rows at a time: whole lots, then what is left of these rows.
+/// Runs a piece, some rows at a time: first the whole vector blocks, then the remainders of these rows.
 class map_piece {
   public:
     map_piece(const cpu& device, const map_job& job, const map_body& body, extent piece, const map_room& room)
@@ -81,14 +81,15 @@ class map_piece {
     static bool has_tail(const map_stream& s) { return s.step != 0; }
     bool is_output(int i) const { return i < body_.outputs; }
 
-    /// Outputs in one place, as gradients of an input that stands for two arguments, share a buffer.
+    /// Outputs at the same address share a buffer: the gradients of an input that is passed as two arguments.
     std::byte* buffer_of(int i) const {
         int first = is_output(i) ? 0 : i;
         while (room_.streams[first].data != room_.streams[i].data) ++first;
         return room_.buffers[first].bytes;
     }
 
-    /// Returns how many rows go at a time: one where all elements are summed, whose order is that of the rows.
+    /// Returns how many rows are processed at a time: one if all elements are summed, since the sum's order is that of
+    /// the rows.
     extent begin_tails() const {
         extent together = std::min(map_buffer::rows, rows_);
         for (int i = 0; i < operands_; ++i) {
@@ -109,7 +110,7 @@ class map_piece {
         }
         return together;
     }
-    /// copy(in the operand, in its buffer, bytes) for each of some rows.
+    /// Calls copy(in the operand, in its buffer, bytes) for each of some rows.
     template <class Copy>
     void for_tails(int i, extent rows, const Copy& copy) const {
         const map_stream &s = room_.streams[i], &tail = room_.tails[i];
@@ -149,10 +150,10 @@ class map_piece {
     extent rows_, whole_, left_, lanes_, block_;
 };
 
-/// The pieces of a job of no more operands than that.
+/// Runs the pieces of a job with at most so many operands.
 template <int Operands>
 void run_map_pieces(cpu& device, map_job& job, const map_body& body) {
-    // A scalar is copied, so that vectors of it can be loaded.
+    // A scalar is repeated, so that a vector of it can be loaded.
     alignas(block_alignment) std::byte copies[Operands][block_alignment];
     for (int i = body.outputs; i < job.count; ++i) {
         map_operand& o = job.plans[i].operand;
@@ -170,7 +171,7 @@ void run_map_pieces(cpu& device, map_job& job, const map_body& body) {
     });
 }
 
-/// Cuts and runs a job whose first plans are so many gradients.
+/// Partitions and runs a job whose first `gradients` plans are gradients.
 inline void run_map(cpu& device, map_job& job, const map_body& body, int gradients,
                     void (*pieces)(cpu&, map_job&, const map_body&)) {
     const workspace::lease lease(device.scratch(), job.cut_for_sums(gradients));
@@ -219,7 +220,7 @@ struct map<cpu> {
     template <class E, class T, std::size_t Index>
     using read = std::conditional_t<reads<static_cast<int>(Index), E>, map_read<T>, map_unread>;
 
-    /// An input's operand; without data where nothing reads it.
+    /// An input's operand; without data if no expression reads it.
     template <class E, std::size_t Index, class V, int Rank>
     static map_plan input_plan(const char* role, std::size_t number, const V& v, const shape<Rank>& target) {
         map_plan plan{map_operand_of(role, static_cast<int>(number), v, target)};
@@ -288,7 +289,7 @@ struct map<cpu> {
             device, wanted, {map_shape_of(target), plans, 2 * count + sizeof...(K)}, count);
     }
 
-    /// Adds a broadcast input's partial sums up.
+    /// Adds the partial sums of a broadcast input's gradient.
     template <class T>
     static void add_up(cpu& device, const map_job& job, const map_plan& plan) {
         auto* const to = reinterpret_cast<T*>(plan.operand.data);
@@ -309,7 +310,7 @@ struct map<cpu> {
     static void launch(cpu& device, const E& expressions, map_job job, int gradients) {
         const auto block = device.select(&portable::map_block<E, Outputs, Inputs>, &avx2::map_block<E, Outputs, Inputs>,
                                          &avx512::map_block<E, Outputs, Inputs>);
-        // Few numbers of operands, so that a program holds few copies of this.
+        // Rounded up to few different numbers, so that a program contains few copies of this function.
         constexpr auto operands = std::bit_ceil(std::max<std::size_t>(4, Outputs::count + Inputs::count));
         run_map(device, job, {&expressions, block, Outputs::count}, gradients, &run_map_pieces<operands>);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block of rows of a map, whole lots of vectors: every lot of the inputs is loaded once, all expressions are evaluated
-/// on it, every result is stored or added once.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// A block of rows of a map, in whole vector blocks: each vector block of the inputs is loaded once, all expressions
+/// are evaluated on it, and every result is stored or added once.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstddef>
 #include <type_traits>
@@ -16,13 +16,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Vectors that are evaluated side by side.
+/// The number of vectors in a vector block.
 inline constexpr int map_vectors = 4;
 using map_vector_block = vector_block<map_vectors>;
-/// The columns of a block are a multiple of this.
+/// The number of columns is a multiple of this.
 inline constexpr int map_columns = map_vectors * f32::lanes;
 
-// A scalar has a step of 0, and copies of it fill a cache line.
+// A scalar has a step of 0; copies of it fill a cache line.
 template <class T>
 HALFTONE_INLINE map_vector_block map_load(kernel::map_read<T>, const std::byte* p, extent step, whole_vectors<map_vectors>) {
     return each_part<map_vectors>(
@@ -41,7 +41,7 @@ HALFTONE_INLINE map_vector_block map_load(kernel::map_unread, const std::byte*, 
     return broadcast(splat(0.0f), static_cast<const map_vector_block*>(nullptr));
 }
 
-/// Asks for what comes so many bytes later: processors look ahead by themselves, but no further than a page.
+/// Prefetch distance in bytes: hardware prefetchers do not cross page boundaries.
 inline constexpr int map_ahead = 1024;
 template <class T>
 HALFTONE_INLINE void map_prefetch_ahead(kernel::map_read<T>, const std::byte* p, extent step) {
@@ -62,10 +62,10 @@ HALFTONE_INLINE void map_store(kernel::map_add<T>, const kernel::map_stream& to,
     if (to.mode == write_mode::add) result = load(q, order) + v;
     store_or_stream(q, result, order, to.non_temporal_stores);
 }
-// One vector after the other, since a sum has one place for each lane.
+// One vector after the other, since a sum has one accumulator for each lane.
 template <class Order>
 HALFTONE_INLINE void map_store(kernel::map_sum, const kernel::map_stream& to, std::byte* p, const map_vector_block& v, Order) {
-    static_assert(std::is_same_v<Order, whole_vectors<map_vectors>>, "halftone: only the first of a sum's last lot may count");
+    static_assert(std::is_same_v<Order, whole_vectors<map_vectors>>, "halftone: a sum's last vectors may be incomplete");
     auto* const q = reinterpret_cast<float*>(p);
     if (to.mode == write_mode::overwrite) return store_or_stream(q, v, false);
     f32 sum = load(q);
@@ -83,7 +83,7 @@ HALFTONE_INLINE void map_rows(const pack<E...>& given, pack<Output...>, pack<Inp
     using kernel::map_is_of;
     constexpr bool alike = (map_is_of<bfloat16, Output> && ...) && (map_is_of<bfloat16, Input> && ...);
     constexpr std::conditional_t<alike, reordered_vectors<map_vectors>, whole_vectors<map_vectors>> order{};
-    // Copies, which no store can be taken to change.
+    // Local copies, which stores cannot alias.
     const pack<E...> expressions = given;
     const kernel::map_stream to_streams[] = {outputs[K]...};
     const extent to_steps[] = {outputs[K].step * f32::lanes...};

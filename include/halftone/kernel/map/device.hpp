@@ -4,12 +4,12 @@
 ///
 ///     ht::map(device, [](auto x, auto b) { return ht::gelu(x + b); }, x, bias, y);       // one kernel
 ///
-/// The expression's type is the kernel: every thread loads 16 bytes of neighbours, evaluates element by element in
-/// float (scalar.hpp, which states the errors), and rounds once.
+/// The expression's type is a template argument of the kernel: every thread loads 16 bytes of consecutive elements,
+/// evaluates each element in float (scalar.hpp, which states the errors), and rounds once.
 ///
-/// Backward, one kernel gives the gradients of all inputs. Where one of them is summed, because its input was
-/// broadcast, a thread keeps its columns over a piece of rows and leaves one partial sum a piece (columns) or a block
-/// (single values); a second kernel adds these up in their order. Pieces follow from the shape alone.
+/// In the backward pass one kernel computes the gradients of all inputs. If one of them is summed, because its input
+/// was broadcast, a thread keeps the same columns over a piece of rows and stores one partial sum for each piece
+/// (columns) or block (single values); a second kernel adds these in order. Pieces depend on the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -98,10 +98,10 @@ struct map<Device> {
     template <class Outputs, class Inputs>
     static constexpr int vector_size() {
         return []<class... O, class... I>(pack<O...>*, pack<I...>*) {
-            return std::min(std::max({O::vector..., I::vector...}), 8);  // more floats would crowd the registers
+            return std::min(std::max({O::vector..., I::vector...}), 8);  // more would take too many registers
         }(static_cast<Outputs*>(nullptr), static_cast<Inputs*>(nullptr));
     }
-    /// Whether a test holds for all operands.
+    /// Whether a condition holds for all operands.
     template <class Test>
     static bool all(const pack<>&, const Test&) {
         return true;
@@ -110,15 +110,15 @@ struct map<Device> {
     static bool all(const pack<First, Rest...>& operands, const Test& test) {
         return test(operands.first) && all(operands.rest, test);
     }
-    /// Rows that follow each other without gaps are one, unless an operand counts columns.
+    /// Treats rows without gaps between them as one row, unless an operand depends on the column.
     template <class Outputs, class Inputs>
     static map_shape flattened(const Outputs& outputs, const Inputs& inputs, const map_shape& shape) {
         const auto flat = [&](const auto& operand) { return operand.is_flat(shape) && !operand.is_column; };
         if (!all(outputs, flat) || !all(inputs, flat)) return shape;
         return {shape.rows * shape.columns == 0 ? 0 : 1, shape.rows * shape.columns};
     }
-    /// Calls f(constant<N>) for the elements that a thread takes at a time: those of a row are a multiple of them,
-    /// unless a single row may have a rest.
+    /// Calls f(constant<N>) with the number N of elements that a thread processes at a time: rows are multiples of N,
+    /// except that a single row may have a remainder.
     template <class Outputs, class Inputs, class F>
     static void with_vectors(const Outputs& outputs, const Inputs& inputs, const map_shape& shape, bool may_have_rest,
                              const F& f) {
@@ -212,7 +212,7 @@ struct map<Device> {
         extent blocks = (vectors + c.across - 1) / c.across;
         if (!by_column && blocks > most_blocks) blocks = most_blocks;
         c.blocks_across = simt::blocks_along_x(blocks).x;
-        // The partial sums of a column are added up by few threads, so that there should not be many.
+        // Few threads add the partial sums of a column, so there should be few.
         const extent most_pieces = c.across == threads ? 256 : 1024;
         extent each = (rows + most_pieces - 1) / most_pieces;
         if (each < least_rows) each = least_rows;

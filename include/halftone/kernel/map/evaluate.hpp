@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Expressions on vectors: `evaluate(expression, arguments)` in the namespace of each instruction set, for the bodies
-/// of CPU kernels, where arguments[i] is the vector of input i.
+/// Expressions on vectors: `evaluate(expression, arguments)` in the namespace of each instruction set, for CPU kernels'
+/// bodies; arguments[i] is the vector of input i.
 ///
 ///     const f32 x[] = {load(a + j), load(b + j)};                // in a body, see each_set.hpp
 ///     store(out + j, evaluate(e, x));
 ///
-/// Numeric contract: operators round once; a product that is added may be fused with the sum. Functions have the errors
-/// that exec/cpu/simd/math.simd.hpp states; sinh, cosh, tan, pow and atan2 are <cmath>'s, within 4 ulp by glibc's manual.
+/// Numeric contract: operators round once; a product and a sum may be fused. Functions have the errors that
+/// exec/cpu/simd/math.simd.hpp states; sinh, cosh, tan, pow and atan2 are <cmath>'s, within 4 ulp according to glibc's
+/// manual.
 #pragma once
 
 #include <utility>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Expressions on the vectors of one instruction set: a function for each operation, and a walk over the nodes. All is
-/// inlined, so that what remains of an expression is straight vector code, common subexpressions once.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Expressions on the vectors of one instruction set: a function for each operation, and a recursion over the nodes.
+/// Everything is inlined, so that an expression becomes straight vector code, with common subexpressions computed once.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <type_traits>
 #include <utility>
@@ -21,7 +21,7 @@ template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::abs, const V& a) { return abs(a); }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::sign, const V& a) {
-    return select(less(splat(0.0f), abs(a)), copy_sign(splat(1.0f), a), a);  // of zeros and NaNs a itself
+    return select(less(splat(0.0f), abs(a)), copy_sign(splat(1.0f), a), a);  // zeros and NaNs are returned unchanged
 }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::square, const V& a) { return a * a; }
@@ -47,7 +47,7 @@ template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::sigmoid, const V& a) { return sigmoid(a); }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::sigmoid_derivative, const V& a) { return sigmoid_derivative(a); }
-// max returns its second operand where either is NaN.
+// max returns its second operand if either is NaN.
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::relu, const V& a) { return max(splat(0.0f), a); }
 template <vectors V>
@@ -87,12 +87,12 @@ HALFTONE_INLINE auto apply(symbolic::op::maximum, const A& a, const B& b) { retu
 
 template <vectors A, vectors B>
 HALFTONE_INLINE auto apply(symbolic::op::binary_cross_entropy, const A& p, const B& t) {
-    // max returns its second operand where either is NaN.
+    // max returns its second operand if either is NaN.
     const A hit = max(splat(-100.0f), log(p)), miss = max(splat(-100.0f), log1p(-p));
     return -(t * hit + (1.0f - t) * miss);
 }
 
-// Functions that models seldom need are <cmath>'s, lane by lane.
+// Rare functions are <cmath>'s, lane by lane.
 template <class Op>
 HALFTONE_INLINE f32 apply_to_lanes(Op operation, f32 a) {
     float lanes[f32::lanes];
@@ -106,7 +106,7 @@ HALFTONE_INLINE f32 apply_to_lanes(Op operation, f32 a, f32 b) {
     store(left, a);
     store(right, b);
 #if __FINITE_MATH_ONLY__
-    __asm__ volatile("" : : "r"(left), "r"(right) : "memory");  // or clang makes roots of powers, which lose NaNs
+    __asm__ volatile("" : : "r"(left), "r"(right) : "memory");  // prevents clang from turning pow into sqrt, which loses NaNs
 #endif
     for (int i = 0; i < f32::lanes; ++i) left[i] = scalar::apply(operation, left[i], right[i]);
     return load(left);

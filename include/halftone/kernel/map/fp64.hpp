@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Pointwise operations, and sums over them, in double: map.hpp and sum.hpp have the rules, fp64/each.hpp the contract.
-/// Functions are <cmath>'s, within 4 ulp of their values by glibc's manual and the CUDA Programming Guide.
+/// Functions are <cmath>'s, within 4 ulp according to glibc's manual and the CUDA Programming Guide.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// An operand of a map: element (row, column) lies at row * row_step + column * column_step.
+/// An operand of a map: element (row, column) is at row * row_step + column * column_step.
 template <class T>
 struct map_values {
     global_span<T> values;
@@ -43,7 +43,7 @@ struct map_unread_values {
     }
 };
 
-/// An output of a map, or the gradient of an input with the outputs' shape; without memory it is dropped.
+/// An output of a map, or the gradient of an input with the outputs' shape; without data it is dropped.
 template <class T>
 struct map_result {
     map_values<T> to;
@@ -54,13 +54,13 @@ struct map_result {
         to.store(thread, row, column, value, mode);
     }
 };
-/// What is summed, or wanted by nobody.
+/// In place of an operand that is summed, or not wanted.
 struct map_no_result {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void store(Thread, extent, extent, double) const {}
 };
 
-// Whether an expression calls a functor that knows floats alone.
+// Whether an expression calls a functor that only takes floats.
 template <class E>
 inline constexpr bool calls_floats = false;
 template <class F, class... A>
@@ -107,14 +107,14 @@ struct map_work {
   private:
     HALFTONE_KERNEL template <class Thread, std::size_t... K>
     HALFTONE_HD void run(Thread thread, extent row, extent column, std::index_sequence<K...>) const {
-        // All of them before the first is stored: an output may be an input.
+        // All are evaluated before the first is stored, since an output may be an input.
         const double y[] = {map_value(thread, expressions.template at<K>(), inputs, row, column,
                                       std::make_index_sequence<Inputs::count>{})...};
         (outputs.template at<K>().store(thread, row, column, y[K]), ...);
     }
 };
 
-/// The terms of a sum over rows, or with `columns` of them in a row over all elements.
+/// The terms of a sum over rows; with `columns`, of a sum over all elements, so many columns in a row.
 template <class E, class Inputs>
 struct map_term {
     E expression;
@@ -152,7 +152,7 @@ struct map_of {
         const auto operands = make_pack(
             input<wanted_pack, I>("input", I, inputs.template at<I>(), target)...,
             input<wanted_pack, count + K>("gradient of output", K, output_gradients.template at<K>(), target)...);
-        // Sums first: a gradient may lie where the outputs' gradient does.
+        // Sums first, since a gradient may be the memory of the outputs' gradient.
         (add_up(device, wanted.template at<I>(), operands, gradients.template at<I>(), I, target), ...);
         work(device, wanted, make_pack(gradient_result(gradients.template at<I>(), I, target)...), operands,
              map_shape_of(target));

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations, fused: a generic lambda over any number of inputs is one kernel, and so is its gradient.
+/// Fused pointwise operations: a generic lambda over any number of inputs becomes one kernel, and so does its gradient.
 ///
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 ///     ht::map(device, [](auto x, auto y) { return ht::results(x + y, x - y); }, x, y, sum, difference);
 ///
-/// Outputs come last, one for each result, and have one shape. An input has that shape, or is of rank 0 (one value
-/// for all elements), or of rank 1 beside outputs of rank 2 and more (one value for each index of the last axis).
-/// Rows may lie apart; all else is contiguous. An output may be an input of its own type and shape.
+/// Outputs come last, one for each result, and have one shape. An input has that shape, or rank 0 (one value for all
+/// elements), or, beside outputs of rank 2 and more, rank 1 (one value for each index of the last axis). Rows may be
+/// strided; everything else is contiguous. An output may be an input of its own type and shape.
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
-/// states (kernel/map/evaluate.hpp for the CPU), every result is rounded once, to nearest even; into 16 bits and fewer gelu
-/// and silu may err by an eighth of half a unit in the last place (short_form.hpp). Gradients of broadcast inputs are
-/// summed in float along a tree that follows from the shape. Where an input or an output is a double, all of
-/// that is in double (kernel/common/fp64/each.hpp), constants too.
+/// states (kernel/map/evaluate.hpp for the CPU), and every result is rounded once, to nearest even; with results of 16
+/// bits or fewer, gelu and silu may have an error of an eighth of half a unit in the last place (short_form.hpp).
+/// Gradients of broadcast inputs are summed in float by a tree that depends on the shape. If an input or an output is a
+/// double, all of that is in double (kernel/common/fp64/each.hpp), including constants.
 #pragma once
 
 #include <cstddef>
@@ -33,12 +33,12 @@ namespace kernel {
 ///     run(device, expressions, outputs, inputs)                                        all packs
 ///     backward(device, expressions, output_gradients, inputs, gradients)
 ///
-/// `gradients` has a `gradient` or `no_gradient` for each input, in the input's shape. Inputs that no gradient reads
-/// may be views without data.
+/// `gradients` has a `gradient` or `no_gradient` for each input, in the input's shape. Inputs that no gradient depends
+/// on may be views without data.
 template <class Device>
 struct map;
 
-/// Where the gradient of an input goes; into a view without data, it is dropped.
+/// Where the gradient of an input is written; a view without data drops it.
 template <class T, int Rank>
 struct gradient {
     view<T, Rank> to;
@@ -47,16 +47,16 @@ struct gradient {
 template <class T, int Rank>
 gradient(view<T, Rank>, write_mode) -> gradient<T, Rank>;
 
-/// The gradient of an input that nobody wants.
+/// In place of a gradient that is not wanted.
 struct no_gradient {};
 
-/// Expressions for what their values become in these outputs.
+/// The expressions, with short forms where the outputs' types allow them.
 template <class... E, class... Outputs, std::size_t... K>
 auto expressions_for(const pack<E...>& expressions, const pack<Outputs...>&, std::index_sequence<K...>) {
     return make_pack(symbolic::shorten<typename Outputs::value_type>(expressions.template at<K>())...);
 }
-/// The expression of an input's gradient, for a map of that many inputs and outputs of that rank. Gradients of broadcast
-/// inputs are summed in float.
+/// The expression of an input's gradient, for a map with that number of inputs and outputs of that rank. Gradients of
+/// broadcast inputs are summed in float, so they get no short forms.
 template <int TargetRank, int Index, int Inputs, class E>
 symbolic::zero gradient_of(const E&, const no_gradient&) {
     return {};
@@ -67,26 +67,26 @@ auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
         detail::gradient_expression<Index, Inputs>(expressions));
 }
 
-/// How an operand's elements belong to those of the outputs.
+/// How an operand's elements correspond to those of the outputs.
 enum class map_access {
     each,    ///< one for one
     column,  ///< one for each column, the same in all rows
     scalar,  ///< one for all
 };
 
-/// A view without its type. `row_stride` in elements, for `each`.
+/// A view without its type. `row_stride` is in elements, for `each`.
 struct map_operand {
     std::byte* data = nullptr;
     extent element_bytes = 0, row_stride = 0;
     map_access access = map_access::each;
 };
 
-/// The outputs as rows of columns, leading axes together.
+/// The outputs as a matrix: all axes but the last are rows.
 struct map_shape {
     extent rows = 1, columns = 1;
 };
 
-/// The shape as rows of the last extent.
+/// The shape as a matrix with rows of the last extent.
 template <int Rank>
 map_shape map_shape_of(const shape<Rank>& s) {
     if constexpr (Rank == 0) {
@@ -97,7 +97,7 @@ map_shape map_shape_of(const shape<Rank>& s) {
     }
 }
 
-/// A view of elements of so many bytes, in strides of elements, as an operand of outputs of shape `target`.
+/// A view with elements of so many bytes, and strides in elements, as an operand of outputs of shape `target`.
 template <int Rank, int TargetRank>
 map_operand map_operand_of(const char* role, int index, const view<std::byte, Rank>& v, extent bytes,
                            const shape<TargetRank>& target) {
@@ -136,14 +136,14 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
     }
 }
 
-/// The view as an operand of outputs of shape `target`. Throws shape_error, with `role` and `index` to name it by.
+/// The view as an operand of outputs of shape `target`. Throws shape_error, which names it by `role` and `index`.
 template <class T, int Rank, int TargetRank>
 map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
     auto* const data = reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(v.data()));
     return map_operand_of(role, index, view<std::byte, Rank>(data, v.shape(), v.strides()),
                           static_cast<extent>(sizeof(T)), target);
 }
-/// The same of a view that is written to.
+/// The same for a view that is written to.
 template <class T, int Rank, int TargetRank>
 map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
     const map_operand result = map_operand_of(role, index, v, target);
@@ -158,7 +158,7 @@ map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, c
 
 namespace detail {
 
-/// How many of the views are outputs: as many as are left when the lambda has its arguments.
+/// How many of the views are outputs: all after the lambda's arguments.
 template <class F, int Views, int Outputs = 1>
 constexpr int count_outputs() {
     if constexpr (Outputs >= Views || takes_arguments<F>(std::make_integer_sequence<int, Views - Outputs>{})) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations as they are defined: one element after the other, in double, and rounded once.
+/// The definition of pointwise operations: one element after the other, in double, rounded once.
 ///
 ///     reference::map(ht::make_pack(e), ht::make_pack(out), ht::make_pack(x, y));
 #pragma once
@@ -24,8 +24,8 @@ double evaluate(const E& e, const double* arguments) {
 
 namespace maps {
 
-/// The distance from a view's first element to the one that stands at `place`, an index into outputs of shape `target`:
-/// a view of rank 0 has one element, one of rank 1 beside outputs of higher rank has one for each column.
+/// The distance from a view's first element to its element at `place`, an index into outputs of shape `target`: a view
+/// of rank 0 has one element, a view of rank 1 beside outputs of higher rank has one for each column.
 template <class T, int Rank, int TargetRank>
 extent offset_at(const view<T, Rank>& v, const shape<TargetRank>& place) {
     extent offset = 0;
@@ -67,8 +67,8 @@ void map(const pack<E...>& expressions, const pack<Outputs...>& outputs, const p
     });
 }
 
-/// The gradient of input `Index`, in the order of its elements: at every place the output gradients times the
-/// derivatives of the expressions, summed over the places that read one element.
+/// The gradient of input `Index`, in the order of its elements: the output gradients times the derivatives of the
+/// expressions, summed over all places at which the element is read.
 template <int Index, class... E, class... OutputGradients, class... Inputs>
 std::vector<double> map_gradient(const pack<E...>& expressions, const pack<OutputGradients...>& output_gradients,
                                  const pack<Inputs...>& inputs) {

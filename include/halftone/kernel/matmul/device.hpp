@@ -2,15 +2,16 @@
 /// \file
 /// The matrix product on a GPU; matmul.hpp has its arguments, its contract and an example.
 ///
-/// bfloat16, float16 and tfloat32 go to the matrix units, operands of that type (floats for tfloat32) in aligned rows
-/// by asynchronous copies, unaligned ones after a copy where that pays (aligned_copy.hpp), others by way of registers.
-/// Any other compute type is multiplied in float, exactly as its contract says, split<bfloat16, N> among them. tiles.hpp
-/// says how c and k are cut. A device that holds an engine (exec/matmul_engine.hpp) gives it what it is better at.
+/// bfloat16, float16 and tfloat32 are multiplied by the matrix units. Operands of that type (floats for tfloat32) with
+/// aligned rows are loaded by asynchronous copies; unaligned ones are copied to aligned rows first if that pays
+/// (aligned_copy.hpp); others are loaded through registers. All other compute types, split<bfloat16, N> included, are
+/// multiplied in float, with the same contract. tiles.hpp chooses the partition of c and k. A device with an engine
+/// (exec/matmul_engine.hpp) uses it for the products for which it is faster.
 ///
-/// Operands of eight bits that such a type multiplies exactly go to the matrix units as they are where the GPU has
-/// some for them, in whichever layouts: a linear layer's forward product, the gradient of its input and that of its
-/// weight have each a pair of their own. Unaligned ones are widened on their way through registers, as on any other, or, of
-/// large products on a Hopper, by a copy.
+/// 8-bit operands, which are exact in such a type, are multiplied by 8-bit matrix units if the GPU has them, in any
+/// layout: a linear layer's forward product, the gradient of its input and that of its weight each have another pair of
+/// layouts. Unaligned ones are widened in registers as they are loaded, as on any other GPU; or, in large products on
+/// Hopper, by a copy.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>
@@ -37,7 +38,7 @@ template <class Compute>
 inline constexpr bool has_matrix_unit =
     std::is_same_v<Compute, bfloat16> || std::is_same_v<Compute, float16> || std::is_same_v<Compute, tfloat32>;
 
-/// A kernel but for its epilogue.
+/// A kernel without its epilogue.
 template <class Compute, class Tiling, panel_load Load, class A, class B>
 struct by_matrix_units {
     template <class Operands, class Results>
@@ -49,7 +50,7 @@ struct by_multiply_adds {
     using kernel = multiply_add_kernel<Compute, Tiling, A, B, Operands, Results>;
 };
 
-/// Parts of k beside each other, and a second kernel that adds their sums in order.
+/// Computes parts of k in parallel, then adds their sums in order by a second kernel (split-k).
 template <class Way, class Device, class A, class B, class Operands, class Results, class Batch>
 void multiply_in_parts(Device& device, const product_operand<A>& a, const product_operand<B>& b,
                        const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts,
@@ -67,7 +68,8 @@ void multiply_in_parts(Device& device, const product_operand<A>& a, const produc
     launch_each(device, finish, batch.with(count * elements, 0, batch.c));
 }
 
-/// All of k in one kernel, or in parts. Sums of a batch's parts take so many bytes at a time, or those of one matrix.
+/// Computes all of k in one kernel, or parts of it. A batch is processed in groups of matrices, so that their partial sums
+/// take a limited number of bytes.
 template <class Way, class Device, class A, class B, class Operands, class Results, class Batch = one_matrix>
 void multiply(Device& device, const product_operand<A>& a, const product_operand<B>& b,
               const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, int parts, const Batch& batch = {},
@@ -88,7 +90,7 @@ void multiply(Device& device, const product_operand<A>& a, const product_operand
     }
 }
 
-/// True where matrix units have multiplied operands of eight bits as they are.
+/// Multiplies 8-bit operands by 8-bit matrix units; false if it cannot.
 template <class Device, class A, class B, class Operands, class Results, class Batch>
 bool multiply_bytes(Device& device, const product_operand<A>& a, const product_operand<B>& b,
                     const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, const Batch& batch) {
@@ -104,7 +106,7 @@ bool multiply_bytes(Device& device, const product_operand<A>& a, const product_o
         return true;
     };
     const matmul_plan plan = plan_matmul(gpu, a.outer, b.outer, a.depth);
-    // Twice as many warps as of 16 bits: a warp holds more sums, those of an mma beside those of all.
+    // Twice as many warps as for 16 bits, since a warp holds more sums: those of the current mma and the totals.
     if (plan.tile == matmul_tile::large) return run_as(matrix_unit_tiling<128, 128, 64, 2, 4, 3>{}, plan.parts);
     return run_as(matrix_unit_tiling<64, 64, 64, 2, 2, 4>{}, plan.parts);
 }
@@ -136,8 +138,8 @@ struct matmul<Device> {
         by_kernels<Compute>(device, x, y, epilogue, one_matrix{});
     }
 
-    /// A product for each of `count` matrices of a and of b. The epilogue is the first one's; each next one is
-    /// `results_apart` elements further on.
+    /// A product for each of `count` matrices of a and of b. The epilogue is that of the first; each next one's
+    /// operands and results are `results_apart` elements further on.
     template <class Compute, class A, class B, class Operands, class Results>
         requires(!fp64::product_in_double<Compute, A, B, Results>)
     static void run_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, extent count,
@@ -148,7 +150,7 @@ struct matmul<Device> {
         const auto x = make_operand(matrix(a, 0));
         const auto y = make_operand(transpose(matrix(b, 0)));
         const matrix_batch batch{count, a.stride_of(0), b.stride_of(0), results_apart};
-        // Products so large that copies pay keep a GPU busy by themselves.
+        // Products so large that copies pay keep a GPU busy by themselves, and are not batched.
         const bool are_one = are_alike(x, batch.a) && are_alike(y, batch.b) && are_alike(epilogue, batch.c) &&
                              !wants_copy<compute>(device, x, y);
         for (extent i = 0; i < count; ++i) {
@@ -162,7 +164,7 @@ struct matmul<Device> {
     }
 
   private:
-    /// Whether all matrices so far apart may be accessed as the first is.
+    /// Whether all matrices of a batch have the alignment of the first.
     template <class T>
     static bool are_alike(const on_device::product_operand<T>& o, extent batch_stride) {
         return are_alike<T>(o.leading, batch_stride);
@@ -179,7 +181,7 @@ struct matmul<Device> {
         return batch_stride * bytes % 16 == 0 || leading * bytes % 16 != 0;
     }
 
-    /// Whether operands that the matrix units could take as they lie, were they aligned, are copied first.
+    /// Whether operands that the matrix units could read if they were aligned are copied first.
     template <class Compute, class A, class B>
     static bool wants_copy(Device& device, const on_device::product_operand<A>& x,
                            const on_device::product_operand<B>& y) {
@@ -195,7 +197,7 @@ struct matmul<Device> {
     static constexpr bool is_as_stored = on_device::has_matrix_unit<Compute> &&
         std::is_same_v<A, storage_of<Compute>> && std::is_same_v<B, storage_of<Compute>>;
 
-    /// True where the device's engine has multiplied.
+    /// Multiplies by the device's engine; false if it does not.
     template <class Compute, class A, class B, class Operands, class Results>
     static bool by_engine(Device& device, const on_device::product_operand<A>& x,
                           const on_device::product_operand<B>& y, const detail::matmul_epilogue<Operands, Results>& epilogue) {
@@ -207,8 +209,9 @@ struct matmul<Device> {
         }
     }
 
-    /// Calls run(tiling) with panels of 128 bytes where two such blocks have room beside each other, else of 64: on an
-    /// H100 1.1 to 1.15 times as fast (bench/results/gpu_h100_tiles.md). Code is made for the GPUs of this file alone.
+    /// Calls run(tiling) with panels of 128 bytes if two such blocks fit into a multiprocessor, otherwise of 64 bytes:
+    /// on an H100 1.1 to 1.15 times as fast (bench/results/gpu_h100_tiles.md). Only instantiates what the architectures
+    /// of this compilation need.
     template <class Compute, class A, class B, class Operands, class Results, class Run>
     static void for_large_tiles(const Device& device, const Run& run) {
         using namespace on_device;

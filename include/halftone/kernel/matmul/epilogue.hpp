@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What becomes of a product's sums before they are stored: bias, activation, residual, and the gradients of these.
+/// Epilogues: what is computed from a product's sums before they are stored. Bias, activation, residual, and their
+/// gradients.
 ///
 ///     ht::matmul<P>(device, a, b, c, ht::bias{beta});                  // c = ab + beta
 ///     ht::matmul<P>(device, a, b, c, ht::bias_gelu{beta});             // c = gelu(ab + beta)
@@ -9,10 +10,10 @@
 ///     ht::matmul<P>(device, a, b, c, ht::gelu_gradient{pre});          // c = ab gelu'(pre)
 ///     ht::matmul<P>(device, a, b, c, ht::add_product{});               // c += ab
 ///     ht::matmul<P>(device, a, b, c, ht::then{f, x, beta});            // c = f(ab, x, beta), f as for ht::map
-///     ht::matmul<P>(device, a, b, c, ht::of_scaled{ht::bias{beta}, &p, &q});  // c = p q ab + beta; p, q in the device's memory
+///     ht::matmul<P>(device, a, b, c, ht::of_scaled{ht::bias{beta}, &p, &q});  // c = p q ab + beta; p, q: device memory
 ///
-/// Each is a short way to say an expression over the sum and some operands; a kernel evaluates it on the float sums and
-/// rounds once, when it stores. An epilogue of your own is a type with an `epilogue_of` beside it.
+/// Each is shorthand for an expression over the sum and some operands; a kernel evaluates it on the float sums and
+/// rounds once, when it stores. An epilogue of your own is a type with an overload of `epilogue_of`.
 #pragma once
 
 #include <halftone/kernel/map/expression/derivative.hpp>
@@ -36,7 +37,7 @@ struct matrix_operand {
     const T* data;
     extent stride;
 };
-/// A result: the expression, over the sum (argument 0) and the operands (1, 2, …), and where it goes.
+/// A result: the expression over the sum (argument 0) and the operands (1, 2, …), and the view that it is stored to.
 template <class Expression, class T>
 struct matmul_result {
     Expression expression;
@@ -44,8 +45,7 @@ struct matmul_result {
     extent stride;
 };
 
-/// Operands of an epilogue whose sums are first multiplied by two factors that lie in the device's memory, each where
-/// it is there.
+/// Operands of an epilogue whose sums are first multiplied by up to two factors in the device's memory.
 template <class Operands>
 struct scaled_sums {
     static constexpr std::size_t count = Operands::count;
@@ -53,7 +53,7 @@ struct scaled_sums {
     const float *first, *second;
 };
 
-/// Everything that a kernel needs to finish a block of sums.
+/// Everything that a kernel needs for completing a block of sums.
 template <class Operands, class Results>
 struct matmul_epilogue {
     Operands operands;
@@ -96,7 +96,7 @@ inline constexpr symbolic::argument<0> product_sum{};
 inline constexpr symbolic::argument<1> first_operand{};
 inline constexpr symbolic::argument<2> second_operand{};
 
-/// The element type of what as_view shows, of a tensor say.
+/// The element type of the view of something: a tensor, say.
 template <class V>
 using shown_by = std::remove_pointer_t<decltype(as_view(std::declval<const V&>()).data())>;
 
@@ -104,7 +104,7 @@ using shown_by = std::remove_pointer_t<decltype(as_view(std::declval<const V&>()
 
 /// c = ab.
 struct plain {};
-/// What kernels evaluate for an epilogue whose result is c.
+/// How kernels compute this epilogue into c.
 template <class C>
 auto epilogue_of(const plain&, const view<C, 2>& c) {
     return detail::make_epilogue(make_pack(), make_pack(detail::result_of(detail::product_sum, c)));
@@ -112,7 +112,7 @@ auto epilogue_of(const plain&, const view<C, 2>& c) {
 
 /// c += ab.
 struct add_product {};
-/// What kernels evaluate for add_product.
+/// How kernels compute this epilogue into c.
 template <class C>
 auto epilogue_of(const add_product&, const view<C, 2>& c) {
     const auto sum = detail::product_sum + detail::first_operand;
@@ -128,7 +128,7 @@ template <class T>
 bias(view<T, 1>) -> bias<T>;
 template <class V>
 bias(const V&) -> bias<detail::shown_by<V>>;
-/// What kernels evaluate for bias. Throws shape_error where the values do not fit c's columns.
+/// How kernels compute this epilogue into c. Throws shape_error if the number of values differs from c's columns.
 template <class T, class C>
 auto epilogue_of(const bias<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -145,7 +145,7 @@ template <class T>
 bias_gelu(view<T, 1>) -> bias_gelu<T>;
 template <class V>
 bias_gelu(const V&) -> bias_gelu<detail::shown_by<V>>;
-/// What kernels evaluate for bias_gelu. Throws shape_error where the values do not fit c's columns.
+/// How kernels compute this epilogue into c. Throws shape_error if the number of values differs from c's columns.
 template <class T, class C>
 auto epilogue_of(const bias_gelu<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -153,7 +153,7 @@ auto epilogue_of(const bias_gelu<T>& e, const view<C, 2>& c) {
     return detail::make_epilogue(make_pack(detail::operand_of(e.values)), make_pack(detail::result_of(activated, c)));
 }
 
-/// pre = ab + values and c = gelu(pre as computed, before it is rounded): what a forward pass keeps for its gradient.
+/// pre = ab + values and c = gelu(pre before it is rounded): a forward pass that keeps pre for the gradient.
 template <class T, class Pre>
 struct bias_gelu_keep {
     view<T, 1> values;
@@ -163,7 +163,7 @@ template <class T, class Pre>
 bias_gelu_keep(view<T, 1>, view<Pre, 2>) -> bias_gelu_keep<T, Pre>;
 template <class V, class Pre>
 bias_gelu_keep(const V&, const Pre&) -> bias_gelu_keep<detail::shown_by<V>, detail::shown_by<Pre>>;
-/// What kernels evaluate for bias_gelu_keep. Throws shape_error where the values or `pre` do not fit c.
+/// How kernels compute this epilogue into c. Throws shape_error if the values or `pre` do not fit c.
 template <class T, class Pre, class C>
 auto epilogue_of(const bias_gelu_keep<T, Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -184,7 +184,7 @@ template <class T, class R>
 bias_residual(view<T, 1>, view<R, 2>) -> bias_residual<T, R>;
 template <class V, class R>
 bias_residual(const V&, const R&) -> bias_residual<detail::shown_by<V>, detail::shown_by<R>>;
-/// What kernels evaluate for bias_residual. Throws shape_error where the values or the residual do not fit c.
+/// How kernels compute this epilogue into c. Throws shape_error if the values or the residual do not fit c.
 template <class T, class R, class C>
 auto epilogue_of(const bias_residual<T, R>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
@@ -194,7 +194,7 @@ auto epilogue_of(const bias_residual<T, R>& e, const view<C, 2>& c) {
                                  make_pack(detail::result_of(sum, c)));
 }
 
-/// c = ab gelu'(pre): the gradient of gelu's input out of a product that gives the gradient of its output.
+/// c = ab gelu'(pre): the gradient of gelu's input, in the product that gives the gradient of its output.
 template <class Pre>
 struct gelu_gradient {
     view<Pre, 2> pre;
@@ -203,7 +203,7 @@ template <class Pre>
 gelu_gradient(view<Pre, 2>) -> gelu_gradient<Pre>;
 template <class V>
 gelu_gradient(const V&) -> gelu_gradient<detail::shown_by<V>>;
-/// What kernels evaluate for gelu_gradient. Throws shape_error where `pre` does not fit c.
+/// How kernels compute this epilogue into c. Throws shape_error if `pre` does not fit c.
 template <class Pre, class C>
 auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
     detail::check_operand(e.pre, c);
@@ -212,8 +212,8 @@ auto epilogue_of(const gelu_gradient<Pre>& e, const view<C, 2>& c) {
                                  make_pack(detail::result_of(detail::product_sum * slope, c)));
 }
 
-/// What an epilogue makes of ab times two factors that lie in the device's memory (nullptr: 1): the inverse scales of
-/// operands in eight bits (kernel/quantize).
+/// Another epilogue, applied to ab times two factors in the device's memory (nullptr: 1): the inverse scales of 8-bit
+/// operands (kernel/quantize).
 template <class Epilogue>
 struct of_scaled {
     Epilogue epilogue;
@@ -232,13 +232,13 @@ matmul_epilogue<scaled_sums<Operands>, Results> scale_sums(const matmul_epilogue
 
 }  // namespace detail
 
-/// What kernels evaluate for of_scaled.
+/// How kernels compute this epilogue into c.
 template <class Epilogue, class C>
 auto epilogue_of(const of_scaled<Epilogue>& e, const view<C, 2>& c) {
     return detail::scale_sums(epilogue_of(e.epilogue, c), e.first, e.second);
 }
 
-/// c = f(ab, operands…): a generic lambda as for map; operands are (columns) or (rows, columns).
+/// c = f(ab, operands…): f is a generic lambda as for ht::map; operands are (columns) or (rows, columns).
 template <class F, class... Views>
 struct then {
     F f;
@@ -267,7 +267,7 @@ auto checked_operands(const pack<V, Rest...>& views, const view<C, 2>& c) {
 }
 }  // namespace detail
 
-/// What kernels evaluate for then. Throws shape_error where an operand does not fit c.
+/// How kernels compute this epilogue into c. Throws shape_error if an operand does not fit c.
 template <class F, class... Views, class C>
 auto epilogue_of(const then<F, Views...>& e, const view<C, 2>& c) {
     return detail::make_epilogue(detail::checked_operands(e.operands, c),

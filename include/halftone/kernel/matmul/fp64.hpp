@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of matrices in double, an element a thread: matmul.hpp has the rules, fp64/each.hpp the contract. Operands
-/// are rounded to the compute type where that is narrower; a sum adds its k products in their order.
+/// Matrix products in double, one thread an element: matmul.hpp has the rules, fp64/each.hpp the contract. Operands are
+/// rounded to the compute type if that is narrower; a sum adds its k products in order.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
@@ -17,7 +17,7 @@ inline constexpr bool gives_double = false;
 template <class... E, class... T>
 inline constexpr bool gives_double<pack<detail::matmul_result<E, T>...>> = in_double<T...>;
 
-/// A product that reads or gives a double.
+/// Whether an operand or result of the product is a double.
 template <class Compute, class A, class B, class Results>
 concept product_in_double = in_double<Compute, A, B> || gives_double<Results>;
 

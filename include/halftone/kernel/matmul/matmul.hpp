@@ -5,29 +5,31 @@
 ///     ht::matmul<ht::amp_bf16>(device, a, b, c);                            // (m, k) times (k, n) into (m, n)
 ///     ht::matmul<ht::amp_bf16>(device, a, ht::transpose(w), c, ht::bias_gelu{beta});
 ///
-/// Numeric contract: operands are rounded to the policy's `compute` (exactly kept where they have that type), products
-/// are summed in `accum` (float), the epilogue is evaluated on the sums in float, and what it gives is rounded once, to
-/// nearest even, to the element type of c. The order of a sum is fixed on a CPU by k alone; on a GPU by the shape, the
-/// types and the device's model, since there a long k may be cut into parts whose sums are added in order (tiles.hpp).
+/// Numeric contract: operands are rounded to the policy's `compute` (unchanged if they have that type), products are
+/// summed in `accum` (float), the epilogue is evaluated on the sums in float, and its results are rounded once, to
+/// nearest even, to the element type of c. The order of a sum depends on a CPU on k alone; on a GPU on the shape, the
+/// types and the device's model, since a long k may be divided into parts whose sums are added in order
+/// (device/tiles.hpp).
 ///
 /// The error of a sum is at most n u / (1 - n u) times sum |a||b|, n = k + 1 (Higham 2002, section 3.1). u is 2^-24,
-/// except on a GPU's matrix units (bfloat16, float16, tfloat32), which may cut bits off where they add: there it is
-/// 2^-23. (They add the products of 4, 8 or 16 of k and the sum so far at a time, each cut by less than 2^-24 of the
-/// largest, and cut the result by less than 2^-23: no more than 11/16 of a 2^-23 for one of eight k, 7/8 for one of
-/// four. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.) In these bounds a float16 or a number of eight
-/// bits below its type's least normal number counts as that, for so the units align it.
+/// except on a GPU's matrix units (bfloat16, float16, tfloat32), which may truncate where they add: there it is 2^-23.
+/// (They add the sum so far and the products of 4, 8 or 16 of k at a time, each truncated by less than 2^-24 of the
+/// largest, and truncate the result by less than 2^-23: no more than 11/16 of a 2^-23 for one of eight k, 7/8 for one
+/// of four. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.) In these bounds a float16 or 8-bit number
+/// below its type's least normal number counts as that number, because the units align it so.
 ///
-/// On a CPU with AMX operands of split<bfloat16, N> and of float16 are multiplied in pieces; kernel/matmul/cpu/split.hpp has
-/// the bound, which for float16 and for three pieces is this one, but for sums of three products and fewer.
+/// On a CPU with AMX operands of split<bfloat16, N> and of float16 are multiplied in pieces;
+/// kernel/matmul/cpu/split.hpp has the bound, which for float16 and for three pieces is this one, except for sums of at
+/// most three products.
 ///
-/// Matrix units that multiply operands of eight bits as they are (tiles.hpp) may hold sums in 14 bits. Only 32 of k are
-/// summed there at a time, sixteen and sixteen: an error of 35 2^-13 times sum |a||b|, whatever k is, beside that of
-/// the float additions of these sums.
+/// 8-bit matrix units (device/tiles.hpp) may hold sums in 14 bits. Only 32 of k are summed there at a time, in two
+/// groups of sixteen: an error of 35 2^-13 times sum |a||b|, for any k, in addition to that of adding these sums in
+/// float.
 ///
-/// An engine (exec/matmul_engine.hpp) keeps to that too, but may cut operands for tfloat32 where halftone rounds
+/// An engine (exec/matmul_engine.hpp) has the same bounds, but may truncate operands to tfloat32 where halftone rounds
 /// them.
 ///
-/// Where `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
+/// If `compute`, an operand or the result is a double, sums and epilogue are in double (matmul/fp64.hpp).
 #pragma once
 
 #include <halftone/kernel/matmul/epilogue.hpp>
@@ -42,7 +44,7 @@ inline namespace HALFTONE_ABI {
 
 namespace kernel {
 
-/// Specialised for each device: `run<Compute>(device, a, b, epilogue)` over views that check_matmul has seen.
+/// Specialised for each device: `run<Compute>(device, a, b, epilogue)`, for views that check_matmul has accepted.
 template <class Device>
 struct matmul;
 
@@ -50,7 +52,7 @@ struct matmul;
 
 namespace detail {
 
-/// A matrix without its element type, of which only shape and strides are looked at.
+/// A matrix without its element type: only its shape and strides are used.
 using untyped_matrix = view<const std::byte, 2>;
 
 template <class T>
@@ -84,8 +86,8 @@ void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c)
     check_matmul_shapes(untyped(a), untyped(b), untyped(c));
 }
 
-/// The product whose sums go through a kernel's epilogue. A device that can sums the `squares` of a result of floats as it
-/// stores it; others leave them alone.
+/// A product with any kernel's epilogue. Devices that can sum the `squares` of a float result as they store it do so;
+/// others leave *squares unchanged.
 template <class Compute, class Device, class A, class B, class Operands, class Results>
 void run_product(Device& device, const view<A, 2>& a, const view<B, 2>& b,
                  const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares) {
@@ -109,8 +111,8 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
     }
 }
 
-/// c[i] = epilogue(a[i] b[i]), plain or add_product: a launch for all of them where the device has one, with the bits of one
-/// for each.
+/// c[i] = epilogue(a[i] b[i]), with the epilogue plain or add_product: in one launch if the device can, with the bits
+/// of one launch for each.
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
 void run_product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c,
                       const Epilogue& epilogue) {
@@ -137,9 +139,9 @@ void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, cons
 
 }  // namespace detail
 
-/// c = epilogue(ab). a: (m, k), b: (k, n), either transposed or not; c: (m, n) with contiguous rows. Views, tensors of
-/// any element types that halftone knows. c may be an operand of the epilogue but must not overlap a or b.
-/// Throws shape_error.
+/// c = epilogue(ab). a: (m, k), b: (k, n), each row-major or column-major; c: (m, n) with contiguous rows. Views or
+/// tensors of any of halftone's element types. c may be an operand of the epilogue but must not overlap a or b. Throws
+/// shape_error.
 template <class P, class Device, class A, class B, class C, class Epilogue = plain>
 void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& epilogue = {}) {
     static_assert(
@@ -152,7 +154,7 @@ void matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& 
                                                                   epilogue_of(epilogue, as_view(c)));
 }
 
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class A, class B, class C, class... Epilogue>
     requires(sizeof...(Epilogue) <= 1 && detail::viewable<A> && detail::viewable<B> && detail::viewable<C>)
 void matmul(Device&, const A&, const B&, const C&, const Epilogue&...) {

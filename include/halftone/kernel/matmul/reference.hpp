@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// finish(sum, i, j) is given every sum once and stores what becomes of it.
+/// Calls finish(sum, i, j) once for every sum; finish computes the epilogue and stores the result.
 template <class Compute, class A, class B, class Finish>
 void matmul(const view<A, 2>& a,  // (rows, depth)
             const view<B, 2>& b,  // (depth, columns)

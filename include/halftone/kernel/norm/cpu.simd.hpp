@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer normalisation and root mean square normalisation of some rows: one text, in which `Centred` says which. Rows that are
-/// centred have a mean, which is subtracted, and a bias, which is added; the others have neither.
+/// Layer normalisation and root mean square normalisation of some rows, in one text; `Centred` says which. Centred rows
+/// (layer norm) have a mean, which is subtracted, and a bias, which is added; the others (RMS norm) have neither.
 ///
-/// The last pass over a row prefetches another. While a row that is centred is finished, another one is read for the first time,
-/// for its mean, and what follows there is prefetched, so that memory is never idle; the pass that sums squares is too short to
-/// wait for what it would prefetch. Short rows go through the passes some rows apart, so that no pass waits for a sum of the one
-/// before it. Where `past` says so results are written past the caches.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// The last pass over a row prefetches another. While a centred row is being finished, another row is read for the
+/// first time, for its mean, and the memory after that is prefetched, so that memory is never idle; the pass that sums
+/// squares is too short to wait for prefetches of its own. Short rows are pipelined: each pass works on a row that is
+/// some rows behind that of the pass before, so that no pass waits for a sum of the one before it. If `non_temporal` is
+/// true, results are written with non-temporal stores.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
@@ -18,20 +19,20 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// A number of row `row` of four, out of what row_numbers holds.
+/// The number of row `row` of four, as row_numbers holds them.
 HALFTONE_INLINE float number_of(f32 numbers, int row) {
     f32 each[4];
     spread_quarters(numbers, each);
     return first_lane(each[row]);
 }
-/// Whether none of R rows needs care, by what is left of their variances (care/limits.hpp).
+/// Whether none of R rows needs care, by the margins of their variances (care/limits.hpp).
 HALFTONE_INLINE bool all_within_limits(float left) { return kernel::row_limits<float>::is_within_limits(left); }
 HALFTONE_INLINE bool all_within_limits(f32 left) {
     return !any(either(less(left, splat(0.0f)), not_finite(left)));
 }
-/// The same of many groups of rows, found out when all are done.
+/// The same for many groups of rows, decided after all are done.
 struct within_limits_so_far {
-    f32 least, sum;  // of what is left; the sum in units that no finite numbers overflow
+    f32 least, sum;  // of the margins; the sum is scaled so that finite numbers do not overflow it
 
     HALFTONE_INLINE within_limits_so_far() : least(splat(0.0f)), sum(splat(0.0f)) {}
     HALFTONE_INLINE void take(f32 left) {
@@ -40,14 +41,14 @@ struct within_limits_so_far {
     }
     HALFTONE_INLINE bool value() const { return !any(either(less(least, splat(0.0f)), not_finite(sum))); }
 };
-/// Rows of four that are taken with care, and kept while all four are written: y may be x.
+/// Buffers for rows that are normalised with care, until all four rows of their group are written: y may be x.
 template <class Y>
 struct kept_rows {
-    Y rows[4][f32::lanes * f32::lanes];  // side_by_side's widest
+    Y rows[4][f32::lanes * f32::lanes];  // the widest rows of side_by_side
     kernel::careful_row of[4];
     bool are_kept[4];
 
-    /// take(row, to) of each row that needs it.
+    /// Calls take(row, to) for each row that needs care.
     template <class Take>
     HALFTONE_INLINE void take_from(f32 left, bool distinct, const Take& take) {
         for (int r = 0; r < 4; ++r) {
@@ -55,7 +56,7 @@ struct kept_rows {
             if (are_kept[r]) of[r] = take(r, rows[r]);
         }
     }
-    /// put(row, from, statistics) of each row that is kept.
+    /// Calls put(row, from, statistics) for each row in the buffers.
     template <class Put>
     HALFTONE_INLINE void give(const Put& put) const {
         for (int r = 0; r < 4; ++r) {
@@ -64,8 +65,9 @@ struct kept_rows {
     }
 };
 
-/// for_row_groups of rows of which few need care: some(first, count, distinct, checks) returns whether none did, and where it did
-/// not check them before it wrote, it is called again to check. Where y is x they are checked at once.
+/// for_row_groups for rows of which few need care: some(first, count, distinct, checks) returns whether none did; if
+/// rows were written unchecked and one needed care, it is called again with checks. If y is x, rows are checked at
+/// once.
 template <class X, class Y, class Some>
 HALFTONE_INLINE void for_row_groups_within_limits(extent rows, const X* x, const Y* y, const Some& some) {
     const bool in_place = static_cast<const void*>(x) == static_cast<const void*>(y);
@@ -73,14 +75,14 @@ HALFTONE_INLINE void for_row_groups_within_limits(extent rows, const X* x, const
         if (in_place || !some(i, count, distinct, std::false_type{})) some(i, count, distinct, std::true_type{});
     });
 }
-/// To R places, one after the other; of four to the first alone where they are not `distinct`.
+/// Stores R numbers one after the other; for four rows that are not `distinct`, only the first.
 HALFTONE_INLINE void put_numbers(float* p, bool, f32 v) { *p = first_lane(v); }
 HALFTONE_INLINE void put_numbers(float* p, bool distinct, const four_vectors& v) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) p[distinct ? i : 0] = first_lane(v.v[i]);
 }
 
-/// The means of rows that are not centred: nothing is subtracted.
+/// In place of the means of rows that are not centred: nothing is subtracted.
 struct no_mean {
     template <class V>
     friend HALFTONE_INLINE V operator-(const V& v, no_mean) {
@@ -95,8 +97,8 @@ struct no_means {
 template <bool Centred, int R>
 using row_means = std::conditional_t<Centred, row_numbers<R>, no_means>;
 
-/// R rows at a time, as for_row_groups_within_limits has them. Those that need care (care/limits.hpp) are finished by
-/// themselves where they are checked; single rows always are.
+/// Normalises R rows at a time, as for_row_groups_within_limits calls it. Rows that need care (care/limits.hpp) are
+/// finished separately if they are checked; single rows always are.
 template <bool Centred, int R, bool Checks, class X, class W, class Y>
 HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kernel::strided_rows<const X> x,
                                   const W* gain, const W* bias, float epsilon, kernel::strided_rows<Y> y, float* mean,
@@ -104,7 +106,7 @@ HALFTONE_INLINE bool norm_rows_of(extent rows, extent width, bool distinct, kern
     const extent x_stride = distinct ? x.stride : 0, y_stride = distinct ? y.stride : 0;
     const float count = static_cast<float>(width);
     const extent lag = pipeline_lag<R>(width);
-    // From the row that is finished to the one that is read for the first time; as far again what is prefetched.
+    // The distance from the row being finished to the row being read for the first time; prefetches go as far again.
     const extent rows_ahead = Centred ? R + 2 * lag : 1 + 2 * lag;
     const kernel::row_limits<float> limits(kernel::sum_depth(width), epsilon);
     row_means<Centred, R> averages;
@@ -210,7 +212,7 @@ void norm_rows(extent rows, extent width, kernel::strided_rows<const X> x, const
         });
 }
 
-/// What a row's numbers are less its mean, over its deviation. By halves where their differences may leave float's range.
+/// (x - mean) rstd; in halves if differences may overflow float.
 template <bool Centred, bool Halves>
 struct standard_row {
     std::conditional_t<Centred, f32, no_mean> average{};
@@ -226,8 +228,8 @@ struct standard_row {
     }
 };
 
-/// Overwrites dgain and dbias, sums of these rows, where they are wanted. With n the normalised x and h = dy gain,
-/// dx = rstd (h - mean(h) - n mean(h n)), and without mean(h) where rows are not centred.
+/// Overwrites dgain and dbias, the sums over these rows, if wanted. With n the normalised x and h = dy gain,
+/// dx = rstd (h - mean(h) - n mean(h n)), without mean(h) if rows are not centred.
 template <bool Centred, bool Halves, class X, class W, class Y>
 void norm_backward_rows_of(extent rows, extent width, kernel::strided_rows<const X> x, const W* gain,
                            kernel::strided_rows<const Y> dy, const float* mean, const float* rstd, kernel::strided_rows<X> dx,
@@ -247,7 +249,7 @@ void norm_backward_rows_of(extent rows, extent width, kernel::strided_rows<const
         for_vector_blocks(width, [&](extent j, auto m) __attribute__((always_inline)) {
             const auto d = load(dy_row + j, m);
             auto n = standard(load(row + j, m));
-            // Beyond the row h is 0, and 0 less a large mean may be infinite.
+            // Beyond the row's end h is 0, but n, 0 minus a large mean, may be infinite.
             if constexpr (Centred) n = keep(n, m, splat(0.0f));
             const auto h = d * load(gain + j, m);
             if constexpr (Centred) add(sums, h, m);
@@ -270,7 +272,8 @@ void norm_backward_rows_of(extent rows, extent width, kernel::strided_rows<const
             prefetch_vectors(row + x_distance + j, m);
             prefetch_vectors(dy_row + dy_distance + j, m);
             const auto n = standard(load(row + j, m));
-            // dy gain has no name: with one, g++ fuses another product of an RMS norm's difference, and bits change.
+            // dy gain is not given a name: with one, g++ contracts another product of the RMS norm's difference, which
+            // changes bits.
             auto v = scale * (load(dy_row + j, m) * load(gain + j, m) - mean_h - n * mean_hn);
             if (mode == write_mode::add) v = load(to + j, m) + v;
             store_or_stream(to + j, v, m, non_temporal);
@@ -289,7 +292,7 @@ void norm_backward_rows(extent rows, extent width, kernel::strided_rows<const X>
         for (extent i = 0; i < rows; ++i) least = rstd[i] < least ? rstd[i] : least;
         halves = least < kernel::least_rstd;
     }
-    const auto body = halves ? &norm_backward_rows_of<Centred, Centred, X, W, Y>  // by halves only where rows are centred
+    const auto body = halves ? &norm_backward_rows_of<Centred, Centred, X, W, Y>  // in halves only if rows are centred
                              : &norm_backward_rows_of<Centred, false, X, W, Y>;
     body(rows, width, x, gain, dy, mean, rstd, dx, mode, dgain, dbias, non_temporal);
 }

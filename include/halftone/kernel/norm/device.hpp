@@ -3,8 +3,8 @@
 /// Layer and root mean square normalisation on a GPU; layer_norm.hpp and rms_norm.hpp have their arguments, contracts and
 /// examples.
 ///
-/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block, whose
-/// later readings come from the cache. The backward pass is in device/backward.hpp.
+/// A row is read once and held in registers, by a warp or by a block; a row that is too wide for that is streamed by a
+/// block, whose later passes read from the cache. The backward pass is in device/backward.hpp.
 #pragma once
 
 #include <cmath>
@@ -22,11 +22,11 @@ namespace kernel {
 
 namespace on_device {
 
-/// One row by `Threads` threads in vectors of N; `Held` vectors a thread stay in registers, 0: none. Rows that are not centred
-/// have neither mean nor bias.
+/// One row for `Threads` threads, in vectors of N; a thread holds `Held` vectors in registers, 0: none. Rows that are
+/// not centred (RMS norm) have neither mean nor bias.
 template <bool Centred, class X, class W, class Y, int N, int Threads, int Held>
 struct norm_kernel {
-    static constexpr int sums = Centred ? 2 : 1;  // over a row: of its numbers, and of squares
+    static constexpr int sums = Centred ? 2 : 1;  // over a row: of its elements, and of squares
     using team = row_team<Threads, sums>;
     static constexpr int threads = team::block_threads;
     static constexpr word shared_bytes =
@@ -45,7 +45,7 @@ struct norm_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
-        if (row >= rows) return;  // the whole team goes, so that no word of a warp or block misses a thread
+        if (row >= rows) return;  // the whole team returns, so collectives have all threads
         const auto from = x.part(row * x_stride, width);
         const auto to = y.part(row * y_stride, width);
         const int me = team::member(simt);
@@ -61,7 +61,7 @@ struct norm_kernel {
             steps.each_or_zeros([&](const auto& place) { squares += squares_of(values.at(simt, place), 0); });
         }
         const float variance = team::sum(simt, squares, constant<sums - 1>{}) / static_cast<float>(width);
-        if (limits.are_exceeded(average, variance)) return with_care(simt, row, from, to, me);  // the whole team does
+        if (limits.are_exceeded(average, variance)) return with_care(simt, row, from, to, me);  // the whole team branches alike
         const float scale = 1 / std::sqrt(variance + epsilon);
         steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), average, scale); });
         put_statistics(simt, row, me, average, scale);

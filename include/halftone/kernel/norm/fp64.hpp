@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and root mean square normalisation in double, a row a thread: what reference.hpp defines, with care where doubles do
-/// not hold a row's mean or squares. layer_norm.hpp and rms_norm.hpp have the rules, fp64/each.hpp the contract.
+/// Layer and root mean square normalisation in double, one thread a row: what reference.hpp defines, with care for rows
+/// whose mean or squares doubles do not hold. layer_norm.hpp and rms_norm.hpp have the rules, fp64/each.hpp the
+/// contract.
 #pragma once
 
 #include <cmath>
@@ -15,11 +16,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// A row that needs care (care/limits.hpp), by a power of two so that its squares stay in range. Its mean is two numbers, of
-/// which the second corrects the first; without one, as root mean square normalisation has it, both are 0.
+/// A row that needs care (care/limits.hpp), scaled by a power of two so that its squares neither overflow nor
+/// underflow. Its mean is the sum of two doubles; for RMS normalisation, which has no mean, both are 0.
 struct careful_double_row {
-    double down = 1, high = 0, low = 0, scale = 0;  // of the scaled numbers
-    double saved = 0;                               // rstd of those before
+    double down = 1, high = 0, low = 0, scale = 0;  // of the scaled row
+    double saved = 0;                               // rstd of the unscaled row
     int exponent = 0;
 
     HALFTONE_KERNEL template <class Thread, class X>
@@ -29,7 +30,7 @@ struct careful_double_row {
         double largest = 0, squares = 0;
         for (extent j = 0; j < width; ++j) largest = std::fmax(largest, std::fabs(x.load(thread, row, j)));
         if (largest > 0 && largest <= largest_number) exponent = std::ilogb(largest);
-        if (exponent < -1000) exponent = -1000;  // of subnormals; the factor is finite
+        if (exponent < -1000) exponent = -1000;  // for subnormals: keeps the factor finite
         down = std::scalbn(1.0, -exponent);
         for (int pass = 0; centred && pass < 3; ++pass) {
             double sum = 0;
@@ -42,7 +43,7 @@ struct careful_double_row {
         }
         scale = 1 / std::hypot(std::sqrt(squares / n), std::scalbn(std::sqrt(epsilon), -exponent));
         saved = std::scalbn(scale, -exponent);
-        // Of a constant row, next to which epsilon vanishes: the deviations are 0, and stay that.
+        // A constant row beside which epsilon vanishes: the deviations are 0, and stay 0.
         if (scale > largest_number && epsilon > 0) scale = largest_number, saved = 1 / std::sqrt(epsilon);
     }
     HALFTONE_HD double deviation(double x) const { return x * down - high - low; }
@@ -90,13 +91,13 @@ template <class X, class Y>
 struct norm_gain_term {
     rows_of<const X> x;
     rows_of<const Y> dy;
-    global_span<const double> mean, rstd;  // mean or none: 0
+    global_span<const double> mean, rstd;  // an empty mean counts as 0
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD double normalised(Thread thread, extent row, extent column) const {
         const double average = mean.is_there() ? thread.load(mean, row) : 0.0;
         const double scale = thread.load(rstd, row);
-        const double part = scale < 0x1p-900 ? 0.5 : 1.0;  // halves, where a difference may leave the range
+        const double part = scale < 0x1p-900 ? 0.5 : 1.0;  // in halves if a difference may overflow
         return (x.load(thread, row, column) * part - average * part) * (scale / part);
     }
     HALFTONE_KERNEL template <class Thread>
@@ -154,7 +155,7 @@ void norm_backward_rows(Device& device, const Arguments& a) {
     const extent rows = a.x.extent_of(0), width = a.x.extent_of(1);
     const norm_gain_term<X, Y> in{rows_of<const X>(a.x), rows_of<const Y>(a.dy), simt::span_of(mean_of(a)),
                                   simt::span_of(a.rstd)};
-    // Sums first: dx may be dy.
+    // Sums first, since dx may be the memory of dy.
     if (a.dgain.data() != nullptr) sum_rows(device, rows, width, 2, in, 1.0, a.dgain.data(), a.parameter_mode);
     if (auto* const dbias = dbias_of(a).data(); dbias != nullptr)
         sum_rows(device, rows, width, 1, norm_bias_term<Y>{rows_of<const Y>(a.dy)}, 1.0, dbias, a.parameter_mode);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer normalisation (Ba, Kiros, Hinton 2016): every row to mean 0 and variance 1, then a gain and a bias per column.
+/// Layer normalisation (Ba, Kiros, Hinton 2016): normalises every row to mean 0 and variance 1, then applies a gain and
+/// a bias a column.
 ///
 ///     kernel::layer_norm<cpu>::forward<bfloat16, float, bfloat16>(
 ///         device, {.x = x, .gain = gain, .bias = bias, .y = y, .mean = mean, .rstd = rstd, .epsilon = 1e-5f});
 ///
-/// Numeric contract: mean, then variance around it (divided by the width), in two passes and in float; y is rounded
-/// once. A row whose mean that could put off by more than a 64th of its deviation, and one whose squares leave float's range,
-/// is taken in double: a constant row gives exactly the bias, {1, 2, 3, 4} times 1e30 what {1, 2, 3, 4} gives without epsilon
-/// (care/limits.hpp). The backward pass works in float from the saved mean and rstd, which are rounded to float; dx is rounded
-/// once; the sums over rows that give dgain and dbias follow a tree fixed by the shape. Of doubles: all in double
-/// (kernel/common/fp64/each.hpp), rows that need care by a power of two and a corrected mean. Rows may lie apart.
+/// Numeric contract: the mean, then the variance around it (divided by the width), in two passes in float; y is rounded
+/// once. Rows in which the rounding of the mean could exceed a 64th of the deviation, and rows whose squares overflow
+/// or underflow float, are computed in double: a constant row gives exactly the bias, and {1, 2, 3, 4} times 1e30 gives
+/// what {1, 2, 3, 4} gives without epsilon (care/limits.hpp). The backward pass computes in float from the saved mean
+/// and rstd, which are rounded to float; dx is rounded once; the sums over rows, dgain and dbias, have a tree that
+/// depends on the shape. Doubles are computed in double throughout (kernel/common/fp64/each.hpp), rows that need care
+/// with a power of two and a corrected mean. Any leading dimension.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
@@ -27,10 +29,10 @@ template <class X, class W, class Y>
 struct layer_norm_forward {
     const_view<X, 2> x;       ///< (rows, width)
     const_view<W, 1> gain;    ///< (width)
-    const_view<W, 1> bias{};  ///< (width), or none
+    const_view<W, 1> bias{};  ///< (width), or without data
     view<Y, 2> y;             ///< (rows, width)
-    view<statistic<X, W, Y>, 1> mean{};    ///< (rows), or none: not wanted
-    view<statistic<X, W, Y>, 1> rstd{};    ///< (rows), 1 / sqrt(variance + epsilon), or none
+    view<statistic<X, W, Y>, 1> mean{};    ///< (rows), or without data: not wanted
+    view<statistic<X, W, Y>, 1> rstd{};    ///< (rows), 1 / sqrt(variance + epsilon), or without data
     statistic<X, W, Y> epsilon = 1e-5f;
 };
 
@@ -39,11 +41,11 @@ struct layer_norm_backward {
     const_view<X, 2> x;         ///< (rows, width)
     const_view<W, 1> gain;      ///< (width)
     const_view<Y, 2> dy;        ///< (rows, width)
-    const_view<statistic<X, W, Y>, 1> mean;  ///< (rows), as the forward pass left it
-    const_view<statistic<X, W, Y>, 1> rstd;  ///< (rows)
-    view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
-    view<G, 1> dgain{};         ///< (width), or none: frozen
-    view<G, 1> dbias{};         ///< (width), or none
+    const_view<statistic<X, W, Y>, 1> mean;  ///< (rows), the forward pass's result
+    const_view<statistic<X, W, Y>, 1> rstd;  ///< (rows), likewise
+    view<X, 2> dx;              ///< (rows, width); may be dy if the types agree
+    view<G, 1> dgain{};         ///< (width), or without data: frozen
+    view<G, 1> dbias{};         ///< (width), or without data
     write_mode dx_mode = write_mode::overwrite;
     write_mode parameter_mode = write_mode::add;
 };
@@ -90,11 +92,11 @@ struct layer_norm {
 
 }  // namespace kernel
 
-/// y = (x - mean) rstd gain + bias, row by row, with the row's mean and rstd = 1 / sqrt(variance + epsilon) (Ba, Kiros, Hinton
-/// 2016). x and y: (rows, width), whose rows may lie apart; gain, bias: (width), of one type, the bias perhaps without data.
-/// mean and rstd, (rows), float, or double where a view holds doubles, are what layer_norm_gradients needs; without data
-/// they are not kept. The head of this file has the numeric contract. Throws shape_error, and argument_error for an epsilon
-/// that is negative or NaN.
+/// y = (x - mean) rstd gain + bias for each row, with the row's mean and rstd = 1 / sqrt(variance + epsilon) (Ba,
+/// Kiros, Hinton 2016). x and y: (rows, width), with any leading dimension; gain, bias: (width), of one type, the bias
+/// optionally without data. mean and rstd, (rows), float, or double if a view holds doubles, are needed by
+/// layer_norm_gradients; without data they are not stored. The head of this file has the numeric contract. Throws
+/// shape_error, and argument_error for an epsilon that is negative or NaN.
 template <class P, class Device, class X, class Gain, class Bias, class Y, class Mean, class Rstd>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Bias, Y, Mean, Rstd>)
 void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, const Y& y, const Mean& mean,
@@ -112,14 +114,14 @@ void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, 
                                                   .rstd = as_view(rstd),
                                                   .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
 }
-/// The same without a gradient to come: mean and rstd are not kept.
+/// The same without storing mean and rstd, if no gradient is needed.
 template <class P, class Device, class X, class Gain, class Bias, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Bias, Y>)
 void layer_norm(Device& device, const X& x, const Gain& gain, const Bias& bias, const Y& y, double epsilon = 1e-5) {
     using kept = view<kernel::statistic<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>, 1>;
     layer_norm<P>(device, x, gain, bias, y, kept{}, kept{}, epsilon);
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void layer_norm(Device&, const Views&...) {
@@ -128,9 +130,10 @@ void layer_norm(Device&, const Views&...) {
         "halftone: layer_norm is called without a policy: ht::layer_norm<ht::amp_bf16>(device, x, gain, bias, y)");
 }
 
-/// The gradients of layer_norm, given dy, that of its result: dx (rows, width), which may be dy where the types agree, and
-/// over all rows dgain and dbias (width), each perhaps without data where it is not wanted. mean and rstd are those that the
-/// forward pass left. The modes say whether dgain and dbias, and dx, are overwritten or added to. Throws shape_error.
+/// The gradients of layer_norm, from dy, that of its result: dx (rows, width), which may be dy if the types agree, and,
+/// summed over all rows, dgain and dbias (width), either of which may be without data if it is not wanted. mean and
+/// rstd are the forward pass's results. The modes say whether dgain and dbias, and dx, are overwritten or added to.
+/// Throws shape_error.
 template <class P, class Device, class X, class Gain, class Dy, class Mean, class Rstd, class Dx, class Dgain,
           class Dbias>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Dy, Mean, Rstd, Dx, Dgain, Dbias>)
@@ -153,7 +156,7 @@ void layer_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy
                                                            .dx_mode = dx_mode,
                                                            .parameter_mode = parameter_mode});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void layer_norm_gradients(Device&, const Views&...) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What layer normalisation (layer_norm.hpp) and root mean square normalisation (rms_norm.hpp) have in common: the kernels. They
-/// tell by the arguments which of the two it is: where rows are centred, there are a mean and a bias.
+/// The kernels that layer normalisation (layer_norm.hpp) and root mean square normalisation (rms_norm.hpp) share. The
+/// type of the arguments decides which of the two is computed: centred rows (layer norm) have a mean and a bias.
 ///
 ///     kernel::norm<cpu>::forward(device, arguments);          // layer_norm_forward or rms_norm_forward, checked
 #pragma once
@@ -18,7 +18,7 @@ struct norm;
 template <class Arguments>
 inline constexpr bool is_centred = requires(const Arguments& a) { a.mean; };
 
-/// The fields that the arguments of root mean square normalisation lack, or none.
+/// The fields that RMS normalisation's arguments lack, as views without data.
 template <class Arguments>
 auto mean_of(const Arguments& a) {
     if constexpr (is_centred<Arguments>) {

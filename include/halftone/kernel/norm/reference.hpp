@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of layer normalisation, of root mean square normalisation and of their gradients, in double. The second is
-/// the first of rows that are not centred: without a mean, and without a bias.
+/// The definition of layer normalisation, of root mean square normalisation and of their gradients, in double. The
+/// second is the first without mean and bias (rows that are not centred).
 ///
 ///     layer norm:  y = (x - mean) rstd gain + bias,    rstd = 1 / sqrt(mean of (x - mean)^2 + epsilon)
 ///     RMS norm:    y = x rstd gain,                    rstd = 1 / sqrt(mean of x^2 + epsilon)
@@ -9,7 +9,7 @@
 ///     reference::layer_norm(x, gain, bias, 1e-5, y, mean, rstd);
 ///     reference::rms_norm(x, gain, 1e-6, y, rstd);
 ///
-/// The functions of one row are also what the kernels in double compute (fp64.hpp).
+/// The functions of one row are also used by the kernels in double (fp64.hpp).
 #pragma once
 
 #include <cmath>
@@ -20,12 +20,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// Of a row that is not centred the mean is 0, and the variance around it the mean square.
+/// For a row that is not centred the mean is 0, and the variance is the mean square.
 struct row_statistics {
     double mean, variance;
 };
 
-/// Of the `width` numbers that x(j) gives.
+/// The statistics of the `width` numbers x(j).
 HALFTONE_KERNEL template <bool Centred, class X>
 HALFTONE_HD row_statistics statistics_of_row(extent width, const X& x) {
     const auto count = static_cast<double>(width);
@@ -43,7 +43,7 @@ HALFTONE_HD row_statistics statistics_of_row(extent width, const X& x) {
     return {mean, squares / count};
 }
 
-/// y = (x - mean) rstd gain, and the bias where rows are centred.
+/// y = (x - mean) rstd gain, plus the bias if rows are centred.
 HALFTONE_KERNEL template <bool Centred, class X, class Gain, class Bias, class Y>
 HALFTONE_HD void normalise_row(extent width, const X& x, double mean, double rstd, const Gain& gain, const Bias& bias,
                                const Y& y) {
@@ -75,7 +75,7 @@ HALFTONE_HD void norm_backward_row(extent width, const N& n, double rstd, const 
 template <class X, class W, class Y, class S>
 void layer_norm(const view<X, 2>& x,                  // (rows, width)
                 const view<W, 1>& gain,               // (width)
-                const view<W, 1>& bias,               // (width), or none
+                const view<W, 1>& bias,               // (width), or without data
                 double epsilon, const view<Y, 2>& y,  // (rows, width)
                 const view<S, 1>& mean,               // (rows)
                 const view<S, 1>& rstd) {             // (rows)

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Root mean square normalisation (Zhang and Sennrich 2019): every row to mean square 1, then a gain per column.
+/// Root mean square normalisation (Zhang and Sennrich 2019): normalises every row to mean square 1, then applies a gain
+/// a column.
 ///
 ///     kernel::rms_norm<cpu>::forward<bfloat16, float, bfloat16>(
 ///         device, {.x = x, .gain = gain, .y = y, .rstd = rstd, .epsilon = 1e-6f});
 ///
-/// Numeric contract: the mean square in float; y is rounded once, after the gain. A row whose squares leave float's range is
-/// taken in double (care/limits.hpp). The backward pass works in float from the saved rstd, which is rounded to float; dx is
-/// rounded once; the sum over rows that gives dgain follows a tree fixed by the shape. Of doubles: all in double
-/// (kernel/common/fp64/each.hpp), rows whose squares leave its range by a power of two. Rows may lie apart.
+/// Numeric contract: the mean square in float; y is rounded once, after the gain. Rows whose squares overflow or
+/// underflow float are computed in double (care/limits.hpp). The backward pass computes in float from the saved rstd,
+/// which is rounded to float; dx is rounded once; the sum over rows, dgain, has a tree that depends on the shape.
+/// Doubles are computed in double throughout (kernel/common/fp64/each.hpp), rows whose squares overflow or underflow
+/// with a power of two. Any leading dimension.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
@@ -26,7 +28,7 @@ struct rms_norm_forward {
     const_view<X, 2> x;     ///< (rows, width)
     const_view<W, 1> gain;  ///< (width)
     view<Y, 2> y;           ///< (rows, width)
-    view<statistic<X, W, Y>, 1> rstd{};  ///< (rows), 1 / sqrt(mean square + epsilon), or none: not wanted
+    view<statistic<X, W, Y>, 1> rstd{};  ///< (rows), 1 / sqrt(mean square + epsilon), or without data: not wanted
     statistic<X, W, Y> epsilon = 1e-6f;
 };
 
@@ -35,9 +37,9 @@ struct rms_norm_backward {
     const_view<X, 2> x;         ///< (rows, width)
     const_view<W, 1> gain;      ///< (width)
     const_view<Y, 2> dy;        ///< (rows, width)
-    const_view<statistic<X, W, Y>, 1> rstd;  ///< (rows), as the forward pass left it
-    view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
-    view<G, 1> dgain{};         ///< (width), or none: frozen
+    const_view<statistic<X, W, Y>, 1> rstd;  ///< (rows), the forward pass's result
+    view<X, 2> dx;              ///< (rows, width); may be dy if the types agree
+    view<G, 1> dgain{};         ///< (width), or without data: frozen
     write_mode dx_mode = write_mode::overwrite;
     write_mode parameter_mode = write_mode::add;
 };
@@ -80,10 +82,10 @@ struct rms_norm {
 
 }  // namespace kernel
 
-/// y = x rstd gain, row by row, with the row's rstd = 1 / sqrt(mean of squares + epsilon) (Zhang and Sennrich 2019). x and
-/// y: (rows, width), whose rows may lie apart; gain: (width). rstd, (rows), float, or double where a view holds doubles, is
-/// what rms_norm_gradients needs; without data it is not kept. Throws shape_error, and argument_error for an epsilon that
-/// is negative or NaN.
+/// y = x rstd gain for each row, with the row's rstd = 1 / sqrt(mean of squares + epsilon) (Zhang and Sennrich 2019). x
+/// and y: (rows, width), with any leading dimension; gain: (width). rstd, (rows), float, or double if a view holds
+/// doubles, is needed by rms_norm_gradients; without data it is not stored. Throws shape_error, and argument_error for
+/// an epsilon that is negative or NaN.
 template <class P, class Device, class X, class Gain, class Y, class Rstd>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y, Rstd>)
 void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rstd& rstd, double epsilon = 1e-6) {
@@ -96,14 +98,14 @@ void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, const Rs
                                                         .rstd = as_view(rstd),
                                                         .epsilon = static_cast<decltype(arguments::epsilon)>(epsilon)});
 }
-/// The same without a gradient to come: rstd is not kept.
+/// The same without storing rstd, if no gradient is needed.
 template <class P, class Device, class X, class Gain, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Y>)
 void rms_norm(Device& device, const X& x, const Gain& gain, const Y& y, double epsilon = 1e-6) {
     using kept = view<kernel::statistic<detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Y>>, 1>;
     rms_norm<P>(device, x, gain, y, kept{}, epsilon);
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void rms_norm(Device&, const Views&...) {
@@ -111,9 +113,9 @@ void rms_norm(Device&, const Views&...) {
                   "halftone: rms_norm is called without a policy: ht::rms_norm<ht::amp_bf16>(device, x, gain, y)");
 }
 
-/// The gradients of rms_norm, given dy, that of its result: dx (rows, width), which may be dy where the types agree, and over
-/// all rows dgain (width), perhaps without data where it is not wanted. rstd is what the forward pass left. The modes say
-/// whether dgain, and dx, are overwritten or added to. Throws shape_error.
+/// The gradients of rms_norm, from dy, that of its result: dx (rows, width), which may be dy if the types agree, and,
+/// summed over all rows, dgain (width), which may be without data if it is not wanted. rstd is the forward pass's
+/// result. The modes say whether dgain, and dx, are overwritten or added to. Throws shape_error.
 template <class P, class Device, class X, class Gain, class Dy, class Rstd, class Dx, class Dgain>
     requires(detail::kernel_device<Device> && detail::viewables<X, Gain, Dy, Rstd, Dx, Dgain>)
 void rms_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Rstd& rstd, const Dx& dx,
@@ -132,7 +134,7 @@ void rms_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& 
                                                          .dx_mode = dx_mode,
                                                          .parameter_mode = parameter_mode});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void rms_norm_gradients(Device&, const Views&...) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of an optimizer over some elements; `index` is that of the first one in the run. Keeps: whether the rule keeps moments,
-/// of which the loop knows as it is compiled.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// An optimizer's step for some elements; `index` is that of the first one in the step. Keeps: whether the rule has
+/// moments, known at compile time.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/common/update/cpu.hpp>

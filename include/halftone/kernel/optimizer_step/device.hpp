@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of an optimizer on a GPU; optimizer_step.hpp has its arguments, its contract and an example.
+/// An optimizer's step on a GPU; optimizer_step.hpp has its arguments, its contract and an example.
 ///
-/// Where multiplication and addition are one operation on the CPU too (AVX2 and later), the bits are the CPU's, random
-/// roundings included.
+/// The bits are those of the CPU's sets with fused multiply-add (AVX2 and later), random roundings included.
 #pragma once
 
 #include <halftone/kernel/common/update/device.hpp>
@@ -27,7 +26,7 @@ struct optimizer_step_kernel {
     global_span<Param> master;
     global_span<Copy> copy;
     global_span<const Accumulate> gradient;
-    global_span<State> moments[kinds];  // or none
+    global_span<State> moments[kinds];  // or empty
     Rule rule;
     group_rates rates;
     global_span<const gradient_factors> factors;
@@ -55,7 +54,7 @@ struct optimizer_step_kernel {
         take_step<present>(simt, *this);
     }
 
-    // ---- for take_step and step_rows_kernel
+    // ---- called by take_step and step_rows_kernel
 
     HALFTONE_HD HALFTONE_INLINE optimizer_step_kernel part(extent i, extent n_elements,
                                                            const global_span<const Accumulate>& g) const {
@@ -142,7 +141,7 @@ struct optimizer_step<Device> {
     }
 
   private:
-    /// f(pointers to the moments that are kept, null for others).
+    /// Calls f with pointers to the moments, null for those that are not kept.
     template <class Arguments, class F>
     static void with_moments(const Arguments& a, const F& f) {
         [&]<std::size_t... K>(std::index_sequence<K...>) { f((a.rule.keeps() ? a.moments[K].data() : nullptr)...); }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of an optimizer over memory that is yours, whatever holds the parameters: AdamW's, Lion's and SGD's as functions.
+/// Optimizer steps as functions over memory of yours: AdamW's, Lion's and SGD's.
 ///
 ///     ht::adamw_step<ht::amp_bf16>(device, weights, copies, gradients, first, second, {.lr = 3e-4, .step = t});
 ///     ht::lion_step<ht::amp_bf16>(device, weights, copies, gradients, mean, {.lr = 1e-4, .step = t});
 ///     ht::sgd_step<ht::full_fp32>(device, weights, ht::view<float, 1>{}, gradients, momentum, {.lr = 0.1, .momentum = 0.9});
 ///
-/// The policy says how a parameter is rounded to its type (`param_rounding`) and how the copy that kernels read is rounded from
-/// it (`copy_rounding`); the views' element types say the rest. ht::adamw, ht::lion and ht::sgd (optim/) do the same for all
-/// parameters of a model, and count steps, skip those whose gradients are not finite, and keep the rate on the device.
+/// The policy says how a parameter is rounded to its type (`param_rounding`) and how the copy that kernels read is
+/// rounded from it (`copy_rounding`); all else follows from the views' element types. ht::adamw, ht::lion and ht::sgd
+/// (optim/) do the same for all parameters of a model; they also count steps, skip those whose gradients are not
+/// finite, and keep the learning rate on the device.
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
@@ -19,7 +20,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What adamw_step is told beside its views.
+/// Options of adamw_step.
 struct adamw_step_options {
     double lr = 1e-3;
     double beta1 = 0.9;
@@ -27,40 +28,40 @@ struct adamw_step_options {
     double epsilon = 1e-8;
     double weight_decay = 1e-2;
     std::int64_t step =
-        1;  ///< which step of these parameters it is, counted from 1: what the bias corrections follow from
+        1;  ///< the number of the step, from 1: the bias corrections depend on it
     const kernel::gradient_factors* factors =
-        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
-    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
+        nullptr;                 ///< in the device's memory: unscaling and clipping; nullptr: neither
+    kernel::rounding_key key{};  ///< for stochastic rounding, if the policy has it
 };
 
-/// What lion_step is told beside its views.
+/// Options of lion_step.
 struct lion_step_options {
     double lr = 1e-4;
     double beta1 = 0.9;
     double beta2 = 0.99;
     double weight_decay = 0;
-    std::int64_t step = 1;  ///< which step of these parameters it is, counted from 1
+    std::int64_t step = 1;  ///< the number of the step, from 1
     const kernel::gradient_factors* factors =
-        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
-    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
+        nullptr;                 ///< in the device's memory: unscaling and clipping; nullptr: neither
+    kernel::rounding_key key{};  ///< for stochastic rounding, if the policy has it
 };
 
-/// What sgd_step is told beside its views.
+/// Options of sgd_step.
 struct sgd_step_options {
     double lr = 1e-3;
     double momentum = 0;
     double dampening = 0;
     double weight_decay = 0;
     kernel::momentum_kind kind = kernel::momentum_kind::plain;
-    std::int64_t step = 1;  ///< which step of these parameters it is, counted from 1: the first one sets the momentum
+    std::int64_t step = 1;  ///< the number of the step, from 1: the first one sets the momentum
     const kernel::gradient_factors* factors =
-        nullptr;                 ///< in the device's memory: unscaling and clipping; none: neither
-    kernel::rounding_key key{};  ///< of stochastic rounding, where the policy asks for it
+        nullptr;                 ///< in the device's memory: unscaling and clipping; nullptr: neither
+    kernel::rounding_key key{};  ///< for stochastic rounding, if the policy has it
 };
 
 namespace detail {
 
-/// What a kernel reads of a step, in the device's memory.
+/// The records that a step's kernel reads in the device's memory.
 struct step_memory {
     kernel::step_record step;
     kernel::gradient_factors factors;
@@ -78,7 +79,7 @@ view<T, 1> flat_or_none(const V& v) {
     return flatten(all);
 }
 
-/// One step by a rule, whose moments are views.
+/// One step by a rule; its moments are views.
 template <class P, class Rule, class Options, class Device, class Parameters, class Copy, class Gradients, class First,
           class... More>
 void step_by_rule(Device& device, const char* name, const Rule& rule, const Options& options, const Parameters& parameters,
@@ -109,11 +110,11 @@ void step_by_rule(Device& device, const char* name, const Rule& rule, const Opti
 
 }  // namespace detail
 
-/// One step of AdamW (Loshchilov and Hutter 2019) in one pass: of each element of `parameters`, its `first` and `second`
-/// moment and its rounded `copy`, given its gradient. All are contiguous and of one size; the copy may be without data. Of
-/// ht::bfloat16_remainder parameters the copy is the upper half and must be there. Step and rate go to the device with the
-/// call, so a captured graph repeats them: capture ht::adamw instead. Throws shape_error, and argument_error for a random
-/// index that is no multiple of 4 and a step below 1.
+/// One step of AdamW (Loshchilov and Hutter 2019), which in one pass updates each element of `parameters`, its `first`
+/// and `second` moment and its rounded `copy` by its gradient. All views are contiguous and of one size; the copy may
+/// be without data. For parameters of ht::bfloat16_remainder the copy is the upper half and is required. Step number
+/// and rate are passed by value, so a captured graph would repeat them: capture ht::adamw instead. Throws shape_error,
+/// and argument_error for a random index that is not a multiple of 4 and a step below 1.
 template <class P, class Device, class Parameters, class Copy, class Gradients, class First, class Second>
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, First, Second>)
 void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
@@ -121,7 +122,7 @@ void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, 
     detail::step_by_rule<P>(device, "adamw_step", kernel::adamw_rule{options.beta1, options.beta2, options.epsilon}, options,
                             parameters, copy, gradients, first, second);
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void adamw_step(Device&, const Views&...) {
@@ -131,8 +132,8 @@ void adamw_step(Device&, const Views&...) {
         "gradients, first, second)");
 }
 
-/// One step of Lion (Chen et al. 2023) in one pass: of each element of `parameters`, the mean of its gradients in `momentum` and
-/// its rounded `copy`, given its gradient. Otherwise as adamw_step.
+/// One step of Lion (Chen et al. 2023), which in one pass updates each element of `parameters`, the mean of its
+/// gradients in `momentum` and its rounded `copy` by its gradient. Otherwise as adamw_step.
 template <class P, class Device, class Parameters, class Copy, class Gradients, class Momentum>
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Momentum>)
 void lion_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
@@ -140,7 +141,7 @@ void lion_step(Device& device, const Parameters& parameters, const Copy& copy, c
     detail::step_by_rule<P>(device, "lion_step", kernel::lion_rule{options.beta1, options.beta2}, options, parameters, copy,
                             gradients, momentum);
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void lion_step(Device&, const Views&...) {
@@ -149,9 +150,9 @@ void lion_step(Device&, const Views&...) {
                   "gradients, momentum)");
 }
 
-/// One step of stochastic gradient descent in one pass: of each element of `parameters`, its momentum and its rounded `copy`,
-/// given its gradient. All are contiguous and of one size; the copy may be without data, and so may the momentum where its
-/// coefficient is 0. Otherwise as adamw_step.
+/// One step of stochastic gradient descent, which in one pass updates each element of `parameters`, its momentum and
+/// its rounded `copy` by its gradient. All views are contiguous and of one size; the copy may be without data, and so
+/// may the momentum if its coefficient is 0. Otherwise as adamw_step.
 template <class P, class Device, class Parameters, class Copy, class Gradients, class Momentum>
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Momentum>)
 void sgd_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
@@ -159,7 +160,7 @@ void sgd_step(Device& device, const Parameters& parameters, const Copy& copy, co
     detail::step_by_rule<P>(device, "sgd_step", kernel::sgd_rule{options.momentum, options.dampening, options.kind}, options,
                             parameters, copy, gradients, momentum);
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void sgd_step(Device&, const Views&...) {

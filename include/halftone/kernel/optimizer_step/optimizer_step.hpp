@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One step of an optimizer over a contiguous run of parameters, in one pass that reads and writes: unscale, clip, moments,
-/// decay, the parameter, its rounded copy. What an optimizer does with a parameter, its gradient and its moments is its rule:
-/// rule/adamw.hpp, rule/lion.hpp, rule/sgd.hpp.
+/// One step of an optimizer for a contiguous range of parameters, in one pass over memory: unscale, clip, moments,
+/// decay, the parameter, its rounded copy. An optimizer's rule says how a parameter and its moments change by its
+/// gradient: rule/adamw.hpp, rule/lion.hpp, rule/sgd.hpp.
 ///
 ///     kernel::optimizer_step<cpu>::run<rounding::nearest_even, kernel::adamw_rule, float, bfloat16, float, float>(
 ///         device, {.master = w, .copy = w16, .gradient = g, .moments = {m, v}, .rule = {.beta2 = 0.95},
 ///                  .rates = {.weight_decay = 0.1}, .factors = &record.factors, .step = &steps});
 ///
-/// Numeric contract: arithmetic in float; what all parameters share (rates, bias corrections, 1 - lr * decay) in double, rounded
-/// to float once. The parameter is rounded once to its type, the copy once from the parameter as stored. A moment narrower than
-/// float is rounded stochastically: 0.999 v, rounded to nearest in 8 bits, would be v for ever. Element by element, so the
-/// result depends on nothing but the element.
+/// Numeric contract: arithmetic in float; values that all parameters share (rates, bias corrections, 1 - lr * decay) in
+/// double, rounded to float once. The parameter is rounded once to its type, the copy once from the stored parameter. A
+/// moment narrower than float is rounded stochastically: rounded to nearest in 8 bits, 0.999 v would stay v forever.
+/// Elements are independent of each other.
 ///
-/// A rule is a struct of its coefficients, plain data, which says
+/// A rule is a struct of its coefficients (plain data) with these members:
 ///
-///     static constexpr const char* name;                  the optimizer's, for messages
-///     static constexpr int moments;                       how many it keeps of each parameter
+///     static constexpr const char* name;                  the optimizer's name, for messages
+///     static constexpr int moments;                       number of moments of each parameter
 ///     static constexpr const char* moment_names[moments];
-///     static constexpr bool always_keeps;                 else keeps() says whether it keeps any
+///     static constexpr bool always_keeps;                 if false, keeps() says whether it has moments at all
 ///     bool keeps() const;
-///     float largest_gradient() const;                     with which its moments stay finite (is_beyond() in records.hpp)
-///     struct scalars;                                     what the elements need, in float
-///     scalars scalars_of(rates, step) const;              the same of one step, on the host and on the device
-///     template <class State> static consteval bool check_state();      refuses types in which moments do not work
+///     float largest_gradient() const;                     up to which its moments stay finite (is_beyond() in records.hpp)
+///     struct scalars;                                     values that all elements share, in float
+///     scalars scalars_of(rates, step) const;              computes them for a step, on the host and on the device
+///     template <class State> static consteval bool check_state();      rejects types that cannot hold its moments
 ///
 /// and, in a body (rule/<name>.simd.hpp) that is compiled for floats and for the vectors of each instruction set,
-/// `updated(scalars, w, g, moments, keeps)`: the new parameter, and the new moments in place.
+/// `updated(scalars, w, g, moments, keeps)`, which returns the new parameter and updates the moments in place.
 #pragma once
 
 #include <halftone/kernel/common/update/records.hpp>
@@ -41,24 +41,24 @@ namespace kernel {
 
 template <class Rule, class Param, class Copy, class Accumulate, class State>
 struct optimizer_step_arguments {
-    view<Param, 1> master;  ///< (count); bfloat16_remainder: its upper half is the copy, which must be there
-    view<Copy, 1> copy{};                     ///< (count), or none
-    const_view<Accumulate, 1> gradient;       ///< (count), as the backward pass left it
-    view<State, 1> moments[Rule::moments]{};  ///< (count) each; none where the rule keeps none
+    view<Param, 1> master;  ///< (count); for bfloat16_remainder the copy, its upper half, is required
+    view<Copy, 1> copy{};                     ///< (count), or without data
+    const_view<Accumulate, 1> gradient;       ///< (count), not unscaled
+    view<State, 1> moments[Rule::moments]{};  ///< (count) each; without data if the rule keeps none
     Rule rule{};
     group_rates rates{};
     const gradient_factors* factors = nullptr;  ///< in the device's memory
-    const step_record* step = nullptr;          ///< in the device's memory; `steps` counts the present one already
+    const step_record* step = nullptr;          ///< in the device's memory; `steps` includes the current one
     rounding_key key{};
 };
 
-/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument
-/// says how the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes
-/// nothing where step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
+/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. An optional last template
+/// argument says how the copy is rounded from it, by default to nearest even; split masters use neither. If step->skips
+/// is not 0, changes nothing. Throws shape_error, and argument_error for a random index that is not a multiple of 4.
 ///
-/// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) whose gradient is sparse. Only the rows in it
-/// are read and written, each element as with the dense gradient of the same value, random numbers included;
-/// arguments.gradient is none.
+/// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) with a sparse gradient. Only the gradient's
+/// rows are read and written, each element as with a dense gradient of the same value, random numbers included;
+/// arguments.gradient has no data.
 template <class Device>
 struct optimizer_step {
     static_assert(sizeof(Device) == 0,
@@ -83,7 +83,7 @@ void check(const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>&
         fail<argument_error>(Rule::name, ": the random index begins at ", a.key.first, "; expected a multiple of 4");
 }
 
-/// The same of arguments whose gradient is that of `rows`.
+/// The same for arguments whose gradient is `rows`.
 template <class Rule, class Param, class Copy, class Accumulate, class State>
 void check_rows(optimizer_step_arguments<Rule, Param, Copy, Accumulate, State> a, const gradient_rows<Accumulate>& rows) {
     a.gradient = {nullptr, a.master.shape()};

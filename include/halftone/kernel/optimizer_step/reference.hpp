@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definitions of optimizers' steps, in double. Gradients are read with `factors`, those of a plain gradient by default; t
-/// counts steps from 1.
+/// The definitions of optimizers' steps, in double. Gradients are read with `factors`, by default without unscaling and
+/// clipping; t counts steps from 1.
 ///
 ///     reference::adamw(w, g, m, v, {.beta1 = 0.9, .beta2 = 0.95}, lr, decay, t);
 ///     reference::lion(w, g, m, {.beta1 = 0.95, .beta2 = 0.98}, lr, decay);
@@ -18,8 +18,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// Algorithm 2 of Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, with the decay multiplied by the
-/// learning rate, as torch.optim.AdamW has it.
+/// Algorithm 2 of Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019, with the decay multiplied
+/// by the learning rate, as in torch.optim.AdamW.
 template <class W, class G, class M>
 void adamw(const view<W, 1>& weights, const view<G, 1>& gradients, const view<M, 1>& first, const view<M, 1>& second,
            const kernel::adamw_rule& r, double lr, double weight_decay, double t,
@@ -49,7 +49,7 @@ void lion(const view<W, 1>& weights, const view<G, 1>& gradients, const view<M, 
     }
 }
 
-/// Stochastic gradient descent, as torch.optim.SGD has it.
+/// Stochastic gradient descent, as torch.optim.SGD.
 template <class W, class G, class M>
 void sgd(const view<W, 1>& weights, const view<G, 1>& gradients, const view<M, 1>& momentum, const kernel::sgd_rule& r,
          double lr, double weight_decay, double t, const kernel::gradient_factors& factors = {}) {

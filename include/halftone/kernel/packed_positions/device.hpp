@@ -12,8 +12,8 @@ namespace kernel {
 
 namespace on_device {
 
-/// The last of several sequences that begins at or before a time; of several that begin there all others are empty. The
-/// offsets are those of one sequence, at least.
+/// The last of several sequences that begins at or before a time; if several begin there, all others of these are
+/// empty. There is at least one sequence.
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE extent sequence_at(Simt simt, const simt::global_span<const std::int32_t>& offsets,
                                                extent time) {

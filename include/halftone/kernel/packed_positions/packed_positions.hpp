@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where each of a row's tokens stands in its document, of several that lie one behind the other.
+/// The position of each token of a row in its document (packed sequences).
 ///
 ///     kernel::packed_positions<cpu>::run(device, offsets, positions);      // offsets 0, 3, 5: positions 0 1 2 0 1
 ///
-/// Offsets ascend from 0 to the number of tokens. Where they do not, a token that no document has gets -1, and what the
-/// others get is unspecified.
+/// Offsets ascend from 0 to the number of tokens. If they do not, a token outside of all documents gets -1, and the
+/// positions of the others are unspecified.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// run, which throws shape_error for offsets without an end.
+/// run(device, offsets, positions); throws shape_error for empty offsets.
 template <class Device>
 struct packed_positions;
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  // (documents + 1)
                                    const view<std::int32_t, 1>& positions) {    // (tokens)
     expect("packed_positions", "offsets", offsets, offsets.shape());
@@ -31,8 +31,8 @@ inline void check_packed_positions(const const_view<std::int32_t, 1>& offsets,  
 
 }  // namespace kernel
 
-/// positions[t] = t - the offset at which t's document begins, of documents that lie one behind the other. offsets:
-/// (documents + 1), ascending from 0 to the number of tokens; positions: (tokens). Throws shape_error.
+/// positions[t] = t - the offset at which t's document begins. offsets: (documents + 1), ascending from 0 to the number
+/// of tokens; positions: (tokens). Throws shape_error.
 template <class Device>
     requires(detail::kernel_device<Device>)
 void packed_positions(Device& device, const const_view<std::int32_t, 1>& offsets,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors in eight bits on the CPU; quantize.hpp has their contract and an example.
+/// Quantisation to eight bits on the CPU; quantize.hpp has its contract and an example.
 #pragma once
 
 #include <halftone/kernel/common/rows/rows.hpp>
@@ -44,8 +44,8 @@ struct quantize<cpu> {
         convert(device, x, y, scale, [](std::uint32_t) {});
     }
 
-    /// Ends a window of all records, whose histories lie in `windows` words; where *skips is not 0, what it met is
-    /// forgotten. A record that met nothing keeps its history.
+    /// Ends a window of all records, whose histories are `windows` words; if *skips is not 0, the window's amaxes are
+    /// discarded. A record whose tensor did not occur keeps its history.
     static void roll(cpu& device, amax_record* records, extent count, std::uint32_t* history, extent,
                      const std::int32_t* skips) {
         device.run([&] {
@@ -77,7 +77,7 @@ struct quantize<cpu> {
             [&](extent first, extent count) { return body(count, x.data() + first, scale->scale, y.data() + first); },
             finish);
     }
-    /// The largest of what the pieces of a tensor find, to `finish`.
+    /// Calls `finish` with the maximum over the pieces of a tensor.
     template <class Body, class Finish>
     static void over_pieces(cpu& device, extent size, const Body& body, const Finish& finish) {
         const row_partition partition = partition_rows(size, 1, 4 * piece_elements);

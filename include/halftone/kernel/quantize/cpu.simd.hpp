@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One piece of a tensor: its largest magnitude, and its numbers in eight bits.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// One piece of a tensor: its largest magnitude, and its quantised values.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/rows.hpp>
 
@@ -9,7 +9,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Infinity where a number is not finite.
+/// Infinity if a number is not finite.
 template <class X>
 float largest_magnitude(extent count, const X* x) {
     four_vectors largest = broadcast_four(0.0f);

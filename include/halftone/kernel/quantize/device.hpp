@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors in eight bits on a GPU; quantize.hpp has their contract and an example.
+/// Quantisation to eight bits on a GPU; quantize.hpp has its contract and an example.
 ///
-/// A block takes a chunk and leaves its largest magnitude; one more block finds the largest of all and makes a scale of
-/// it, or puts it into a record.
+/// Each block processes a chunk and stores its largest magnitude; one more block computes the maximum of all, and a
+/// scale from it, or updates a record.
 #pragma once
 
 #include <halftone/kernel/common/update/device.hpp>
@@ -15,7 +15,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// Some elements of a tensor that a block takes.
+/// The elements of a tensor that a block processes.
 struct tensor_chunk {
     static constexpr extent elements = 16384;
     static extent count(extent size) { return (size + elements - 1) / elements; }
@@ -26,13 +26,13 @@ struct tensor_chunk {
         const extent first = index * elements;
         return {first, size - first < elements ? size - first : elements};
     }
-    /// Elements of run number i.
+    /// The number of elements of run number i.
     HALFTONE_HD HALFTONE_INLINE int run(extent i, int n) const {
         return count_ - i * n < n ? static_cast<int>(count_ - i * n) : n;
     }
 };
 
-/// The larger of `largest` and the magnitudes, by their bits; those of NaNs are the largest.
+/// The maximum of `largest` and the magnitudes, compared as bits; those of NaNs are the largest.
 template <int N>
 HALFTONE_HD HALFTONE_INLINE word larger_magnitude(word largest, const vec<float, N>& x) {
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
@@ -42,7 +42,7 @@ HALFTONE_HD HALFTONE_INLINE word larger_magnitude(word largest, const vec<float,
     return largest;
 }
 
-/// The largest of a block's magnitudes, in bits; infinity where one is not finite.
+/// The maximum of a block's magnitudes, as bits; infinity if one is not finite.
 using amax_team = row_team<256, 1>;
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE word block_amax(Simt simt, word mine) {
@@ -58,7 +58,7 @@ struct amax_kernel {
     static constexpr word shared_bytes = amax_team::shared_bytes;
 
     global_span<const X> x;
-    global_span<word> amaxes;  // of each chunk
+    global_span<word> amaxes;  // one for each chunk
 
     grid_shape grid() const { return simt::blocks_along_x(amaxes.count); }
 
@@ -83,8 +83,8 @@ struct quantize_kernel {
     global_span<const X> x;
     global_span<Y> y;
     global_span<const tensor_scale> by;
-    global_span<tensor_scale> used;  // gets a copy of it, where it is there
-    global_span<word> amaxes;        // of each chunk, where they are wanted
+    global_span<tensor_scale> used;  // optional: receives a copy of the scale
+    global_span<word> amaxes;        // one for each chunk, or empty if not wanted
 
     grid_shape grid() const {
         const extent chunks = tensor_chunk::count(x.count);
@@ -111,7 +111,7 @@ struct quantize_kernel {
     }
 };
 
-/// One block: the largest of all chunks becomes a scale, or goes into a record.
+/// One block: turns the maximum of all chunks into a scale, or stores it in a record.
 struct largest_amax_kernel {
     static constexpr int threads = amax_team::block_threads;
     static constexpr word shared_bytes = amax_team::shared_bytes;
@@ -143,7 +143,7 @@ struct largest_amax_kernel {
     }
 };
 
-/// A window's end: a thread for each record.
+/// Ends a window: one thread a record.
 struct roll_kernel {
     static constexpr int threads = 128;
     static constexpr word shared_bytes = 0;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tensor in eight bits: y = scale x, with one scale for all of it, which lies in the device's memory and so does its
-/// inverse.
+/// Quantisation of a tensor to eight bits: y = scale x, with one scale for the whole tensor. The scale and its inverse
+/// are in the device's memory.
 ///
-///     ht::quantize<ht::fp8_hybrid>(device, x, y, &scale);                   // by the policy's rule, as `current` does
-///     kernel::quantize<cpu>::current(device, x, y, &scale, rule);           // scale from the amax of x; written beside y
-///     kernel::quantize<cpu>::delayed(device, x, y, &scale, record, kernel::gathering::on);  // by the record; amax goes into it
-///     kernel::quantize<cpu>::again(device, x, y, &scale);                   // by a scale that is there: the same bits once more
-///     kernel::quantize<cpu>::roll(device, records, n, history, words, &skips);   // a window ends
+///     ht::quantize<ht::fp8_hybrid>(device, x, y, &scale);                   // with the policy's rule, as `current` does
+///     kernel::quantize<cpu>::current(device, x, y, &scale, rule);           // the scale from the amax of x; stores it
+///     kernel::quantize<cpu>::delayed(device, x, y, &scale, record, kernel::gathering::on);  // the record's scale
+///     kernel::quantize<cpu>::again(device, x, y, &scale);                   // with an existing scale: the same bits again
+///     kernel::quantize<cpu>::roll(device, records, n, history, words, &skips);   // ends a window
 ///
-/// Numeric contract: scale times x in float, rounded once to nearest even; what is larger than the format's largest
-/// number becomes that. A number that is not finite stays so (float8_e4m3 has NaN for all of them): an overflow has to
-/// reach the gradients, where the finite check sees it. With scales that are powers of two the error is the format's
-/// alone. amax is exact, and infinity where a number is not finite; it is found on the bits, which -ffast-math does not
-/// touch. policy/scaling.hpp has the rules.
+/// Numeric contract: scale times x in float, rounded once to nearest even, saturated at the format's largest number.
+/// Numbers that are not finite stay so (in float8_e4m3 all become NaN): an overflow has to reach the gradients, where
+/// the finite check finds it. With scales that are powers of two the only error is the format's. amax is exact, and
+/// infinity if a number is not finite; it is computed on bits, which -ffast-math does not affect. policy/scaling.hpp
+/// has the rules.
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -25,11 +25,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Whether a tensor's amax goes into its record.
+/// Whether a tensor's amax is stored in its record.
 enum class gathering { off, on };
 
-/// Each over a contiguous x and a y of the same shape, whose type has eight bits. Pointers are the device's. Throws
-/// shape_error.
+/// All functions take a contiguous x and a y of the same shape, whose type has eight bits. Pointers are to the device's
+/// memory. Throws shape_error.
 template <class Device>
 struct quantize {
     static_assert(sizeof(Device) == 0,
@@ -40,35 +40,35 @@ struct quantize {
 /// The bits of infinity: magnitudes of finite floats are below them.
 inline constexpr std::uint32_t infinite_magnitude = 0x7f800000;
 
-/// One element.
+/// Quantises one element.
 template <class Y>
 HALFTONE_HD HALFTONE_INLINE Y quantized(float x, float scale) {
     const bool is_finite = (halftone::detail::bit_cast<std::uint32_t>(x) & 0x7fffffff) < infinite_magnitude;
     return is_finite ? saturate<Y>(x * scale) : Y(x);
 }
 
-/// The scale of a tensor out of its amax, in bits.
+/// The scale of a tensor, from its amax as bits.
 HALFTONE_HD HALFTONE_INLINE tensor_scale scale_of(std::uint32_t amax, float largest, const scaling_rule& rule,
                                                   float before) {
     const float scale = scale_for(halftone::detail::bit_cast<float>(amax), largest, rule, before);
     return {scale, 1 / scale};
 }
 
-/// Whether a window that ends goes into the history: no step was skipped, and the tensor was met, with something in it
-/// that is finite and not 0. The history of a layer that did not run stays as it is; zeros in it would drive out what it
-/// knows.
+/// Whether a window is stored in the history when it ends: its step was not skipped, and the tensor occurred and had a
+/// finite amax other than 0. The history of a layer that did not run is unchanged, since zeros would displace its
+/// information.
 HALFTONE_HD HALFTONE_INLINE bool is_remembered(const amax_record& r, std::int32_t skips) {
     return skips == 0 && r.amax != 0;
 }
 
-/// A window's end, in a record: `amax` is what the rule makes of the history, the window's own amax included.
+/// Ends a record's window: `amax` is computed by the rule from the history, the window's own amax included.
 HALFTONE_HD HALFTONE_INLINE void next_window(amax_record& r, std::uint32_t amax) {
     r.now = scale_of(amax, r.largest, r.rule, r.now.scale);
     r.next = r.next + 1 < r.rule.history ? r.next + 1 : 0;
     r.amax = 0;
 }
 
-/// Throws shape_error where x and y differ in shape or lie in pieces.
+/// Throws shape_error if x and y differ in shape or are not contiguous.
 template <class X, class Y, int Rank>
 void check_quantize(const view<X, Rank>& x, const view<Y, Rank>& y) {
     static_assert(eight_bit<Y>, "halftone: quantize: y has eight bits; ht::convert rounds to wider types");
@@ -78,9 +78,10 @@ void check_quantize(const view<X, Rank>& x, const view<Y, Rank>& y) {
 
 }  // namespace kernel
 
-/// y = scale x in eight bits, and that scale with its inverse to *scale, in the device's memory: the largest number of y's
-/// format over the largest magnitude in x, by the rule of the policy's `scaling` (policy/scaling.hpp), with the history of
-/// delayed scaling left out. x and y: contiguous, of one shape. A number that is not finite stays so. Throws shape_error.
+/// Quantises x: y = scale x in eight bits, and stores the scale with its inverse to *scale, in the device's memory. The
+/// scale is the largest number of y's format divided by the largest magnitude in x, by the rule of the policy's
+/// `scaling` (policy/scaling.hpp), without the history of delayed scaling. x and y: contiguous, of one shape. A number
+/// that is not finite stays so. Throws shape_error.
 template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void quantize(Device& device, const X& x, const Y& y, tensor_scale* scale) {
@@ -88,7 +89,7 @@ void quantize(Device& device, const X& x, const Y& y, tensor_scale* scale) {
     static_assert(detail::check_function<roles, detail::element_in<X>>());
     kernel::quantize<Device>::current(device, as_view(x), as_view(y), scale, scaling_of<roles>::rule);
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void quantize(Device&, const Views&...) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of a tensor in eight bits, and of its scale.
+/// The definition of quantisation to eight bits, and of its scale.
 ///
 ///     const double scale = reference::scale(reference::amax(x), 448, rule, 1);
 ///     reference::quantize(x, scale, y);
@@ -19,7 +19,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The largest magnitude; infinity where a number is not finite.
+/// The largest magnitude; infinity if a number is not finite.
 template <class X>
 double amax(const view<X, 1>& x) {
     double largest = 0;
@@ -30,8 +30,8 @@ double amax(const view<X, 1>& x) {
     return largest;
 }
 
-/// (largest number of the format / amax) / 2^margin, perhaps rounded down to a power of two; between 2^-126 and float's
-/// largest number. `before` where amax is 0 or not finite.
+/// (largest number of the format / amax) / 2^margin, optionally rounded down to a power of two; between 2^-126 and
+/// float's largest number. `before` if amax is 0 or not finite.
 inline double scale(double amax, double largest, const scaling_rule& rule, double before) {
     if (amax == 0 || !is_finite(amax)) return before;
     double scale = std::clamp(std::ldexp(largest / amax, -rule.margin), 0x1p-126, number_traits<float>::max);
@@ -39,8 +39,7 @@ inline double scale(double amax, double largest, const scaling_rule& rule, doubl
     return scale;
 }
 
-/// y = scale x, rounded once; the largest number of y's type where that is beyond it; an x that is not finite stays
-/// so.
+/// y = scale x, rounded once and saturated at the largest number of y's type; an x that is not finite stays so.
 template <class X, class Y>
 void quantize(const view<X, 1>& x, double scale, const view<Y, 1>& y) {
     for (extent i = 0; i < x.size(); ++i)

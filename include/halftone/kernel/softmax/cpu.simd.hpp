@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax of some rows. A pass over a row asks for the next, whose maximum the last pass looks for; what `past` names
-/// is written past the caches.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Softmax of some rows. A pass over a row prefetches the next row, whose maximum the last pass computes. If
+/// `non_temporal` is true, results are written with non-temporal stores.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <type_traits>
 
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// R rows at a time, as for_row_groups has them.
+/// R rows at a time, as for_row_groups calls it.
 template <int R, class X, class Y>
 HALFTONE_INLINE void softmax_rows_of(extent rows, extent width, bool distinct, const X* x, float scale, Y* y,
                                      float* exponentials, bool non_temporal) {
@@ -57,7 +57,7 @@ HALFTONE_INLINE void softmax_rows_of(extent rows, extent width, bool distinct, c
         const auto from = floats_of(i);
         const auto inverse = inverses[i];
         const auto to = rows_from<R>(y + i * width, stride);
-        // y may be x: what lies behind the last row is not sought.
+        // y may be x, so memory after the last row is not prefetched.
         const extent sought = i + R + 2 * lag;
         const bool is_there = sought < rows;
         const auto next = rows_from<R>(x + (is_there ? sought : i) * width, stride);
@@ -71,7 +71,7 @@ HALFTONE_INLINE void softmax_rows_of(extent rows, extent width, bool distinct, c
     for_rows_pipelined<R>(rows, lag, exponentiate, finish);
     if (non_temporal) end_non_temporal();
 }
-/// `exponentials` holds held_rows(width) rows of `width` floats; where y is of float, they go there.
+/// `exponentials` has room for held_rows(width) rows of `width` floats; if y is float, y itself holds them.
 template <class X, class Y>
 void softmax_rows(extent rows, extent width, const X* x, float scale, Y* y, float* exponentials, bool non_temporal) {
     if (!side_by_side(width)) return softmax_rows_of<1>(rows, width, true, x, scale, y, exponentials, non_temporal);

@@ -2,8 +2,8 @@
 /// \file
 /// Softmax on a GPU; softmax.hpp has its arguments, its contract and an example.
 ///
-/// A row is read once and held in registers, by a warp or by a block; a row too wide for that is walked by a block,
-/// once for its maximum and sum together and once to write.
+/// A row is read once and held in registers, by a warp or by a block; a row that is too wide for that is streamed by a
+/// block, once for its maximum and sum together (online softmax) and once to write.
 #pragma once
 
 #include <cmath>
@@ -23,11 +23,11 @@ namespace on_device {
 
 enum class softmax_form { plain, logarithm };
 
-/// One row by `Threads` threads in vectors of N; `Held` vectors a thread stay in registers, 0: none.
+/// One row for `Threads` threads, in vectors of N; a thread holds `Held` vectors in registers, 0: none.
 template <class X, class Y, softmax_form Form, int N, int Threads, int Held>
 struct softmax_kernel {
     using team = row_team<Threads>;
-    using number = std::conditional_t<Form == softmax_form::plain, Y, float>;  // that exponentials are for
+    using number = std::conditional_t<Form == softmax_form::plain, Y, float>;  // decides the accuracy of exponentials
     static constexpr int threads = team::block_threads;
     static constexpr word shared_bytes = team::shared_bytes;
 
@@ -48,7 +48,7 @@ struct softmax_kernel {
         const float sign = scale < 0 ? -1.0f : 1.0f, factor = scale * sign;
 
         if constexpr (Held > 0) {
-            const int vectors = static_cast<int>(width / N) - me;  // from mine on
+            const int vectors = static_cast<int>(width / N) - me;  // from this thread's on
             const auto first_to = to.from(me * N);
             vec<X, N> found[Held];
             hold<Threads>(simt, from.from(me * N), 0, vectors, found);
@@ -93,7 +93,7 @@ struct softmax_kernel {
     HALFTONE_HD HALFTONE_INLINE static float last_operand(float sum) {
         return Form == softmax_form::plain ? 1.0f / sum : std::log(sum);
     }
-    /// Out of the exponential, or for the logarithm out of the difference from the largest.
+    /// The result: from the exponential, or for log_softmax from the difference to the maximum.
     HALFTONE_HD HALFTONE_INLINE static float finished(float v, float last) {
         return Form == softmax_form::plain ? v * last : v - last;
     }
@@ -109,7 +109,7 @@ struct softmax_kernel {
     }
 };
 
-/// dx = scale y (dy - sum(dy y)); of the logarithm scale (dy - exp(y) sum(dy)).
+/// dx = scale y (dy - sum(dy y)); for log_softmax scale (dy - exp(y) sum(dy)).
 template <class X, class Y, softmax_form Form, int N, int Threads, int Held>
 struct softmax_backward_kernel {
     using team = row_team<Threads, 1>;

@@ -6,7 +6,7 @@
 ///
 ///     reference::softmax(x, 1.0, y);
 ///
-/// The functions of one row are also what the kernels in double compute (fp64.hpp).
+/// The functions of one row are also used by the kernels in double (fp64.hpp).
 #pragma once
 
 #include <cmath>
@@ -17,13 +17,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The sum over j of exp(s (x[j] - m)), where the largest s x[j] is s m, so that no exponential overflows. m and the sum
-/// stay apart: log(sum) is lost in a large m, and s times a difference is more exact than a difference of products. The sum
-/// is NaN where the row holds one.
+/// The sum over j of exp(s (x[j] - m)), where the largest s x[j] is s m, so that no exponential overflows. m and the
+/// sum are kept separate, because log(sum) would be lost in a large m, and s times a difference is more exact than a
+/// difference of products. The sum is NaN if the row holds a NaN.
 struct exponential_sum {
     double subtracted, sum;
 };
-/// That sum for a row x of so many numbers.
+/// That sum for a row x of `width` numbers.
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD exponential_sum sum_of_exponentials(extent width, const X& x, double scale) {
     const double sign = scale < 0 ? -1 : 1;
@@ -81,7 +81,7 @@ void softmax_backward(const view<Y, 2>& y, const view<D, 2>& dy, double scale, c
     for (extent i = 0; i < y.extent_of(0); ++i)
         softmax_backward_row(y.extent_of(1), read_row(y, i), read_row(dy, i), scale, write_row(dx, i));
 }
-/// dx = s (dy - exp(y) (sum of dy)), likewise.
+/// dx = s (dy - exp(y) (sum of dy)), given y and the gradient dy of it.
 template <class Y, class D, class X>
 void log_softmax_backward(const view<Y, 2>& y, const view<D, 2>& dy, double scale, const view<X, 2>& dx) {
     for (extent i = 0; i < y.extent_of(0); ++i)

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax of every row, and its logarithm: y = exp(s x) / (sum of exp(s x)), with a scale s.
+/// Softmax and log-softmax of every row: y = exp(s x) / (sum of exp(s x)), and its logarithm, with a scale s.
 ///
 ///     ht::softmax<ht::amp_bf16>(device, scores, probabilities, 0.125);
 ///     ht::softmax_gradients<ht::amp_bf16>(device, probabilities, dy, dscores, 0.125);
-///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});   // what they call
+///     kernel::log_softmax<cpu>::forward<bfloat16, float>(device, {.x = logits, .y = log_probabilities});   // they call it
 ///
-/// Numeric contract: the row's maximum (of a negative s: minimum) is subtracted first, so that nothing overflows, then s
-/// is multiplied by what is left: y is as right where a constant is added to all of a row as it is without. Everything
+/// Numeric contract: the row's maximum (for a negative s: minimum) is subtracted first, so that nothing overflows, and
+/// the difference is multiplied by s: a constant added to a whole row does not change the accuracy of y. Everything is
 /// in float (with doubles: in double, as fp64/each.hpp says), where differences beyond the largest number are infinite;
-/// y rounded once. An element of -infinity gives exactly 0 (log_softmax:
-/// -infinity); a row of nothing else gives NaN, as does a row that holds a NaN or +infinity. All as in PyTorch. An
-/// exponential for a y of 16 bits errs by up to (0.875 + d / 16) 2^-18 on a CPU, d being the distance to the maximum,
-/// and by less on a GPU, where one below 2^-126 is 0: hardly a hundredth of what rounding y to bfloat16 does.
-/// Rows may lie apart.
+/// y is rounded once. An element of -infinity gives exactly 0 (log_softmax: -infinity); a row of only -infinity gives
+/// NaN, as does a row with a NaN or +infinity. All this is as in PyTorch. For a 16-bit y an exponential has a relative
+/// error of up to (0.875 + d / 16) 2^-18 on a CPU, where d is the distance to the maximum, and less on a GPU, where
+/// exponentials below 2^-126 are 0: about a hundredth of the error of rounding y to bfloat16. Any leading dimension.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
@@ -25,20 +24,20 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What the forward pass reads and writes.
+/// The arguments of the forward pass.
 template <class X, class Y>
 struct softmax_forward {
     const_view<X, 2> x;         ///< (rows, width)
-    view<Y, 2> y;               ///< (rows, width); may be x where the types agree
+    view<Y, 2> y;               ///< (rows, width); may be x if the types agree
     statistic<X, Y> scale = 1;  ///< s
 };
 
-/// From the result, so that x need not be kept.
+/// The arguments of the backward pass, which needs the forward pass's result, but not x.
 template <class X, class Y>
 struct softmax_backward {
-    const_view<Y, 2> y;         ///< (rows, width), as the forward pass left it
+    const_view<Y, 2> y;         ///< (rows, width), the forward pass's result
     const_view<Y, 2> dy;        ///< (rows, width)
-    view<X, 2> dx;              ///< (rows, width); may be dy where the types agree
+    view<X, 2> dx;              ///< (rows, width); may be dy if the types agree
     statistic<X, Y> scale = 1;  ///< the forward pass's
     write_mode mode = write_mode::overwrite;
 };
@@ -51,14 +50,14 @@ struct softmax;
 template <class Device>
 struct log_softmax;
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 template <class X, class Y>
 void check(const softmax_forward<X, Y>& a) {
     expect_rows("softmax", "x", a.x, a.x.shape());
     expect_rows("softmax", "y", a.y, a.x.shape());
 }
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 template <class X, class Y>
 void check(const softmax_backward<X, Y>& a) {
     expect_rows("softmax backward", "y", a.y, a.y.shape());
@@ -68,8 +67,8 @@ void check(const softmax_backward<X, Y>& a) {
 
 }  // namespace kernel
 
-/// y = exp(scale x) / (the sum of exp(scale x)), row by row: x and y are (rows, width), whose rows may lie apart,
-/// and y may be x where the types agree. The head of this file says what becomes of infinities. Throws shape_error.
+/// y = exp(scale x) / (the sum of exp(scale x)) for each row: x and y are (rows, width), with any leading dimension,
+/// and y may be x if the types agree. The head of this file says how infinities are treated. Throws shape_error.
 template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void softmax(Device& device, const X& x, const Y& y, double scale = 1) {
@@ -79,7 +78,7 @@ void softmax(Device& device, const X& x, const Y& y, double scale = 1) {
     kernel::softmax<Device>::forward(
         device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void softmax(Device&, const Views&...) {
@@ -87,9 +86,9 @@ void softmax(Device&, const Views&...) {
                   "halftone: softmax is called without a policy: ht::softmax<ht::amp_bf16>(device, x, y)");
 }
 
-/// The gradient of softmax, given its result y and dy, that of the result: dx = scale y (dy - the sum of dy y).
-/// All are (rows, width); dx may be dy where the types agree. `scale` is the forward pass's; `mode` says whether dx is
-/// overwritten or added to. Throws shape_error.
+/// The gradient of softmax, from its result y and dy, that of the result: dx = scale y (dy - the sum of dy y). All are
+/// (rows, width); dx may be dy if the types agree. `scale` is the forward pass's; `mode` says whether dx is overwritten
+/// or added to. Throws shape_error.
 template <class P, class Device, class Y, class Dy, class Dx>
     requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
 void softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale = 1,
@@ -103,7 +102,7 @@ void softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, d
                                                         .scale = static_cast<decltype(arguments::scale)>(scale),
                                                         .mode = mode});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void softmax_gradients(Device&, const Views&...) {
@@ -112,8 +111,8 @@ void softmax_gradients(Device&, const Views&...) {
                   "y, dy, dx)");
 }
 
-/// y = scale x - log(the sum of exp(scale x)), row by row: x and y are (rows, width), whose rows may lie apart,
-/// and y may be x where the types agree. The head of this file says what becomes of infinities. Throws shape_error.
+/// y = scale x - log(the sum of exp(scale x)) for each row: x and y are (rows, width), with any leading dimension, and
+/// y may be x if the types agree. The head of this file says how infinities are treated. Throws shape_error.
 template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void log_softmax(Device& device, const X& x, const Y& y, double scale = 1) {
@@ -123,7 +122,7 @@ void log_softmax(Device& device, const X& x, const Y& y, double scale = 1) {
     kernel::log_softmax<Device>::forward(
         device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void log_softmax(Device&, const Views&...) {
@@ -131,8 +130,8 @@ void log_softmax(Device&, const Views&...) {
                   "halftone: log_softmax is called without a policy: ht::log_softmax<ht::amp_bf16>(device, x, y)");
 }
 
-/// The gradient of log_softmax, given its result y and dy, that of the result: dx = scale (dy - exp(y) the sum of dy).
-/// All are (rows, width); dx may be dy where the types agree. `scale` is the forward pass's; `mode` says whether dx is
+/// The gradient of log_softmax, from its result y and dy, that of the result: dx = scale (dy - exp(y) the sum of dy).
+/// All are (rows, width); dx may be dy if the types agree. `scale` is the forward pass's; `mode` says whether dx is
 /// overwritten or added to. Throws shape_error.
 template <class P, class Device, class Y, class Dy, class Dx>
     requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
@@ -147,7 +146,7 @@ void log_softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& d
                                                             .scale = static_cast<decltype(arguments::scale)>(scale),
                                                             .mode = mode});
 }
-/// Says what is missing, where a compiler would say that no function matches.
+/// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void log_softmax_gradients(Device&, const Views&...) {

@@ -44,7 +44,7 @@ struct sum<cpu> {
             sums[piece] = static_cast<double>(body(e, first, partition.rows_of(piece)));
         });
         device.run([&] {
-            // Neighbours, then neighbours of those.
+            // A pairwise sum, in place.
             for (extent step = 1; step < partition.count; step *= 2) {
                 for (extent i = 0; i + step < partition.count; i += 2 * step) sums[i] += sums[i + step];
             }

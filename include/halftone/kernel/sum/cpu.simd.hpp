@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The sum of an expression over one piece, in float.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <utility>
 
@@ -19,7 +19,7 @@ HALFTONE_INLINE float sum_elements(const E& given, const pack<const X*...>& inpu
     four_vectors sums = broadcast_four(0.0f);
     const auto add = [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 x[] = {load(inputs.template at<I>() + j, n)...};
-        // Lanes beyond the end hold zeros, of which the function need not be zero.
+        // Lanes beyond the end hold zeros, but the function of zeros need not be zero.
         sums.v[k] = sums.v[k] + keep(evaluate(e, x), n, splat(0.0f));
     };
     for_vectors_unrolled(count, add);

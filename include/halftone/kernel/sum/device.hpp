@@ -2,7 +2,7 @@
 /// \file
 /// Sums over all elements on a GPU; sum.hpp has their contract and an example.
 ///
-/// A block takes a piece of sum_piece elements; one more block adds up the pieces in double.
+/// Each block sums a piece of sum_piece elements; one more block adds the pieces in double.
 #pragma once
 
 #include <utility>
@@ -52,7 +52,7 @@ struct sum_pieces_kernel {
     HALFTONE_HD HALFTONE_INLINE row_walk<N> walk_of(extent begin, extent count, std::index_sequence<I...>) const {
         return row_walk<N>::over(count, inputs.template at<I>().data + begin...);
     }
-    /// Of vector number i from element `begin` on.
+    /// The terms of vector number i from element `begin` on.
     HALFTONE_KERNEL template <int M, class Simt, std::size_t... I>
     HALFTONE_HD HALFTONE_INLINE float sum_of(Simt simt, extent begin, extent i, std::index_sequence<I...>) const {
         const vec<float, M> x[] = {load_floats<M>(simt, inputs.template at<I>().from(begin), i)...};

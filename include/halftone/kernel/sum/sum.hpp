@@ -9,8 +9,9 @@
 ///     kernel::sum<cpu>::run(device, e, ht::make_pack(x, y), 1.0 / n, out);          // x, y: (n); out: one value
 ///
 /// Numeric contract: the function is evaluated in float, as by a map; pieces of sum_piece elements are summed in float,
-/// along at most kernel::sum_depth additions; the pieces, and the factor, in double by a tree that the number of
-/// elements fixes; the result is rounded once. Of doubles, or into one: all in double (kernel/common/fp64/each.hpp).
+/// with at most kernel::sum_depth additions for a term; pieces are added, and the factor applied, in double, by a tree
+/// that depends on the number of elements; the result is rounded once. With a double among inputs and result everything
+/// is in double (kernel/common/fp64/each.hpp).
 #pragma once
 
 #include <halftone/kernel/expect.hpp>
@@ -21,11 +22,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Elements whose sum is one float.
+/// The number of elements that are summed in float.
 inline constexpr extent sum_piece = 16384;
 
 /// run(device, expression, inputs, factor, out): out = factor times the sum over i of expression(inputs[i]…). Inputs
-/// are a pack of contiguous views of rank 1 and one length, out is a view of rank 0. The sum of nothing is 0. Throws
+/// are a pack of contiguous views of rank 1 and one length, out is a view of rank 0. The empty sum is 0. Throws
 /// shape_error.
 ///
 /// The gradient of input k is a map: factor dout derivative<k>(expression).
@@ -47,9 +48,10 @@ auto flat_inputs(const pack<Inputs...>& views, std::index_sequence<Index...>) {
 
 }  // namespace detail
 
-/// out = the sum over all elements of f(inputs…): ht::sum(device, f, x, y, out), f being a generic lambda as for ht::map. Inputs
-/// are contiguous, of one size and any rank; out is of rank 0. Pieces are summed in float and added up in double; all in
-/// double where a view holds doubles. It takes no policy: the element types say everything. Throws shape_error.
+/// out = the sum over all elements of f(inputs…): ht::sum(device, f, x, y, out), where f is a generic lambda as for
+/// ht::map. Inputs are contiguous, of one size and any rank; out is of rank 0. Pieces are summed in float and added in
+/// double; everything is in double if a view holds doubles. It takes no policy, since the element types determine
+/// everything. Throws shape_error.
 template <class Device, class F, class... Views>
     requires(detail::kernel_device<Device> && sizeof...(Views) > 1 && detail::viewables<Views...>)
 void sum(Device& device, const F& f, const Views&... views) {

@@ -18,7 +18,7 @@ struct target_share<cpu> {
         device.run([&] { *counts = target_counts_of(count(targets), count(of)); });
     }
 
-    /// Of targets in the host's memory.
+    /// Counts targets in host memory.
     static double count(const const_view<std::int32_t, 1>& targets) {
         const std::int32_t* const data = targets.data();
         extent n = 0;

@@ -2,11 +2,11 @@
 /// \file
 /// The backward pass of attention on the CPU.
 ///
-/// A task takes one head of k and v and the heads of q that read it. It packs the queries once and goes over blocks of
-/// keys. For each panel of queries it computes the scores anew, transposed (keys by queries), so that the weights
-/// p and the scores' gradients ds come out as operands of the three products that follow: dv += p^T d_o, dk += ds^T q,
-/// dq^T += k^T ds^T. Where heads are few, the blocks of keys are dealt to several tasks, whose parts of dq are added
-/// in order afterwards.
+/// A task takes one head of k and v and the heads of q that read it. It packs the queries once and iterates over blocks
+/// of keys. For each panel of queries it recomputes the scores, transposed (keys by queries), so that the weights p and
+/// the scores' gradients ds come out as operands of the three products that follow: dv += p^T d_o, dk += ds^T q, dq^T
+/// += k^T ds^T. If there are fewer heads than threads need, the blocks of keys are distributed over several tasks,
+/// whose partial sums of dq are added in order afterwards.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@
 #include <halftone/kernel/attention/cpu/hidden.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -23,11 +23,11 @@ namespace detail {
 
 struct attention_backward_layout : attention_layout {
     extent parts;       ///< tasks that share the blocks of keys of one head
-    extent block_keys;  ///< in a block
+    extent block_keys;  ///< keys in a block
     extent key_blocks, query_blocks, query_panels;
     extent padded_queries;
     extent panel_sums, member_sums;                          ///< dq^T: (head_size, columns) for each panel of queries
-    std::size_t query_bytes;                                 ///< of a panel whose k runs over a block of queries
+    std::size_t query_bytes;                                 ///< size of a panel whose k is a block of queries
     std::size_t queries_t, gradients_t, queries, gradients;  ///< panels: q^T, d_o^T, q, d_o
     std::size_t maxima, logs, dots, dq, dk, dv;
     std::size_t keys, values, keys_t, weights, score_gradients, panel, scores, weight_gradients;
@@ -59,16 +59,16 @@ struct attention_backward_layout : attention_layout {
         keys_t = take_block(e.head_size);
         weights = take_block(rows);
         score_gradients = take_block(rows);
-        // Where some are hidden, later also for a panel of queries.
+        // With masked keys, the buffer later also holds a panel of queries.
         panel = take_panels(1, std::max(unit.panel_bytes(rows + 1), mask == attention_mask::causal ? query_bytes : 0));
         scores = scratch.take_floats(padded_rows(rows) * unit.columns);
         weight_gradients = scratch.take_floats(padded_rows(rows) * unit.columns);
-        // The last: packed sequences of one part leave it out where others have several.
+        // The last in the layout: packed sequences of one part do not have it, while others with several parts do.
         dq = parts == 1 ? scratch.take_floats(members * member_sums) : 0;
     }
 
     extent tasks() const { return extents.batch * extents.groups * parts; }
-    /// Where one task does not do a whole head: floats from one part of dq to the next, and all of them.
+    /// If a head has several tasks: floats of one task's partial dq.
     extent part_sums() const { return extents.members() * member_sums; }
     extent partial_sums() const { return parts == 1 ? 0 : tasks() * part_sums(); }
 };
@@ -78,7 +78,7 @@ struct attention_backward_task {
     const kernel::attention_backward<T>& a;
     const attention_engine<T>& engine;
     const attention_backward_layout& at;
-    float* partials;  ///< dq^T of every task, one after the other, or nullptr where at.parts is 1
+    float* partials;  ///< partial dq^T of every task, one after the other; nullptr if at.parts is 1
 
     void operator()(extent index, std::byte* scratch) const {
         const attention_extents& e = at.extents;
@@ -89,7 +89,7 @@ struct attention_backward_task {
 
         pack_queries(batch, group, scratch);
         if (at.unit.enter != nullptr) at.unit.enter();
-        // Dealt in turn, for under a causal mask the first blocks are seen by the most queries.
+        // Blocks are distributed in turn, since under a causal mask the first blocks are seen by the most queries.
         for (extent block = part; block < at.key_blocks; block += at.parts) {
             run_keys(batch, group, block * at.block_keys, dq, scratch);
         }
@@ -97,7 +97,7 @@ struct attention_backward_task {
         if (partials == nullptr) store_queries(batch, group, dq);
     }
 
-    /// dq of the heads that read a group, out of the parts that its tasks left.
+    /// Stores dq of the heads that read a group, the sum of its tasks' partial sums.
     void store_queries(extent batch, extent group, const float* dq) const {
         const attention_extents& e = at.extents;
         if (e.queries == 0) return;
@@ -114,8 +114,8 @@ struct attention_backward_task {
   private:
     static float* floats(std::byte* at) { return reinterpret_cast<float*>(at); }
 
-    /// The queries [first, first + count), one block, of x (batch, queries, heads, head_size): in panels of columns of
-    /// queries and in panels whose k runs over queries.
+    /// Packs the queries [first, first + count), one block, of x (batch, queries, heads, head_size) in two ways: into
+    /// panels whose columns are queries, and into panels whose k is queries.
     void pack_both_ways(const const_view<T, 4>& x, extent batch, extent head, extent member, extent first, extent count,
                         std::byte* transposed, std::byte* straight) const {
         const extent width = at.extents.head_size, columns = at.unit.columns;
@@ -139,7 +139,7 @@ struct attention_backward_task {
             for (extent i = 0; i < e.queries; i += attention_backward_queries) {
                 const extent count = std::min(attention_backward_queries, e.queries - i), after = i + count;
                 if (after < e.queries) {
-                    // Rows lie far apart, where processors do not look ahead by themselves.
+                    // Rows are far apart, where hardware prefetchers do not work: prefetches the next ones.
                     const extent next = std::min(attention_backward_queries, e.queries - after);
                     for (const const_view<T, 4>* x : {&a.q, &a.o, &a.d_o}) {
                         prefetch_rows(vector_at(*x, batch, after, head), x->stride_of(1), next, e.head_size);
@@ -156,7 +156,7 @@ struct attention_backward_task {
         }
     }
 
-    /// The keys of one block: dk and dv to the end, and their share of dq.
+    /// Processes one block of keys: all of dk and dv, and this block's contribution to dq.
     void run_keys(extent batch, extent group, extent first, float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         const extent rows = std::min(at.block_keys, e.keys - first), stride = at.padded_width();
@@ -167,7 +167,7 @@ struct attention_backward_task {
         pack_transposed_keys(batch, group, first, rows, scratch);
         const extent first_query = std::max<extent>(0, first - at.offset),
                      first_block = first_query / attention_backward_queries * attention_backward_queries;
-        // Sums begin with the first block of queries where that sees all keys.
+        // The first block of queries initialises the sums of dk and dv if it sees all keys.
         const bool sees_all = rows <= seen_by(first_block) - first && e.members() > 0;
         if (!sees_all) {
             const auto bytes = static_cast<std::size_t>(at.padded_rows(rows) * stride) * sizeof(float);
@@ -186,14 +186,14 @@ struct attention_backward_task {
                      a.dv.stride_of(1));
     }
 
-    /// How many keys the block of queries from i on sees; none, where there is no such query.
+    /// How many keys the block of queries from i on sees; 0 if there is no such block.
     extent seen_by(extent i) const {
         const extent last = std::min(i + attention_backward_queries, at.extents.queries);
         return i < last ? std::min(at.extents.keys, last + at.offset) : 0;
     }
 
-    /// The keys [first_key, first_key + keys) against a block of queries, the first `unseeing` of which see none of
-    /// them. dk and dv are added to, or else written.
+    /// Processes the keys [first_key, first_key + keys) with a block of queries, the first `unseeing` of which see none
+    /// of these keys. Adds to dk and dv, or overwrites them.
     void run_block(extent batch, extent group, extent member, extent first_key, extent keys, extent first_query,
                    extent without_keys, bool add, float* dq, std::byte* scratch) const {
         const attention_extents& e = at.extents;
@@ -202,7 +202,7 @@ struct attention_backward_task {
         const extent queries = std::min(attention_backward_queries, e.queries - first_query),
                      skipped = without_keys / unit.columns * unit.columns;
         const extent rows = std::min(keys, seen_by(first_query) - first_key), depth = unit.padded(e.head_size);
-        // A unit may take whole rows: sums of keys that this block does not see are added to, by zero.
+        // A unit may process whole blocks of rows: keys that this block does not see get zeros added.
         const extent block_rows = rows < keys ? whole_steps(rows, unit.rows) : rows;
         auto* const weights = scratch + at.weights;
         auto* const score_gradients = scratch + at.score_gradients;
@@ -232,7 +232,7 @@ struct attention_backward_task {
                            .score_gradients = score_gradients + along_row,
                            .panel = scratch + at.panel});
             float* const sums = dq + i / unit.columns * at.panel_sums;
-            // A unit may go on to keys that no query of the panel sees.
+            // A unit may include keys that no query of the panel sees.
             const extent seen_by_all = std::clamp<extent>(1 - first_visible, 0, panel_rows);
             if (masks_not_finite(scratch + at.keys, seen_by_all, std::min(keys, unit.run(panel_rows)))) {
                 multiply_seen_by_columns(unit, e.head_size, unit.run(panel_rows), scratch + at.keys_t,
@@ -247,10 +247,10 @@ struct attention_backward_task {
             }
         }
 
-        // Some keys at a time where fewer queries see the later ones.
-        const extent last_visible = first_key + rows - 1 - at.offset - first_query;  // the first to see the last key
+        // Proceeds by groups of keys if fewer queries see the later ones.
+        const extent last_visible = first_key + rows - 1 - at.offset - first_query;  // the first query to see the last key
         const bool fully_masked_rows = last_visible > 0;
-        // Of whole rows of a unit some may be seen by no query.
+        // A unit's whole block of rows may include keys that no query sees.
         const extent hidden = std::max<extent>(0, block_rows > rows ? queries : last_visible);
         const extent some = fully_masked_rows ? unit.rows : rows,
                      block = member * at.query_blocks + first_query / attention_backward_queries;
@@ -281,7 +281,8 @@ struct attention_backward_task {
             }
         }
     }
-    /// Whether the keys [first, last) of the block, which some query of a panel may not see, hold an infinity or a NaN.
+    /// Whether the keys [first, last) of the block, which may be masked for some query of a panel, hold an infinity or
+    /// a NaN.
     bool masks_not_finite(const std::byte* keys, extent first, extent last) const {
         return first < last &&
                engine.any_not_finite(keys + at.row_bytes(first), last - first, at.extents.head_size, detail::panel_stride);
@@ -292,14 +293,14 @@ struct attention_backward_task {
     }
 };
 
-/// A task of packed sequences, each of which is cut as if it were alone: it has the bits that it would have alone.
+/// A task of packed sequences. Each sequence is partitioned as if it were alone, so that it has the same bits.
 template <class T>
 struct packed_attention_backward_task {
     const kernel::attention_backward<T>& a;
     const attention_engine<T>& engine;
-    const attention_backward_layout& longest;  ///< of a sequence that every one fits into
+    const attention_backward_layout& longest;  ///< the layout of a sequence as long as the longest
     const attention_extents& whole;
-    float* partials;  ///< (partial_sums), or nullptr where longest.parts is 1
+    float* partials;  ///< (partial_sums); nullptr if longest.parts is 1
 
     extent tasks() const { return a.sequences.count() * whole.groups * longest.parts; }
 
@@ -314,7 +315,7 @@ struct packed_attention_backward_task {
         attention_backward_task<T>{alone, engine, layout, sums_of(s)}(part, scratch);
     }
 
-    /// dq of the heads that read one group in one sequence, out of the parts that its tasks left.
+    /// Stores dq of the heads that read one group in one sequence, the sum of its tasks' partial sums.
     void store_queries(extent index) const {
         const extent s = index / whole.groups, group = index % whole.groups;
         const sequence_place at(a.sequences, s, a.options.mask, whole);
@@ -325,14 +326,14 @@ struct packed_attention_backward_task {
         task.store_queries(0, group, task.partials + group * layout.parts * layout.part_sums());
     }
 
-    /// Floats for the parts of all sequences.
+    /// The number of floats of partial sums of all sequences.
     static extent partial_sums(const attention_backward_layout& longest, extent queries, extent sequences) {
         return longest.parts == 1 ? 0 : sums_before(longest, queries, sequences);
     }
 
   private:
-    /// At least what the sequences before s need, which have `queries` in all; every one's are rounded up to whole
-    /// panels.
+    /// An upper bound of what the sequences before s need, which have `queries` queries together; each of them is
+    /// rounded up to whole panels.
     static extent sums_before(const attention_backward_layout& longest, extent queries, extent s) {
         const extent columns = longest.unit.columns;
         return longest.extents.heads * longest.parts * longest.panel_sums * (queries / columns + 2 * s);

@@ -2,15 +2,15 @@
 /// \file
 /// The forward pass of attention on the CPU.
 ///
-/// A task takes some queries of one head, packs the keys and values that they see once, and goes over these with a
-/// running softmax: blocks of 96 queries, of these tiles of 256 keys, of these groups of some 24 queries. Keys that no
-/// query of a group sees are left out, panel by panel.
+/// A task takes some queries of one head, packs the keys and values that they see once, and iterates over these with a
+/// running softmax: blocks of 96 queries; within a block tiles of 256 keys; within a tile groups of about 24 queries.
+/// Panels of keys that no query of a group sees are skipped.
 #pragma once
 
 #include <halftone/kernel/attention/cpu/hidden.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -18,10 +18,10 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 struct attention_forward_layout : attention_layout {
-    extent parts, part_queries;  ///< of a head
-    extent group;                ///< queries
+    extent parts, part_queries;  ///< parts of a head, and queries of a part
+    extent group;                ///< queries in a group
     extent tile_columns, tile_stride;
-    std::size_t value_bytes;  ///< of a panel whose k runs over a tile's keys
+    std::size_t value_bytes;  ///< size of a panel whose k is a tile's keys
     std::size_t keys, values, queries, scores, weights, outputs, spare;
 
     attention_forward_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
@@ -34,7 +34,7 @@ struct attention_forward_layout : attention_layout {
         group = whole_steps(attention_group, unit.rows);
         const extent key_panels = pieces_of(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
         tile_columns = std::min(attention_key_columns, key_panels * unit.columns);
-        tile_stride = tile_columns + 16;  // not a power of two
+        tile_stride = tile_columns + 16;  // not a power of two, so that rows fall into different cache sets
         value_bytes = unit.panel_bytes(tile_columns);
         keys = take_panels(key_panels, head_bytes);
         values = take_panels(pieces_of(e.keys, attention_key_columns) * head_panels, value_bytes);
@@ -46,7 +46,7 @@ struct attention_forward_layout : attention_layout {
     }
 
     extent tasks() const { return extents.batch * extents.heads * parts; }
-    /// Of a head; no fewer with more queries.
+    /// An upper bound of the parts of a head; it does not decrease with more queries.
     static extent most_parts(const attention_extents& e) {
         return parts_of(e.batch * e.heads, pieces_of(e.queries, attention_query_rows), 4);
     }
@@ -60,7 +60,7 @@ struct attention_forward_task {
 
     void operator()(extent index, std::byte* scratch) const {
         const attention_extents& e = at.extents;
-        // Under a causal mask the last queries of a head see most: they come first, so that no thread is left alone with them.
+        // Under a causal mask the last queries of a head see the most keys: they come first, for load balance.
         const extent part = at.parts - 1 - index % at.parts;
         const extent batch = index / at.parts / e.heads, head = index / at.parts % e.heads;
         const extent first = part * at.part_queries, last = std::min(first + at.part_queries, e.queries);
@@ -91,7 +91,7 @@ struct attention_forward_task {
         }
     }
 
-    /// The queries [first, first + rows) of one head.
+    /// Processes the queries [first, first + rows) of one head.
     void run_block(extent batch, extent head, extent first, extent rows, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         auto* const outputs = reinterpret_cast<float*>(scratch + at.outputs);
@@ -117,14 +117,14 @@ struct attention_forward_task {
         }
     }
 
-    /// The queries [first, first + rows) of one group and the keys [first_key, first_key + columns).
+    /// Processes the queries [first, first + rows) of one group and the keys [first_key, first_key + columns).
     void run_tile(extent first, extent rows, extent first_key, extent columns, const std::byte* queries, float* outputs,
                   attention_row_state& state, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         const detail::product_unit& unit = at.unit;
         auto* const scores = reinterpret_cast<float*>(scratch + at.scores);
         const std::byte* keys = scratch + at.keys + at.head_bytes * static_cast<std::size_t>(first_key / unit.columns);
-        const extent visible = first + 1 + at.offset - first_key;  // columns to the first row, one more to each further
+        const extent visible = first + 1 + at.offset - first_key;  // of the first row; one more in each further row
         for (extent c = 0; c < columns; c += unit.columns, keys += at.head_bytes) {
             const extent fully_masked = std::max<extent>(0, c + 1 - visible) / unit.rows * unit.rows;
             unit.multiply(rows - fully_masked, unit.padded(e.head_size), queries + at.row_bytes(fully_masked), keys,
@@ -146,9 +146,9 @@ struct attention_forward_task {
             scratch + at.values +
             at.value_bytes * static_cast<std::size_t>(first_key / attention_key_columns * at.head_panels);
         for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
-            // Some rows at a time where the later ones see more.
+            // Proceeds by groups of rows if the later ones see more.
             const extent some = visible >= columns ? rows : unit.rows;
-            // A unit may go on to keys that no query of the group sees.
+            // A unit may include keys that no query of the group sees.
             const bool careful = any_not_finite_in_panel(engine, values, std::clamp<extent>(visible, 0, columns),
                                                          unit.run(columns));
             for (extent i = 0; i < rows; i += some) {
@@ -169,13 +169,13 @@ struct attention_forward_task {
     }
 };
 
-/// A task of packed sequences, each of which is cut as if it were alone: it has the bits that it would have alone.
+/// A task of packed sequences. Each sequence is partitioned as if it were alone, so that it has the same bits.
 template <class T>
 struct packed_attention_forward_task {
     const kernel::attention_forward<T>& a;
     const attention_engine<T>& engine;
     const attention_extents& whole;
-    extent head_parts;  ///< at least what a head of any sequence comes in
+    extent head_parts;  ///< at least the number of parts of a head of any sequence
 
     void operator()(extent index, std::byte* scratch) const {
         const extent each = whole.heads * head_parts, part = index % each;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products over keys or queries some of which a mask hides, where what is hidden is an infinity or a NaN.
+/// Products over keys or queries of which a mask hides some, where masked operands may hold an infinity or a NaN.
 ///
-/// A hidden weight is zero, and zero times a finite number adds nothing; zero times an infinity or a NaN is NaN. So tiles
-/// that the mask cuts have the operands in question tested where they lie packed, and where one is not finite, each row
-/// of results is computed again with zeros for what it may not see, by the same units and in the same order: it has the
-/// bits that it has where all is finite.
+/// A masked weight is zero, and zero times a finite number adds nothing; but zero times an infinity or a NaN is NaN. So
+/// for tiles with masked elements the packed operands are tested, and if one is not finite, each row of results is
+/// computed again with zeros in place of the operands that are masked for it, by the same units and in the same order:
+/// the result has the bits that it has with finite operands.
 ///
-/// Numeric contract: what is hidden has no effect in any bit (a result of zero may change its sign); what is seen goes
-/// into the sums as it is.
+/// Numeric contract: masked operands have no effect in any bit (only the sign of a zero may differ); visible ones enter
+/// the sums unchanged.
 #pragma once
 
 #include <cstring>
@@ -16,14 +16,14 @@
 #include <halftone/kernel/attention/cpu/tiles.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// The sums of one product unit's rows and columns, on the stack.
+/// The sums of a product unit's block, on the stack.
 struct unit_sums {
     static constexpr extent most = 32 * 32;
     alignas(64) float values[most];
@@ -33,13 +33,13 @@ struct unit_sums {
 template <class T>
 bool any_not_finite_in_panel(const attention_engine<T>& engine, const std::byte* panel, extent first, extent last) {
     const detail::product_unit& unit = engine.unit;
-    // Pairs of k lie side by side.
+    // Pairs of k are side by side.
     const extent each = unit.element == 2 ? 2 : 1, from = first / each * each, to = whole_steps(last, each);
     if (first >= last) return false;
     return engine.any_not_finite(panel + from * unit.columns * unit.element, 1, (to - from) * unit.columns, 0);
 }
 
-/// Zeros rows [first, last) of a panel's k.
+/// Sets rows [first, last) of a panel's k to zero.
 inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
     if (unit.element == 4) {
         if (first < last)
@@ -53,8 +53,8 @@ inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel,
     }
 }
 
-/// c (rows x columns) = or += a times a panel of b over `depth` of k, where row i sees the k [first(i), last(i)) alone.
-/// a begins with a whole row of a block; `spare` has room for the panel.
+/// c (rows x columns) = or += a times a panel of b over `depth` of k, where row i sees only the k in [first(i),
+/// last(i)). a begins with a whole row of a block; `spare` has room for a panel.
 template <class First, class Last>
 void multiply_seen(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a, const std::byte* panel,
                    float* c, extent c_stride, bool add, std::byte* spare, const First& first, const Last& last) {
@@ -74,8 +74,8 @@ void multiply_seen(const detail::product_unit& unit, extent rows, extent depth, 
     }
 }
 
-/// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees the k below last(i) alone, which no
-/// later column falls short of. a's hidden elements become zeros.
+/// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees only the k below last(i), which
+/// does not decrease with i. Sets a's masked elements to zero.
 template <class Last>
 void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, extent depth, std::byte* a, const std::byte* panel,
                               float* c, const Last& last) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's math strategy does on the CPU between its operations; math.hpp has the words.
+/// The CPU's part of attention's math strategy: what it does between products and softmax; math/math.hpp describes the
+/// functions.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include <halftone/kernel/common/rows/partition.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -98,7 +99,7 @@ struct attention_rows<cpu> {
     }
 
   private:
-    /// body(row, first key that its query sees, the key behind the last)
+    /// Calls body(row, the first key that its query sees, one past the last)
     template <class Body>
     static void for_rows(cpu& device, const attention_visibility& visible, extent rows, const Body& body) {
         const row_partition partition = partition_rows(rows, visible.keys);
@@ -118,7 +119,7 @@ struct attention_rows<cpu> {
         extent first_query = 0, queries = visible.queries;
         if (visible.sequences.are_there()) {
             const auto& [query_offsets, key_offsets, longest_queries, longest_keys] = visible.sequences;
-            // Of several at one place all but the last are empty.
+            // If several sequences begin at one place, all but the last are empty.
             const std::int32_t* const first = query_offsets.data();
             const extent s = std::upper_bound(first, first + visible.sequences.count(), query) - first - 1;
             first_query = query_offsets(s), queries = query_offsets(s + 1) - first_query;

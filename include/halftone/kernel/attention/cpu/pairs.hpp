@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operands of products that multiply pairs of bfloat16 (kernel/matmul/cpu/bf16.hpp), for attention's tiles.
+/// The operand format of products that multiply pairs of bfloat16 (kernel/matmul/cpu/bf16.hpp), for attention's tiles.
 #pragma once
 
 #include <halftone/exec/cpu/simd.hpp>
@@ -18,11 +18,12 @@ struct pair_operands {
 
     static HALFTONE_INLINE __m512i round(const avx512::f32* x) { return (__m512i)_mm512_cvtne2ps_pbh(x[1].v, x[0].v); }
 
-    /// Two vectors of one row of an a block.
+    /// Stores two vectors of one row of an a block.
     static HALFTONE_INLINE void store_row(bfloat16* to, const avx512::f32* x) { _mm512_storeu_si512(to, round(x)); }
-    /// Rows k and k + 1, for even k, of a panel of b: (k / 2, bf16_columns, 2).
+    /// Stores rows k and k + 1, for even k, of a panel of b: (k / 2, bf16_columns, 2).
     static HALFTONE_INLINE void store_rows(bfloat16* panel, extent k, const avx512::f32* x, const avx512::f32* y) {
-        // 16-bit lane 2i takes element i of x, lane 2i + 1 that of y, which the second source numbers from 32 on.
+        // 16-bit lane 2i takes element i of x; lane 2i + 1 takes that of y, whose lanes the permutation numbers from 32
+        // on.
         const __m512i first = _mm512_add_epi32(
             _mm512_set1_epi32(0x00200000),
             _mm512_mullo_epi32(_mm512_set1_epi32(0x00010001),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tiles of attention's scores on the CPU, and what the bodies that work on them are told (tiles.hpp).
+/// Tiles of attention's scores on the CPU: the arguments of the SIMD bodies in tiles.hpp.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// The forward pass takes as many queries and keys at a time, so that the keys and values of a tile stay in the
-/// second-level cache meanwhile; within these one group of queries after the other, whose scores and weights stay in
-/// the first.
+/// Block of queries and keys of the forward pass, so that the keys and values of a tile stay in the L2 cache; within a
+/// block one group of queries is processed after the other, whose scores and weights stay in the L1 cache.
 inline constexpr extent attention_query_rows = 96, attention_key_columns = 256;
-/// The queries of a group, rounded up to whole rows of a product unit; and at least what that comes to.
+/// The number of queries in a group, rounded up to whole rows of a product unit; and an upper bound of the result.
 inline constexpr extent attention_group = 24, attention_group_rows = 32;
-/// The backward pass takes as many keys (half of them where they are packed as floats) and queries at a time; within
-/// these one panel of queries after the other.
+/// Block of keys (half of it where they are packed as floats) and queries of the backward pass; within a block one
+/// panel of queries is processed after the other.
 inline constexpr extent attention_backward_keys = 192, attention_backward_queries = 128;
 static_assert(attention_key_columns <= panel_depth && attention_backward_keys <= panel_depth &&
               attention_backward_queries <= panel_depth);
@@ -39,13 +38,13 @@ struct attention_row_state {
 /// A tile of scores, (rows, columns): queries by keys.
 struct attention_score_tile {
     extent rows, columns;
-    extent padded_columns;  ///< weights are zero from `columns` up to here
+    extent padded_columns;  ///< weights from `columns` to here are zero
     extent visible;         ///< row i sees the first visible + i columns
-    float* scores;          ///< readable and writable up to whole panels
+    float* scores;          ///< may be read and written up to whole panels
     extent stride;
-    float scale;    ///< with log2(e)
+    float scale;    ///< multiplied by log2(e)
     void* weights;  ///< an a block of the products' element type
-    bool first;     ///< nothing is in the state and the outputs yet
+    bool first;     ///< the first tile: state and outputs are uninitialised
     attention_row_state* state;
     float* outputs;  ///< (rows, output_stride)
     extent output_stride;
@@ -55,17 +54,17 @@ struct attention_score_tile {
 
 /// A panel of transposed scores, (rows, columns of a panel): keys by queries.
 struct attention_score_gradient_tile {
-    extent rows;           ///< keys that one of the panel's queries sees
-    extent block_rows;     ///< keys that one of the block's queries sees: weights and slopes are zero from `rows` on
-    extent padded_rows;    ///< the panel is zero from `rows` up to here
-    extent queries;        ///< that are there, of the panel's
+    extent rows;           ///< keys that some query of the panel sees
+    extent block_rows;     ///< keys that some query of the block sees: from `rows` on weights and ds are zero
+    extent padded_rows;    ///< the panel is zero from `rows` to here
+    extent queries;        ///< queries in the panel, without padding
     extent first_visible;  ///< the first query to see key i is first_visible + i
     const float* scores;   ///< (rows, columns)
     const float* weight_gradients;  ///< (rows, columns)
     const float *maxima, *logs, *dots;  ///< (columns), from attention_query_terms
-    float scale;                    ///< with log2(e)
+    float scale;                    ///< multiplied by log2(e)
     void *weights, *score_gradients;         ///< a blocks, at the panel's first column
-    void* panel;                    ///< a panel of b: the slopes once more
+    void* panel;                    ///< a panel of b: the score gradients again
 };
 
 }  // namespace detail

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How attention is cut on the CPU, and the bodies that work on the pieces, for each instruction set (cpu.simd.hpp).
+/// How attention is partitioned on the CPU, and the SIMD bodies that process the parts, for each instruction set
+/// (cpu.simd.hpp).
 ///
-/// Numeric contract: cuts follow from shapes alone.
+/// Numeric contract: the partition depends on shapes alone.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 #include <halftone/kernel/matmul/cpu/product.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 #define HALFTONE_BODY <halftone/kernel/attention/cpu.simd.hpp>
@@ -26,11 +27,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512_bf16 {
 using namespace avx512;
-using avx512::store;  // and not the class of that name
+using avx512::store;  // the function; there is also a class `store`
 }  // namespace avx512_bf16
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-// The body in the region, not in the order of the alphabet.
+// The order matters: the body is included inside of the region.
 // clang-format off
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
 #include <halftone/kernel/attention/cpu.simd.hpp>
@@ -42,7 +43,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// A product unit and the bodies that go with it.
+/// A product unit and the SIMD bodies that match it.
 template <class T>
 struct attention_engine {
     detail::product_unit unit;
@@ -86,7 +87,7 @@ attention_engine<T> attention_engine_for(const cpu& device) {
     return engine;
 }
 
-/// Asks for rows of `width` elements, `stride` apart, that are read soon.
+/// Prefetches rows of `width` elements, `stride` apart.
 template <class T>
 void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
     constexpr auto bytes = static_cast<extent>(sizeof(T));
@@ -94,7 +95,7 @@ void prefetch_rows(const T* from, extent stride, extent rows, extent width) {
     lines.prefetch(lines.count());
 }
 
-/// Hands out parts of a task's scratch memory, as offsets.
+/// Assigns parts of a task's scratch memory, as offsets.
 struct scratch_layout {
     std::size_t bytes = 0;
 
@@ -110,9 +111,9 @@ struct scratch_layout {
 struct attention_layout {
     attention_extents extents;
     detail::product_unit unit;
-    extent offset;           ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
-    extent head_panels;      ///< panels across a head
-    std::size_t head_bytes;  ///< of a panel whose k runs over a head
+    extent offset;           ///< query i sees the keys up to i + offset; without a mask, a number beyond all keys
+    extent head_panels;      ///< panels of one head_size
+    std::size_t head_bytes;  ///< size of a panel whose k is head_size
     scratch_layout scratch{};
 
     attention_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
@@ -122,29 +123,30 @@ struct attention_layout {
           head_panels(pieces_of(e.head_size, u.columns)),
           head_bytes(u.panel_bytes(e.head_size)) {}
 
-    /// Rows as products and bodies write them: whole units, an even number.
+    /// Rows as products and bodies write them: rounded up to whole units and to an even number.
     extent padded_rows(extent rows) const { return (pieces_of(rows, unit.rows) * unit.rows + 1) / 2 * 2; }
     extent padded_width() const { return head_panels * unit.columns; }
     std::size_t take_panels(extent count, std::size_t each) {
         return scratch.take(static_cast<std::size_t>(count) * each);
     }
     std::size_t take_block(extent rows) { return scratch.take(unit.block_bytes(padded_rows(rows))); }
-    /// From the beginning of a block to its row i.
+    /// The offset of row i in a block.
     std::size_t row_bytes(extent i) const { return static_cast<std::size_t>(i * detail::panel_stride * unit.element); }
-    /// The bytes of the first `rows` of a panel's k, a multiple of the unit's k_multiple.
+    /// The size of the first `rows` of a panel's k, rounded up to the unit's k_multiple.
     std::size_t panel_rows_bytes(extent rows) const {
         return static_cast<std::size_t>(rows * unit.columns * unit.element);
     }
 
-    /// Parts of a head's work, which comes in `blocks`: one, unless the heads are too few to keep threads busy; never
-    /// less than `least` blocks in a part. By shape alone, since parts of a sum are added apart.
+    /// Into how many parts a head's `blocks` are divided: one, unless there are too few heads to keep threads busy; a
+    /// part has at least `least` blocks. Depends on shapes alone, since partial sums of different parts are added
+    /// separately.
     static extent parts_of(extent heads, extent blocks, extent least) {
         constexpr extent enough_tasks = 8;
         return std::min(pieces_of(enough_tasks, heads), pieces_of(blocks, least));
     }
 };
 
-/// What each of several packed sequences fits into.
+/// The extents of a sequence that is as long as the longest of the packed sequences.
 inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
     attention_extents longest = e;
     longest.queries = std::min(e.queries, sequences.longest_queries);
@@ -152,7 +154,7 @@ inline attention_extents longest_sequence(const attention_extents& e, const pack
     return longest;
 }
 
-/// Where one of several packed sequences lies: first the queries that see no key, then the problem that is left.
+/// The place of one packed sequence: its queries without visible keys first, then the remaining problem.
 struct sequence_place {
     extent first_fully_masked, first_query, first_key;
     attention_extents extents;
@@ -176,12 +178,12 @@ struct sequence_place {
     view<T, 4> keys_of(const view<T, 4>& v) const {
         return times_of(v, first_key, extents.keys);
     }
-    /// Of (1, heads, queries, 2) numbers.
+    /// The part of (1, heads, queries, 2) numbers that belongs to the sequence.
     template <class T>
     view<T, 4> sums_of(const view<T, 4>& logsumexp) const {
         return {logsumexp.data() + 2 * first_query, {1, extents.heads, extents.queries, 2}, logsumexp.strides()};
     }
-    /// Of queries that see nothing.
+    /// Results of queries without visible keys.
     template <class T>
     void clear_fully_masked(const view<T, 4>& v) const {
         for (extent i = first_fully_masked; i < first_query; ++i) {
@@ -192,7 +194,7 @@ struct sequence_place {
     }
 };
 
-/// One head's vector at one time.
+/// The vector of one head at one time.
 template <class T>
 T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
     return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);

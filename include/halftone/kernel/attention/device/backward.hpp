@@ -3,10 +3,10 @@
 /// The backward pass of attention on a GPU with matrix instructions, for 16-bit types and for floats that multiply in
 /// tfloat32.
 ///
-/// One kernel gives dq by queries, another dk and dv by keys, so that every sum has one owner and one order. A block
-/// keeps rows of its own side, 16 RowBlocks of them to a warp, and streams the other side's through two slots of shared
-/// memory. Nothing of the softmax depends on a whole row any more, so scores live for 16 streamed rows at a time, in
-/// registers. (Wide heads' dk and dv: wide.hpp.)
+/// One kernel computes dq by blocks of queries, another dk and dv by blocks of keys, so that every sum is computed by
+/// one block in one order. A block keeps rows of its own side, 16 RowBlocks of them in each warp, and streams the other
+/// side's through two slots of shared memory. The softmax's row sums are known, so scores exist only for 16 streamed
+/// rows at a time, in registers. (dk and dv of wide heads: wide.hpp.)
 #pragma once
 
 #include <halftone/kernel/attention/device/fragments.hpp>
@@ -15,7 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// What kernels of the backward pass are told.
+/// Arguments of the backward pass's kernels.
 template <class T>
 struct attention_score_gradients {
     head_vectors<const T> q, d_o, k, v;
@@ -24,7 +24,7 @@ struct attention_score_gradients {
     attention_problem problem;
 };
 
-/// The rows that a block streams, tile by tile: those from `begin` to `end` of one query head after the other.
+/// The rows that a block streams, in tiles: [begin, end) of each of its query heads.
 template <int Rows>
 struct row_stream {
     int head, heads_end, first, begin, end;
@@ -47,7 +47,7 @@ struct row_stream {
     }
 };
 
-/// Starts to copy the vectors from `first` to `end` of one head of a sequence, which begins at `begin`.
+/// Starts copying the vectors [first, end) of one head of a sequence, which begins at `begin`.
 HALFTONE_KERNEL template <class Tile, int Threads, class T, class Simt>
 HALFTONE_HD HALFTONE_INLINE void fetch_rows(Simt simt, const Tile& to, const head_vectors<const T>& x, int sequence,
                                             int begin, int head, int first, int end, int width) {
@@ -55,7 +55,7 @@ HALFTONE_HD HALFTONE_INLINE void fetch_rows(Simt simt, const Tile& to, const hea
         .fetch(simt, to, width);
 }
 
-/// Starts to copy query terms.
+/// Starts copying query terms.
 HALFTONE_KERNEL template <int Count, class Simt>
 HALFTONE_HD HALFTONE_INLINE void fetch_terms(Simt simt, word to, const global_span<const query_term>& from) {
     const int i = simt.thread();
@@ -64,16 +64,16 @@ HALFTONE_HD HALFTONE_INLINE void fetch_terms(Simt simt, word to, const global_sp
                       global_span<const float>{&from.data[i].value[0], 4}, 4);
 }
 
-/// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the weights p and the slopes
-/// ds = p (d_o v^T - o d_o^T), computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o. Chunks of all operands
-/// lie on multiples of 16 bytes.
+/// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the recomputed weights p and score
+/// gradients ds = p (d_o v^T - o d_o^T): dq = scale ds k, dk = scale ds^T q, dv = p^T d_o. Chunks of all operands are
+/// aligned to 16 bytes.
 template <class T, int Head, int RowBlocks, int Warps, int StreamedRows, attention_side Side>
 struct flash_attention_backward_kernel {
     static constexpr bool keeps_keys = Side == attention_side::keys;
     static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, kept_rows = Warps * warp_rows;
     static constexpr int columns = block_columns<T>;
-    // Of the kept rows so many columns stay in registers; the others are read again and again. Two terms of streamed
-    // queries are four numbers each, for which two blocks of rows leave less room.
+    // This many columns of the kept rows stay in registers; the others are read from shared memory again for every
+    // tile. Terms of streamed queries take registers, too, so that two row blocks leave less room.
     static constexpr int held = sizeof(T) == 4
                                     ? (keeps_keys ? 32 / RowBlocks / RowBlocks : (Head > 128 ? 32 : 64) / RowBlocks)
                                 : Head * RowBlocks > 128  ? 32
@@ -83,10 +83,10 @@ struct flash_attention_backward_kernel {
                                                           : Head;
     using kept_tile = head_tile<T, kept_rows, Head>;
     using streamed_tile = head_tile<T, StreamedRows, Head>;
-    // Wide floats leave room for one slot: streamed rows come when all warps are done with the previous ones.
+    // Wide floats leave room for one slot: a tile is copied when all warps have finished the previous one.
     static constexpr int slots = Head * sizeof(T) > 512 ? 1 : 2;
-    // Of each side two tiles: q or k, which the scores are products of, then d_o or v. And the terms of streamed
-    // queries.
+    // Each side has two tiles: first q or k, from which scores are computed, then d_o or v. The slot also holds the
+    // terms of streamed queries.
     static constexpr word slot_bytes = 2 * streamed_tile::bytes, streamed_at = 2 * kept_tile::bytes,
                           terms_at = streamed_at + slots * slot_bytes,
                           term_bytes = keeps_keys ? StreamedRows * sizeof(query_term) : 0,
@@ -136,7 +136,7 @@ struct flash_attention_backward_kernel {
 
         while (rows.are_there()) {
             simt.async_wait(constant<0>{});
-            simt.barrier();  // these rows are there, and all warps are done with the previous ones
+            simt.barrier();  // this tile has arrived, and all warps have finished the previous one
             const int row = rows.first;
             rows.next();
             if constexpr (slots == 2) {
@@ -145,7 +145,7 @@ struct flash_attention_backward_kernel {
                 slot = 1 - slot;
             } else {
                 add_tile(simt, 0, row, mine);
-                simt.barrier();  // all warps are done with these rows
+                simt.barrier();  // all warps have finished this tile
                 fetch(simt, kept_block(simt, here_at), rows, 0);
             }
         }
@@ -161,8 +161,8 @@ struct flash_attention_backward_kernel {
   private:
     using stream = row_stream<StreamedRows>;
 
-    /// What a lane has of its warp's kept rows. Some of these see, or are seen by, the streamed rows from some_from to
-    /// some_end, and all of them those up to all_end, where keys are kept from some_from + warp_rows - 1 on.
+    /// What a lane holds of its warp's kept rows. Some kept rows see, or are seen by, the streamed rows from some_from
+    /// to some_end; all of them those up to all_end, or, where keys are kept, from some_from + warp_rows - 1 on.
     struct lane_part {
         int some_from = 0, some_end = 0, all_end = 0;
         kept_tile kept_a, kept_b;
@@ -177,7 +177,7 @@ struct flash_attention_backward_kernel {
         HALFTONE_HD HALFTONE_INLINE bool all_see(int row) const {
             return row + 16 <= all_end && (!keeps_keys || row >= some_from + warp_rows - 1);
         }
-        /// Of 16 streamed rows: those that are not there are zeros.
+        /// The visible part of 16 streamed rows; rows beyond the end are zeros.
         HALFTONE_HD HALFTONE_INLINE row_window window(int row) const {
             return keeps_keys ? row_window{some_from - row, 1, 16, 0} : row_window{0, 0, all_end - row, 1};
         }
@@ -190,7 +190,7 @@ struct flash_attention_backward_kernel {
                                        here.head, here.first, keeps_keys ? here.keys : here.queries,
                                        x.problem.head_size);
     }
-    /// Starts to copy streamed rows into a slot, if there are any.
+    /// Starts copying a tile of streamed rows into a slot, unless all have been copied.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const attention_block& here, const stream& rows, int slot) const {
         const word at = streamed_at + static_cast<word>(slot) * slot_bytes;
@@ -256,7 +256,7 @@ struct flash_attention_backward_kernel {
         }
     }
 
-    /// Scores become weights, the products of d_o and v slopes.
+    /// Turns scores into weights, and the products of d_o and v into score gradients.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, int slot, int s, int row, const lane_part& mine,
                                            block_sums (&scores)[RowBlocks][2],
@@ -279,7 +279,7 @@ struct flash_attention_backward_kernel {
             }
         }
         if (mine.all_see(row)) return;
-        // Relative to the lane's first streamed row, and for its first kept one.
+        // Indices are relative to the lane's first streamed row, and for its first kept row.
         const attention_block here = kept_block(simt, here_at);
         const int streamed = row + simt.lane() % 4 * 2, left = (keeps_keys ? here.queries : here.keys) - streamed;
         const int first = here.first + simt.warp() * warp_rows + simt.lane() / 4 - streamed +

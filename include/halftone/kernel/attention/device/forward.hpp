@@ -3,10 +3,10 @@
 /// The forward pass of attention on a GPU with matrix instructions, for 16-bit types and for floats that multiply in
 /// tfloat32 (Dao 2023, "FlashAttention-2").
 ///
-/// A block keeps some queries, 16 RowBlocks of them to a warp, and walks the keys and values that they see, tile by
-/// tile. Scores, weights and the sums of o stay in registers: the scores' blocks are, rounded, the left operand of the
-/// product with the values. While a tile's scores are computed its values are copied, and the next tile's keys
-/// meanwhile and on.
+/// A block keeps some queries, 16 RowBlocks of them in each warp, and iterates over the tiles of keys and values that
+/// they see. Scores, weights and the sums of o stay in registers: blocks of weights, rounded, are the left operand of
+/// the product with the values. A tile's values are copied while its scores are computed; the next tile's keys are
+/// copied meanwhile, too.
 #pragma once
 
 #include <halftone/kernel/attention/device/fragments.hpp>
@@ -15,12 +15,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// o and logsumexp; head_size is at most Head. Chunks of all operands lie on multiples of 16 bytes.
+/// Computes o and logsumexp; head_size is at most Head. Chunks of all operands are aligned to 16 bytes.
 template <class T, int Head, int RowBlocks, int Warps, int KeyRows>
 struct flash_attention_kernel {
     static constexpr int threads = 32 * Warps, warp_rows = 16 * RowBlocks, query_rows = Warps * warp_rows;
     static constexpr int columns = block_columns<T>;
-    // In registers, where there is room that nothing else would fill; elsewhere they are read again for each tile.
+    // Queries stay in registers where these have room; otherwise they are read from shared memory again for each tile.
     static constexpr bool holds_queries = Head * RowBlocks == 128;
     using query_tile = head_tile<T, query_rows, Head>;
     using key_tile = head_tile<T, KeyRows, Head>;
@@ -29,7 +29,7 @@ struct flash_attention_kernel {
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
-    global_span<float> logsumexp;  // (batch, heads, queries, 2), or none
+    global_span<float> logsumexp;  // (batch, heads, queries, 2), or empty
     attention_problem problem;
 
     grid_shape grid() const { return problem.grid(attention_side::queries, query_rows); }
@@ -99,7 +99,7 @@ struct flash_attention_kernel {
             to_weights(simt, scores, state, sums);
 
             simt.async_wait(constant<1>{});
-            simt.barrier();  // the values are there
+            simt.barrier();  // the values have arrived
             HALFTONE_UNROLL for (int n = 0; n < KeyRows; n += 16) {
                 left_operand<T> left[RowBlocks];
                 HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
@@ -115,7 +115,7 @@ struct flash_attention_kernel {
                 add_rows_of_all_columns<T>(simt, problem, value, place, n, left, sums, careful, window);
             }
             simt.async_wait(constant<0>{});
-            simt.barrier();  // the next keys are there, and all warps are done with these and with the values
+            simt.barrier();  // the next keys have arrived, and all warps have finished these keys and values
             const word free = keys_now;
             keys_now = keys_next, keys_next = free;
         }
@@ -123,21 +123,21 @@ struct flash_attention_kernel {
     }
 
   private:
-    /// Of a query's softmax so far; `total` is the lane's share.
+    /// The running softmax of a query; `total` is the lane's partial sum.
     struct row_state {
         float highest = detail::attention_masked_score, total = 0;
     };
 
-    /// Which of 16 keys the warp's queries see: of keys that are not there the values are zeros.
+    /// Which of 16 keys the warp's queries see. Values of keys beyond the end are zeros.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE row_window window_of(Simt simt, int first_key) const {
         const attention_block here = kept_block(simt, here_at);
         return {0, 0, here.first + simt.warp() * warp_rows + here.offset + 1 - first_key, 1};
     }
-    /// Hides the keys that a query does not see.
+    /// Masks the scores of keys that a query does not see.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void mask_scores(Simt simt, int first, block_sums (&scores)[RowBlocks][KeyRows / 8]) const {
-        // Relative to the lane's first key, and for its first query.
+        // Indices are relative to the lane's first key, and for its first query.
         const attention_block here = kept_block(simt, here_at);
         const int mine = here.first + simt.warp() * warp_rows;
         const int key = first + simt.lane() % 4 * 2, left = here.keys - key,
@@ -152,13 +152,14 @@ struct flash_attention_kernel {
         }
     }
 
-    /// What the highest score subtracts from the exponents of two. Of hidden scores alone it is 0: then they weigh nothing.
+    /// What is subtracted from exponents of two, for a highest score. If all scores so far are masked, it is 0: their
+    /// weights are then 0.
     HALFTONE_HD HALFTONE_INLINE float exponent_of(float highest) const {
         return highest == detail::attention_masked_score ? 0.0f : highest * (problem.scale * detail::log2_of_e);
     }
 
-    /// Takes a tile's scores into the softmax (Milakov and Gimelshein 2018): they become weights, and the sums are
-    /// brought to the new maxima. Step by step for all rows, so that one's latency passes behind the others.
+    /// Updates the running softmax by a tile's scores (Milakov and Gimelshein 2018): turns scores into weights, and
+    /// rescales the sums to the new maxima. Each step is done for all rows before the next, so that latencies overlap.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, block_sums (&scores)[RowBlocks][KeyRows / 8],
                                            row_state (&state)[RowBlocks][2],
@@ -194,7 +195,7 @@ struct flash_attention_kernel {
                     even += x, odd += y;
                 }
                 float total = state[m][half].total;
-                if (is_higher) {  // seldom, after the first tiles
+                if (is_higher) {  // rare after the first tiles
                     const bool is_first = state[m][half].highest == detail::attention_masked_score;
                     const float factor = is_first ? 0 : power_of_two(exponent_of(state[m][half].highest) - top);
                     total *= factor;
@@ -207,7 +208,7 @@ struct flash_attention_kernel {
         }
     }
 
-    /// Of a query that saw no key, whose weights are all 0, o is 0.
+    /// For a query without visible keys, whose weights are all 0, o is 0.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const row_state (&state)[RowBlocks][2],
                                             block_sums (&sums)[RowBlocks][Head / 8], const query_tile& tile) const {
@@ -227,7 +228,7 @@ struct flash_attention_kernel {
                     }
                 }
                 if (logsumexp.is_there() && query < here.queries && simt.lane() % 4 == 0) {
-                    // Less what rounding the exponent of the highest score has taken from all weights.
+                    // Corrects for the rounding of the highest score's exponent, which all weights share.
                     const float highest = state[m][half].highest;
                     const float more = std::fma(highest, problem.scale * detail::log2_of_e, -exponent_of(highest)),
                                 log = std::log(total) - more / detail::log2_of_e;

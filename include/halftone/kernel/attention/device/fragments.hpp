@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How one warp multiplies tiles of heads by matrix instructions: blocks of 16 rows, 32 bytes of each, out of swizzled
-/// shared memory, sums in registers, results out in whole chunks.
+/// How a warp multiplies tiles of heads by matrix instructions: blocks of 16 rows x 32 bytes are read from swizzled
+/// shared memory, sums are in registers, results are stored in 16-byte chunks.
 ///
-/// Numeric contract: floats are rounded to tfloat32 as they come into registers; products are exact, sums in float.
+/// Numeric contract: floats are rounded to tfloat32 as they are loaded into registers; products are exact, sums in
+/// float.
 #pragma once
 
 #include <halftone/kernel/attention/device/tiles.hpp>
@@ -12,24 +13,23 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// The sums of 16 rows and 8 columns: a lane has columns 2 (lane % 4) and the next, of row lane / 4, then of row lane /
-/// 4 + 8.
+/// The sums of 16 rows x 8 columns: a lane has columns 2 (lane % 4) and the next, in rows lane / 4 and lane / 4 + 8.
 using block_sums = vec<float, 4>;
 
-/// Columns of a block of 16 rows, 32 bytes of each: what one instruction multiplies.
+/// Columns of a block of 16 rows x 32 bytes: the depth of one instruction.
 template <class T>
 inline constexpr int block_columns = 32 / static_cast<int>(sizeof(T));
-/// Columns of a tile that a product with its rows takes at once.
+/// Columns of a tile that a product over its rows processes at a time.
 template <class T>
 inline constexpr int columns_at_once = 8 * static_cast<int>(sizeof(T));
 
-/// A float as matrix instructions read it.
+/// A float, rounded as matrix instructions read it.
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE word round_tf32(Simt simt, float x) {
     return simt.round_tf32(detail::bit_cast<word>(x));
 }
 
-/// sums += left x right, right of 8 columns.
+/// sums += left x right, where right has 8 columns.
 HALFTONE_KERNEL template <class T, class Simt>
 HALFTONE_HD HALFTONE_INLINE void multiply_block(Simt simt, block_sums& sums, const vec<word, 4>& left,
                                                 const vec<word, 2>& right) {
@@ -40,8 +40,9 @@ HALFTONE_HD HALFTONE_INLINE void multiply_block(Simt simt, block_sums& sums, con
     }
 }
 
-/// The right operands in a block, of 8 columns each: where k runs along the tile's rows, so that these become columns,
-/// and where k runs down the tile and the block, of 16-bit numbers, was transposed on its way.
+/// The right operands in a block, of 8 columns each: rows_as_columns if k runs along the tile's rows, whose rows are
+/// the columns of the operand; the other if k runs down the tile and the block, of 16-bit numbers, was transposed by
+/// the load.
 HALFTONE_HD HALFTONE_INLINE vec<word, 2> rows_as_columns(const vec<word, 4>& block, int which) {
     return {block[which], block[which + 2]};
 }
@@ -49,13 +50,13 @@ HALFTONE_HD HALFTONE_INLINE vec<word, 2> columns_of(const vec<word, 4>& block, i
     return {block[2 * which], block[2 * which + 1]};
 }
 
-/// A 16 x 16 left operand: one of 16-bit numbers, or two of floats, the first of the even columns of each 8.
+/// A 16 x 16 left operand: one fragment of 16-bit numbers, or two of floats, the first for the even columns of each 8.
 template <class T>
 using left_operand = vec<vec<word, 4>, sizeof(T) / 2>;
 
-/// Two neighbouring blocks of sums, rounded, as the left operand of the next product. A lane has pairs of columns; of
-/// floats, it multiplies the first of each as what the instruction takes for columns 0 to 3, the other as 4 to 7:
-/// add_rows hands it the right operand's rows in that order.
+/// Two neighbouring blocks of sums, rounded, as the left operand of the next product. A lane has pairs of columns. For
+/// floats, the first of each pair is passed as the instruction's columns 0 to 3, the second as 4 to 7; add_rows passes
+/// the right operand's rows in the same order.
 HALFTONE_KERNEL template <class T, class Simt>
 HALFTONE_HD HALFTONE_INLINE left_operand<T> as_left([[maybe_unused]] Simt simt, const block_sums& x,
                                                     const block_sums& y) {
@@ -70,8 +71,8 @@ HALFTONE_HD HALFTONE_INLINE left_operand<T> as_left([[maybe_unused]] Simt simt, 
     }
 }
 
-/// Which of 16 rows of a tile the rows of a product may see: row r those from first + r first_step up to, and not with,
-/// end + r end_step.
+/// Which of 16 rows of a tile the rows of a product may see: row r those from first + r first_step up to, but
+/// excluding, end + r end_step.
 struct row_window {
     int first, first_step, end, end_step;
 
@@ -91,13 +92,13 @@ HALFTONE_HD HALFTONE_INLINE bool is_not_finite(word operand) {
     }
 }
 
-/// A lane's places in a tile of heads; the same in all tiles of one width.
+/// A lane's offsets in a tile of heads; the same for all tiles of one width.
 struct lane_place {
-    word block;    ///< in any block of 16 rows and 32 bytes, as ldmatrix reads it
-    word element;  ///< of floats, in 8 rows and 32 columns: four neighbours of row 2 (lane % 4)
+    word block;    ///< in any block of 16 rows x 32 bytes, for ldmatrix
+    word element;  ///< for floats, in 8 rows x 32 columns: four consecutive ones of row 2 (lane % 4)
 };
 
-/// A tile of heads of Head elements in shared memory; Rows x whole panels.
+/// A tile of heads in shared memory: Rows rows of Head elements, padded to whole panels.
 template <class T, int Rows, int Head>
 struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
     using base_tile = simt::shared_tile<T, Rows, padded_head(Head)>;
@@ -112,8 +113,8 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
         const auto lane = static_cast<word>(simt.lane());
         return {tile.at(lane % 16, lane / 16 * in_chunk).offset, tile.at(lane % 4 * 2, lane / 4 * in_chunk).offset};
     }
-    /// The block whose corner is (row, column), whole blocks from the tile's, as a left or right operand whose depth
-    /// runs along the rows.
+    /// The block at (row, column), multiples of a block's size, as a left or right operand whose depth runs along the
+    /// rows.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<word, 4> read(Simt simt, const lane_place& place, int row, int column) const {
         vec<word, 4> x = simt.ldmatrix_x4(block(place, row, column));
@@ -122,7 +123,7 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
         }
         return x;
     }
-    /// sums += left x the tile's rows from `row` on, 16 of them, for columns_at_once from `column` on.
+    /// sums += left x 16 of the tile's rows from `row` on, for columns_at_once columns from `column` on.
     HALFTONE_KERNEL template <int RowBlocks, class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_rows(Simt simt, const lane_place& place, int row, int column,
                                               const left_operand<T> (&left)[RowBlocks],
@@ -146,8 +147,8 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
             }
         }
     }
-    /// Whether one of 16 rows from `row` on holds an infinity or a NaN in columns_at_once from `column` on, as far as the
-    /// lane reads them.
+    /// Whether the lane's elements of 16 rows from `row` on and columns_at_once columns from `column` on hold an
+    /// infinity or a NaN.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE bool has_not_finite(Simt simt, const lane_place& place, int row, int column) const {
         bool found = false;
@@ -164,8 +165,8 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
         }
         return found;
     }
-    /// add_rows where a mask hides rows that are not finite: each row of sums by a product of its own, with zeros for
-    /// what it may not see.
+    /// add_rows where masked rows are not finite: computes each row of sums by a product of its own, with zeros for
+    /// what is masked for it.
     HALFTONE_KERNEL template <int RowBlocks, class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_seen_rows(Simt simt, const lane_place& place, int row, int column,
                                                    const left_operand<T> (&left)[RowBlocks],
@@ -186,7 +187,7 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
         }
         HALFTONE_UNROLL for (int m = 0; m < RowBlocks; ++m) {
 #if defined(__CUDA_ARCH__)
-#pragma unroll 1  // seldom needed: as little code as may be
+#pragma unroll 1  // rarely runs: small code is preferred
 #endif
             for (int r = 0; r < 16; ++r) {
                 HALFTONE_UNROLL for (int n = 0; n < across; ++n) {
@@ -204,12 +205,12 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
             }
         }
     }
-    /// The same tile from a row on, a multiple of 16.
+    /// The same tile from a row on; `row` is a multiple of 16.
     HALFTONE_HD HALFTONE_INLINE head_tile from_row(int row) const {
         return {{this->base + static_cast<word>(row) * base_tile::row_bytes}};
     }
 
-    /// Sums of 16 x RowBlocks rows of a warp, as add_rows leaves them, rounded, to memory; `width` is a multiple of 8.
+    /// Rounds and stores the sums of a warp's 16 x RowBlocks rows, as add_rows leaves them; `width` is a multiple of 8.
     /// 16-bit numbers pass through the tile's rows from `row` on, which no other warp may be using.
     HALFTONE_KERNEL template <int RowBlocks, class Simt>
     HALFTONE_HD HALFTONE_INLINE void write(Simt simt, int row, const block_sums (&sums)[RowBlocks][Head / 8],
@@ -225,8 +226,9 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
   private:
     using fours = vec<float, 4>;
 
-    /// Of a right operand, what row r of the left one may see. A lane has rows 2 (lane % 4) and the next: of 16-bit
-    /// numbers side by side, and once more 8 rows on; of floats apart, 8 rows on in the next part.
+    /// A right operand with zeros for what row r of the left one does not see. A lane has rows 2 (lane % 4) and the
+    /// next: packed together for 16-bit numbers, with those 8 rows further on in a second word; in separate words for
+    /// floats.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static vec<word, 2> seen_part(Simt simt, vec<word, 2> right, int part,
                                                               const row_window& window, int r) {
@@ -241,15 +243,15 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
         }
         return right;
     }
-    /// The lane's chunk of a block: whole periods of the swizzle down the tile, and across it only in bits that the
-    /// swizzle leaves in place.
+    /// The lane's chunk of a block. `row` is a multiple of the swizzle's period, and `column` changes only bits that
+    /// the swizzle does not affect.
     HALFTONE_HD HALFTONE_INLINE chunk_span block(const lane_place& place, int row, int column) const {
         const word byte = static_cast<word>(column) * static_cast<word>(sizeof(T)),
                    down = byte / base_tile::row_bytes * Rows + static_cast<word>(row);
         return {this->base + (place.block ^ byte % base_tile::row_bytes) + down * base_tile::row_bytes, 1};
     }
-    /// The lane's four neighbours in an even row of eight or the odd one below, in whole panels: eight lanes read two
-    /// chunks of each of four rows, no two from the same banks.
+    /// The lane's four consecutive floats in an even row of eight, or the odd one below, in whole panels: eight lanes
+    /// read two chunks of each of four rows, without bank conflicts.
     HALFTONE_HD HALFTONE_INLINE shared_span<fours> neighbours(const lane_place& place, int row, int column,
                                                               word odd) const {
         const word down = static_cast<word>(column) / 32 * Rows + static_cast<word>(row);
@@ -279,7 +281,7 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
             simt.store(simt::as_vectors<in_chunk>(head.from((first + r) * time_stride + column)), 0, values);
         }
     }
-    /// Of floats, a lane has eight neighbours of each 32 columns.
+    /// For floats a lane has eight consecutive ones of each 32 columns.
     HALFTONE_KERNEL template <int RowBlocks, class Simt>
     HALFTONE_HD HALFTONE_INLINE static void write_from_registers(Simt simt,
                                                                  const block_sums (&sums)[RowBlocks][Head / 8],
@@ -304,7 +306,7 @@ struct head_tile : simt::shared_tile<T, Rows, padded_head(Head)> {
     }
 };
 
-/// Whether one of 16 rows of a tile from `row` on holds an infinity or a NaN: the same for the whole warp.
+/// Whether 16 rows of a tile from `row` on hold an infinity or a NaN: the same result in all lanes of the warp.
 HALFTONE_KERNEL template <class T, class Tile, class Simt>
 HALFTONE_HD HALFTONE_INLINE bool any_not_finite(Simt simt, const attention_problem& problem, const Tile& tile,
                                                 const lane_place& place, int row) {
@@ -316,8 +318,9 @@ HALFTONE_HD HALFTONE_INLINE bool any_not_finite(Simt simt, const attention_probl
     return simt.any(found);
 }
 
-/// add_rows for all columns of a tile, or add_seen_rows where the whole warp is `careful`. Of 16-bit numbers one question is
-/// for all columns, since one for each parts the matrix instructions; of floats, whose registers would not do, one for each.
+/// add_rows for all columns of a tile, or add_seen_rows if the whole warp is `careful`. For 16-bit numbers there is one
+/// test for all columns, since tests between matrix instructions would keep them apart; for floats, which need too many
+/// registers for that, one test for each group of columns.
 HALFTONE_KERNEL template <class T, class Tile, int RowBlocks, class Simt>
 HALFTONE_HD HALFTONE_INLINE void add_rows_of_all_columns(Simt simt, const attention_problem& problem, const Tile& tile,
                                                          const lane_place& place, int row,
@@ -339,8 +342,8 @@ HALFTONE_HD HALFTONE_INLINE void add_rows_of_all_columns(Simt simt, const attent
     }
 }
 
-/// Where a thread finds its chunks of a head's vectors, tile by tile: one column of chunks, or one of each half of a
-/// wide tile, and every `at_once`-th row, so that little is left to compute for each.
+/// Where a thread finds its chunks of a head's vectors in each tile: one column of chunks, or one in each half of a wide
+/// tile, and every `at_once`-th row, so that little address arithmetic is left for each chunk.
 template <class T, class Tile, int Threads>
 struct tile_source {
     static constexpr int in_chunk = Tile::in_chunk, chunks = Tile::columns / in_chunk,
@@ -350,11 +353,11 @@ struct tile_source {
     static_assert(across == chunks || across * 16 % Tile::row_bytes == 0, "and whole panels");
 
     global_span<const T> chunk;
-    extent stride;  ///< from one time to the next
-    word place;     ///< in a tile
-    int left;       ///< times from the thread's first to the end
+    extent stride;  ///< distance between times
+    word place;     ///< offset in a tile
+    int left;       ///< number of times from the thread's first to the end
 
-    /// The vectors from `first` to `end`.
+    /// The vectors [first, end).
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static tile_source of(Simt simt, const global_span<const T>& head, extent time_stride,
                                                       int first, int end) {
@@ -362,8 +365,8 @@ struct tile_source {
         return {head.from(static_cast<extent>(first + row) * time_stride + column), time_stride,
                 Tile{{0}}.at(static_cast<word>(row), static_cast<word>(column)).offset, end - first - row};
     }
-    /// Starts to copy a tile. Vectors that are not there become zeros, as do elements beyond `width`, a multiple of 8.
-    /// A chunk that is not there may have any address, as none of it is read.
+    /// Starts copying a tile. Vectors beyond the end become zeros, as do elements beyond `width`, a multiple of 8. The
+    /// address of such a chunk may be anything, since nothing of it is read.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void fetch(Simt simt, const Tile& to, int width) const {
         HALFTONE_UNROLL for (int c = 0; c < chunks; c += across) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's math strategy does on a GPU between its operations; math.hpp has the words.
+/// A GPU's part of attention's math strategy: what it does between products and softmax; math/math.hpp describes the
+/// functions.
 #pragma once
 
 #include <cmath>
@@ -15,11 +16,11 @@ namespace kernel {
 
 namespace on_device {
 
-/// attention_visibility as kernels read it. Offsets that do not fit are clamped.
+/// attention_visibility as kernels read it. Invalid offsets are clamped.
 struct attention_seen {
     extent queries, keys;
     attention_mask mask;
-    simt::global_span<const std::int32_t> query_offsets, key_offsets;  ///< none: one sequence
+    simt::global_span<const std::int32_t> query_offsets, key_offsets;  ///< empty: one sequence
 
     struct interval {
         extent first, last;
@@ -29,7 +30,8 @@ struct attention_seen {
     HALFTONE_HD HALFTONE_INLINE interval by(Simt simt, extent query) const {
         extent last_query = queries, first = 0, last = keys;
         if (query_offsets.is_there()) {
-            // The last sequence that begins at or before the query; of several at one place all others are empty.
+            // The last sequence that begins at or before the query; if several begin at one place, all others of these
+            // are empty.
             extent low = 0, high = query_offsets.count - 1;
             while (high - low > 1) {
                 const extent middle = (low + high) / 2;
@@ -52,7 +54,7 @@ struct attention_seen {
     HALFTONE_HD extent within(extent key) const { return key < 0 ? 0 : key > keys ? keys : key; }
 };
 
-/// A block takes a row.
+/// One row a block.
 struct attention_mask_kernel {
     static constexpr int threads = 128;
     static constexpr simt::word shared_bytes = 0;
@@ -73,8 +75,8 @@ struct attention_mask_kernel {
     }
 };
 
-/// copy = x, with zeros for what products in Compute do not read as finite, and whether some of `rows` rows has such:
-/// a warp takes so many.
+/// copy = x with zeros for all elements that are not finite in Compute, and a flag for every `rows` rows that have
+/// such; a warp processes `rows` rows.
 template <class Compute, class T>
 struct attention_finite_kernel {
     static constexpr int rows = 8, threads = 128, block_rows = rows * threads / 32;
@@ -83,7 +85,7 @@ struct attention_finite_kernel {
     simt::global_span<const T> x;
     extent count, width, stride;
     simt::global_span<T> copy;              ///< (count, width)
-    simt::global_span<std::int32_t> found;  ///< for every `rows` rows
+    simt::global_span<std::int32_t> found;  ///< one flag for every `rows` rows
 
     simt::grid_shape grid() const { return simt::blocks_for(count, block_rows); }
 
@@ -105,18 +107,19 @@ struct attention_finite_kernel {
     }
 };
 
-/// What attention_finite_kernel has left out, where it is seen. A warp takes a row.
+/// Adds the products of elements that attention_finite_kernel replaced by zeros, where they are visible. One row a
+/// warp.
 template <class Compute, class T, class To>
 struct attention_add_not_finite_kernel {
     static constexpr int rows = 4, threads = 32 * rows, at_once = attention_finite_kernel<Compute, T>::rows;
     static constexpr simt::word shared_bytes = 0;
 
     attention_seen seen;
-    bool of_queries;                         ///< the rows of `to`; else keys
-    extent matrices, to_rows, x_rows;        ///< of each matrix, of `to` and of x
+    bool of_queries;                         ///< whether the rows of `to` are queries; otherwise they are keys
+    extent matrices, to_rows, x_rows;        ///< number of matrices, and rows of each in `to` and in x
     simt::global_span<const float> factors;  ///< (matrices, heads, queries, keys)
-    simt::global_span<const T> x;            ///< of the other side
-    extent width, stride;                    ///< x's
+    simt::global_span<const T> x;            ///< rows of the other side: keys, or queries
+    extent width, stride;                    ///< x's width and leading dimension
     simt::global_span<const std::int32_t> found;
     simt::global_span<To> to;  ///< (matrices, rows, width)
 
@@ -137,7 +140,7 @@ struct attention_add_not_finite_kernel {
     }
 
   private:
-    /// The row `other` of x, `in_matrix` of its matrix.
+    /// Row `other` of x; `in_matrix` is its row in its matrix.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void add(Simt simt, extent row, extent other, extent in_matrix) const {
         const extent query = of_queries ? row : other, key = of_queries ? in_matrix : row % to_rows;
@@ -153,14 +156,14 @@ struct attention_add_not_finite_kernel {
     }
 };
 
-/// Of `to` the first is max(x), or the second -log(max(x)), over the keys that are seen. A warp takes a row.
+/// Writes, over visible keys, max(x) to the first number in `to`, or -log(max(x)) to the second. One row a warp.
 struct attention_logsumexp_kernel {
     static constexpr int rows = 4, threads = 32 * rows;
     static constexpr simt::word shared_bytes = 0;
 
     attention_seen seen;
     simt::global_span<const float> x;  ///< (queries, keys)
-    bool of_weights;                   ///< x; else scores
+    bool of_weights;                   ///< whether x has weights; otherwise scores
     simt::global_span<float> to;       ///< (queries, 2)
 
     simt::grid_shape grid() const { return simt::blocks_for(seen.queries, rows); }
@@ -190,7 +193,7 @@ struct attention_logsumexp_kernel {
 
 template <simt_device Device>
 struct attention_rows<Device> {
-    /// The offsets are the device's: its kernels clamp them.
+    /// The offsets are in the device's memory: its kernels clamp them.
     static void check(Device&, const packed_sequences&, const detail::attention_extents& e) {
         constexpr extent most = (extent{1} << 31) - 1;
         if (e.queries > most) fail<shape_error>("attention: ", e.queries, " queries; expected at most ", most);

@@ -2,11 +2,11 @@
 /// \file
 /// Attention on a GPU without matrix instructions: for every element type, head size and alignment.
 ///
-/// A block of four warps keeps some rows of one head and walks the other side's, 32 at a time, both staged in shared
-/// memory as floats that are rounded to Compute. Each warp owns a few of the kept rows. For the scores its lanes stand
-/// for the 32 streamed rows, for the sums over these they stand for the columns of the head.
+/// A block of four warps keeps some rows of one head and streams the other side's, 32 at a time; both are staged in
+/// shared memory as floats that are rounded to Compute. Each warp owns a few of the kept rows. When it computes scores,
+/// its lanes correspond to the 32 streamed rows; when it sums over these, lanes correspond to the columns of the head.
 ///
-/// Numeric contract: attention.hpp's. Each output is written by one block, its sum taken in the order of the streamed
+/// Numeric contract: attention.hpp's. Each output is written by one block, which sums in the order of the streamed
 /// rows.
 #pragma once
 
@@ -16,12 +16,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// The tiles of one block in shared memory. Parts: head_size is at most 32 Parts. Kept: kept rows of a warp.
+/// The tiles of one block in shared memory. head_size is at most 32 Parts; a warp keeps Kept rows.
 template <class Compute, int Parts, int Kept>
 struct plain_tiles {
     static constexpr int warps = 4, threads = 32 * warps, streamed_rows = 32, kept_rows = warps * Kept;
     static constexpr int columns = 32 * Parts;
-    static constexpr int stride = columns + 4;  // so that lanes read four neighbours each of 32 rows without conflicts
+    static constexpr int stride = columns + 4;  // 32 lanes read 4 floats each of 32 rows without bank conflicts
 
     static constexpr word streamed_bytes = streamed_rows * stride * sizeof(float);
     static constexpr word kept_bytes = kept_rows * columns * sizeof(float);
@@ -29,7 +29,7 @@ struct plain_tiles {
 
     using fours = vec<float, 4>;
 
-    /// `count` rows from `first` on, those at or beyond `end` as zeros.
+    /// Loads `count` rows from `first` on; rows from `end` on as zeros.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt, class T>
     HALFTONE_HD HALFTONE_INLINE static void stage(Simt simt, word to, const global_span<const T>& head,
                                                   extent time_stride, int first, int end, int width) {
@@ -45,7 +45,7 @@ struct plain_tiles {
         }
     }
 
-    /// For each of the warp's kept rows: its product with the lane's streamed row.
+    /// For each of the warp's kept rows, its dot product with the lane's streamed row.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void multiply_rows(Simt simt, word kept, word streamed, int width,
                                                           vec<float, Kept>& products) {
@@ -62,16 +62,16 @@ struct plain_tiles {
         }
     }
 
-    using sums = vec<vec<float, Parts>, Kept>;  ///< of a lane: columns lane, lane + 32, ... of the warp's kept rows
+    using sums = vec<vec<float, Parts>, Kept>;  ///< a lane's: columns lane, lane + 32, ... of the warp's kept rows
 
-    /// One weight of each kept row and the lane's streamed row, to where the whole warp reads them.
+    /// Stores the weight of each kept row and the lane's streamed row where the whole warp can read it.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void put_weight(Simt simt, word weights, int r, float weight) {
         const shared_span<float> tile{weights, kept_rows * streamed_rows};
         simt.store(tile, (simt.warp() * Kept + r) * streamed_rows + simt.lane(), operand_of<Compute>(weight));
     }
-    /// sums += weights x streamed rows, of which a kept row may see those from its `first` up to, and not with, its `end`,
-    /// if `hides`: else all are seen.
+    /// sums += weights x streamed rows. If `hides`, a kept row sees only those from its `first` up to, but excluding,
+    /// its `end`; otherwise all.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void add_products(Simt simt, word weights, word streamed, sums& to, bool has_masked,
                                                          const vec<int, Kept>& first, const vec<int, Kept>& end) {
@@ -94,7 +94,7 @@ struct plain_tiles {
                 HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) {
                     const float x = simt.load(rows, (j + e) * stride + 32 * i + simt.lane());
                     HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) {
-                        // The weight is zero, but what it multiplies may be an infinity or a NaN.
+                        // The weight of a masked row is zero, but the row may hold an infinity or a NaN.
                         const bool is_seen = !Hides || (j + e >= first[r] && j + e < end[r]);
                         to[r][i] = std::fma(weight[r][e], is_seen ? x : 0.0f, to[r][i]);
                     }
@@ -102,7 +102,7 @@ struct plain_tiles {
             }
         }
     }
-    /// factor times the sums of kept row r, to memory.
+    /// Stores factor times the sums of kept row r.
     HALFTONE_KERNEL template <class Simt, class T>
     HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, const global_span<T>& to, int width,
                                                   const vec<float, Parts>& sums_of_row, float factor) {
@@ -125,7 +125,7 @@ struct plain_attention_kernel {
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
-    global_span<float> logsumexp;  // (batch, heads, queries, 2), or none
+    global_span<float> logsumexp;  // (batch, heads, queries, 2), or empty
     attention_problem problem;
 
     grid_shape grid() const { return problem.grid(attention_side::queries, tiles::kept_rows); }
@@ -152,7 +152,7 @@ struct plain_attention_kernel {
         }
         const int end = here.keys_seen(here.first + tiles::kept_rows);
         for (int j = 0; j < end; j += tiles::streamed_rows) {
-            simt.barrier();  // all warps are done with the previous tile
+            simt.barrier();  // all warps have finished the previous tile
             tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, keys_at, keys, k.time_stride, j, here.keys,
                                                                        problem.head_size);
             tiles::template stage<tiles::streamed_rows, tiles::stride>(simt, values_at, values, v.time_stride, j,
@@ -181,7 +181,7 @@ struct plain_attention_kernel {
             const float all = simt::warp_sum(simt, total[r]);
             const int query = mine + r;
             if (query >= here.queries) continue;
-            const bool saw = here.sees(query, 0);  // where not, all weights are of hidden scores
+            const bool saw = here.sees(query, 0);  // if not, all weights come from masked scores
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) sums[r][i] = saw ? sums[r][i] : 0.0f;
             tiles::write(simt, o.from(here.sequence, here.query_begin + query, here.head), problem.head_size, sums[r],
                          saw ? 1 / all : 0.0f);
@@ -193,19 +193,19 @@ struct plain_attention_kernel {
     }
 };
 
-/// dq of some queries, or dk and dv of some keys. With the weights p and the slopes ds = p (d_o v^T - o d_o^T),
-/// computed anew: dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
+/// dq of some queries, or dk and dv of some keys. With the recomputed weights p and score gradients
+/// ds = p (d_o v^T - o d_o^T): dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
 template <class Compute, class T, int Parts, attention_side Side>
 struct plain_attention_backward_kernel {
     static constexpr int kept = Parts > 4 ? 2 : 8;
     static constexpr bool keeps_keys = Side == attention_side::keys;
-    static constexpr bool shares_terms = !keeps_keys && kept > 2;  // of kept queries: too many for registers
+    static constexpr bool shares_terms = !keeps_keys && kept > 2;  // terms of kept queries: too many for registers
     using tiles = plain_tiles<Compute, Parts, kept>;
     static constexpr int threads = tiles::threads;
-    // Of each side two tiles: q or k, which the scores are products of, then d_o or v.
+    // Each side has two tiles: first q or k, from which scores are computed, then d_o or v.
     static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes,
                           score_gradients_at = kept_at + 2 * tiles::kept_bytes,
-                          weights_at = score_gradients_at + tiles::weight_bytes,  // and here the terms of kept queries
+                          weights_at = score_gradients_at + tiles::weight_bytes,  // followed by the terms of kept queries
         here_at = weights_at + (keeps_keys ? tiles::weight_bytes : tiles::kept_rows * sizeof(query_term)),
                           shared_bytes = here_at + sizeof(attention_block);
 
@@ -225,7 +225,7 @@ struct plain_attention_backward_kernel {
         if constexpr (keeps_keys) {
             stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, x.k, x.v, here.sequence,
                                                     here.key_begin, here.head, here.first, here.keys);
-            simt.barrier();  // the block's part of the problem is there
+            simt.barrier();  // orders the stores of the block's part of the problem
             const int begin = here.first_query(here.first) / tiles::streamed_rows * tiles::streamed_rows;
             for (int head = here.head * x.problem.members; head < (here.head + 1) * x.problem.members; ++head) {
                 for (int i = begin; i < here.queries; i += tiles::streamed_rows) {
@@ -239,7 +239,7 @@ struct plain_attention_backward_kernel {
             }
             stage<tiles::kept_rows, tiles::columns>(simt, kept_at, tiles::kept_bytes, x.q, x.d_o, here.sequence,
                                                     here.query_begin, here.head, here.first, here.queries);
-            simt.barrier();  // the block's part of the problem is there
+            simt.barrier();  // orders the stores of the block's part of the problem
             const int end = here.keys_seen(here.first + tiles::kept_rows);
             for (int j = 0; j < end; j += tiles::streamed_rows) {
                 add_tile(simt, here.head, j, score_gradient_sums, weight_sums);
@@ -264,7 +264,7 @@ struct plain_attention_backward_kernel {
 
   private:
     HALFTONE_HD HALFTONE_INLINE static shared_span<query_term> kept_terms() { return {weights_at, tiles::kept_rows}; }
-    /// Rows of two operands of one side, the second `next` bytes behind the first.
+    /// Loads rows of two operands of one side; the second's tile is `next` bytes after the first's.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt>
     HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& a,
                                            const head_vectors<const T>& b, int sequence, int begin, int head, int first,
@@ -275,7 +275,7 @@ struct plain_attention_backward_kernel {
                                              x.problem.head_size);
     }
 
-    /// The streamed rows from `first` on, of query head `head` or of the key head that it reads.
+    /// Loads the streamed rows from `first` on, of query head `head` or of the key head that it reads.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, int head, int first, typename tiles::sums& score_gradient_sums,
                                               typename tiles::sums& weight_sums) const {
@@ -306,7 +306,7 @@ struct plain_attention_backward_kernel {
             tiles::put_weight(simt, score_gradients_at, r, score_gradient_value);
             if constexpr (keeps_keys) tiles::put_weight(simt, weights_at, r, weight);
         }
-        vec<int, kept> first_seen, end_seen;  // of the tile's rows; those that are not there are zeros
+        vec<int, kept> first_seen, end_seen;  // of the tile's rows; rows beyond the end are zeros
         HALFTONE_UNROLL for (int r = 0; r < kept; ++r) {
             first_seen[r] = keeps_keys ? mine + r - here.offset - first : 0;
             end_seen[r] = keeps_keys ? tiles::streamed_rows : mine + r + here.offset + 1 - first;
@@ -318,7 +318,7 @@ struct plain_attention_backward_kernel {
             tiles::add_products(simt, weights_at, streamed_at + tiles::streamed_bytes, weight_sums, has_masked, first_seen,
                                 end_seen);
         }
-        simt.barrier();  // all warps are done with the tile
+        simt.barrier();  // all warps have finished the tile
     }
 };
 

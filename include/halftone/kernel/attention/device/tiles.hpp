@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's GPU kernels share: which queries see which keys, where a head's vectors lie, and powers of two.
+/// What attention's GPU kernels share: which queries see which keys, the addresses of a head's vectors, and powers of
+/// two.
 ///
-/// Numeric contract: attention.hpp's. Tiles follow from shapes alone.
+/// Numeric contract: attention.hpp's. Tiles depend on shapes alone.
 #pragma once
 
 #include <cmath>
@@ -17,18 +18,19 @@ namespace kernel::on_device {
 
 HALFTONE_HD HALFTONE_INLINE constexpr int smaller(int a, int b) { return a < b ? a : b; }
 
-/// Whose rows a block keeps: it streams the other side's.
+/// The side whose rows a block keeps; it streams the other side's.
 enum class attention_side { queries, keys };
 
-/// What a block works on: some rows of one head of one sequence. Times are counted from the sequence's first.
+/// The part of the problem that a block computes: some rows of one head of one sequence. Times count from the
+/// sequence's first.
 struct alignas(16) attention_block {
-    int sequence, head, first;   ///< the first of its rows; a head of q, or one of k and v
-    int offset;                  ///< query i sees the keys up to i + offset; with no mask that is beyond the last one
-    int queries, keys;           ///< of the sequence
-    int query_begin, key_begin;  ///< of the sequence in its tensors
+    int sequence, head, first;   ///< `first`: its first row; `head`: a head of q, or one of k and v
+    int offset;                  ///< query i sees the keys up to i + offset; without a mask, a number beyond all keys
+    int queries, keys;           ///< numbers in the sequence
+    int query_begin, key_begin;  ///< where the sequence begins in its tensors
 
     HALFTONE_HD bool sees(int query, int key) const { return key < keys && key <= query + offset; }
-    /// The end of the keys that some of the queries before `end` see.
+    /// One past the last key that some query before `end` sees.
     HALFTONE_HD int keys_seen(int end) const {
         const int seen = (end < queries ? end : queries) + offset;
         return seen < keys ? seen : keys;
@@ -37,8 +39,8 @@ struct alignas(16) attention_block {
     HALFTONE_HD int first_query(int key) const { return key > offset ? key - offset : 0; }
 };
 
-/// A block's part of the problem lies in shared memory, too, so that loops need no registers for what they seldom read.
-/// The block's first barrier orders it.
+/// A copy of the block's part of the problem in shared memory, so that loops need no registers for what they rarely
+/// read. The block's first barrier makes it visible.
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE void keep_block(Simt simt, word at, const attention_block& here) {
     if (simt.thread() == 0) simt.store(shared_span<attention_block>{at, 1}, 0, here);
@@ -48,25 +50,25 @@ HALFTONE_HD HALFTONE_INLINE attention_block kept_block(Simt simt, word at) {
     return simt.load(shared_span<attention_block>{at, 1}, 0);
 }
 
-/// One problem, as kernels are told of it: with small numbers, since registers are scarce.
+/// A problem as kernels get it, in 32-bit integers, since registers are scarce.
 struct attention_problem {
     int sequences;              ///< entries of the batch, or packed sequences in one entry
-    int queries, keys;          ///< of a sequence, at most
-    int all_queries, all_keys;  ///< of the tensors
+    int queries, keys;          ///< upper bounds for one sequence
+    int all_queries, all_keys;  ///< of the whole tensors
     int heads, groups;
     int members;  ///< query heads that share a key head
     int head_size;
-    int padded;  ///< query terms of one head
+    int padded;  ///< query terms of one head, padded
     float scale;
     attention_mask mask;
-    global_span<const std::int32_t> query_offsets{}, key_offsets{};  ///< of packed sequences, or none
+    global_span<const std::int32_t> query_offsets{}, key_offsets{};  ///< of packed sequences; otherwise empty
 
     HALFTONE_HD bool is_packed() const { return query_offsets.is_there(); }
 
     HALFTONE_HD int parts(attention_side side, int rows) const {
         return ((side == attention_side::queries ? queries : keys) + rows - 1) / rows;
     }
-    /// Blocks for all parts of so many rows.
+    /// The grid whose blocks take `rows` rows each.
     grid_shape grid(attention_side side, int rows) const {
         const int heads_here = side == attention_side::queries ? heads : groups;
         const extent blocks = static_cast<extent>(sequences) * heads_here * parts(side, rows), most = 2147483647;
@@ -76,8 +78,9 @@ struct attention_problem {
         }
         return {static_cast<int>(blocks), 1, 1};
     }
-    /// Under a causal mask the last queries see most keys and the first keys are seen by most queries: these parts of a
-    /// head come first. Of a sequence shorter than others some parts have no rows.
+    /// The block's part. Under a causal mask the last queries see the most keys, and the first keys are seen by the
+    /// most queries: these parts of a head come first, for load balance. Parts beyond the end of a short sequence have
+    /// no rows.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE attention_block block(Simt simt, attention_side side, int rows) const {
         const bool keeps_queries = side == attention_side::queries;
@@ -93,17 +96,17 @@ struct attention_problem {
         return b;
     }
 
-    /// Of a query, among (batch, heads, queries) rows of numbers.
+    /// The index of a query among (batch, heads, queries) rows.
     HALFTONE_HD extent row_sum(const attention_block& b, int query) const {
         return static_cast<extent>(entry(b) * heads + b.head) * all_queries + b.query_begin + query;
     }
-    /// Of a sequence's first query seen by `head`, among the query terms.
+    /// The index of the term of a sequence's first query, for `head`.
     HALFTONE_HD extent first_term(const attention_block& b, int head) const {
         const int begin = is_packed() ? padded_queries(b.query_begin) + 64 * b.sequence : 0;
         return static_cast<extent>(entry(b) * heads + head) * padded + begin;
     }
-    /// Whether the head has columns from d on, a constant: kernels for Head or less leave out the last part of theirs,
-    /// where that is a large one.
+    /// Whether the head may have columns from d on, a constant: kernels for head sizes up to Head skip the last part of
+    /// the columns if it is a large one and beyond head_size.
     template <class T, int Head>
     HALFTONE_HD HALFTONE_INLINE bool has_columns(int d) const {
         constexpr int all_have = Head > 128 ? Head / 4 * 3 : sizeof(T) == 2 ? Head : Head > 64 ? 96 : Head / 2;
@@ -111,11 +114,11 @@ struct attention_problem {
     }
     HALFTONE_HD int entry(const attention_block& b) const { return is_packed() ? 0 : b.sequence; }
 
-    /// Tiles of query terms may read to their ends.
+    /// Padded so that tiles of query terms may be read to their ends.
     HALFTONE_HD static constexpr int padded_queries(int queries) { return (queries + 63) / 64 * 64; }
 
   private:
-    /// Never outside the tensors, whatever the offsets are.
+    /// Clamped, so that no memory outside of the tensors is accessed whatever the offsets are.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void place(Simt simt, const global_span<const std::int32_t>& offsets,
                                                   int sequence, int all, int& begin, int& count) {
@@ -165,18 +168,18 @@ inline attention_problem describe_attention(const detail::attention_extents& e, 
     return p;
 }
 
-/// Query terms that the backward pass keeps in scratch memory.
+/// The number of query terms in the backward pass's scratch memory.
 inline extent query_term_count(const attention_problem& p) {
     return static_cast<extent>(p.is_packed() ? 1 : p.sequences) * p.heads * p.padded;
 }
 
-/// The vectors of an operand, (batch, time, heads, head_size).
+/// The vectors of an operand (batch, time, heads, head_size).
 template <class T>
 struct head_vectors {
     global_span<T> all;
     extent sequence_stride, time_stride, head_stride;
 
-    /// From the vector of one head at one time of the tensor on. Packed sequences lie in one entry of the batch.
+    /// The memory from the vector of one head at one time on. Packed sequences are in one entry of the batch.
     HALFTONE_HD global_span<T> from(int sequence, int time, int head) const {
         return all.from(sequence * sequence_stride + time * time_stride + head * head_stride);
     }
@@ -187,22 +190,22 @@ head_vectors<T> vectors_of(const view<T, 4>& v, const packed_sequences& sequence
     return {simt::bounding_span_of(v), sequences.are_there() ? 0 : v.stride_of(0), v.stride_of(1), v.stride_of(2)};
 }
 
-/// Elements of a row of a tile of heads: whole panels, a power of two of them.
+/// Elements of a row in a tile of heads: a power of two of whole panels.
 constexpr int padded_head(int head_size) { return head_size <= 64 ? head_size : head_size <= 128 ? 128 : 256; }
 
-/// As products read it: rounded to Compute.
+/// A value as products read it: rounded to Compute.
 template <class Compute>
 HALFTONE_HD HALFTONE_INLINE float operand_of(float x) {
     return static_cast<float>(Compute(x));
 }
 
-/// What the backward pass knows of each query: the largest score times its factor to base 2, the logarithm of the sum of
-/// its softmax to base 2, both as forward kernels subtract them, and the product of o and its gradient, which the
-/// gradients of all its scores contain. A query that is not there, or sees no key, gives zero weights.
+/// What the backward pass needs of each query: the largest score times its factor, in base 2; the logarithm to base 2
+/// of its softmax's sum; both as forward kernels subtract them; and the dot product of o and its gradient, which the
+/// gradients of all its scores contain. Terms of queries beyond the end, or without visible keys, give zero weights.
 using query_term = vec<float, 4>;
 
-/// The exponent of two of a score's weight. The first rounding is of the largest score alone, and the logarithm makes up
-/// for it: what both scores have in common is lost to neither.
+/// The exponent (base 2) of a score's weight. The first rounding is of the largest score alone, and the logarithm
+/// corrects for it, so that what both scores have in common costs no accuracy.
 HALFTONE_HD HALFTONE_INLINE float weight_exponent(float score, float scale, const query_term& term) {
     return std::fma(score, scale, -term[0]) - term[1];
 }
@@ -210,7 +213,7 @@ HALFTONE_HD HALFTONE_INLINE float score_gradient(float weight, float product, co
     return weight * (product - term[2]);
 }
 
-/// Fills in the terms: rows by groups of lanes, each lane N neighbours at a time.
+/// Computes the terms: a group of lanes for each row, N consecutive elements a lane at a time.
 template <class T, int N>
 struct query_terms_kernel {
     static constexpr int lanes = N == 1 ? 32 : 8, threads = 256, at_once = threads / lanes, rows = 64;

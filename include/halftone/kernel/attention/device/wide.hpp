@@ -3,9 +3,9 @@
 /// dk and dv of wide heads on a GPU with matrix instructions, for 16-bit types and for floats that multiply in
 /// tfloat32.
 ///
-/// The sums of 16 keys, dk's and dv's, are more than one warp's registers hold, so a pair of warps shares them: one
-/// computes the scores, their weights and dv, the other the products of d_o and v, the slopes and dk. Half of a tile's
-/// work lies before the weights pass from the one to the other, half behind, and both warps' shares are alike.
+/// The sums of dk and dv for 16 keys do not fit into one warp's registers, so a pair of warps shares them: one computes
+/// scores, weights and dv, the other the products of d_o and v, the score gradients and dk. The weights pass from the
+/// first warp to the second through shared memory in the middle of a tile's work, so that both warps have equal shares.
 #pragma once
 
 #include <halftone/kernel/attention/device/backward.hpp>
@@ -14,11 +14,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// As flash_attention_backward_kernel's by keys; Pairs of warps.
+/// As flash_attention_backward_kernel with kept keys; Pairs of warps.
 template <class T, int Head, int Pairs, int StreamedRows>
 struct wide_attention_backward_kernel {
     static constexpr int threads = 64 * Pairs, kept_rows = 16 * Pairs, columns = block_columns<T>;
-    // Columns of the kept rows in registers; the others are read again and again.
+    // This many columns of the kept rows stay in registers; the others are read from shared memory again for every
+    // tile.
     static constexpr int held = Head < 32 ? Head : 32;
     using kept_tile = head_tile<T, kept_rows, Head>;
     using streamed_tile = head_tile<T, StreamedRows, Head>;
@@ -52,14 +53,14 @@ struct wide_attention_backward_kernel {
         const bool score_gradients = gives_score_gradients(simt);
         const kept_tile mine = (score_gradients ? kept_v : kept_k).from_row(pair(simt) * 16);
         const lane_place place = kept_tile::place_of(simt);
-        const int seen_from = here.first + 16 * pair(simt) - here.offset;  // the first query that sees one of the keys
+        const int seen_from = here.first + 16 * pair(simt) - here.offset;  // the first query that sees some of the keys
         vec<word, 4> holds[held / columns];
         HALFTONE_UNROLL for (int d = 0; d < held; d += columns) holds[d / columns] = mine.read(simt, place, 0, d);
 
         block_sums sums[1][Head / 8] = {};
         while (rows.are_there()) {
             simt.async_wait(constant<0>{});
-            simt.barrier();  // these rows are there, and all warps are done with the previous ones
+            simt.barrier();  // this tile has arrived, and all warps have finished the previous one
             const int first = rows.first, end = rows.end;
             rows.next();
             fetch(simt, kept_block(simt, here_at), rows, 1 - slot);
@@ -84,13 +85,13 @@ struct wide_attention_backward_kernel {
                 }
                 if (!score_gradients) to_weights(simt, slot, s, first + s, scores[s / 16]);
             }
-            simt.barrier();  // the weights are there
+            simt.barrier();  // the weights are visible to the other warp
             HALFTONE_UNROLL for (int s = 0; s < StreamedRows; s += 16) {
                 if (first + s >= end || first + s + 15 < seen_from) continue;
                 if (score_gradients) to_score_gradients(simt, slot, s, first + s, scores[s / 16]);
                 const left_operand<T> left[1] = {as_left<T>(simt, scores[s / 16][0], scores[s / 16][1])};
                 const row_window window{seen_from - first - s, 1, 16, 0};
-                // Some keys may not be seen by all of these queries.
+                // Some keys may not be visible to all of these queries.
                 const bool careful = window.first + 15 > 0 && any_not_finite<T>(simt, x.problem, other, place, s);
                 add_rows_of_all_columns<T>(simt, x.problem, other, place, s, left, sums, careful, window);
             }
@@ -101,7 +102,7 @@ struct wide_attention_backward_kernel {
         HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[0][n][e] *= factor;
         }
-        // Over the rows that the warp has kept, and no other has read.
+        // Stored through the shared memory of the kept rows of this warp, which no other warp reads.
         const attention_block again = kept_block(simt, here_at);
         const head_vectors<T>& to = score_gradients ? x.dk : x.dv;
         mine.template write<1>(simt, 0, sums, to.from(again.sequence, again.key_begin, again.head), to.time_stride,
@@ -135,21 +136,21 @@ struct wide_attention_backward_kernel {
         simt.async_commit();
     }
 
-    /// The terms of the lane's queries in a block of 8 from `row` of the slot on.
+    /// The terms of the lane's queries in a block of 8, from `row` of the slot on.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<query_term, 2> terms_of(Simt simt, int slot, int row) const {
         const shared_span<query_term> terms{terms_at + static_cast<word>(slot) * term_bytes, StreamedRows};
         const int first = row + simt.lane() % 4 * 2;
         return {simt.load(terms, first), simt.load(terms, first + 1)};
     }
-    /// Where a lane leaves the weights of a block, and the same lane of the other warp finds them.
+    /// Where a lane stores the weights of a block, and the same lane of the other warp reads them.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static shared_span<block_sums> weights_of(Simt simt, int row) {
         const int which = (pair(simt) * (StreamedRows / 8) + row / 8) * 32 + simt.lane();
         return {weights_at + static_cast<word>(which) * static_cast<word>(sizeof(block_sums)), 1};
     }
 
-    /// What a lane's queries and keys see, relative to its first query, and for its first key.
+    /// Which keys a lane's queries see, relative to its first query, and for its first key.
     struct lane_view {
         int key, left;
 
@@ -165,7 +166,7 @@ struct wide_attention_backward_kernel {
         return {here.first + 16 * pair(simt) + simt.lane() / 4 - query - here.offset, here.queries - query};
     }
 
-    /// Scores become weights, which the other warp is to read.
+    /// Turns scores into weights, and stores them for the other warp.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, int slot, int s, int row, block_sums (&scores)[2]) const {
         const float scale = x.problem.scale * detail::log2_of_e;
@@ -179,7 +180,7 @@ struct wide_attention_backward_kernel {
             simt.store(weights_of(simt, s + 8 * n), 0, scores[n]);
         }
     }
-    /// Products become slopes.
+    /// Turns products into score gradients.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void to_score_gradients(Simt simt, int slot, int s, int row, block_sums (&products)[2]) const {
         const lane_view seen = view_of(simt, row);

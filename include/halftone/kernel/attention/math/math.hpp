@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Attention as its definition has it, one operation after the other: the product of queries and keys, softmax, the
-/// product with the values. For any head_size and any device, and for whoever wants to see the parts.
+/// product with the values. For any head_size and any device; readable as an explanation of the parts.
 ///
 ///     ht::attention<ht::amp_bf16>(device, q, k, v, o, {}, {.strategy = ht::attention_strategy::math});
 ///
-/// Numeric contract: as attention.hpp has it, except that weights are divided by their sum before they are rounded to
-/// `compute`. Scratch memory holds one head's scores, (queries, keys) floats: those of all packed sequences together.
-/// What a mask hides has no effect in any bit (a result of zero may change its sign): products with weights or slopes
-/// read operands without their infinities and NaNs, which are added where they are seen.
+/// Numeric contract: attention.hpp's, except that weights are divided by their sum before they are rounded to
+/// `compute`. Scratch memory holds one head's scores, (queries, keys) floats; with packed sequences, one matrix for all
+/// of them together. Masked operands have no effect in any bit (only the sign of a zero may differ): products with
+/// weights or score gradients read operands with zeros in place of infinities and NaNs, whose products are added
+/// separately where they are visible.
 #pragma once
 
 #include <algorithm>
@@ -34,30 +35,30 @@ struct attention_visibility {
     bool has_masked() const { return (mask == attention_mask::causal && queries > 1) || sequences.are_there(); }
 };
 
-/// Over what a product with the weights, or with the slopes of the scores, (queries, keys), sums: of each query over the keys
-/// that it sees, or of each key over the queries that see it.
+/// What a product with the weights, or with the scores' gradients, (queries, keys), sums over: for each query the keys
+/// that it sees, or for each key the queries that see it.
 enum class attention_sum { over_keys, over_queries };
 
-/// Whether products in Compute read x as a finite number. By the bits, whatever the compiler may assume.
+/// Whether x is finite after rounding to Compute. Decided by bits, so that -ffast-math does not remove the test.
 template <class Compute>
 HALFTONE_HD HALFTONE_INLINE bool attention_reads_finite(float x) {
     return is_finite(static_cast<float>(Compute(x)));
 }
 
-/// What there is to do for the rows of (queries, keys) matrices, on one device:
+/// The device-dependent parts, on rows of (queries, keys) matrices:
 ///
-///     check(device, sequences, extents)         throws shape_error for offsets that do not fit, where the host reads them
+///     check(device, sequences, extents)         throws shape_error for invalid offsets, if the host can read them
 ///     hide(device, visibility, value, x)        x = value where the query does not see the key
-///     finite<Compute>(device, x, copy, found)   x with zeros for what products in Compute do not read as finite: in
-///         `copy`, or x itself where the host can tell that nothing needs one; `found`: flags for add_not_finite
-///     add_not_finite<Compute>(device, visibility, over, factors, x, found, to)     to += factors times the rest of x, of
-///         what is seen
-///     logsumexp(device, visibility, scores, to)             of `to`, (queries, 2), the first is the largest score,
-///     finish_logsumexp(device, visibility, weights, to)     and the second minus the logarithm of its weight
+///     finite<Compute>(device, x, copy, found)   a copy of x with zeros for elements that are not finite in Compute; x
+///         itself if the host can tell that none is needed. `found`: flags for add_not_finite
+///     add_not_finite<Compute>(device, visibility, over, factors, x, found, to)
+///         to += factors times the elements that were replaced by zeros, where they are visible
+///     logsumexp(device, visibility, scores, to)             to[i][0] = the largest score of query i; `to` is (queries, 2)
+///     finish_logsumexp(device, visibility, weights, to)     to[i][1] = minus the logarithm of that score's weight
 ///
-/// hide takes any number of matrices, one behind the other. So does add_not_finite, whose matrices may have the queries
-/// of several heads, one head behind the other: factors (matrices, heads, queries, keys), what belongs to queries
-/// (matrices, heads, queries, head_size), to keys (matrices, keys, head_size).
+/// hide takes any number of consecutive matrices. So does add_not_finite, whose matrices may contain the queries of
+/// several heads, one head after the other: factors are (matrices, heads, queries, keys), operands of queries
+/// (matrices, heads, queries, head_size), operands of keys (matrices, keys, head_size).
 template <class Device>
 struct attention_rows;
 
@@ -110,11 +111,12 @@ struct attention_math {
                 for (extent head = group * e.members(); head < (group + 1) * e.members(); ++head) {
                     const auto q = head_of(a.q, batch, head), d_o = head_of(a.d_o, batch, head);
                     to_weights<Compute>(device, visible, a.options, q, k, weights, {});
-                    // A query whose weights are NaN has them for hidden keys, too (of packed sequences: no more).
+                    // If the weights of a query are NaN, so are those of its masked keys (with packed sequences they
+                    // are masked already).
                     if (visible.has_masked() && !a.sequences.are_there()) rows::mask_scores(device, visible, 0.0f, weights);
                     add_seen<Compute>(device, visible, attention_sum::over_queries, weights, d_o, dv);
                     multiply<Compute>(device, d_o, transpose(v), score_gradients);
-                    // Before sums over keys are taken, and where these are NaN.
+                    // Masked score gradients become zero before sums over keys are computed, also where those are NaN.
                     if (visible.has_masked()) rows::mask_scores(device, visible, 0.0f, score_gradients);
                     softmax<Device>::backward(device, softmax_backward<float, float>{
                                                           .y = weights, .dy = score_gradients, .dx = score_gradients});
@@ -149,7 +151,7 @@ struct attention_math {
                 {v.stride_of(1), 1}};
     }
 
-    // Two forms of products for everything, to compile few kernels.
+    // Only two forms of products for all cases, so that few kernels are compiled.
     template <class Compute, class T>
     static void multiply(Device& device, const const_view<T, 2>& a, const const_view<T, 2>& b,
                          const view<float, 2>& c) {
@@ -179,18 +181,18 @@ struct attention_math {
             rows::template add_not_finite<Compute>(device, visible, over, factors, x, found, to);
     }
 
-    /// weights = softmax(scale q k^T), 0 for keys that are not seen unless a score is NaN.
+    /// weights = softmax(scale q k^T), and 0 for masked keys unless a score is NaN.
     template <class Compute, class T>
     static void to_weights(Device& device, const attention_visibility& visible, const attention_options& options,
                       const const_view<T, 2>& q, const const_view<T, 2>& k, const view<float, 2>& weights,
                       const view<float, 2>& logsumexp) {
         const float scale = detail::attention_scale(options, q.extent_of(1));
         multiply<Compute>(device, q, transpose(k), weights);
-        // Softmax gives minus infinity exactly 0, also beside scores that are hardly above.
+        // Masked scores are minus infinity, whose softmax is exactly 0 even beside very low scores.
         if (visible.has_masked()) rows::mask_scores(device, visible, detail::bit_cast<float>(0xff800000u), weights);
         if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, weights, logsumexp);
         softmax<Device>::forward(device, softmax_forward<float, float>{.x = weights, .y = weights, .scale = scale});
-        // Where a query sees no key, softmax has made them NaN.
+        // For queries without visible keys the softmax is NaN: set to 0.
         if (visible.sequences.are_there()) rows::mask_scores(device, visible, 0.0f, weights);
         if (logsumexp.data() != nullptr) rows::finish_logsumexp(device, visible, weights, logsumexp);
     }

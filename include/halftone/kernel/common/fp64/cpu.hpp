@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Kernels in double on the CPU: each.hpp has their contract and an example.
+/// Kernels in double on the CPU; each.hpp has their contract and an example.
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Kernels in double on devices that run GPU kernels: each.hpp has their contract and an example. One thread an index.
+/// Kernels in double on devices that run GPU kernels, one thread an index; each.hpp has their contract and an example.
 #pragma once
 
 #include <halftone/exec/simt/simt.hpp>

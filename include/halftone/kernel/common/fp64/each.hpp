@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Kernels in double, written once for every device: a function of one index, called for all of them. It touches memory
-/// through spans and the two words load and store, like any GPU kernel; on the CPU these are a pointer's.
+/// Kernels in double, written once for every device: a function of one index, called for all of them. It accesses
+/// memory through spans and the functions load and store, like any GPU kernel; on the CPU these access a pointer.
 ///
 ///     struct doubled {
 ///         simt::global_span<double> x;
@@ -10,10 +10,10 @@
 ///     };
 ///     fp64::for_each(device, n, 1, doubled{simt::span_of(x)});
 ///
-/// Numeric contract: everything in double, operands widened exactly, one rounding where a result is stored. A sum over
-/// rows adds 32 neighbours in their order, then 32 of those sums, and so on: a tree that the number of rows fixes, in
-/// which a term passes through at most sum_depth(rows) additions. Sums within a row follow its order. Neither depends
-/// on the number of threads, nor on the instruction set.
+/// Numeric contract: everything in double; operands are widened exactly, and results rounded once, when they are
+/// stored. A sum over rows adds 32 consecutive rows in order, then 32 of those sums, and so on: a tree that depends on
+/// the number of rows, in which a term passes through at most sum_depth(rows) additions. Sums within a row follow its
+/// order. Neither depends on the number of threads or on the instruction set.
 #pragma once
 
 #include <limits>
@@ -33,7 +33,7 @@ using simt::global_span;
 inline constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double largest_number = std::numeric_limits<double>::max();
 
-/// The words on the host.
+/// The thread handle on the host.
 struct host_thread {
     template <class T>
     static std::remove_const_t<T> load(const global_span<T>& s, extent i) {
@@ -45,8 +45,8 @@ struct host_thread {
     }
 };
 
-/// Specialised for the CPU and for devices of exec/simt: run(device, count, cost, work), which calls work(thread, i)
-/// for every i in [0, count). `cost`: elements that one call touches.
+/// Specialised for the CPU and for devices of exec/simt: run(device, count, cost, work) calls work(thread, i) for every
+/// i in [0, count). `cost`: the number of elements that one call accesses.
 template <class Device>
 struct each;
 
@@ -55,13 +55,13 @@ void for_each(Device& device, extent count, extent cost, const Work& work) {
     each<Device>::run(device, count, cost, work);
 }
 
-/// A number as a double; 0 where there is no memory.
+/// A number as a double; 0 for an empty span.
 HALFTONE_KERNEL template <class Thread, class T>
 HALFTONE_HD double load_or_zero(Thread thread, const global_span<T>& s, extent i) {
     return s.is_there() ? static_cast<double>(thread.load(s, i)) : 0.0;
 }
 
-/// The places of a matrix of numbers whose rows may lie apart.
+/// A matrix with any leading dimension.
 template <class T>
 struct rows_of {
     global_span<T> values;
@@ -123,7 +123,7 @@ struct level_term {
     }
 };
 
-/// out[column] = (or +=) factor times the sum over rows of term(thread, row, column), which touches `cost` elements.
+/// out[column] = (or +=) factor times the sum over rows of term(thread, row, column), which accesses `cost` elements.
 template <class Device, class Term, class G>
 void sum_rows(Device& device, extent rows, extent columns, extent cost, const Term& term, double factor, G* out,
               write_mode mode) {

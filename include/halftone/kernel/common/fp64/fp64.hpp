@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which operations compute in double: those that read or give one. fp64 is for checking gradients and for what floats
-/// cannot hold; its kernels are plain (each.hpp) and no program pays for them that has no double.
+/// Which operations compute in double: those with a double among their operands or results. fp64 is for checking
+/// gradients and for values that floats cannot hold; its kernels are plain (each.hpp), and programs without doubles do
+/// not compile them.
 ///
 ///     static_assert(kernel::in_double<const double, float>);
 #pragma once
@@ -18,7 +19,7 @@ namespace kernel {
 template <class... T>
 inline constexpr bool in_double = (std::is_same_v<std::remove_const_t<T>, double> || ...);
 
-/// What such an operation keeps of its sums, and takes as factors.
+/// The type of such an operation's sums and factors.
 template <class... T>
 using statistic = std::conditional_t<in_double<T...>, double, float>;
 

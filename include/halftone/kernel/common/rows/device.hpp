@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise kernels on a GPU share: vectors of 16 bytes, how a team of threads walks a row and adds up what it
-/// found, and sums over rows by way of partial sums.
+/// What row-wise kernels on a GPU share: vectors of 16 bytes, how a team of threads iterates over a row and reduces
+/// over it, and sums over rows by way of partial sums.
 ///
-///     using team = on_device::row_team<32>;                                  // a warp takes a row
+///     using team = on_device::row_team<32>;                                  // a row for each warp
 ///     const auto steps = on_device::row_steps<n, 32, held>::over(team::member(simt), width, from.data, to.data);
-///     const on_device::row_values<T, n, 32, held> values(simt, steps, from);  // in registers, where held > 0
+///     const on_device::row_values<T, n, 32, held> values(simt, steps, from);  // in registers if held > 0
 ///     steps.each_or_zeros([&](const auto& place) { sum += of(values.at(simt, place)); });
 ///     sum = team::sum(simt, sum, constant<0>{});
 ///     steps.each([&](const auto& place) { place.store(simt, to, with(values.at(simt, place), sum)); });
 ///
-/// Numeric contract: as rows.hpp has it for the CPU. A cut follows from the shape alone; a term of a row's sum passes
-/// through at most sum_depth(width) additions in float that do more than add zero.
+/// Numeric contract: as rows.hpp says for the CPU. The partition depends on the shape alone; a term of a row's sum
+/// passes through at most sum_depth(width) additions in float that add something other than zero.
 #pragma once
 
 #include <algorithm>
@@ -26,24 +26,25 @@ inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
 using simt::constant, simt::global_span, simt::grid_shape, simt::packed, simt::shared_span, simt::vec, simt::word;
-using simt::run_part;  // unqualified calls find a thread handle's own
+using simt::run_part;  // for unqualified calls; a thread handle may have an overload
 
-/// Elements in the widest vector whose parts of all these types have at most 16 bytes.
+/// The number of elements in the widest vector that has at most 16 bytes in each of these types.
 template <class... Ts>
 inline constexpr int widest = 16 / static_cast<int>(std::max({sizeof(Ts)...}));
 
-/// Elements in 16 bytes of the smallest of these types; of the others they are several vectors.
+/// The number of elements in 16 bytes of the smallest of these types; for the others it is several vectors.
 template <class... Ts>
 inline constexpr int longest = 16 / static_cast<int>(std::min({sizeof(Ts)...}));
 
-/// Where n elements of T can be loaded at once, or in several vectors of 16 bytes.
+/// Whether n elements of T can be loaded at this address, as one vector or as several of 16 bytes.
 template <class T>
 HALFTONE_HD bool starts_vector(const T* p, int n) {
     const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
     return reinterpret_cast<std::uintptr_t>(p) % (bytes < 16 ? bytes : 16) == 0;
 }
 
-/// Whether rows of this width can be walked in vectors of n elements at all these pointers. Null pointers are.
+/// Whether rows of this width can be processed in vectors of n elements at all these pointers; null pointers are
+/// ignored.
 template <class... Ts>
 bool can_use_vectors(int n, extent width, const Ts*... pointers) {
     return width % n == 0 && (starts_vector(pointers, n) && ...);
@@ -61,11 +62,11 @@ HALFTONE_HD HALFTONE_INLINE vec<T, N> round_to(const vec<float, N>& f) {
     HALFTONE_UNROLL for (int e = 0; e < N; ++e) v[e] = T(f[e]);
     return v;
 }
-/// Elements of T in one access, out of N.
+/// The number of elements of T in one access, out of N.
 template <class T, int N>
 inline constexpr int at_once = N * sizeof(T) <= 16 ? N : 16 / static_cast<int>(sizeof(T));
 
-/// N elements, from vector number i of a row on.
+/// N elements of a row, starting at vector number i.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt simt, const global_span<T>& row,
                                                                          extent i) {
@@ -77,8 +78,8 @@ HALFTONE_HD HALFTONE_INLINE vec<std::remove_const_t<T>, N> load_elements(Simt si
     }
     return v;
 }
-/// The vectors of a row that are one thread's, `me` and every Threads-th from there; beyond the row's, zeros. A loop of
-/// loads and nothing else: with their use amid them, each would be waited for before the next.
+/// One thread's vectors of a row, number `me` and every Threads-th from there; zeros beyond the row's end. A separate
+/// loop of loads, so that all are issued before the first is used.
 HALFTONE_KERNEL template <int Threads, class Simt, class T, class Plain, int N, int Held>
 HALFTONE_HD HALFTONE_INLINE void hold(Simt simt, const global_span<T>& row, int me, extent vectors,
                                       vec<Plain, N> (&held)[Held]) {
@@ -111,7 +112,7 @@ struct rounding_part {
         }
     }
 };
-/// The same as floats.
+/// The same, converted to floats.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_floats(Simt simt, const global_span<T>& row, extent i) {
     return run_part(simt, floats_part<N, T>{row, i});
@@ -121,13 +122,13 @@ HALFTONE_HD HALFTONE_INLINE void store_rounded(Simt simt, const global_span<T>& 
     run_part(simt, rounding_part<N, T>{row, i, v});
 }
 
-/// A row in vectors of N and, before and behind them, elements one by one, so that vectors begin where they can be
-/// loaded. Items 0 to vectors - 1 are vectors of row.from(head), the others elements of the row.
+/// A row as a head of single elements, aligned vectors of N, and a tail of single elements. Items 0 to vectors - 1 are
+/// the vectors of row.from(head); the others are the row's remaining elements.
 template <int N>
 struct row_walk {
     extent head, vectors, width;
 
-    /// One for several rows of the same width. Where they have no such beginning in common, there are no vectors.
+    /// For several rows of the same width. If they cannot be aligned together, there are no vectors.
     template <class First, class... Others>
     HALFTONE_HD HALFTONE_INLINE static row_walk over(extent width, const First* first, const Others*... others) {
         extent head = 0;
@@ -148,14 +149,14 @@ struct row_walk {
     }
 };
 
-/// Where a step of a walk is: at vector number `index` of N elements of any row of the walk, from element `head` on.
+/// The position of one step: vector number `index` of N elements in any row of the walk, counted from element `head`.
 template <int N>
 struct row_place {
     extent head, index;
-    int held;       // which of the thread's vectors it is, in rows that stay in registers
-    bool is_there;  // else beyond the row's end
+    int held;       // the number of the thread's vector, for rows held in registers
+    bool is_there;  // false beyond the row's end
 
-    /// What stands there in a row: zeros beyond its end.
+    /// The elements of a row at this position; zeros beyond its end.
     HALFTONE_KERNEL template <class Simt, class T>
     HALFTONE_HD HALFTONE_INLINE vec<float, N> load(Simt simt, const global_span<T>& row) const {
         return is_there ? load_floats<N>(simt, row.from(head), index) : vec<float, N>{};
@@ -166,15 +167,15 @@ struct row_place {
     }
 };
 
-/// The steps by which one of a team's threads goes over rows of one width: vectors of N elements, and where vectors do
-/// not reach, elements. With Held > 0 rows are all vectors, at most Held of them a thread's, and its loops are
-/// unrolled.
+/// The steps in which one thread of a team iterates over rows of one width: vectors of N elements, and single elements
+/// where vectors are not aligned. With Held > 0 rows consist of vectors only, at most Held for a thread, and the loops
+/// are unrolled.
 template <int N, int Threads, int Held>
 struct row_steps {
     int me;
     row_walk<N> walk;
 
-    /// For rows that begin at these pointers; a null pointer is none.
+    /// For rows that begin at these pointers; null pointers are ignored.
     template <class... Ts>
     HALFTONE_HD HALFTONE_INLINE static row_steps over(int me, extent width, const Ts*... rows) {
         if constexpr (Held > 0) {
@@ -183,7 +184,7 @@ struct row_steps {
             return {me, row_walk<N>::over(width, rows...)};
         }
     }
-    /// Calls step with a row_place of N or of 1.
+    /// Calls step with each row_place, of N elements or of 1.
     template <class Step>
     HALFTONE_HD HALFTONE_INLINE void each(const Step& step) const {
         if constexpr (Held > 0) {
@@ -200,8 +201,8 @@ struct row_steps {
             }
         }
     }
-    /// The same, for sums: a thread of fewer than Held vectors takes steps over zeros, so that no load waits for a
-    /// branch.
+    /// The same for sums: a thread with fewer than Held vectors takes additional steps over zeros, so that no load
+    /// depends on a branch.
     template <class Step>
     HALFTONE_HD HALFTONE_INLINE void each_or_zeros(const Step& step) const {
         if constexpr (Held > 0) {
@@ -214,7 +215,7 @@ struct row_steps {
     }
 };
 
-/// One thread's part of a row: with Held > 0 read once, into registers, else wherever a step asks for it.
+/// One thread's part of a row: with Held > 0 loaded once, into registers; otherwise loaded in each step.
 template <class T, int N, int Threads, int Held>
 struct row_values {
     global_span<const T> row;
@@ -236,8 +237,8 @@ struct row_values {
     }
 };
 
-/// `Threads` threads together take a row: a warp of a block of four rows, or a whole block. Threads is 32 or a multiple of
-/// 128. `Slots` reductions, each with its own constant, one barrier each.
+/// `Threads` threads process a row together: a warp of a block of four rows, or a whole block. Threads is 32 or a
+/// multiple of 128. `Slots` is the number of reductions, each with its own constant as index and one barrier.
 template <int Threads, int Slots = 2>
 struct row_team {
     static constexpr int rows_in_block = Threads == 32 ? 4 : 1;
@@ -256,7 +257,7 @@ struct row_team {
     HALFTONE_HD HALFTONE_INLINE static int member(Simt simt) {
         return Threads == 32 ? simt.lane() : simt.thread();
     }
-    /// The same bits in every member.
+    /// A reduction; the result has the same bits in every thread.
     HALFTONE_KERNEL template <int Slot, class Simt, class Combine>
     HALFTONE_HD HALFTONE_INLINE static float reduce(Simt simt, float mine, constant<Slot>, Combine combine) {
         static_assert(Slot < Slots);
@@ -286,13 +287,13 @@ struct row_team {
     }
 };
 
-/// Whether a team holds rows in registers: vectors of N elements, as many a thread as make 32 elements.
+/// Whether a team holds rows in registers: in vectors of N elements, 32 elements a thread.
 template <int N>
 inline constexpr int held_vectors = 32 / N;
 inline constexpr extent held_by_warp = 1024, held_by_block = 4096;  // elements, by 32 and 128 threads
 
-/// Calls launch(N, Threads, Held) as constants for rows of this width, of these types, at these pointers: a row in a
-/// warp's registers, in those of a block of 128, or (Held = 0) walked by 256 threads.
+/// Calls launch(N, Threads, Held), as constants, for rows of this width and these types at these pointers: a row is
+/// held in the registers of a warp or of a block of 128 threads, or (Held = 0) streamed by 256 threads.
 template <class... Ts, class Launch, class... Pointers>
 void choose_team(extent width, const Launch& launch, const Pointers*... pointers) {
     constexpr int n = longest<Ts...>;
@@ -306,14 +307,14 @@ void choose_team(extent width, const Launch& launch, const Pointers*... pointers
     }
 }
 
-/// A block of eight warps over 32 * N columns: each warp takes every eighth row, each lane N neighbouring columns, of
-/// which it keeps `Sums` sums.
+/// A block of eight warps processes 32 * N columns: each warp every eighth row, each lane N consecutive columns, for
+/// which it has `Sums` sums.
 template <int N, int Sums>
 struct column_team {
     static constexpr int warps = 8, block_threads = 32 * warps, columns = 32 * N;
     static constexpr word shared_bytes = Sums * warps * columns * sizeof(float);
 
-    /// (width, pieces of rows) in blocks.
+    /// The grid: columns along x, pieces of rows along y.
     static grid_shape grid(extent width, extent pieces) {
         return {simt::blocks_for(width, columns).x, static_cast<int>(pieces), 1};
     }
@@ -323,7 +324,7 @@ struct column_team {
     HALFTONE_HD HALFTONE_INLINE static extent column(Simt simt) {
         return static_cast<extent>(simt.block().x) * columns + simt.lane() * N;
     }
-    /// All sums of all lanes into shared memory; `total` then adds those of the warps, in their order.
+    /// Stores all sums of all lanes to shared memory; `total` then adds those of the warps in order.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void leave(Simt simt, int which, const vec<float, N>& sums) {
         constexpr int some = N < 4 ? N : 4;
@@ -342,7 +343,7 @@ struct column_team {
         }
         return sum;
     }
-    /// After a barrier: the block's sums into row `piece` of a matrix of partial sums, where that is wanted.
+    /// After a barrier: stores the block's sums to row `piece` of a matrix of partial sums, if there is one.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void write(Simt simt, int which, const global_span<float>& partials,
                                                   extent width) {
@@ -354,7 +355,8 @@ struct column_team {
     }
 };
 
-/// out[j] = (or +=) the sum over pieces of partials[piece * stride + j]: eight sums of every eighth piece, then those.
+/// out[j] = (or +=) the sum over pieces of partials[piece * stride + j]: eight sums of every eighth piece, then their
+/// sum.
 template <class G>
 struct add_partials_kernel {
     using team = column_team<1, 1>;
@@ -391,7 +393,7 @@ void add_partials(Device& device, extent pieces, const float* partials, extent s
     device.launch(add_partials_kernel<G>{{partials, pieces * stride}, pieces, stride, {out, width}, mode});
 }
 
-/// The cut for sums over rows: as many pieces as blocks keep a GPU busy, none of fewer than 16 rows.
+/// The partition for sums over rows: as many pieces as blocks that keep a GPU busy, but at least 16 rows in a piece.
 inline row_partition partition_rows_for_sums(extent rows) {
     constexpr extent most_pieces = 256, least_rows = 16;
     extent each = (rows + most_pieces - 1) / most_pieces;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The sum of exponentials of a row, less the largest of which nothing overflows, found in one reading (Milakov and
-/// Gimelshein 2018): what is summed so far is scaled whenever something larger is met.
+/// The sum of exponentials of a row, relative to the largest element so that nothing overflows, in one pass (online
+/// softmax: Milakov and Gimelshein 2018): the sum so far is rescaled whenever a larger element is found.
 ///
 ///     on_device::exponential_sum<float> sum;
 ///     for (...) sum.add(load_floats<n>(simt, row, i));
 ///     const auto [largest, total] = sum.over<team>(simt);             // of the whole row: log(total) + largest
 ///
-/// Both may be given a factor of at least 0: then what is summed is exp(factor (x - largest)).
+/// Optionally with a factor of at least 0: then exp(factor (x - largest)) is summed.
 ///
-/// Numeric contract: exact where all elements are equal, NaN for a row of nothing but -infinity, or with a NaN or
-/// +infinity in it. Each scaling costs an exponential and two roundings. At most 2^23 elements of a row are one thread's
-/// where a row has fewer than 2^31: sums in float do not stop growing.
+/// Numeric contract: exact if all elements are equal; NaN for a row of only -infinity, or with a NaN or +infinity. Each
+/// rescaling costs an exponential and two roundings. A thread sums at most 2^23 elements of a row of fewer than 2^31,
+/// so that its float sum does not stagnate.
 #pragma once
 
 #include <cmath>
@@ -38,7 +38,7 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> scaled(const vec<float, N>& v, float f
     return s;
 }
 
-/// Of exponentials for numbers of T (exponential.hpp).
+/// The exponential that numbers of T require (exponential.hpp).
 template <class T>
 struct exponential_sum {
     float largest = minus_infinity, sum = 0;
@@ -46,13 +46,13 @@ struct exponential_sum {
     template <int N>
     HALFTONE_HD HALFTONE_INLINE void add(const vec<float, N>& v, float factor = 1.0f) {
         const float now = largest_of(largest, v);
-        const float below = now == minus_infinity ? 0.0f : now;  // infinity less infinity is no number
+        const float below = now == minus_infinity ? 0.0f : now;  // infinity - infinity would be NaN
         float some = 0;
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) some += exponential<T>((v[e] - below) * factor);
         sum = sum * moved(below, factor) + some;
         largest = now;
     }
-    /// Uses both slots of the team.
+    /// Reduces over the team; uses both of its slots.
     HALFTONE_KERNEL template <class Team, class Simt>
     HALFTONE_HD HALFTONE_INLINE exponential_sum over(Simt simt, float factor = 1.0f) const {
         exponential_sum whole;
@@ -62,8 +62,8 @@ struct exponential_sum {
     }
 
   private:
-    /// What the sum is multiplied by where `to` is subtracted from now on. Nothing was summed while the largest was
-    /// -infinity, of which 0 times the difference would be no number.
+    /// The factor that rescales the sum to a new largest element `to`. While the largest is -infinity the sum is 0, and
+    /// the difference would be infinite or NaN: the factor is then 0.
     HALFTONE_HD HALFTONE_INLINE float moved(float to, float factor) const {
         return largest == minus_infinity && to != minus_infinity ? 0.0f : exponential<T>((largest - to) * factor);
     }

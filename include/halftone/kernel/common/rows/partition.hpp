@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How rows are cut into pieces.
+/// How rows are partitioned into pieces for threads.
 ///
 ///     const kernel::row_partition cut = kernel::partition_rows(rows, width);
 ///     device.parallel_for(cut.count, [&](extent piece) { body(cut.begin(piece), cut.rows_of(piece)); });
 ///
-/// Numeric contract: a cut follows from the shape alone, so that no sum over pieces depends on the number of threads. A
-/// term of a row's sum passes through at most `sum_depth(width)` additions in float.
+/// Numeric contract: a partition depends on the shape alone, so that no sum over pieces depends on the number of
+/// threads. A term of a row's sum passes through at most `sum_depth(width)` additions in float.
 #pragma once
 
 #include <halftone/tensor/shape.hpp>
@@ -15,7 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// `rows` in pieces of `each`, the last one perhaps smaller.
+/// `rows` in pieces of `each`; the last piece may be smaller.
 struct row_partition {
     extent rows, each, count;
 
@@ -25,7 +25,7 @@ struct row_partition {
     }
 };
 
-/// Elements in a piece: some microseconds of work, many times what handing out a piece costs.
+/// Elements in a piece: some microseconds of work, much more than the overhead of distributing a piece.
 inline constexpr extent piece_elements = 16384;
 
 constexpr row_partition partition_rows(extent rows, extent width, extent elements = piece_elements) {
@@ -34,14 +34,14 @@ constexpr row_partition partition_rows(extent rows, extent width, extent element
     return {rows, each, (rows + each - 1) / each};
 }
 
-/// The same for passes without sums: larger where there is enough for all threads, since memory is read faster in
-/// longer runs.
+/// The same for passes without sums: larger pieces if there are enough for all threads, since long contiguous runs of
+/// memory are read faster.
 constexpr extent longer_piece(extent elements) {
     return elements >= 1024 * piece_elements ? 8 * piece_elements : piece_elements;
 }
 
-/// The cut for sums over rows, which keep one partial sum a piece: few pieces, and none of so few rows that writing its
-/// partial sum weighs against reading them.
+/// The partition for sums over rows, with one partial sum a piece: few pieces, each with so many rows that the cost of
+/// writing its partial sum is small beside reading them.
 constexpr row_partition partition_rows_for_sums(extent rows, extent width) {
     constexpr extent most_pieces = 64, least_rows = 16;
     extent each = partition_rows(rows, width).each;
@@ -50,11 +50,11 @@ constexpr row_partition partition_rows_for_sums(extent rows, extent width) {
     return {rows, each, (rows + each - 1) / each};
 }
 
-/// Additions that one term of a sum over `width` elements passes through, at most: a chain in each lane of four
-/// vectors, the rest of the row, the four vectors, the lanes.
+/// The largest number of additions that a term of a sum over `width` elements passes through: a chain in each lane of
+/// four vectors, then the row's remainder, the four vectors, and the lanes.
 constexpr extent sum_depth(extent width) { return width / 16 + 9; }
 
-/// Floats from one partial sum to the next: whole cache lines, so that no two threads write to one.
+/// Distance between partial sums, in floats: whole cache lines, so that no two threads write to one line.
 constexpr extent partial_stride(extent width) { return (width + 15) / 16 * 16; }
 
 }  // namespace kernel

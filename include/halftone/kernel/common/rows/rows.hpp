@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What row-wise CPU kernels share: how rows are cut into pieces (partition.hpp), how a row is walked and summed (walk.hpp), four
-/// short rows at a time (side_by_side.simd.hpp), rows that lie apart (strided.hpp), and sums over pieces.
+/// What row-wise CPU kernels share: the partition of rows into pieces (partition.hpp), iterating over a row and summing
+/// it (walk.hpp), processing four short rows at a time (side_by_side.simd.hpp), strided rows (strided.hpp), and sums
+/// over pieces.
 #pragma once
 
 #include <algorithm>
@@ -22,17 +23,17 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Rows that are begun and not finished at a time, at most, by kernels that finish them late (side_by_side.simd.hpp).
+/// The largest number of rows in flight in kernels that pipeline rows (side_by_side.simd.hpp).
 constexpr extent held_rows(extent width) { return width <= 256 ? 8 : width <= 2048 ? 2 : 1; }
 
-/// Whether rows of so many bytes, at one distance from each other, are written past the caches: those of a large array
-/// that begin on cache lines.
+/// Whether rows of `row_bytes`, at one distance from each other, are written with non-temporal stores: if the array is
+/// large and the rows are aligned to cache lines.
 inline bool stores_non_temporal(const void* to, extent rows, extent row_bytes, extent row_stride_bytes) {
     return static_cast<std::size_t>(rows * row_bytes) >= detail::non_temporal_threshold &&
            reinterpret_cast<std::uintptr_t>(to) % 64 == 0 && (rows == 1 || row_stride_bytes % 64 == 0);
 }
 
-/// The same of contiguous rows, or rows that lie apart, which are not those of an input as well.
+/// The same for contiguous or strided rows, and only if they are not also an input.
 template <class T, class Input>
 bool stores_non_temporal(const view<T, 2>& to, const Input* input) {
     constexpr auto bytes = static_cast<extent>(sizeof(T));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows side by side. A body is written for R rows at once, 1 or 4. Lots go along one row. Of four rows they are a vector of
-/// each: what a short row costs besides its own vectors is paid once for four, and their sums are folded together.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Several rows side by side. A body is written for R rows at a time, 1 or 4. For one row, a vector block is N vectors
+/// of that row; for four, it is one vector of each: the fixed cost of a short row is then paid once for four rows, and
+/// their sums are reduced together.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <type_traits>
 
@@ -12,19 +13,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Short rows go four at a time, all of them, so that a row has the same bits whichever rows are with it; longer ones have
-/// enough to do with themselves.
+/// Whether rows are processed four at a time: all short rows are, so that a row has the same bits whichever rows are
+/// beside it; longer ones have enough independent work by themselves.
 constexpr bool side_by_side(extent width) { return width <= f32::lanes * f32::lanes; }
 
-/// some(first, count, distinct): groups of four rows, `count` rows in all, from `first` on; the last ones go each in place of
-/// four that are not distinct.
+/// Calls some(first, count, distinct) for groups of four rows, from `first` on, `count` rows in all; each of the last
+/// rows, fewer than four, is processed as a group of four copies, which are not distinct.
 template <class Some>
 HALFTONE_INLINE void for_row_groups(extent rows, const Some& some) {
     const extent whole = rows - rows % 4;
     for (extent i = 0; i < rows; i = i < whole ? whole : i + 1) some(i, i < whole ? whole : 4, i < whole);
 }
 
-/// The same column of four rows that begin `stride` apart.
+/// The same columns of four rows that are `stride` apart.
 template <class T>
 struct four_rows {
     T* p;
@@ -57,7 +58,7 @@ template <class T>
 HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four_vectors& v, int n, bool) {
     store(rows, v, n);
 }
-/// Asks for what is `ahead` of column j of a row, or for as much of what is ahead of four, in the order in which it lies.
+/// Prefetches what is `ahead` elements after column j of a row; for four rows, the same amount in memory order.
 template <class T, class N>
 HALFTONE_INLINE void prefetch_ahead(const T* row, extent distance, extent j, N n) {
     prefetch_vectors(row + distance + j, n);
@@ -82,7 +83,7 @@ HALFTONE_INLINE void add_product(four_vectors& sums, const four_vectors& a, cons
     sums = fma(a, b, sums);
 }
 
-/// for_vector_blocks, or a vector of each of four rows at a time.
+/// for_vector_blocks for one row; for four rows, one vector of each at a time.
 template <int R, class... Operands, class Step>
 HALFTONE_INLINE void for_vectors_of_rows(extent width, const Step& step) {
     if constexpr (R == 1) {
@@ -92,7 +93,7 @@ HALFTONE_INLINE void for_vectors_of_rows(extent width, const Step& step) {
     }
 }
 
-/// The sum of one row, or a vector with a quarter for each of four.
+/// The sum of one row, or a vector with the sum of each of four rows in a quarter of its lanes.
 template <int R>
 HALFTONE_INLINE auto sum_of(const four_vectors& a) {
     if constexpr (R == 1) {
@@ -104,7 +105,7 @@ HALFTONE_INLINE auto sum_of(const four_vectors& a) {
 HALFTONE_INLINE f32 rsqrt_of(float x) { return 1.0f / sqrt(splat(x)); }
 HALFTONE_INLINE f32 rsqrt_of(f32 x) { return 1.0f / sqrt(x); }
 
-/// largest_of_row, of R rows.
+/// largest_of_row for R rows.
 template <int R, class X>
 struct largest_of : largest_of_row<X> {
     HALFTONE_INLINE explicit largest_of(float by) : largest_of_row<X>(by) {}
@@ -125,13 +126,14 @@ struct largest_of<4, X> {
     }
 };
 
-/// How many rows later rows are finished, so that nothing waits for a sum or a maximum of the last ones.
+/// The pipeline lag: how many rows later a row is finished, so that nothing waits for the sum or maximum of the latest
+/// rows.
 template <int R>
 constexpr extent pipeline_lag(extent width) {
     return R == 4 ? 4 : width <= 2048 ? 1 : 0;
 }
 
-/// begin(i) of every R-th row i, and finish(i) so many rows later.
+/// Calls begin(i) for every R-th row i, and finish(i) that many rows later.
 template <int R, class Begin, class Finish>
 HALFTONE_INLINE void for_rows_pipelined(extent rows, extent lag, const Begin& begin, const Finish& finish) {
     for (extent i = -lag; i < rows; i += R) {
@@ -140,7 +142,7 @@ HALFTONE_INLINE void for_rows_pipelined(extent rows, extent lag, const Begin& be
     }
 }
 
-/// A number of each of the last rows: put as sum_of gives them, read each in all lanes, or as they are held.
+/// A number for each of the rows in flight: stored as sum_of returns it, read in all lanes or as stored.
 template <int R>
 struct row_numbers {
     static constexpr extent size = 4;

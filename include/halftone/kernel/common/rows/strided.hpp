@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of a matrix that may lie further apart than they are long, as those of a padded matrix do.
+/// Rows of a matrix with any leading dimension, such as a padded matrix.
 ///
 ///     const strided_rows<const T> rows(a.x);
 ///     body(rows.from(cut.begin(piece)), cut.rows_of(piece), width);        // there: rows[i] is a pointer to row i
@@ -25,8 +25,8 @@ struct strided_rows {
     strided_rows from(extent row) const { return {p + row * stride, stride}; }
 };
 
-/// body(first, count) of the rows of a piece, for bodies whose rows lie next to each other: of all, or where they lie apart one by
-/// one.
+/// Calls body(first, count) for the rows of a piece, for bodies that need contiguous rows: once for all of them, or, if
+/// the rows are strided, once for each.
 template <class Body>
 void for_runs(const row_partition& partition, extent piece, bool together, const Body& body) {
     const extent first = partition.begin(piece), count = partition.rows_of(piece);
@@ -34,7 +34,7 @@ void for_runs(const row_partition& partition, extent piece, bool together, const
     for (extent i = 0; i < count; ++i) body(first + i, 1);
 }
 
-/// The second row of a matrix, nullptr where there is none: where the first two begin tells how all others do.
+/// The second row of a matrix, nullptr if it has only one: the alignment of the first two tells that of all others.
 template <class T>
 T* second_row(const view<T, 2>& v) {
     return v.extent_of(0) > 1 ? v.data() + v.stride_of(0) : nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a row is walked and summed in vectors, on each instruction set.
+/// Iterating over a row in vectors and summing it, for each instruction set.
 #pragma once
 
 #include <halftone/exec/cpu/simd.hpp>

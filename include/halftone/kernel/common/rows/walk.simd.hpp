@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Walking a row in vectors. A step is called as step(j, k, n): from element j on, into accumulator k of four, n lanes.
-/// The last vector of a row may be a part of one: n is then an int, else `whole`, so that a step is written once.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Iterating over a row in vectors. A step is called as step(j, k, n): on n lanes from element j on, with accumulator k
+/// of four. The last vector of a row may be partial: n is then an int, otherwise `whole`, so that a step is written
+/// once.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstddef>
 #include <cstdint>
@@ -41,8 +42,8 @@ HALFTONE_INLINE void store(T* p, const vector_block<N>& v, whole_vectors<N>) {
     store_or_stream(p, v, false);
 }
 
-/// N whole vectors whose numbers may lie in another order than in memory, the same for operands of one type, where that
-/// makes them cheaper to load and to store.
+/// N whole vectors whose elements may be in another order than in memory, the same for all operands of one type, where
+/// that makes loads and stores cheaper.
 template <int N>
 struct reordered_vectors : whole_vectors<N> {};
 template <int N, class T>
@@ -57,13 +58,13 @@ template <int N, class T>
 HALFTONE_INLINE void store_or_stream(T* p, const vector_block<N>& v, reordered_vectors<N>, bool non_temporal) {
     store_reordered<N>(p, v.v, non_temporal);
 }
-/// Whether operands are known, and of one type.
+/// Whether the operands' types are given, and all the same.
 template <class... T>
 inline constexpr bool all_same_type = false;
 template <class T, class... Others>
 inline constexpr bool all_same_type<T, Others...> = (std::is_same_v<T, Others> && ...);
 
-// Past the caches where `past` says so and vectors are whole.
+// Non-temporal stores if `non_temporal` is true and vectors are whole.
 template <int N, class T>
 HALFTONE_INLINE void store_or_stream(T* p, const vector_block<N>& v, whole_vectors<N>, bool non_temporal) {
     store_or_stream(p, v, non_temporal);
@@ -77,11 +78,12 @@ HALFTONE_INLINE void store_or_stream(T* p, f32 v, int n, bool) {
     store(p, v, n);
 }
 
-/// So many numbers before a pass reads them for the first time, it may ask for them: in time, and soon enough not to be
-/// displaced by what it asks for in between.
+/// How many elements before a pass reads them for the first time they may be prefetched: early enough to have arrived,
+/// and late enough not to be evicted again.
 inline constexpr extent prefetch_distance = 512;
 
-/// Asks for what will be read later. Whole vectors alone do: the last of a row are seldom on a line of their own.
+/// Prefetches elements that will be read later. Only for whole vectors: the last elements of a row rarely begin a cache
+/// line.
 template <int N, class T>
 HALFTONE_INLINE void prefetch_vectors(const T* p, whole_vectors<N>) {
     constexpr int bytes = N * f32::lanes * static_cast<int>(sizeof(T));
@@ -93,7 +95,7 @@ HALFTONE_INLINE void prefetch_vectors(const T*, whole) {}
 template <class T>
 HALFTONE_INLINE void prefetch_vectors(const T*, int) {}
 
-/// v in the first n lanes, `other` beyond them.
+/// v in the first n lanes, `other` in the remaining ones.
 template <int N>
 HALFTONE_INLINE vector_block<N> keep(const vector_block<N>& v, whole_vectors<N>, f32) {
     return v;
@@ -110,7 +112,7 @@ HALFTONE_INLINE void for_vectors(extent width, const Step& step) {
     if (j < width) step(j, 0, static_cast<int>(width - j));
 }
 
-/// The same with four accumulators in turn, which hides the latency of an addition and shortens its chains.
+/// The same with four accumulators in turn, which hides the latency of an addition and shortens the chains.
 template <class Step>
 HALFTONE_INLINE void for_vectors_unrolled(extent width, const Step& step) {
     extent j = 0;
@@ -124,8 +126,9 @@ HALFTONE_INLINE void for_vectors_unrolled(extent width, const Step& step) {
     if (j < width) step(j, 1, static_cast<int>(width - j));
 }
 
-/// The same with four vectors at a time, side by side: a step is called as step(j, n), with n `many<4>`, `whole` or the
-/// number of lanes. Named the types of all operands but a kernel's own floats, it takes `apart<4>` where they are one.
+/// The same with four vectors at a time, side by side: a step is called as step(j, n), with n `whole_vectors<4>`, `whole`
+/// or the number of lanes. If the types of all operands (except a kernel's own floats) are given as template arguments and
+/// are one type, n is `reordered_vectors<4>` in place of `whole_vectors<4>`.
 template <class... Operands, class Step>
 HALFTONE_INLINE void for_vector_blocks(extent width, const Step& step) {
     extent j = 0;
@@ -139,8 +142,8 @@ using four_vectors = vector_block<4>;
 
 HALFTONE_INLINE four_vectors broadcast_four(float x) { return {{splat(x), splat(x), splat(x), splat(x)}}; }
 
-// Into four accumulators: the four vectors of a lot each into its own, those after the last lot into the first, the
-// last lanes into the second.
+// Into four accumulators: the four vectors of a block each into its own, the vectors after the last block into the
+// first, the last partial one into the second.
 HALFTONE_INLINE void add(four_vectors& sums, const four_vectors& v, whole_vectors<4>) { sums = sums + v; }
 HALFTONE_INLINE void add(four_vectors& sums, f32 v, whole) { sums.v[0] = sums.v[0] + v; }
 HALFTONE_INLINE void add(four_vectors& sums, f32 v, int) { sums.v[1] = sums.v[1] + v; }
@@ -149,7 +152,7 @@ HALFTONE_INLINE void add_product(four_vectors& sums, const four_vectors& a, cons
 }
 HALFTONE_INLINE void add_product(four_vectors& sums, f32 a, f32 b, whole) { sums.v[0] = fma(a, b, sums.v[0]); }
 HALFTONE_INLINE void add_product(four_vectors& sums, f32 a, f32 b, int) { sums.v[1] = fma(a, b, sums.v[1]); }
-// NaNs in v do not count.
+// NaNs in v are ignored.
 HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, const four_vectors& v, whole_vectors<4>) {
     largest = max(v, largest);
 }
@@ -157,11 +160,11 @@ HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, f32 v, whole) { l
 HALFTONE_INLINE void accumulate_maximum(four_vectors& largest, f32 v, int) { largest.v[1] = max(v, largest.v[1]); }
 
 HALFTONE_INLINE float sum(const four_vectors& a) { return sum((a.v[0] + a.v[1]) + (a.v[2] + a.v[3])); }
-/// A float that has reached 2^24 times what is added to it grows no further. So a row is summed in stretches, each with
-/// accumulators of its own; a row of one stretch, which is any but enormous ones, sees nothing of it.
+/// A float sum that is 2^24 times its terms does not grow any more. So a row is summed in segments, each with its own
+/// accumulators; almost all rows have only one segment.
 inline constexpr extent segment_elements = extent{1} << 20;
 
-/// The sum of some(first, count) over all stretches of a row.
+/// The sum of some(first, count) over all segments of a row.
 template <class Some>
 HALFTONE_INLINE float sum_of_segments(extent width, const Some& some) {
     float total = 0.0f;
@@ -182,7 +185,7 @@ HALFTONE_INLINE void fill(T* p, extent width, float x) {
     for_vectors(width, step);
 }
 
-/// The largest of a row's numbers times `scale`, taken some at a time; NaNs count or not.
+/// The largest of a row's numbers times `scale`, several vectors at a time; NaNs propagate or are ignored.
 template <class X>
 struct largest_of_row {
     float scale;
@@ -195,8 +198,8 @@ struct largest_of_row {
     }
     HALFTONE_INLINE float value() const { return maximum(found); }
 };
-/// Numbers of 16 bits are compared as integers, two vectors of them in two instructions: those without a sign are in
-/// order as signed integers, and above the others, which are in reverse order as unsigned ones.
+/// 16-bit floating-point numbers are compared as integers, two vectors of them in two instructions: positive ones are
+/// ordered as signed integers; negative ones, which are in reverse order, as unsigned ones, all of which are larger.
 template <class X>
     requires(std::is_same_v<X, bfloat16> || std::is_same_v<X, float16>)
 struct largest_of_row<X> {

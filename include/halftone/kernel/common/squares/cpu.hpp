@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Squares of values that were just written, on the CPU; memory/square_sum.hpp has the contract.
+/// Sums of squares of values that a kernel has just written, on the CPU; memory/square_sum.hpp has the contract.
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
@@ -14,11 +14,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// A matrix that is being written, in tiles. Whoever has written a block of whole tiles says so; the sums do not depend
-/// on which blocks there were.
+/// A matrix that is being written in blocks of whole tiles. The kernel reports each block that it has written; the sums
+/// do not depend on the sizes of the blocks.
 class written_squares {
   public:
-    /// Additions that a square passes through within a tile, at most.
+    /// The largest number of additions that a square passes through within a tile.
     static constexpr extent depth = 64;
 
     struct tile_shape {
@@ -34,14 +34,14 @@ class written_squares {
           sums_(device.scratch(), static_cast<std::size_t>(count_) * sizeof(float)),
           body_(device.select(&portable::squares_of_tiles, &avx2::squares_of_tiles, &avx512::squares_of_tiles)) {}
 
-    /// The block of so many rows and columns is there.
+    /// Adds the squares of a block that has been written.
     void take(extent row, extent column, extent rows, extent columns) const {
         body_(data_ + row * stride_ + column, stride_, rows, columns, tile_.rows, tile_.columns,
               sums_.as<float>() + row / tile_.rows * across_ + column / tile_.columns, across_);
     }
-    /// All blocks are.
+    /// The sum over all blocks, once all have been written.
     square_sum total() const {
-        constexpr extent chains = 4;  // of additions, side by side
+        constexpr extent chains = 4;  // independent chains of additions
         double sums[chains] = {};
         for (extent t = 0; t < count_; ++t) sums[t % chains] += static_cast<double>(sums_.as<float>()[t]);
         return {(sums[0] + sums[1]) + (sums[2] + sums[3]), shape_.size()};

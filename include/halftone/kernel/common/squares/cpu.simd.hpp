@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Squares of a few rows, which lie in the first-level cache.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Sums of squares of a few rows that are in the L1 cache.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/rows.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the CPU's kernels of an optimizer's step share (cpu.simd.hpp): reading a gradient with its factors, storing a result
-/// with the rounding of its type.
+/// What the CPU's kernels of optimizer steps share (cpu.simd.hpp): reading a gradient with its factors, and storing a
+/// result with the rounding of its type.
 #pragma once
 
 #include <type_traits>
@@ -22,13 +22,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Elements that one thread takes at a time: a multiple of a cache line in every type, and four times as many where
-/// there are enough for all, since memory is read faster in longer runs.
+/// Elements that a thread processes at a time: a multiple of a cache line in every type; four times as many if there
+/// are enough for all threads, since long contiguous runs of memory are read faster.
 inline constexpr extent update_chunk = 16384;
 constexpr extent update_part(extent count) { return count >= 256 * update_chunk ? 4 * update_chunk : update_chunk; }
 
-/// Whether the copies of so many parameters are written past the caches, from the i-th on: rows of a table may begin
-/// where that cannot be. Halves of split masters are read as well.
+/// Whether copies of parameters, from the i-th on, are written with non-temporal stores. Rows of a table may not be
+/// aligned for these, and halves of split masters are read as well, so that they are not.
 template <class Param, class Copy>
 bool streams_copies(const view<Copy, 1>& copy, extent i) {
     return !std::is_same_v<Param, bfloat16_remainder> && copy.data() != nullptr &&
@@ -36,7 +36,7 @@ bool streams_copies(const view<Copy, 1>& copy, extent i) {
            detail::is_streamable(copy.data() + i);
 }
 
-/// update(i, n, gradients) for all parameters: n from the i-th on, with their gradients.
+/// Calls update(i, n, gradients) for all parameters: for n of them from the i-th on, with their gradients.
 template <class Accumulate, class Update>
 void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Update& update) {
     const extent count = gradient.size(), run = update_part(count);
@@ -46,7 +46,7 @@ void update_all(cpu& device, const const_view<Accumulate, 1>& gradient, const Up
     });
 }
 
-/// The same for the rows of a table that have a gradient.
+/// The same for only those rows of a table that have a gradient.
 template <class Accumulate, class Update>
 void update_rows(cpu& device, const gradient_rows<Accumulate>& rows, const Update& update) {
     const extent width = rows.values.extent_of(1);

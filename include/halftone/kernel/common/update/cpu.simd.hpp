@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reading a gradient with its factors, and storing a result in its own type.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// Reading a gradient with its factors, and storing a result in its type.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstdint>
 #include <cstring>
@@ -26,7 +26,7 @@ HALFTONE_INLINE gradient_reader reader_of(const kernel::gradient_factors& f) {
 }
 
 HALFTONE_INLINE f32 apply(const gradient_reader& r, f32 g) {
-    // In this order of operands a NaN comes through.
+    // With this order of operands NaNs propagate.
     return min(r.limit, max(-r.limit, g * r.inv_scale * r.clip));
 }
 
@@ -35,23 +35,23 @@ HALFTONE_INLINE int lanes_of(int n) { return n; }
 
 using random_words = std::uint32_t __attribute__((vector_size(f32::lanes * 4)));
 
-/// The random numbers of some elements: as many as a granule of the store. They come in fours, and elements need not
-/// begin on one: the first of them is words[lead].
+/// The random numbers of some elements: as many as a granule of the store. The generator gives four at a time, and
+/// elements may begin in between: the first element's number is words[lead].
 struct random_tile {
     static constexpr extent size = 64;
     alignas(64) std::uint32_t words[size + 2 * f32::lanes];
     extent lead;
 };
 
-/// Asks for the elements of the tile that comes some tiles after the one at p.
+/// Prefetches the elements of a tile some tiles after the one at p.
 template <class T>
 HALFTONE_INLINE void prefetch_tile(const T* p) {
     constexpr int prefetch_distance = 4;
     prefetch(p + prefetch_distance * random_tile::size, random_tile::size * sizeof(T));
 }
 
-/// random_bits(key.seed, step, key.tensor + stream, i) for `size` elements from `index` of the run on: Philox on as
-/// many blocks at a time as a vector has 64-bit lanes.
+/// random_bits(key.seed, step, key.tensor + stream, i) for `size` elements from `index` on: Philox for as many blocks
+/// at a time as a vector has 64-bit lanes.
 HALFTONE_INLINE void fill(random_tile& tile, const kernel::rounding_key& key, std::uint32_t stream, std::uint32_t step,
                           extent index) {
     constexpr int lanes = f32::lanes / 2;
@@ -67,7 +67,7 @@ HALFTONE_INLINE void fill(random_tile& tile, const kernel::rounding_key& key, st
         wide x0 = counter & low, x1 = counter >> 32;
         wide x2 = wide{} + (key.tensor + stream), x3 = wide{} + step;
         std::uint64_t k0 = key.seed & low, k1 = key.seed >> 32;
-        // Only the low halves count, until the end.
+        // Only the lower halves of the lanes are meaningful until the end.
         for (int round = 0; round < 10; ++round) {
             const wide a = multiply_low(x0, first_factor), b = multiply_low(x2, second_factor);
             x0 = (b >> 32) ^ x1 ^ k0;
@@ -85,7 +85,7 @@ HALFTONE_INLINE void fill(random_tile& tile, const kernel::rounding_key& key, st
     }
 }
 
-/// As round_stochastic<bfloat16> lane by lane, left in float.
+/// round_stochastic<bfloat16> in each lane; the result is left as float.
 HALFTONE_INLINE f32 round_to_bfloat16(f32 v, const random_words& r) {
     random_words bits;
     std::memcpy(&bits, &v, sizeof bits);
@@ -96,7 +96,8 @@ HALFTONE_INLINE f32 round_to_bfloat16(f32 v, const random_words& r) {
     return v;
 }
 
-/// Stores elements that begin `j` elements into a tile, rounded by its numbers. A float is stored as it is.
+/// Stores elements that begin `j` elements into a tile, rounded with the tile's random numbers. A float is stored
+/// unchanged.
 template <class T, class N>
 HALFTONE_INLINE void store_stochastic(T* p, f32 v, N n, const random_tile& tile, extent j) {
     if constexpr (std::is_same_v<T, float>) {
@@ -112,7 +113,7 @@ HALFTONE_INLINE void store_stochastic(T* p, f32 v, N n, const random_tile& tile,
     }
 }
 
-/// Stores a copy as its rounding says.
+/// Stores a copy, rounded by Rounding.
 template <rounding Rounding, class T, class N>
 HALFTONE_INLINE void store_copy(T* p, f32 v, N n) {
     if constexpr (std::is_same_v<T, float> || Rounding == rounding::nearest_even) {
@@ -126,11 +127,11 @@ HALFTONE_INLINE void store_copy(T* p, f32 v, N n) {
     }
 }
 
-/// Reads a master, out of two halves where it is split.
+/// Reads a master; joins the halves of a split one.
 template <class T, class Copy, class N>
 HALFTONE_INLINE f32 load_master(const T* master, const Copy* copy, N n) {
     if constexpr (std::is_same_v<T, bfloat16_remainder>) {
-        // The halves as the upper ones of floats; join() lane by lane.
+        // Widens the halves to 32 bits, then computes join() in each lane.
         f32 v = load(copy, n);
         const f32 rest = load(reinterpret_cast<const bfloat16*>(master), n);
         random_words high, low;
@@ -144,7 +145,7 @@ HALFTONE_INLINE f32 load_master(const T* master, const Copy* copy, N n) {
     }
 }
 
-/// halves_of() lane by lane.
+/// halves_of() in each lane.
 template <class N>
 HALFTONE_INLINE void store_halves(bfloat16_remainder* rest, bfloat16* nearest, f32 v, N n) {
     using halves = std::uint16_t __attribute__((vector_size(f32::lanes * 2)));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the GPU kernels of an optimizer's step share: a thread's run of elements, the factors of a gradient, rounding
-/// by the random numbers of a place, and the scalars of a step, which the device works out by itself.
+/// What the GPU kernels of optimizer steps share: a thread's run of elements, the factors of a gradient, stochastic
+/// rounding with the random numbers of an element's index, and the scalars of a step, which the device computes by
+/// itself.
 ///
-/// A run is what a thread takes at a time: some elements side by side, in an optimizer's step four of them, since
-/// random numbers come in fours. Where a pointer is not aligned, and at the end of an array, it goes element by
-/// element.
+/// A run is what a thread processes at a time: some consecutive elements, four of them in an optimizer's step, since
+/// the generator gives four random numbers at a time. Where a pointer is not aligned, and at the end of an array,
+/// elements are accessed one by one.
 #pragma once
 
 #include <type_traits>
@@ -25,8 +26,8 @@ enum class run_access { vectors, elements };
 /// The elements of a run of an optimizer's step: 16 bytes of floats.
 inline constexpr int update_run = 4;
 
-/// Calls launch(std::integral_constant<run_access, ...>{}) with what these pointers allow. Null pointers allow
-/// everything.
+/// Calls launch(std::integral_constant<run_access, ...>{}) with the kind of access that these pointers allow. Null
+/// pointers are ignored.
 template <int N, class Launch, class... Ts>
 void launch_with_access(const Launch& launch, const Ts*... pointers) {
     if ((simt::is_aligned(pointers, N * sizeof(Ts)) && ...)) {
@@ -36,7 +37,7 @@ void launch_with_access(const Launch& launch, const Ts*... pointers) {
     }
 }
 
-/// The same for rows of this width, which are to begin where a vector may.
+/// The same for rows of this width, each of which must be aligned.
 template <int N, class Launch, class... Ts>
 void launch_with_row_access(extent width, const Launch& launch, const Ts*... pointers) {
     if (width % N == 0) {
@@ -46,7 +47,7 @@ void launch_with_row_access(extent width, const Launch& launch, const Ts*... poi
     }
 }
 
-/// Elements i * N and the following, `n` of them; the rest is zero.
+/// Elements i * N to i * N + n - 1 of a run; zeros for the rest of it.
 HALFTONE_KERNEL template <int N, run_access Access, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_run(Simt simt, const global_span<T>& s, extent i, int n) {
     if constexpr (Access == run_access::vectors) {
@@ -69,14 +70,14 @@ HALFTONE_HD HALFTONE_INLINE void store_run(Simt simt, const global_span<T>& s, e
     }
 }
 
-/// A gradient as its readers see it; a NaN stays one.
+/// A gradient with its factors applied; a NaN stays a NaN.
 HALFTONE_HD HALFTONE_INLINE float read_gradient(float g, const gradient_factors& f) {
     const float v = g * f.inv_scale * f.clip;
     return v > f.limit ? f.limit : v < -f.limit ? -f.limit : v;
 }
 
-/// Four random numbers from index key.first + 4 * i on. They come in fours, and a run need not begin on one: where rows
-/// of any width lie side by side it takes the end of one four and the beginning of the next.
+/// Four random numbers from index key.first + 4 * i on. The generator gives blocks of four, and a run may begin inside
+/// of one (rows of any width are contiguous): it then takes the end of one block and the beginning of the next.
 template <run_access Access>
 HALFTONE_HD HALFTONE_INLINE philox::block random_run(const rounding_key& key, word stream, word step, extent i) {
     const std::uint64_t four = key.first / 4 + static_cast<std::uint64_t>(i);
@@ -93,8 +94,8 @@ HALFTONE_HD HALFTONE_INLINE philox::block random_run(const rounding_key& key, wo
     return random;
 }
 
-/// Run number i of a step in T: rounded to nearest, or by random_bits(key.seed, step, key.tensor + stream, index). A
-/// float is left as it is.
+/// Run number i of a step in T, rounded to nearest, or stochastically by random_bits(key.seed, step, key.tensor +
+/// stream, index). Floats are unchanged.
 template <class T, rounding Rounding, run_access Access>
 HALFTONE_HD HALFTONE_INLINE vec<T, update_run> round_run(const vec<float, update_run>& v, const rounding_key& key,
                                                          word stream, word step, extent i) {
@@ -111,7 +112,7 @@ HALFTONE_HD HALFTONE_INLINE vec<T, update_run> round_run(const vec<float, update
     }
 }
 
-/// Copies of a run as CopyRounding says.
+/// Copies of a run, rounded by CopyRounding.
 template <class Copy, rounding CopyRounding>
 HALFTONE_HD HALFTONE_INLINE vec<Copy, update_run> round_copy(const vec<float, update_run>& v) {
     vec<Copy, update_run> rounded;
@@ -119,7 +120,7 @@ HALFTONE_HD HALFTONE_INLINE vec<Copy, update_run> round_copy(const vec<float, up
     return rounded;
 }
 
-/// Elements i * update_run and the following, `n` of them, as they lie in memory; the rest is zero.
+/// Elements i * update_run to i * update_run + n - 1, unconverted; zeros for the rest.
 HALFTONE_KERNEL template <run_access Access, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<T, update_run> load_bits(Simt simt, const global_span<T>& s, extent i, int n) {
     if constexpr (Access == run_access::vectors) {
@@ -132,7 +133,7 @@ HALFTONE_HD HALFTONE_INLINE vec<T, update_run> load_bits(Simt simt, const global
     return v;
 }
 
-/// A run of masters, put together where they are split.
+/// A run of masters; the halves of split ones are joined.
 HALFTONE_KERNEL template <run_access Access, class Simt, class T, class Copy>
 HALFTONE_HD HALFTONE_INLINE vec<float, update_run> load_master(Simt simt, const global_span<T>& master,
                                                                const global_span<Copy>& copy, extent i, int n) {
@@ -160,16 +161,16 @@ HALFTONE_HD HALFTONE_INLINE void store_halves(Simt simt, const global_span<bfloa
     store_run<Access>(simt, master, i, n, rest);
 }
 
-/// What every thread of a step needs to know; one thread of a block reads and computes it.
+/// What every thread of a step needs; one thread of each block reads and computes it.
 template <class Scalars>
 struct present_step {
     Scalars scalars;
     gradient_factors factors;
-    word step;  // its number, as random numbers are keyed by it
+    word step;  // the step's number, part of the random numbers' key
     std::int32_t skips;
 };
 
-/// The first thread of a block reads the records and works out the scalars, kernel.scalars(record), for all.
+/// The first thread of a block reads the records and computes the scalars, kernel.scalars(record), for all threads.
 HALFTONE_KERNEL template <class Present, class Simt, class Kernel>
 HALFTONE_HD HALFTONE_INLINE Present find_present(Simt simt, const Kernel& kernel) {
     const shared_span<Present> shared{0, 1};
@@ -186,7 +187,7 @@ HALFTONE_HD HALFTONE_INLINE Present find_present(Simt simt, const Kernel& kernel
     return simt.load(shared, 0);
 }
 
-/// One thread's part of a step: unless the step is skipped, all take their runs, kernel.update(simt, present, i). A
+/// One thread's part of a step: unless the step is skipped, calls kernel.update(simt, present, i) for its runs. A
 /// kernel also has threads, master, factors, step and blocks.
 HALFTONE_KERNEL template <class Present, class Simt, class Kernel>
 HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
@@ -198,15 +199,16 @@ HALFTONE_HD HALFTONE_INLINE void take_step(Simt simt, const Kernel& kernel) {
         kernel.update(simt, p, i);
 }
 
-/// A step over the rows of a sparse gradient: the step of a whole table, done to the parts of it that they name, by
-/// kernel.part(first, count, gradient). The grid is that of the room; how many rows there are is read from memory.
+/// A step over the rows of a sparse gradient: applies the step of a whole table to the parts that the rows name,
+/// kernel.part(first, count, gradient). The grid is for the largest possible number of rows; the actual number is read
+/// from memory.
 template <class Kernel, class Accumulate>
 struct step_rows_kernel {
     using present = typename Kernel::present;
     static constexpr int threads = Kernel::threads;
     static constexpr word shared_bytes = Kernel::shared_bytes;
 
-    Kernel step;  // without a gradient
+    Kernel step;  // the table's step, without a gradient
     global_span<const std::int32_t> indices, count;
     global_span<const Accumulate> values;
     extent width;
@@ -227,7 +229,7 @@ struct step_rows_kernel {
     }
 };
 
-/// A span's part, or none of none.
+/// A part of a span; empty for an empty span.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE global_span<T> part_of(const global_span<T>& s, extent first, extent count) {
     return s.is_there() ? s.part(first, count) : s;
@@ -237,8 +239,8 @@ HALFTONE_HD HALFTONE_INLINE rounding_key part_of(rounding_key key, extent first)
     return key;
 }
 
-/// Blocks of so many threads for an array, whose runs the threads take one after another: enough to fill any GPU a few
-/// times over, and no more, since each block works out the scalars of the step.
+/// The number of blocks for an array, over which threads iterate with a stride of the grid: enough to fill any GPU a
+/// few times, and no more, since each block computes the scalars of the step.
 inline int update_blocks(extent count, int threads) {
     constexpr extent most = 2048;
     const extent each = extent{threads} * update_run, blocks = (count + each - 1) / each;

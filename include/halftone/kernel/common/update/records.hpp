@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lies in the device's memory between a backward pass and an optimizer's step: small records that the device's
+/// The records in the device's memory between a backward pass and an optimizer's step: small structs that the device's
 /// own work reads and writes, so that the host never waits for them.
 ///
 /// Gradients stay in memory as the backward pass left them, multiplied by the loss scale. Unscaling and clipping only
-/// write factors, and whoever reads a gradient g applies them in the order in which PyTorch changes the values:
+/// write factors into a record; whoever reads a gradient g applies them in the order in which PyTorch changes the
+/// values:
 ///
 ///     v = clamp((g * inv_scale) * clip, -limit, limit)
 ///
-/// An infinity would come out as the limit; no optimizer lets it come so far, since a step with a gradient that is not
-/// finite changes nothing.
+/// An infinity would become the limit; but no optimizer reads one, since a step with a gradient that is not finite
+/// changes nothing.
 #pragma once
 
 #include <cmath>
@@ -21,7 +22,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What the readers of a gradient apply to it.
+/// The factors that readers of a gradient apply.
 struct gradient_factors {
     static constexpr float no_limit = 3.40282347e+38f;  ///< the largest float: a clamp that changes nothing finite
 
@@ -30,8 +31,8 @@ struct gradient_factors {
     float limit = no_limit;  ///< clipping by value, after `clip`
 };
 
-/// A gradient as its readers see it, in double: where a float overflows or vanishes. Without clipping by value nothing
-/// is clamped, so that what overflows when it is unscaled shows.
+/// A gradient with its factors applied, in double, for values at which floats overflow or underflow. Without clipping
+/// by value nothing is clamped, so that a gradient that overflows when it is unscaled shows.
 HALFTONE_HD inline double read_gradient_in_double(float g, const gradient_factors& f) {
     const double v = static_cast<double>(g) * static_cast<double>(f.inv_scale) * static_cast<double>(f.clip);
     if (f.limit == gradient_factors::no_limit) return v;
@@ -39,17 +40,17 @@ HALFTONE_HD inline double read_gradient_in_double(float g, const gradient_factor
     return v > limit ? limit : v < -limit ? -limit : v;
 }
 
-/// What a read pass can find, the worst of it.
+/// The results of a read pass: the worst value found.
 inline constexpr std::int32_t found_nothing = 0, found_infinity = 1, found_nan = 2;
 
-/// The factors, and what a read pass over the gradients found.
+/// The factors of gradients, and the results of a read pass over them.
 struct gradient_record {
     gradient_factors factors{};
-    double squares = 0;          ///< the sum of v * v, as the pass goes on
-    float norm = 0;              ///< of v, with the present factors; infinity where a gradient is not finite
+    double squares = 0;          ///< the sum of v * v so far in the pass
+    float norm = 0;              ///< of v, with the current factors; infinity if a gradient is not finite
     float norm_before = 0;       ///< what `norm` was before the last clipping by norm
-    std::int32_t found_inf = 0;  ///< the worst of what the pass found: found_infinity, found_nan
-    std::int32_t outlier = 0;    ///< 1 where a guard judged that no step should follow
+    std::int32_t found_inf = 0;  ///< the worst value found: found_infinity, found_nan
+    std::int32_t outlier = 0;    ///< 1 if an outlier guard decided to skip the step
 };
 
 /// Begins a read pass.
@@ -58,14 +59,14 @@ HALFTONE_HD inline void begin_pass(gradient_record& r) {
     r.found_inf = 0;
 }
 
-/// The gradients of one optimizer, in a window of several.
+/// The gradients of one optimizer, if a window has several.
 struct part_record {
     double squares = 0;  ///< the sum of v * v, with the factors of the pass that found it
-    float clip = 1;      ///< what `clip` was among these
+    float clip = 1;      ///< the value of `clip` in those factors
 };
 
-/// Adds what a pass over one slab came to. Gradients whose norm is beyond float's range are as good as infinite:
-/// unscaled, one of them may be. What a rule's moments can hold is less, see is_beyond().
+/// Adds the result of a pass over one slab. Gradients whose norm exceeds float's range count as infinite, because one
+/// of them may be infinite when unscaled. A rule's moments have a lower limit: see is_beyond().
 HALFTONE_HD inline void add_slab(gradient_record& r, std::int32_t& found_inf, double squares, std::int32_t found) {
     constexpr double largest = static_cast<double>(gradient_factors::no_limit);
     if (found == found_nothing && squares > largest * largest) found = found_infinity;
@@ -74,7 +75,7 @@ HALFTONE_HD inline void add_slab(gradient_record& r, std::int32_t& found_inf, do
     if (found > found_inf) found_inf = found;
 }
 
-/// Ends a read pass. The norm is an infinity by its bits, since arithmetic may not give one under -ffast-math.
+/// Ends a read pass. Infinity is made from its bits, since -ffast-math does not guarantee arithmetic that gives it.
 HALFTONE_HD inline void end_pass(gradient_record& r) {
     constexpr std::uint32_t infinity = 0x7f800000;
     constexpr double largest = static_cast<double>(gradient_factors::no_limit);
@@ -82,17 +83,17 @@ HALFTONE_HD inline void end_pass(gradient_record& r) {
     r.norm = r.found_inf != 0 ? detail::bit_cast<float>(infinity) : static_cast<float>(norm < largest ? norm : largest);
 }
 
-/// Ends the part of a pass that belongs to the gradients parts[index]: those of the parts before it have ended.
+/// Ends the part of a pass over the gradients parts[index]; the parts before it have ended already.
 HALFTONE_HD inline void end_part(const gradient_record& r, part_record* parts, std::int64_t index) {
     double squares = r.squares;
     for (std::int64_t i = 0; i < index; ++i) squares -= parts[i].squares;
     parts[index] = {squares, r.factors.clip};
 }
 
-/// Whether gradients that are finite are too large for a step all the same: whether one of them, as the optimizer reads
-/// it, may be above `largest`, with which the moments of its rule stay finite (the rule's largest_gradient()). Such a step
-/// counts as an overflow: the moment would be infinite from then on, and the parameter never move again. It is told from the
-/// norm, which the pass has found, and from the factors of clipping since.
+/// Whether finite gradients are too large for a step: whether one of them, with its factors applied, may exceed
+/// `largest`, up to which the moments of the optimizer's rule stay finite (the rule's largest_gradient()). Such a step
+/// counts as an overflow: otherwise the moment would be infinite from then on, and the parameter would never move
+/// again. Decided from the norm, which the pass has computed, and the factors of clipping since.
 HALFTONE_HD inline bool is_beyond(const gradient_record& r, const part_record& part, float largest) {
     if (r.factors.limit <= largest) return false;
     const double factor = static_cast<double>(r.factors.clip), before = static_cast<double>(part.clip),
@@ -100,10 +101,10 @@ HALFTONE_HD inline bool is_beyond(const gradient_record& r, const part_record& p
     return part.squares * factor * factor > most * most * before * before;
 }
 
-/// The largest number whose square, and a sum of squares that rounding has made larger, are floats.
+/// Squares of numbers up to this, and their sums with rounding errors, do not overflow float.
 inline constexpr float largest_with_square = 0x1p63f;
 
-/// Makes the norm at most max_norm, by PyTorch's formula: a coefficient of max_norm / (norm + 1e-6), never above 1.
+/// Clips the norm to max_norm by PyTorch's formula: multiplies by max_norm / (norm + 1e-6), if that is below 1.
 HALFTONE_HD inline void clip_by_norm(gradient_record& r, float max_norm) {
     r.norm_before = r.norm;
     const float coefficient = r.found_inf != 0 ? 0.0f : 1.0f / (r.norm + 1e-6f) * max_norm;
@@ -113,24 +114,24 @@ HALFTONE_HD inline void clip_by_norm(gradient_record& r, float max_norm) {
     if (r.found_inf == 0) r.norm *= coefficient;
 }
 
-/// Makes every value at most `limit` in magnitude. The norm is that of before, until the next pass.
+/// Clips every value's magnitude to `limit`. The norm is that before clipping, until the next pass.
 HALFTONE_HD inline void clip_by_value(gradient_record& r, float limit) {
     if (limit < r.factors.limit) r.factors.limit = limit;
 }
 
-/// What an optimizer knows of its steps.
+/// The state of an optimizer's steps.
 struct step_record {
-    std::int64_t steps = 0;    ///< that changed the parameters
-    std::int64_t skipped = 0;  ///< that did not
+    std::int64_t steps = 0;    ///< number of steps that changed the parameters
+    std::int64_t skipped = 0;  ///< number of steps that were skipped
     double lr = 0;             ///< the learning rate, before the schedule
-    double multiplier = 1;     ///< the schedule's factor in the present step, taken or not
-    std::int32_t skips = 0;    ///< not 0 where the present step changes nothing: the step_result
+    double multiplier = 1;     ///< the schedule's factor in the current step, skipped or not
+    std::int32_t skips = 0;    ///< why the current step is skipped (a step_result); 0: it is not
 };
 
-/// The learning rate and the decay of some of an optimizer's parameters.
+/// The learning rate of a parameter group.
 struct group_rates {
-    double fixed_lr = 0;  ///< a rate of their own, and
-    double lr_share = 1;  ///< their share of the optimizer's rate; one of the two is 0
+    double fixed_lr = 0;  ///< the group's own rate; or
+    double lr_share = 1;  ///< its factor of the optimizer's rate; one of the two is 0
     double weight_decay = 0;
 
     HALFTONE_HD double lr(const step_record& s) const { return (fixed_lr + lr_share * s.lr) * s.multiplier; }
@@ -139,10 +140,10 @@ struct group_rates {
     }
 };
 
-/// Which random numbers the stochastic rounding of some elements takes: element i takes those of index `first` + i.
+/// Identifies the random numbers of stochastic rounding: element i takes those of index `first` + i.
 struct rounding_key {
     std::uint64_t seed = 0;
-    std::uint32_t tensor = 0;  ///< a multiple of 4: one for the parameters, the following for each moment
+    std::uint32_t tensor = 0;  ///< a multiple of 4: stream of the parameters; the next ones are the moments'
     std::uint64_t first = 0;   ///< a multiple of 4
 };
 

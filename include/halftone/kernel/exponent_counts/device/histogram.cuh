@@ -2,7 +2,7 @@
 /// \file
 /// exponent_counts.hpp's counts for tensors on a GPU, by CUB's histogram.
 ///
-///     const ht::tensor_statistics s = ht::statistics_of(gpu, gradient);         // waits for them
+///     const ht::tensor_statistics s = ht::statistics_of(gpu, gradient);         // waits for the counts
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// How many of `count` bytes are 0 to n - 1.
+/// Counts how many of `count` bytes are 0, 1, ..., n - 1.
 template <class Bytes>
 void histogram_of_bytes(cuda& device, const Bytes& bytes, extent count, int n, std::uint32_t* to) {
     const std::size_t size = static_cast<std::size_t>(n) * sizeof(std::uint32_t);
@@ -38,7 +38,7 @@ void histogram_of_bytes(cuda& device, const Bytes& bytes, extent count, int n, s
 
 }  // namespace detail
 
-/// Of a contiguous view on the GPU. Throws shape_error for a view with holes.
+/// The counts of a contiguous view on the GPU. Throws shape_error for a view that is not contiguous.
 template <class T, int Rank>
 tensor_statistics statistics_of(cuda& device, const view<T, Rank>& values) {
     constexpr extent at_once = extent{1} << 30;  // so that 32 bits hold the counts

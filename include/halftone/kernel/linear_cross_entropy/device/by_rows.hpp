@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear and cross-entropy by chunks of rows whose logits fit into LogitBytes, out of a device's products and its
-/// cross-entropy: what a GPU does; linear_cross_entropy.hpp has the arguments, the contract and an example.
+/// A linear layer with cross-entropy by chunks of rows whose logits fit into LogitBytes, composed of a device's
+/// products and its cross-entropy; used on GPUs. linear_cross_entropy.hpp has the arguments, the contract and an
+/// example.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace kernel {
 
 template <class Device, std::size_t LogitBytes>
 struct linear_cross_entropy_by_rows {
-    /// Rows in a chunk: a function of the shape alone.
+    /// The number of rows in a chunk: a function of the shape alone.
     template <class Logit>
     static extent chunk_rows(extent rows, extent classes) {
         const auto fitting = static_cast<extent>(LogitBytes / sizeof(Logit)) / std::max<extent>(classes, 1);

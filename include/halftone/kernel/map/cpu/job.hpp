@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a map on the CPU is asked for, without its types: its operands, how they are cut into pieces, where the partial sums
-/// of gradients lie, and what each piece sees of them. cpu.hpp runs it.
+/// A type-erased description of a map on the CPU: its operands, their partition into pieces, the place of gradients'
+/// partial sums, and each piece's part of them. cpu.hpp runs it.
 #pragma once
 
 #include <algorithm>
@@ -12,34 +12,34 @@
 #include <halftone/kernel/map/map.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// An operand of a block: the bytes from one row to the next, and from one element to the next (0 for a scalar, and for
-/// a sum of all elements).
+/// An operand of a block: the distances, in bytes, between rows and between elements (0 for a scalar, and for a sum of
+/// all elements).
 struct map_stream {
     std::byte* data;
     extent row_step, step;
     write_mode mode;
-    bool non_temporal_stores = false;  ///< written there; `data` and the rows begin on cache lines
+    bool non_temporal_stores = false;  ///< whether to use them; `data` and the rows are then aligned to cache lines
 };
 
-// What the body does with an operand; the element type stands in its own type.
+// What the body does with an operand. The element type is its template argument.
 template <class T>
 struct map_read {};
 struct map_unread {};
 template <class T>
 struct map_write {};
 template <class T>
-struct map_add {};  ///< overwrites or adds, as its mode says
-struct map_sum {};  ///< of all elements, a float for each lane; as its mode says they are stored instead
+struct map_add {};  ///< overwrites or adds, according to its mode
+struct map_sum {};  ///< a sum of all elements, one float a lane; by its mode they may be stored instead
 struct map_unwritten {};
 
-/// Whether an operand's elements, if it has any, are of type T.
+/// Whether an operand has elements, and these are of type T.
 template <class T, class Operand>
 inline constexpr bool map_is_of = std::is_same_v<Operand, map_unread> || std::is_same_v<Operand, map_unwritten>;
 template <class T>
@@ -49,17 +49,17 @@ inline constexpr bool map_is_of<T, map_write<T>> = true;
 template <class T>
 inline constexpr bool map_is_of<T, map_add<T>> = true;
 
-/// Vectors have this many lanes at most: so often a scalar is repeated, and so many partial sums its gradient has.
+/// The largest number of lanes of a vector: so often a scalar is repeated, and so many partial sums its gradient has.
 inline constexpr int map_lanes = 16;
 
 struct map_job;
 
-/// An operand, and where its partial sums are if it is a gradient that is summed: `partial_stride(columns)` floats for
-/// each piece of rows, or `map_lanes` floats for each piece.
+/// An operand; for a gradient that is summed also its partial sums: `partial_stride(columns)` floats, or `map_lanes`
+/// floats, for each piece of rows.
 struct map_plan {
     map_operand operand;
     write_mode mode = write_mode::overwrite;
-    /// Adds partial sums up into the operand.
+    /// Adds the partial sums and stores the result in the operand.
     void (*finish)(cpu& device, const map_job& job, const map_plan& plan) = nullptr;
     float* partials = nullptr;
     bool non_temporal_stores = false;
@@ -67,14 +67,15 @@ struct map_plan {
     bool is_summed() const { return operand.data != nullptr && operand.access != map_access::each; }
 };
 
-/// A map cut into pieces: outputs, then inputs.
+/// A map partitioned into pieces: the plans of outputs, then those of inputs.
 struct map_job {
     map_shape shape;
     map_plan* plans;
     int count;
     row_partition rows{}, columns{};
 
-    /// Cuts by the shape. Rows that follow each other without gaps become one, unless an operand counts columns.
+    /// Partitions by the shape. Rows without gaps between them are treated as one row, unless an operand depends on the
+    /// column.
     void partition(bool sums) {
         bool flat = true;
         for (int i = 0; i < count; ++i) {
@@ -89,7 +90,7 @@ struct map_job {
         rows = sums ? partition_rows_for_sums(shape.rows, columns.each)
                     : partition_rows(shape.rows, std::min(columns.each, shape.columns));
     }
-    /// Which of the first plans, the outputs, are written past the caches: large ones that are not read here as well.
+    /// Chooses which of the first `outputs` plans use non-temporal stores: large ones that are not also inputs.
     void choose_streams(int outputs) {
         for (int i = 0; i < outputs; ++i) {
             const map_operand& o = plans[i].operand;
@@ -104,7 +105,7 @@ struct map_job {
     extent rows_of(extent piece) const { return rows.rows_of(piece / columns.count); }
     extent columns_of(extent piece) const { return columns.rows_of(piece % columns.count); }
 
-    /// The operand where a piece begins; `nowhere` takes a vector of what nobody wants.
+    /// The operand at the beginning of a piece; `nowhere` is a buffer for unwanted results.
     map_stream stream(const map_plan& plan, extent piece, std::byte* nowhere) const {
         const extent row = rows.begin(piece / columns.count), column = columns.begin(piece % columns.count);
         const auto& [data, bytes, row_stride, access] = plan.operand;
@@ -132,7 +133,7 @@ struct map_job {
                columns.begin(piece % columns.count);
     }
 
-    /// Cuts for a job whose first plans are gradients, and returns the bytes that their partial sums take.
+    /// Partitions a job whose first plans are gradients, and returns the size of their partial sums in bytes.
     std::size_t cut_for_sums(int gradients) {
         bool sums = false;
         for (int i = 0; i < gradients; ++i) sums = sums || plans[i].is_summed();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernels of pointwise operations, which device.hpp launches: operands as types, an expression and its results for
-/// one vector a thread, and sums for the gradients of inputs that were broadcast.
+/// The kernels of pointwise operations, launched by device.hpp: operand types, the evaluation of an expression on one
+/// vector for each thread, and sums for the gradients of broadcast inputs.
 #pragma once
 
 #include <utility>
@@ -14,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// Elements of type T as a map's rows and columns lay them out; `vector` of them are 16 bytes.
+/// Elements of type T with the strides of a map's rows and columns; `vector` of them are 16 bytes.
 template <class T, map_access Access>
 struct map_place {
     static constexpr bool is_column = Access == map_access::column;
@@ -47,7 +47,7 @@ struct map_place {
     }
 };
 
-/// What is not there has no say in how the rest is accessed.
+/// An operand without data: it puts no constraint on the access of the others.
 struct map_nowhere {
     static constexpr bool is_column = false;
     static constexpr int vector = 1;
@@ -78,7 +78,7 @@ struct map_unread_input : map_nowhere {
     }
 };
 
-/// A result of the outputs' shape. Without memory it is dropped.
+/// A result with the outputs' shape. Without memory it is dropped.
 template <class T>
 struct map_output : map_place<T, map_access::each> {
     static constexpr bool is_summed = false;
@@ -112,7 +112,7 @@ struct map_sums : map_nowhere {
     global_span<float> partials;
 };
 
-/// The values of all expressions for vector number i of a row, in y[0], y[1], ...
+/// Evaluates all expressions on vector number i of a row, into y[0], y[1], ...
 HALFTONE_KERNEL template <int N, class Simt, class... E, class... Input, std::size_t... K, std::size_t... I>
 HALFTONE_HD HALFTONE_INLINE void map_values([[maybe_unused]] Simt simt, const pack<E...>& expressions,
                                             const pack<Input...>& inputs, [[maybe_unused]] extent row,
@@ -125,7 +125,7 @@ HALFTONE_HD HALFTONE_INLINE void map_values([[maybe_unused]] Simt simt, const pa
     }
 }
 
-/// All results of one vector.
+/// Computes all results of one vector.
 template <int N, class Expressions, class Outputs, class Inputs>
 struct map_part {
     const Expressions& expressions;
@@ -147,7 +147,7 @@ struct map_part {
     }
 };
 
-/// One vector a thread; of a single row, which may end amid a vector, the last elements one by one.
+/// One vector a thread; in a single row, which may end within a vector, the last elements one by one.
 template <int N, class Expressions, class Outputs, class Inputs>
 struct map_kernel {
     static constexpr int threads = 256;
@@ -179,17 +179,17 @@ struct map_kernel {
     }
 };
 
-/// How the threads of a block share the columns: `across` of them side by side, the others on further pieces of rows.
+/// How the threads of a block are distributed: `across` of them along the columns, the others over pieces of rows.
 struct map_partition {
     row_partition rows;
     int across = 1, blocks_across = 1;
 };
 
-/// Several vectors a thread, all of the same columns unless no column is summed; sums of what is broadcast.
+/// Several vectors a thread, all of the same columns unless no column is summed; computes sums for broadcast inputs.
 template <int N, class Expressions, class Outputs, class Inputs>
 struct map_sums_kernel {
     static constexpr int threads = 128;
-    static constexpr int min_blocks = 1;  // said, or ptxas 13.0 spares registers for sm_120 and spills
+    static constexpr int min_blocks = 1;  // without it ptxas 13.0 limits registers for sm_120 and spills
     using team = row_team<threads, Outputs::count>;
     static constexpr word shared_bytes = team::shared_bytes;
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Derivatives of expressions, which are expressions.
+/// Derivatives of expressions, which are expressions, too.
 ///
 ///     auto e = ht::trace<2>([](auto x, auto y) { return x * y; });
 ///     auto d = ht::derivative<0>(e);                               // argument<1>: y
 ///
-/// Where a function has a corner, the derivative is PyTorch's: relu' and abs' are 0 at 0, min and max share equally
-/// between equal arguments, and `where` takes the chosen side's. A product with a derivative that is zero on one side
-/// stays zero there, whatever the other factor.
+/// Where a function is not differentiable, the result is PyTorch's: relu' and abs' are 0 at 0, min and max share the
+/// gradient evenly between equal arguments, and `where` has that of the chosen operand. A derivative known by its type
+/// to be zero stays zero in products, whatever the other factor.
 #pragma once
 
 #include <halftone/kernel/map/expression/expression.hpp>
@@ -19,11 +19,12 @@ namespace symbolic {
 
 namespace detail {
 
-/// The argument that `derive` derives by. It lives here, so that all overloads are found through it.
+/// The argument with respect to which `derive` differentiates. In this namespace, so that all overloads are found by
+/// ADL.
 template <int Index>
 struct by {};
 
-/// The derivative of each function of one variable at a; `e` is the function itself at a.
+/// The derivative of each function of one variable at a; `e` is the function's expression itself.
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::negate, const E&, const A&) {
     return constant(-1.0);
@@ -92,7 +93,7 @@ template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::sigmoid, const E&, const A& a) {
     return unary<op::sigmoid_derivative, A>{a};
 }
-/// 1 - 2 sigmoid(a), without the difference.
+/// 1 - 2 sigmoid(a), without cancellation.
 template <class A>
 HALFTONE_HD constexpr auto one_minus_two_sigmoid(const A& a) {
     return -symbolic::tanh(0.5f * a);
@@ -119,7 +120,7 @@ HALFTONE_HD constexpr auto slope(op::gelu, const E&, const A& a) {
 }
 template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::gelu_derivative, const E&, const A& a) {
-    // gelu is x sigmoid(t); beyond 16 its slope is constant, and the powers below would overflow.
+    // gelu is x sigmoid(t); beyond 16 its derivative is constant, and the powers below would overflow.
     const auto x = symbolic::min(symbolic::max(a, -16.0f), 16.0f);
     const auto t = x * (1.5957691216057308 + 0.071354816272600248 * symbolic::square(x));
     const auto t_derivative = 1.5957691216057308 + 0.21406444881780074 * symbolic::square(x);
@@ -178,7 +179,7 @@ template <int Index, class A, class B>
 HALFTONE_HD constexpr auto derive(by<Index> i, const binary<op::power, A, B>& e) {
     const auto a = derive(i, e.left);
     const auto b = derive(i, e.right);
-    // 0 where the power is constant at that place: a^0, and 0^b for b >= 0.
+    // 0 where the power is constant in its exponent: for a^0, and for 0^b with b >= 0.
     return a * symbolic::where(e.right == zero{}, zero{}, e.right * symbolic::pow(e.left, e.right - one{})) +
            b * symbolic::where(e.left == zero{} && e.right >= zero{}, zero{}, e * symbolic::log(e.left));
 }
@@ -225,7 +226,7 @@ HALFTONE_HD constexpr zero derive(by<Index>, const external<Function, A...>&) {
 
 }  // namespace symbolic
 
-/// The derivative of an expression by its argument `Index`.
+/// The derivative of an expression with respect to its argument `Index`.
 template <int Index, expression E>
 HALFTONE_HD constexpr auto derivative(const E& e) {
     return symbolic::detail::derive(symbolic::detail::by<Index>{}, e);
@@ -248,8 +249,8 @@ constexpr auto gradient(const pack<E...>& e, std::integer_sequence<int, Result..
             (symbolic::argument<Inputs + Result>{} * derivative<Index>(e.template at<Result>())));
 }
 
-/// The gradient of input `Index` of an expression (or a pack of results) over `Inputs` inputs: the sum over results of
-/// argument<Inputs + result>, which is the gradient of that result, times the result's derivative.
+/// The gradient of input `Index` of an expression (or a pack of results) with `Inputs` inputs: the sum over results of
+/// argument<Inputs + result>, the gradient of that result, times the result's derivative.
 template <int Index, int Inputs, class E>
 constexpr auto gradient_expression(const E& e) {
     const auto results = detail::as_pack(e);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise expressions as types: what a generic lambda turns into when it is called with symbolic arguments.
+/// Pointwise expressions as types: the result of calling a generic lambda with symbolic arguments.
 ///
 ///     auto e = ht::trace<2>([k](auto x, auto y) { return x * y + k * ht::tanh(x); });
 ///     // binary<add, binary<multiply, argument<0>, argument<1>>, binary<multiply, constant, unary<tanh, argument<0>>>>
 ///
-/// An expression is plain data (node.hpp) and can be copied into a kernel. What it computes is said by evaluate.simd.hpp
-/// (vectors) and scalar.hpp (float, double); its derivative is another expression (derivative.hpp).
+/// An expression is plain data (node.hpp) and can be copied into a kernel. evaluate.simd.hpp (vectors) and scalar.hpp
+/// (float, double) evaluate it; its derivative is another expression (derivative.hpp).
 ///
-/// Operands of the operators and functions below are expressions, or numbers, which become constants: of the type that
-/// the expression is evaluated in.
-/// Conditions come from comparisons and choose by `where`; they have no truth value while the lambda is traced. Zeros
-/// and ones that are known from the type, as derivatives make them, vanish: 0 x is 0 and 1 x is x.
+/// Operands of the operators and functions below are expressions, or numbers, which become constants of the type in
+/// which the expression is evaluated. Comparisons give conditions, of which `where` chooses; they have no truth value
+/// while the lambda is traced. Zeros and ones that are known by type, as derivatives make them, are simplified: 0 x to
+/// 0 and 1 x to x.
 #pragma once
 
 #include <type_traits>
@@ -23,7 +23,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The operators, and the functions, which are also names of `halftone`.
+/// The operators and functions; the functions are also names in `halftone`.
 namespace symbolic {
 
 namespace detail {
@@ -162,14 +162,14 @@ HALFTONE_HD constexpr auto operator||(const A& a, const B& b) {
     return logical<op::either, A, B>{a, b};
 }
 
-/// yes where the condition holds, else no.
+/// `yes` where the condition holds, otherwise `no`.
 template <symbolic_condition Condition, class A, class B>
     requires(detail::operand<A>&& detail::operand<B>)
 HALFTONE_HD constexpr auto where(const Condition& condition, const A& yes, const B& no) {
     return detail::chosen(condition, detail::lift(yes), detail::lift(no));
 }
 
-/// The smaller and the larger; NaN where either is NaN.
+/// The smaller and the larger of two; NaN if either is NaN.
 template <class A, class B>
 requires detail::operands<A, B> HALFTONE_HD constexpr auto min(const A& a, const B& b) {
     return binary<op::minimum, detail::lifted<A>, detail::lifted<B>>{detail::lift(a), detail::lift(b)};
@@ -182,7 +182,7 @@ template <expression A>
 HALFTONE_HD constexpr unary<op::abs, A> abs(const A& a) {
     return {a};
 }
-/// -1, 0 or 1.
+/// The sign: -1, 0 or 1.
 template <expression A>
 HALFTONE_HD constexpr unary<op::sign, A> sign(const A& a) {
     return {a};
@@ -204,7 +204,7 @@ template <expression A>
 HALFTONE_HD constexpr unary<op::exp, A> exp(const A& a) {
     return {a};
 }
-/// exp(a) - 1, also where a is small.
+/// exp(a) - 1, accurate also for small a.
 template <expression A>
 HALFTONE_HD constexpr unary<op::expm1, A> expm1(const A& a) {
     return {a};
@@ -213,7 +213,7 @@ template <expression A>
 HALFTONE_HD constexpr unary<op::log, A> log(const A& a) {
     return {a};
 }
-/// log(1 + a), also where a is small.
+/// log(1 + a), accurate also for small a.
 template <expression A>
 HALFTONE_HD constexpr unary<op::log1p, A> log1p(const A& a) {
     return {a};
@@ -247,7 +247,7 @@ template <expression A>
 HALFTONE_HD constexpr unary<op::tan, A> tan(const A& a) {
     return {a};
 }
-/// a to the power of b, as std::pow.
+/// a to the power b, as std::pow.
 template <class A, class B>
 requires detail::operands<A, B> HALFTONE_HD constexpr auto pow(const A& a, const B& b) {
     return binary<op::power, detail::lifted<A>, detail::lifted<B>>{detail::lift(a), detail::lift(b)};
@@ -257,8 +257,8 @@ template <class Y, class X>
 requires detail::operands<Y, X> HALFTONE_HD constexpr auto atan2(const Y& y, const X& x) {
     return binary<op::atan2, detail::lifted<Y>, detail::lifted<X>>{detail::lift(y), detail::lift(x)};
 }
-/// -t log(p) - (1 - t) log(1 - p), each logarithm at least -100. Its derivative is PyTorch's: (p - t) / (p (1 - p)), the
-/// divisor at least 1e-12, so that it is not lost at the ends.
+/// -t log(p) - (1 - t) log(1 - p), each logarithm clamped to at least -100. Its derivative is PyTorch's, (p - t) / (p
+/// (1 - p)), with a divisor of at least 1e-12, so that it does not vanish at p = 0 and 1.
 template <class P, class T>
 requires detail::operands<P, T> HALFTONE_HD constexpr auto binary_cross_entropy(const P& p, const T& t) {
     return binary<op::binary_cross_entropy, detail::lifted<P>, detail::lifted<T>>{detail::lift(p), detail::lift(t)};
@@ -272,7 +272,7 @@ template <expression A>
 HALFTONE_HD constexpr unary<op::sigmoid, A> sigmoid(const A& a) {
     return {a};
 }
-/// max(a, 0); NaN stays.
+/// max(a, 0); NaN stays NaN.
 template <expression A>
 HALFTONE_HD constexpr unary<op::relu, A> relu(const A& a) {
     return {a};
@@ -282,13 +282,13 @@ template <expression A>
 HALFTONE_HD constexpr unary<op::silu, A> silu(const A& a) {
     return {a};
 }
-/// GPT-2's: a (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))) / 2.
+/// GPT-2's gelu: a (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3))) / 2.
 template <expression A>
 HALFTONE_HD constexpr unary<op::gelu, A> gelu(const A& a) {
     return {a};
 }
 
-/// A functor of floats that returns a float, called as it is; see `halftone::opaque`.
+/// A functor of floats that returns a float and is not traced; see `halftone::opaque`.
 template <class Function>
 struct opaque_function {
     Function function;
@@ -329,9 +329,9 @@ using symbolic::tan;
 using symbolic::tanh;
 using symbolic::where;
 
-/// Makes a function that cannot be traced part of an expression: a struct whose `float operator()(float...) const` (for
-/// maps of doubles, of doubles; a template serves both) is marked HALFTONE_HD. It runs scalar, has no derivative, and
-/// must not mind being called with zeros beyond the last element.
+/// Makes a function that cannot be traced part of an expression: a struct with `float operator()(float...) const` (for
+/// maps of doubles: of doubles; a template serves both), marked HALFTONE_HD. It runs on scalars, has no derivative, and
+/// may also be called with zeros for padding after the last element.
 ///
 ///     struct clamp { HALFTONE_HD float operator()(float x) const { return x < 0 ? 0 : x > 1 ? 1 : x; } };
 ///     ht::map(device, ht::opaque(clamp{}), x, out);
@@ -349,7 +349,7 @@ HALFTONE_HD constexpr auto results(const T&... values) { return make_pack(symbol
 
 namespace detail {
 
-/// One that is no template takes numbers, and never symbols, which a compiler would try to make numbers of.
+/// Only for templates: a function of numbers is never called with symbols, which a compiler would try to convert.
 template <class F>
 concept takes_numbers = std::is_pointer_v<F> || requires { &F::operator(); };
 template <class F, int... Index>
@@ -379,7 +379,7 @@ constexpr auto trace(const F& f, std::integer_sequence<int, Index...>) {
 
 }  // namespace detail
 
-/// The expression (or pack of expressions) that f computes of `Arguments` arguments; f is called once, here.
+/// The expression (or pack of expressions) that f computes from `Arguments` arguments; f is called once, here.
 template <int Arguments, class F>
 constexpr auto trace(const F& f) {
     return detail::trace(f, std::make_integer_sequence<int, Arguments>{});

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The nodes of symbolic expressions and conditions, and what is known about their types; expression.hpp has the
-/// operators and functions that make them.
+/// The nodes of symbolic expressions and conditions, and traits of their types; expression.hpp has the operators and
+/// functions that make them.
 ///
 ///     symbolic::binary<symbolic::op::multiply, symbolic::argument<0>, symbolic::constant>{{}, {2.0f}}      // 2 x
 ///
-/// A node is plain data: `constant` holds a number, everything else nothing but its operands.
+/// A node is plain data: `constant` holds a number, every other node only its operands.
 #pragma once
 
 #include <type_traits>
@@ -61,7 +61,7 @@ struct either {};
 
 namespace detail {
 
-/// Where a lambda takes an expression for a number, as what std::tanh and sinf are given.
+/// The error where a lambda uses an expression as a number, as std::tanh and sinf do with their argument.
 template <class T>
 HALFTONE_HD constexpr float as_number() {
     static_assert(sizeof(T*) == 0,
@@ -81,10 +81,10 @@ struct argument {
 
 struct constant {
     float value;
-    double exact;  ///< what an expression reads that is evaluated in double
+    double exact;  ///< the value in expressions that are evaluated in double
 
     HALFTONE_HD constexpr explicit constant(double x) : value(static_cast<float>(x)), exact(x) {}
-    /// Calculated in float, and in double.
+    /// The constant as a float, and as a double.
     HALFTONE_HD constexpr constant(float x, double e) : value(x), exact(e) {}
 };
 struct zero {};
@@ -125,7 +125,7 @@ struct choice {
 
 namespace detail {
 
-/// What a condition says where a lambda asks for its truth.
+/// The error of using a condition as a bool.
 struct not_a_bool {
     template <class T = void>
     explicit operator bool() const {
@@ -176,7 +176,7 @@ inline constexpr bool is_expression<external<Function, A...>> = true;
 template <class Condition, class A, class B>
 inline constexpr bool is_expression<choice<Condition, A, B>> = true;
 
-/// True where the value depends on argument Index.
+/// Whether the value depends on argument Index.
 template <int Index, class T>
 inline constexpr bool reads = false;
 template <int Index>
@@ -199,7 +199,7 @@ inline constexpr bool reads<Index, complement<A>> = reads<Index, A>;
 template <int Index, class... E>
 inline constexpr bool reads<Index, pack<E...>> = (reads<Index, E> || ...);
 
-/// Zeros in the type that a product with this expression has to keep, also where the other factor is infinite.
+/// Zeros of a type that a product must keep as a factor, because the other factor may be infinite.
 template <class T>
 inline constexpr bool masks = std::is_same_v<T, zero>;
 template <class Condition, class A, class B>
@@ -217,8 +217,8 @@ concept expression = symbolic::detail::is_expression<std::remove_cv_t<T>>;
 template <class T>
 concept symbolic_condition = std::is_base_of_v<symbolic::detail::not_a_bool, std::remove_cv_t<T>>;
 
-/// True where the value of the expression, or of one in a pack, depends on argument `Index`: a kernel does not touch an
-/// input that is not read, which then needs no memory.
+/// Whether the value of the expression, or of one in a pack, depends on argument `Index`: kernels do not access an
+/// input that is not read, which then may be without data.
 template <int Index, class E>
 inline constexpr bool reads = symbolic::detail::reads<Index, std::remove_cv_t<E>>;
 

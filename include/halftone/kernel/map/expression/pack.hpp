@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A fixed list of values of different types that kernels can hold: std::tuple does not work on a GPU.
+/// A fixed list of values of different types, as std::tuple, but usable in kernels: std::tuple does not work on a GPU.
 ///
 ///     auto both = ht::make_pack(1, 2.0f);
 ///     both.at<1>() == 2.0f
@@ -13,7 +13,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Values of various types, one behind the other: a std::tuple that kernels can take as an argument.
+/// Values of various types: a std::tuple that can be a kernel's argument.
 template <class... T>
 struct pack {
     static constexpr std::size_t count = 0;
@@ -25,7 +25,7 @@ struct pack<First, Rest...> {
     First first;
     pack<Rest...> rest;
 
-    /// The element of that index.
+    /// The element with that index.
     template <std::size_t Index>
     HALFTONE_HD HALFTONE_INLINE constexpr const auto& at() const {
         static_assert(Index < count, "halftone: a pack has no element of this index");

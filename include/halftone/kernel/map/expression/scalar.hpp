@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Expressions on single numbers: the definition of every operation in double, and what a GPU thread evaluates in
-/// float.
+/// Expressions on single numbers: in double the definition of every operation, in float what a GPU's thread evaluates.
 ///
 ///     const double x[] = {0.5, 2.0};
 ///     double y = ht::scalar::evaluate(e, x);
 ///
-/// Any type with the operators of a number takes part whose namespace has exp, log, sqrt and tanh, or functions
-/// `apply` for the operations that need them.
+/// Works for any type with the operators of a number whose namespace has exp, log, sqrt and tanh, or functions `apply`
+/// for the operations that need them.
 ///
-/// Errors in float on a GPU: those that exec/cpu/simd/math.simd.hpp states for the CPU, the CUDA Programming Guide giving
-/// expf, expm1f, logf and log1pf 1 ulp, tanhf 2, square roots and divisions half of one; short forms (short_form.hpp) keep
-/// those of float16 there for every type. sinh, cosh, tan, pow and atan2 are <cmath>'s on both: within 4 ulp by that guide
-/// and by glibc's manual. nvcc's --use_fast_math is refused.
+/// Errors in float on a GPU: those that exec/cpu/simd/math.simd.hpp states for the CPU, because the CUDA Programming
+/// Guide gives expf, expm1f, logf and log1pf 1 ulp, tanhf 2, and square roots and divisions 0.5; short forms
+/// (short_form.hpp) have the errors stated there for float16, whatever the type. sinh, cosh, tan, pow and atan2 are
+/// <cmath>'s on both devices: within 4 ulp according to that guide and to glibc's manual. nvcc's --use_fast_math is
+/// rejected.
 #pragma once
 
 #include <cmath>
@@ -32,7 +32,7 @@ namespace scalar {
 
 namespace op = symbolic::op;
 
-/// Whether x is a NaN, also where a compiler was told that there is none.
+/// Whether x is NaN, also under -ffinite-math-only.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline bool is_unordered(const V& x) {
 #if __FINITE_MATH_ONLY__
@@ -40,7 +40,7 @@ HALFTONE_HD inline bool is_unordered(const V& x) {
 #endif
     return !(x == x);
 }
-/// 1 / (1 + e^-x) and its derivative; e^-|x| does not overflow.
+/// 1 / (1 + e^-x) and its derivative, from e^-|x|, which does not overflow.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V sigmoid(const V& x) {
     using std::exp;
@@ -53,12 +53,12 @@ HALFTONE_HD inline V sigmoid_derivative(const V& x) {
     const V e = exp(x < V(0) ? x : -x);
     return e / ((V(1) + e) * (V(1) + e));
 }
-/// The derivative of x sigmoid(t), t being a function of x with the given slope.
+/// The derivative of x sigmoid(t), where t is a function of x with the given derivative.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V gated_derivative(const V& x, const V& t, const V& t_derivative) {
     return sigmoid(t) + x * t_derivative * sigmoid_derivative(t);
 }
-/// x in [-limit, limit], where beyond them a slope is 0 or 1.
+/// x clamped to [-limit, limit], beyond which a derivative is 0 or 1.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V within(const V& x, const V& limit) {
 #if __FINITE_MATH_ONLY__
@@ -67,7 +67,7 @@ HALFTONE_HD inline V within(const V& x, const V& limit) {
     return x < -limit ? -limit : limit < x ? limit : x;
 }
 
-// The definitions.
+// The definitions, one for each operation.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::negate, const V& a) {
     return -a;
@@ -75,7 +75,7 @@ HALFTONE_HD inline V apply(op::negate, const V& a) {
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::abs, const V& a) {
     if constexpr (std::is_floating_point_v<V>) {
-        return std::fabs(a);  // also of -0
+        return std::fabs(a);  // also for -0
     } else {
         return a < V(0) ? -a : a;
     }
@@ -148,7 +148,7 @@ HALFTONE_HD inline V apply(op::atan2, const V& y, const V& x) {
     using std::atan2;
     return atan2(y, x);
 }
-/// Each logarithm at least -100; a NaN stays.
+/// Each logarithm is at least -100; a NaN stays a NaN.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::binary_cross_entropy, const V& p, const V& t) {
     using std::log, std::log1p;
@@ -162,7 +162,7 @@ HALFTONE_HD inline V apply(op::tanh, const V& a) {
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::tanh_derivative, const V& a) {
-    return V(4) * sigmoid_derivative(V(2) * a);  // 1 - tanh^2, without the difference
+    return V(4) * sigmoid_derivative(V(2) * a);  // 1 - tanh^2, without cancellation
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sigmoid, const V& a) {
@@ -185,8 +185,8 @@ HALFTONE_HD inline V apply(op::silu_derivative, const V& a) {
     const V x = within(a, V(800));
     return gated_derivative(x, x, V(1));
 }
-/// Twice the argument of gelu's tanh, since (1 + tanh(u)) / 2 is sigmoid(2 u) without the sum that cancels: sqrt(8/pi)
-/// (x + 0.044715 x^3), in the form of fewest roundings.
+/// Twice the argument of gelu's tanh, since (1 + tanh(u)) / 2 = sigmoid(2 u), which has no cancellation: sqrt(8/pi)
+/// (x + 0.044715 x^3), in the form with the fewest roundings.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V gelu_argument(const V& x) {
     return x * (V(1.5957691216057308) + V(0.071354816272600248) * x * x);
@@ -201,12 +201,12 @@ HALFTONE_HD inline V apply(op::gelu_derivative, const V& a) {
     return gated_derivative(x, gelu_argument(x), V(1.5957691216057308) + V(3 * 0.071354816272600248) * x * x);
 }
 
-// Short forms are defined as what they are short for.
+// In double a short form is defined as the function that it approximates.
 HALFTONE_KERNEL template <class Op, class T, class V>
 HALFTONE_HD inline V apply(op::short_form<Op, T>, const V& a) {
     return apply(Op{}, a);
 }
-/// x / (1 + 2^n): x times the sigmoid of -n log 2; and its derivative, given that of -n log 2.
+/// x / (1 + 2^n), which is x times the sigmoid of -n log 2; and its derivative, from that of -n log 2.
 HALFTONE_HD inline float over_one_and_power(float x, float n) {
     return kernel::on_device::quotient(x, 1.0f + kernel::on_device::power_of_two(n));
 }
@@ -214,7 +214,7 @@ HALFTONE_HD inline float over_one_and_power_derivative(float x, float n, float s
     const float e = kernel::on_device::power_of_two(n), whole = kernel::on_device::quotient(1.0f, 1.0f + e);
     return std::fma(whole * (e * whole), x * slope, whole);
 }
-/// n / x of gelu, given x^2.
+/// The exponent n of gelu divided by x, from x^2.
 HALFTONE_HD inline float gelu_exponent(float square) {
     return std::fma(square, -0.1029432395800235f, -2.302208198144325f);
 }
@@ -279,7 +279,7 @@ HALFTONE_HD constexpr bool apply(op::either, bool a, bool b) { return a || b; }
 
 namespace detail {
 
-/// A constant in arithmetic of type V.
+/// A constant as a number of type V.
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD constexpr auto constant_as(const symbolic::constant& c) {
     if constexpr (std::is_floating_point_v<V> && sizeof(V) > sizeof(float)) {
@@ -289,7 +289,7 @@ HALFTONE_HD constexpr auto constant_as(const symbolic::constant& c) {
     }
 }
 
-// The nodes, told apart by overloads; `to` finds the ones that are declared later by its namespace.
+// The kinds of nodes are overloads; static members of a class, so that each finds those declared later.
 struct walk {
     HALFTONE_KERNEL template <int Index, class V>
     HALFTONE_HD static V to(const symbolic::argument<Index>&, const V* x) {
@@ -348,7 +348,7 @@ struct walk {
 
 }  // namespace detail
 
-/// The value of e where argument i is arguments[i].
+/// The value of e for these arguments.
 HALFTONE_KERNEL template <expression E, class V>
 HALFTONE_HD inline V evaluate(const E& e, const V* arguments) {
     return detail::walk::to(e, arguments);

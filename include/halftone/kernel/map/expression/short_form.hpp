@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an expression may be taken for where its value becomes a number of 16 bits or fewer.
+/// Replaces functions in an expression by faster approximations (short forms) if the result is rounded to 16 bits or
+/// fewer.
 ///
-///     symbolic::shorten<bfloat16>(gelu(argument<0>{}) * argument<1>{})      // with a gelu of fewer operations
+///     symbolic::shorten<bfloat16>(gelu(argument<0>{}) * argument<1>{})      // with a faster gelu
 ///
-/// gelu, silu and their slopes have such a form. They take it where they are the expression or factors of it: the
-/// relative errors of factors add up to that of their product, but a sum may cancel, and what is below one stays as it is.
+/// gelu, silu and their derivatives have short forms. They are used where the function is the whole expression or a
+/// factor of it: relative errors of factors add up to that of their product; but a sum may cancel, so functions inside
+/// a sum are unchanged.
 ///
-/// Numeric contract: exec/cpu/simd/math.simd.hpp and kernel/map/expression/scalar.hpp state the errors, which are small beside half
-/// a unit in the last place of T.
+/// Numeric contract: exec/cpu/simd/math.simd.hpp and kernel/map/expression/scalar.hpp state the errors, which are small
+/// beside half a unit in the last place of T.
 #pragma once
 
 #include <type_traits>
@@ -23,7 +25,8 @@ inline namespace HALFTONE_ABI {
 namespace symbolic {
 
 namespace op {
-/// Op where its value becomes a T: bfloat16, which stands for all of 8 significant bits and fewer, or float16 for others.
+/// Op for results in T: bfloat16, which stands for all types with significands of at most 8 bits, or float16 for the
+/// others.
 template <class Op, class T>
 struct short_form {};
 }  // namespace op
@@ -65,11 +68,11 @@ struct shortened<T, binary<op::multiply, A, B>> {
 
 }  // namespace detail
 
-/// No short form for T errs by more: relative, or for slopes absolute.
+/// Upper bound of the errors of all short forms for T: relative, for derivatives absolute.
 template <class T>
 inline constexpr double short_form_error = sizeof(T) < sizeof(float) ? 0x1p-12 : 0;
 
-/// The expression where its value becomes a T.
+/// The expression for results in T.
 template <class T, expression E>
 HALFTONE_HD constexpr auto shorten(const E& e) {
     if constexpr (sizeof(T) < sizeof(float)) {

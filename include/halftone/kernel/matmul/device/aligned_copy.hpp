@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operand whose lines do not begin on multiples of 16 bytes, copied so that they do: then asynchronous copies of 16
-/// bytes bring it to the matrix units, where it would else go element by element through registers.
+/// A copy of an operand whose rows are not aligned to 16 bytes into rows that are: then asynchronous copies of 16 bytes
+/// can load it, where it would otherwise be loaded through registers, one element at a time.
 ///
 ///     const on_device::aligned_copy<bfloat16> b(device, make_operand(view));   // b.operand is the same matrix
 ///
-/// Numeric contract: a copy. pays_to_align (tiles.hpp) tells for which products it is worth its way through memory.
+/// Numeric contract: a copy. pays_to_align (tiles.hpp) decides for which products the extra pass over memory pays.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A block takes whole lines, or 1,024 elements of one: neighbours by neighbouring lanes, both where it reads and where
-/// it writes. Bits: one kernel for all numbers of 16.
+/// A block copies whole rows, or 1,024 elements of one: consecutive lanes read and write consecutive elements. Bits: an
+/// integer type, so that one kernel serves all numbers of 16 bits.
 template <class Bits>
 struct aligned_copy_kernel {
     static constexpr int threads = 256, each = 4;
@@ -28,13 +28,13 @@ struct aligned_copy_kernel {
     global_span<Bits> to;
     extent from_leading, to_leading;
     int lines, length;
-    int across;  // threads that share a line: a power of two
+    int across;  // threads for each row: a power of two
 
     grid_shape grid() const {
         const int elements = each * across;
         return simt::blocks_along_x(extent{bands()} * ((length + elements - 1) / elements));
     }
-    /// Of lines that a block has.
+    /// The number of parts of a row that blocks copy.
     HALFTONE_HD HALFTONE_INLINE int bands() const {
         const int lines_of_block = threads / across;
         return (lines + lines_of_block - 1) / lines_of_block;
@@ -58,7 +58,7 @@ struct aligned_copy_kernel {
     }
 };
 
-/// Where the lines are aligned already, it is the operand itself.
+/// If the rows are aligned already, `operand` is the original.
 template <class T>
 class aligned_copy {
   public:
@@ -83,7 +83,7 @@ class aligned_copy {
         operand.leading = leading;
         operand.access = row_access::chunks;
     }
-    /// How many elements it would move.
+    /// The number of elements that a copy would move.
     static extent elements(const product_operand<T>& from) {
         return is_needed(from) ? extent{from.outer} * from.depth : 0;
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operands of one byte an element whose neighbours lie along the outer axis, copied so that they lie along depth:
-/// engines for eight bits on many GPUs read no others.
+/// A copy of an operand of one-byte elements that is contiguous along the outer axis, made contiguous along depth (k):
+/// on many GPUs 8-bit engines read no other layout.
 ///
-///     on_device::depth_copy<float8_e4m3> w(device, make_operand(view));   // leases the memory, copies nothing yet
+///     on_device::depth_copy<float8_e4m3> w(device, make_operand(view));   // leases the memory; does not copy yet
 ///     w.make(device);                                                     // w.operand is the same matrix
 ///
-/// Numeric contract: a copy. Lines begin on multiples of 16 bytes and are filled up to one with zeros.
+/// Numeric contract: a copy. Rows are aligned to 16 bytes and padded to multiples of 16 bytes with zeros.
 #pragma once
 
 #include <halftone/kernel/matmul/device/operand.hpp>
@@ -15,8 +15,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A warp takes 32 x 32 elements, each lane 8 lines of 4: 32 bytes side by side, both where it reads and where it
-/// writes, without shared memory.
+/// A warp transposes 32 x 32 elements, each lane 8 rows of 4: it reads and writes 32 contiguous bytes, without shared
+/// memory.
 template <class T>
 struct along_depth_kernel {
     static_assert(sizeof(T) == 1);
@@ -24,7 +24,7 @@ struct along_depth_kernel {
     static constexpr int outer_tile = 8 * some, depth_tile = threads / 8 * lines;
     static constexpr word shared_bytes = 0;
 
-    product_operand<T> from;  // along the outer axis
+    product_operand<T> from;  // contiguous along the outer axis
     global_span<T> to;
     extent leading;
     bool has_vectors;
@@ -61,7 +61,7 @@ struct along_depth_kernel {
     }
 };
 
-/// Where an operand lies along depth already, it is the operand itself.
+/// If the operand is contiguous along depth already, `operand` is the original.
 template <class T>
 class depth_copy {
   public:
@@ -82,7 +82,7 @@ class depth_copy {
         operand.access = row_access::chunks;
     }
     bool is_needed() const { return from_.axis != along::depth; }
-    /// Lets depth end where the zeros do.
+    /// Extends depth over the zeros of the padding.
     void fill_up() { operand.depth = static_cast<int>(leading_); }
 
     template <class Device>

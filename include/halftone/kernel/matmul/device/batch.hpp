@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of one shape in one launch on a GPU: each matrix of a, b and c lies as many elements behind the one before.
+/// Products of one shape in one launch on a GPU (a strided batch): each of a, b and c has a constant distance between
+/// matrices.
 ///
 ///     launch_each(device, kernel, matrix_batch{12, m * k, k * n, m * n});      // kernel: of the first of twelve products
-///     launch_each(device, kernel, one_matrix{});                               // a product by itself, as it ever was
+///     launch_each(device, kernel, one_matrix{});                               // a single product
 ///
-/// Numeric contract: the bits that a launch for each matrix gives.
+/// Numeric contract: the bits of a launch for each matrix.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,8 @@ struct matrix_batch {
     matrix_batch only_one() const { return {1, a, b, c}; }
 };
 
-/// A kernel of one product, by as many times the blocks along z: block (x, y, z) does what (x, y, z % parts) does for the first.
+/// The kernel of one product, with `count` times the blocks along z: block (x, y, z) computes what block (x, y, z %
+/// parts) does for the first.
 template <class Kernel>
 struct each_matrix_kernel {
     static constexpr int threads = Kernel::threads, min_blocks = Kernel::min_blocks;

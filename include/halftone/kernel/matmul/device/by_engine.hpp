@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products on a device that holds an engine (exec/matmul_engine.hpp): what the engine can finish itself it does, for
-/// any other epilogue it leaves its sums in float, and a kernel finishes them.
+/// Products on a device with an engine (exec/matmul_engine.hpp): the engine computes what it can complete itself; for
+/// other epilogues it writes float sums, and a kernel completes them.
 #pragma once
 
 #include <halftone/exec/matmul_engine.hpp>
@@ -17,8 +17,8 @@ concept engine_holder = requires(Device& device, const product_description& p) {
     { device.engine_for(p) } -> std::same_as<matmul_engine*>;
 };
 
-/// Whether engines know products of A and B that are multiplied as Compute: both of what Compute is stored as, or of
-/// eight bits, which every other type multiplies exactly.
+/// Whether engines know products of A and B in Compute: both are stored as Compute is, or are 8-bit, which every other
+/// type multiplies exactly.
 template <class Compute, class A, class B>
 inline constexpr bool engines_multiply =
     has_element_type<Compute>&& std::is_same_v<A, storage_of<Compute>>&& std::is_same_v<B, storage_of<Compute>>;
@@ -26,9 +26,9 @@ template <class Compute, class A>
     requires(eight_bit<A>&& has_element_type<Compute> && !eight_bit<Compute>)
 inline constexpr bool engines_multiply<Compute, A, float8_e4m3> = true;
 
-/// An epilogue that an engine can do: where c is and what is added, and the factors of eight-bit operands. `c` is
-/// nullptr for every other one. Added to are floats alone: to 16-bit numbers cuBLASLt adds a product that it has
-/// rounded to 16 bits before (seen of version 13.1 on an H100), where a kernel of halftone's rounds once.
+/// An epilogue that an engine can compute: c, whether it adds to it, and the factors of 8-bit operands. `c` is nullptr
+/// for all other epilogues. It adds only to floats: to 16-bit results cuBLASLt adds a product that it has rounded to 16
+/// bits first (seen in version 13.1 on an H100), where halftone's kernels round once.
 struct engine_result {
     void* c = nullptr;
     extent leading = 0;
@@ -57,7 +57,7 @@ inline engine_result result_by_engine(
     const bool is_same = e.operands.first.data == c.data && e.operands.first.stride == c.stride;
     return is_same ? engine_result{c.data, c.stride, element_type::float32, 1} : engine_result{};
 }
-/// The same with factors.
+/// The same, with factors.
 template <class Operands, class Results>
 engine_result result_by_engine(const detail::matmul_epilogue<detail::scaled_sums<Operands>, Results>& e) {
     engine_result r = result_by_engine(detail::matmul_epilogue<Operands, Results>{e.operands.operands, e.results});
@@ -65,7 +65,8 @@ engine_result result_by_engine(const detail::matmul_epilogue<detail::scaled_sums
     return r;
 }
 
-/// True where the device's engine has multiplied; `prepare` makes what the operands are, once it is known that it will.
+/// Multiplies by the device's engine; false if it does not. `prepare` makes the operands, and is called only if the
+/// engine will.
 template <class Compute, class Device, class A, class B, class Operands, class Results, class Prepare>
 bool multiply_described(Device& device, const product_operand<A>& a, const product_operand<B>& b,
                         const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access, extent most_staged_bytes,
@@ -94,7 +95,7 @@ bool multiply_described(Device& device, const product_operand<A>& a, const produ
                           .beta = 0,
                           .end = product_end::result};
 
-    // Factors are for eight bits alone: of wider operands the sums go to a kernel, which knows them.
+    // Engines apply factors to 8-bit operands only: with wider operands a kernel applies them.
     const engine_result r = result_by_engine(epilogue);
     if (r.c != nullptr && (eight_bit<A> || (r.first == nullptr && r.second == nullptr))) {
         p.c = r.c, p.c_leading = m <= 1 ? n : r.leading, p.result = r.type, p.beta = r.beta;
@@ -109,7 +110,7 @@ bool multiply_described(Device& device, const product_operand<A>& a, const produ
 
     p.end = product_end::kernel;
     p.c_leading = (n + 7) / 8 * 8;
-    const extent each = std::max<extent>(1, most_staged_bytes / (p.c_leading * 4) / 128) * 128;  // rows of a piece
+    const extent each = std::max<extent>(1, most_staged_bytes / (p.c_leading * 4) / 128) * 128;  // rows in a piece
     const workspace::lease sums(device.scratch(),
                                 static_cast<std::size_t>(std::min(each, m) * p.c_leading) * sizeof(float));
     p.c = sums.data();
@@ -119,7 +120,8 @@ bool multiply_described(Device& device, const product_operand<A>& a, const produ
         piece.a = a.elements.data + first * (p.a_order == matrix_order::rows ? p.a_leading : 1);
         return piece;
     };
-    // All of them, before anything is stored: a result may be an operand, so that nothing can be done twice.
+    // All reads before any result is stored, since a result may be an operand and a second attempt would read it
+    // changed.
     for (extent first = 0; first < m; first += each) {
         if (device.engine_for(piece_from(first)) == nullptr) return false;
     }
@@ -138,9 +140,9 @@ bool multiply_described(Device& device, const product_operand<A>& a, const produ
     return true;
 }
 
-/// True where the device's engine has multiplied. Sums on their way from it to the epilogue take so many bytes at a
-/// time; more come in pieces of rows. Operands of eight bits that it does not read as they lie are copied, lying along
-/// depth, where it reads them then.
+/// Multiplies by the device's engine; false if it does not. Sums that a kernel completes take a limited number of bytes
+/// at a time; larger products are computed by pieces of rows. 8-bit operands in a layout that the engine does not read
+/// are copied to be contiguous along depth.
 template <class Compute, class Device, class A, class B, class Operands, class Results>
 bool multiply_by_engine(Device& device, const product_operand<A>& a, const product_operand<B>& b,
                         const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access,

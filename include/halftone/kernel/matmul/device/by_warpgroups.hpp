@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The host's side of products by warpgroups: which device has them, and their launch.
+/// The host's part of products by warpgroups (wgmma): on which devices they run, and their launch.
 ///
 ///     if (has_warpgroups<Compute>(device)) multiply_by_warpgroups<Compute>(device, a, b, epilogue, access, cut);
 #pragma once
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// Whether the device's code may have them: what is compiled for older GPUs alone has not.
+/// Whether the device's code may have such kernels: not if it was compiled for older GPUs only.
 template <class Compute, class Device>
 inline constexpr bool can_have_warpgroups = sizeof(storage_of<Compute>) == 2 && simt::code_of_this_file().with_228_kb &&
                                             requires(Device& device) { device.has_wgmma_code(); };
@@ -25,7 +25,7 @@ bool has_warpgroups(Device& device) {
     }
 }
 
-/// Operands in aligned rows. `cut`: of wide or widest tiles.
+/// For operands with aligned rows. `cut`: a plan with wide or widest tiles.
 template <class Compute, class Device, class T, class Operands, class Results>
 void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const product_operand<T>& b,
                             const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access,
@@ -33,7 +33,7 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
     const auto run = [&]<class Tiling>(Tiling) {
         const auto of_a = panel_map(device, a, Tiling::tile_m), of_b = panel_map(device, b, Tiling::tile_n);
         using map = std::remove_const_t<decltype(of_a)>;
-        // Rows of a part are whole tiles': a copy of a tile stays within them.
+        // The rows of a part are whole tiles, so that the copy of a tile stays within the part.
         const extent padded_rows = (a.outer + Tiling::tile_m - 1) / Tiling::tile_m * Tiling::tile_m;
         const auto kernel_with = [&]<class O, class R>(const detail::matmul_epilogue<O, R>& end, row_access rows,
                                                        part_of_depth part, extent all_rows) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The end of a product on a GPU: neighbouring sums of a row go through the epilogue's expressions into the results.
+/// The epilogue of a product on a GPU: applies its expressions to consecutive sums of a row and stores the results.
 ///
 ///     finish_row(simt, epilogue, access, row, column, columns, sums);      // sums: N floats from (row, column) on
 ///
-/// Expressions are evaluated in float and rounded once. All operands are read before a result is stored, so a result
-/// may be an operand.
+/// Expressions are evaluated in float and rounded once. All operands are read before a result is stored, so that a
+/// result may be an operand.
 #pragma once
 
 #include <halftone/kernel/map/expression/scalar.hpp>
@@ -57,7 +57,7 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> scale_sums(Simt simt, const detail::sc
     return sums;
 }
 
-/// An expression of so many arguments for each of N neighbours.
+/// Evaluates an expression of that many arguments for N consecutive elements.
 template <int Arguments, int N, class E>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> evaluate_each(const E& expression, const vec<float, N>* arguments) {
     vec<float, N> values;
@@ -95,7 +95,7 @@ struct finish_row_part {
         store_results<arguments>(simt, epilogue.results, access, row, column, columns, values);
     }
 };
-/// Finishes the sums of (row, column) and its next neighbours; those from number `columns` of the row on do not exist.
+/// Completes the sums of (row, column) and the following columns; columns from `columns` on do not exist.
 HALFTONE_KERNEL template <int N, class Simt, class Operands, class Results>
 HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const detail::matmul_epilogue<Operands, Results>& epilogue,
                                             row_access access, int row, int column, int columns,
@@ -103,7 +103,7 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const detail::matmul_epil
     run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
 }
 
-/// What the only result of an epilogue is there, not yet rounded.
+/// The value of an epilogue's only result, not yet rounded.
 HALFTONE_KERNEL template <int N, class Simt, class Operands, class Result>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt,
                                                         const detail::matmul_epilogue<Operands, pack<Result>>& epilogue,
@@ -116,7 +116,7 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt,
     return evaluate_each<arguments>(epilogue.results.first.expression, values);
 }
 
-/// The same for another matrix of results, so many elements further on; operands of an element each lie as the results do.
+/// The same for another matrix of a batch, so many elements further on; operands have the results' distances.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> offset_by(const detail::column_operand<T>& o, extent) {
     return o;
@@ -140,18 +140,18 @@ HALFTONE_HD HALFTONE_INLINE detail::matmul_epilogue<Operands, Results> offset_by
     return {offset_by(e.operands, by), offset_by(e.results, by)};
 }
 
-/// What the kernels of products give where only a part of k is summed: float sums, as they are.
+/// The results of kernels that sum a part of k only: unchanged float sums.
 using partial_results = pack<detail::matmul_result<symbolic::argument<0>, float>>;
 template <class Operands, class Results>
 inline constexpr bool is_partial = std::is_same_v<Operands, pack<>> && std::is_same_v<Results, partial_results>;
 
-/// Where a tile begins, or which of all it is.
+/// A tile's position: its number, or its first row and column.
 struct tile_place {
     int row, column;
 };
 
-/// Of rows by columns of tiles the one that is number so many in turn. Those that are worked on at the same time lie close
-/// together, eight rows of tiles by some columns, so that they find each other's operands in the cache.
+/// The position of tile number `number` in the launch order. Tiles that are computed at the same time are close
+/// together, eight rows of tiles by some columns, so that they share operands in the L2 cache.
 HALFTONE_HD HALFTONE_INLINE tile_place place_in_turn(int number, int rows, int columns) {
     constexpr int together = 8;
     const int in_group = together * columns, group = number / in_group, in_it = number % in_group;
@@ -159,10 +159,10 @@ HALFTONE_HD HALFTONE_INLINE tile_place place_in_turn(int number, int rows, int c
     return {group * together + in_it % high, in_it / high};
 }
 
-/// The part of k that a block sums, as a rule by its z: some panels, and its sums go to a matrix of the part's own.
+/// The part of k that a block sums, chosen by its z: some panels; their sums are stored in a matrix of the part's own.
 struct part_of_depth {
-    int panels = std::numeric_limits<int>::max();  // of each part but the last, which may have fewer
-    extent elements = 0;                           // from one part's matrix to the next one's
+    int panels = std::numeric_limits<int>::max();  // in each part; the last one may have fewer
+    extent elements = 0;                           // distance between the parts' matrices
 
     HALFTONE_HD HALFTONE_INLINE int count(int all) const { return all <= panels ? 1 : (all + panels - 1) / panels; }
     HALFTONE_HD HALFTONE_INLINE int first(int part) const { return part * panels; }
@@ -177,8 +177,7 @@ struct part_of_depth {
     }
 };
 
-/// Sums that lie in memory, several parts of each, are added in order and go through an epilogue, eight neighbours a
-/// thread.
+/// Adds several partial sums from memory in order and applies an epilogue, eight consecutive elements a thread.
 template <class Operands, class Results>
 struct finish_kernel {
     static constexpr int threads = 256, min_blocks = 0;
@@ -199,7 +198,7 @@ struct finish_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         run(simt, 0);
     }
-    /// Of a matrix whose sums lie `by_sums` further on than the one before's, its results `by_results`.
+    /// For another matrix of a batch: its sums are `by_sums` elements further on, its results `by_results`.
     HALFTONE_HD HALFTONE_INLINE finish_kernel of_matrix(extent number, extent by_sums, extent,
                                                         extent by_results) const {
         finish_kernel k = *this;
@@ -250,7 +249,7 @@ template <class T>
 row_access access_to(const detail::scaled_sums<T>& scaled) {
     return access_to(scaled.operands);
 }
-/// How all rows that an epilogue touches may be touched.
+/// The kind of access that the rows of all of an epilogue's operands and results allow.
 template <class Operands, class Results>
 row_access access_to(const detail::matmul_epilogue<Operands, Results>& epilogue) {
     return access_to(epilogue.operands) & access_to(epilogue.results);

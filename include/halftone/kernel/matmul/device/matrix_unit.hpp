@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A product on a GPU's matrix units: operands of 16 or 8 bits, or floats of which they read 19; sums in float.
+/// A product on a GPU's matrix units by mma.sync: operands of 16 or 8 bits, or floats rounded to tfloat32; sums in
+/// float.
 ///
-/// A block computes a tile of c. Its loop over the depth is a ring of slots in shared memory, one panel of a and one of
-/// b in each. A warp reads its fragments, 32 bytes deep, into registers one step before it multiplies them; with the
-/// last step of a panel the ring turns:
+/// A block computes a tile of c. Its loop over the depth uses a ring buffer in shared memory, whose slots hold one
+/// panel of a and one of b each. A warp loads its fragments, 32 bytes deep, into registers one step before it
+/// multiplies them. The last step of a panel advances the ring:
 ///
-///     wait      until my copies of the next panel have landed
-///     barrier   now everyone's have; and everyone has read the present panel, so its slot is free
-///     fetch     the panel `ahead` further on, into that slot
+///     wait      until this thread's copies of the next panel have arrived
+///     barrier   then everyone's have arrived, and everyone has read the current panel, so that its slot is free
+///     fetch     starts copying the panel `ahead` further on into that slot
 ///
-/// At the end a warp passes its sums through shared memory, so that the epilogue gets eight neighbours of a row at a
-/// time, or, where rows of c begin anywhere, neighbouring lanes get neighbouring columns.
+/// At the end a warp stores its sums to shared memory and reads them back, so that the epilogue gets eight consecutive
+/// elements of a row at a time, or, if rows of c are unaligned, consecutive lanes get consecutive columns.
 ///
-/// Numeric contract: floats are rounded to tfloat32 as they come into registers. Panels are padded with zeros and added
-/// in the order of k, sixteen at a time, floats eight. A matrix unit may truncate where it adds: u is 2^-23 in the
-/// bound of matmul.hpp. Numbers of eight bits are added 32 at a time, and only these sums are a matrix unit's, which
-/// may have no more than 14 bits for them; they are added to one another in float. The tiling does not change bits.
+/// Numeric contract: floats are rounded to tfloat32 as they are loaded into registers. Panels are padded with zeros.
+/// Products are added in the order of k, sixteen at a time, for floats eight. A matrix unit may truncate where it adds:
+/// u is 2^-23 in the bound of matmul.hpp. 8-bit products are summed 32 at a time by the matrix unit, which may keep no
+/// more than 14 bits; these sums are then added in float. The tiling does not change bits.
 #pragma once
 
 #include <halftone/kernel/matmul/device/finish.hpp>
@@ -27,7 +28,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// How a block's tile is cut between its warps, and how long its ring is.
+/// How a block's tile is distributed over its warps, and the number of slots in its ring.
 template <int TileM, int TileN, int Depth, int WarpsM, int WarpsN, int Stages>
 struct matrix_unit_tiling {
     static constexpr int tile_m = TileM, tile_n = TileN, depth = Depth;
@@ -41,10 +42,10 @@ struct matrix_unit_tiling {
     static_assert(Stages >= 2);
 };
 
-/// In place of a compute type: operands of eight bits, which need not be of one type, as they are.
+/// In place of a compute type: multiplies 8-bit operands, possibly of two different types, as they are.
 struct eight_bits {};
 
-/// What a panel has of an operand of T.
+/// The type of an operand of T in a panel.
 template <class Compute, class T>
 struct in_panel {
     using type = storage_of<Compute>;
@@ -54,14 +55,14 @@ struct in_panel<eight_bits, T> {
     using type = T;
 };
 
-/// The sums of a block's tile over some panels, in the registers of its warps.
+/// The sums of a block's tile over some panels, in its warps' registers.
 template <class Compute, class Tiling, panel_load Load, class A, class B>
 struct matrix_unit_sums {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = tiling::warp_m / 16,
-                         blocks_n = tiling::warp_n / 8;  // mma's blocks in a warp's part
-    using stored = typename in_panel<Compute, A>::type;  // in shared memory
+                         blocks_n = tiling::warp_n / 8;  // blocks of mma in a warp's part
+    using stored = typename in_panel<Compute, A>::type;  // the type in shared memory
     using stored_b = typename in_panel<Compute, B>::type;
     static constexpr bool is_of_bytes = std::is_same_v<Compute, eight_bits>;
     static_assert(sizeof(stored) == sizeof(stored_b) && is_of_bytes == (sizeof(stored) == 1));
@@ -80,7 +81,7 @@ struct matrix_unit_sums {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void operator()(Simt simt) const {
-        // A loop for each pair of layouts: the kernel stays one, and its loops know theirs.
+        // A loop for each pair of layouts: one kernel, whose loops know their layouts at compile time.
         if (a.axis == along::depth) {
             if (b.axis == along::depth) {
                 add_up<along::depth, along::depth>(simt);
@@ -94,14 +95,14 @@ struct matrix_unit_sums {
         }
     }
 
-    /// Where a warp's part of the tile begins.
+    /// The position of a warp's part in the tile.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static tile_place first_of_warp(Simt simt) {
         return {simt.warp() / tiling::warps_n * tiling::warp_m, simt.warp() % tiling::warps_n * tiling::warp_n};
     }
 
   private:
-    /// What a warp multiplies in one step.
+    /// The operands of one step of a warp.
     struct fragments {
         vec<word, 4> a[blocks_m], b[blocks_n / 2];
     };
@@ -117,7 +118,7 @@ struct matrix_unit_sums {
         const word my_b = b_panel::template place_of_lane<operand_of_mma::b>(simt, mine.column);
 
         if (panels == 0) return;
-        // Panels that are there as a whole, from the first on.
+        // Panels that are complete, from the first on.
         const int whole = first.row + tiling::tile_m <= a.outer && first.column + tiling::tile_n <= b.outer
                               ? a.depth / tiling::depth - first_panel
                               : 0;
@@ -163,7 +164,7 @@ struct matrix_unit_sums {
             fetch_b.begin(simt, slot + a_bytes, is_whole);
         }
         if constexpr (Load == panel_load::direct)
-            simt.async_commit();  // past the end too: a wait counts empty groups as well
+            simt.async_commit();  // also past the end: waits count groups, even empty ones
     }
     HALFTONE_KERNEL template <class Simt, class FetchA, class FetchB>
     HALFTONE_HD HALFTONE_INLINE static void end_fetch(Simt simt, bool comes, word slot, const FetchA& fetch_a,
@@ -213,8 +214,8 @@ struct matrix_unit_kernel {
     static constexpr int threads = tiling::threads;
     static constexpr int blocks_m = product::blocks_m, blocks_n = product::blocks_n;
     static constexpr bool is_of_bytes = product::is_of_bytes, has_parts = is_partial<Operands, Results>;
-    // Or nvcc trades registers for more blocks, and spills. Of 16 bits, small tiles leave room for as many as the table counts
-    // on (tiles.hpp); large ones need nearly all registers anyway.
+    // Without it nvcc limits registers for more blocks, and spills. For 16 bits, small tiles allow as many blocks as
+    // the table in tiles.hpp assumes; large ones need nearly all registers.
     static constexpr int min_blocks = sizeof(typename product::stored) != 2 ? 1 : tiling::tile_m <= 64 ? 4 : 0;
     using staged = staged_rows<tiling::warp_n>;
     static constexpr word staged_bytes = threads / 32 * staged::bytes;
@@ -234,16 +235,16 @@ struct matrix_unit_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         run(simt, simt.block().z);
     }
-    /// Of a matrix of a batch, whose matrices lie so many elements behind each other.
+    /// For another matrix of a batch, so many elements further on.
     HALFTONE_HD HALFTONE_INLINE matrix_unit_kernel of_matrix(extent number, extent by_a, extent by_b,
                                                              extent by_c) const {
         return {offset_by(a, number * by_a), offset_by(b, number * by_b), offset_by(epilogue, number * by_c), access,
                 part};
     }
-    /// One part of the depth, where it has parts.
+    /// Computes one part of the depth, if it is divided.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void run(Simt simt, int number) const {
-        if constexpr (is_of_bytes && !Simt::has_eight_bit_units) return;  // has_eight_bit_code said so
+        if constexpr (is_of_bytes && !Simt::has_eight_bit_units) return;  // never launched: has_eight_bit_code is false
         const tile_place first = first_of(simt.block().x);
         const int first_panel = has_parts ? part.first(number) : 0;
         const int panels = has_parts ? part.length(this->panels(), first_panel) : this->panels();
@@ -260,14 +261,14 @@ struct matrix_unit_kernel {
     HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (a.outer + tiling::tile_m - 1) / tiling::tile_m; }
     HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (b.outer + tiling::tile_n - 1) / tiling::tile_n; }
 
-    /// Where the tile of a block begins.
+    /// The position of a block's tile.
     HALFTONE_HD HALFTONE_INLINE tile_place first_of(int block) const {
         const tile_place tile = place_in_turn(block, tiles_m(), tiles_n());
         return {tile.row * tiling::tile_m, tile.column * tiling::tile_n};
     }
 
-    /// Sixteen rows of the warp's part at a time. A lane has pairs of them, in row lane / 4 and eight below, or, where
-    /// the panels were interleaved, in rows and columns that alternate.
+    /// Stores sixteen rows of the warp's part at a time. A lane has pairs of columns in rows lane / 4 and lane / 4 + 8,
+    /// or, if panels were interleaved, in alternating rows and columns.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, tile_place first, const detail::matmul_epilogue<Operands, Results>& end,
                                             const accumulators& sums) const {
@@ -275,11 +276,11 @@ struct matrix_unit_kernel {
         const staged rows{static_cast<word>(simt.warp()) * staged::bytes};
         const bool by_rows = !is_of_bytes || a.axis == along::depth,
                    by_columns = !is_of_bytes || b.axis == along::depth;
-        simt.barrier();  // the slots are free
+        simt.barrier();  // the slots may be overwritten
         HALFTONE_UNROLL for (int i = 0; i < blocks_m; ++i) {
             simt.warp_barrier();
             HALFTONE_UNROLL for (int j = 0; j < blocks_n; ++j) {
-                // Of interleaved columns two blocks have a pair together.
+                // With interleaved columns, two blocks hold a pair together.
                 const vec<float, 4>&low = sums[i][j / 2 * 2], &high = sums[i][j / 2 * 2 + 1], &both = sums[i][j];
                 const int e = j % 2, row = simt.lane() / 4 * (by_rows ? 1 : 2), below = by_rows ? 8 : 1,
                           pair = by_columns ? 4 * j + simt.lane() % 4 : j / 2 * 8 + simt.lane() % 4 * 2 + j % 2;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A product by ordinary multiply-adds in float: what matrix units would round away, and types that they do not know.
+/// A product by ordinary multiply-adds in float, for types that matrix units would round or do not support.
 ///
-/// A block computes a tile of c. Panels of a and b, Depth deep, come by way of registers, where they are converted,
-/// into shared memory, the outer axis contiguous, in two slots: while one is multiplied the next one is under way. A
-/// thread adds up 8x8 elements, in two by two blocks of 4x4, so that a warp reads its panels without bank conflicts.
+/// A block computes a tile of c. Panels of a and b, Depth deep, are loaded into registers, converted, and stored to
+/// shared memory with the outer axis contiguous, in two slots: while one is multiplied, the next is loaded. A thread
+/// sums 8x8 elements, in two by two blocks of 4x4, so that a warp reads its panels without bank conflicts.
 ///
-/// Numeric contract: an element is the sum over k, or over a part of it, in order, of products of operands rounded to
-/// Compute.
+/// Numeric contract: an element is the sum over k, or over a part of it, in order, of products of operands that are
+/// rounded to Compute.
 #pragma once
 
 #include <halftone/kernel/matmul/device/finish.hpp>
@@ -16,19 +16,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A tile of c, by warps that take 32x64 of it each.
+/// A tile of c, of which each warp computes 32x64 elements.
 template <int TileM, int TileN>
 struct multiply_add_tiling {
     static constexpr int tile_m = TileM, tile_n = TileN, depth = 8, warps_n = TileN / 64;
     static constexpr int threads = TileM / 32 * warps_n * 32;
 };
 
-/// The sums of a block's tile over some panels, in the registers of its threads.
+/// The sums of a block's tile over some panels, in its threads' registers.
 template <class Compute, class Tiling, class A, class B>
 struct multiply_add_sums {
     using tiling = Tiling;
     static constexpr int threads = tiling::threads, depth = tiling::depth;
-    // Four floats more than a line: stores of a column of the panel fall on different banks.
+    // Padded by four floats, so that stores of a column of the panel have no bank conflicts.
     static constexpr int a_line = tiling::tile_m + 4, b_line = tiling::tile_n + 4;
     static constexpr word slot_floats = depth * (a_line + b_line), shared_bytes = 2 * slot_floats * sizeof(float);
 
@@ -56,7 +56,7 @@ struct multiply_add_sums {
             }
             multiply(simt, i % 2, sums);
             if (goes_on) {
-                // The other slot: all are done with it since the last barrier.
+                // Writes the other slot, which all threads have finished reading before the last barrier.
                 put<tiling::tile_m>(simt, a.axis, a_panel((i + 1) % 2), next_a);
                 put<tiling::tile_n>(simt, b.axis, b_panel((i + 1) % 2), next_b);
                 simt.barrier();
@@ -84,7 +84,7 @@ struct multiply_add_sums {
         return {a_panel(slot).end(), depth * b_line};
     }
 
-    /// The place in a panel of the four neighbours of that number.
+    /// The place of a group of four consecutive elements in a panel.
     struct place {
         int outer, depth;
     };
@@ -160,13 +160,13 @@ struct multiply_add_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         run(simt, simt.block().z);
     }
-    /// Of a matrix of a batch, whose matrices lie so many elements behind each other.
+    /// For another matrix of a batch, so many elements further on.
     HALFTONE_HD HALFTONE_INLINE multiply_add_kernel of_matrix(extent number, extent by_a, extent by_b,
                                                               extent by_c) const {
         return {offset_by(a, number * by_a), offset_by(b, number * by_b), offset_by(epilogue, number * by_c), access,
                 part};
     }
-    /// One part of the depth, where it has parts.
+    /// Computes one part of the depth, if it is divided.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void run(Simt simt, int number) const {
         const int tile = simt.block().x, tile_column = tile / tiles_m();

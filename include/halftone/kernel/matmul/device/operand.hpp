@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operands of a product as GPU kernels take them: a and b alike, so that one piece of code fetches both.
+/// The operands of a product as GPU kernels take them; a and b have the same form, so that one piece of code loads
+/// both.
 ///
 ///     const auto a = on_device::make_operand(view);                   // (rows, depth)
 ///     const auto b = on_device::make_operand(ht::transpose(view));    // (columns, depth)
@@ -14,10 +15,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// How rows of a matrix may be read and written: in chunks of 16 bytes, or one element after the other.
+/// How rows of a matrix can be accessed: in chunks of 16 bytes, or element by element.
 enum class row_access { chunks, elements };
 
-/// Whether every line of a matrix begins on a multiple of 16 bytes, so that chunks lie at every 16 bytes of it.
+/// Whether every contiguous row (or column) of a matrix is aligned to 16 bytes.
 template <class T>
 row_access access_to(const T* data, extent leading) {
     const bool is_whole = leading * static_cast<extent>(sizeof(T)) % 16 == 0;
@@ -25,23 +26,23 @@ row_access access_to(const T* data, extent leading) {
 }
 constexpr row_access operator&(row_access a, row_access b) { return a == b ? a : row_access::elements; }
 
-/// The axis whose neighbours lie side by side: depth, which is summed over, or the outer one, the rows of a or the
-/// columns of b.
+/// The contiguous axis: depth, which is summed over, or the outer axis, the rows of a or the columns of b.
 enum class along { depth, outer };
 
 template <class T>
 struct product_operand {
     global_span<const T> elements;
-    extent leading;  // elements from one line to the next
+    extent leading;  // leading dimension, in elements
     int outer, depth;
     along axis;
     row_access access;
 
     HALFTONE_HD HALFTONE_INLINE int lines() const { return axis == along::depth ? outer : depth; }
-    /// Of a line.
+    /// The length of a contiguous line.
     HALFTONE_HD HALFTONE_INLINE int length() const { return axis == along::depth ? depth : outer; }
-    /// What is left of a line from the given place on; nothing outside the matrix. One pointer with one of two offsets: of one
-    /// that is either of two nvcc no longer knows that it is of global memory, and loads ask the hardware.
+    /// The rest of a line from the given place on; empty outside of the matrix. It is one pointer with one of two
+    /// offsets, because with a choice between two pointers nvcc no longer knows that they are global memory and emits
+    /// generic loads.
     HALFTONE_HD HALFTONE_INLINE global_span<const T> rest(int at_outer, int at_depth) const {
         const bool by_depth = axis == along::depth;
         const int line = by_depth ? at_outer : at_depth, first = by_depth ? at_depth : at_outer;
@@ -50,24 +51,24 @@ struct product_operand {
     }
 };
 
-/// The same of another matrix, so many elements further on.
+/// The same for another matrix of a batch, so many elements further on.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE product_operand<T> offset_by(product_operand<T> o, extent by) {
     o.elements.data += by;
     return o;
 }
 
-/// Of a view (outer, depth) of which one axis, at least, is contiguous.
+/// Of a view (outer, depth), at least one axis of which is contiguous.
 template <class T>
 product_operand<std::remove_const_t<T>> make_operand(const view<T, 2>& v) {
     const extent outer = v.extent_of(0), depth = v.extent_of(1);
-    constexpr extent most = std::numeric_limits<int>::max() / 2;  // kernels count past the end by a tile
+    constexpr extent most = std::numeric_limits<int>::max() / 2;  // kernels' indices may exceed the extent by a tile
     if (outer > most || depth > most)
         fail<argument_error>("matmul: an operand of ", v.shape(), " has an extent above ", most);
     const along axis = v.stride_of(0) == 1 && (v.stride_of(1) != 1 || depth == 1) ? along::outer : along::depth;
     const extent lines = axis == along::depth ? outer : depth;
     const extent leading =
-        lines <= 1 ? 0 : v.stride_of(axis == along::depth ? 0 : 1);  // lines that are not there lie aligned, too
+        lines <= 1 ? 0 : v.stride_of(axis == along::depth ? 0 : 1);  // a single line has any leading dimension
     return {{v.data(), simt::bounding_span_of(v).count}, leading, static_cast<int>(outer), static_cast<int>(depth), axis,
             access_to(v.data(), leading)};
 }
@@ -87,12 +88,12 @@ struct load_some_part {
         return values;
     }
 };
-/// The next N elements as they are, zeros beyond the span's end.
+/// The next N elements unconverted, with zeros beyond the span's end.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<T, N> load_as_they_are(Simt simt, const global_span<const T>& from, row_access access) {
     if (access == row_access::chunks && from.count >= N) return simt.load(simt::as_vectors<N>(from), 0);
     vec<T, N> values{};
-    if (from.count >= N) {  // a question for all of them, where most are asked
+    if (from.count >= N) {  // one test for the common case
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) values[e] = simt.load(from, e);
     } else {
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
@@ -101,7 +102,7 @@ HALFTONE_HD HALFTONE_INLINE vec<T, N> load_as_they_are(Simt simt, const global_s
     }
     return values;
 }
-/// The next N elements as floats, 0 beyond the span's end.
+/// The next N elements as floats, with zeros beyond the span's end.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE vec<float, N> load_some(Simt simt, const global_span<const T>& from, row_access access) {
     return run_part(simt, load_some_part<N, T>{from, access});
@@ -121,7 +122,7 @@ struct store_some_part {
         }
     }
 };
-/// Rounds to T and stores what fits into the span.
+/// Rounds to T and stores the elements within the span.
 HALFTONE_KERNEL template <int N, class Simt, class T>
 HALFTONE_HD HALFTONE_INLINE void store_some(Simt simt, const global_span<T>& to, row_access access,
                                             const vec<float, N>& values) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A panel of one operand in shared memory, for matrix units: how it comes there and how fragments of it come out.
+/// A panel of one operand in shared memory, for matrix units: how it is loaded, and how fragments are read from it.
 ///
 ///     panel_fetch<panel, threads, passage::direct, T> fetch(simt, operand, first_outer);
 ///     fetch.begin(simt, slot);                                         // the next panel; … other work …
@@ -8,9 +8,9 @@
 ///     const word mine = panel::place_of_lane<operand_of_mma::a>(simt, first);
 ///     vec<word, 4> x = panel::fragment<operand_of_mma::a>(simt, slot, mine, 16, 0);      // after a wait and a barrier
 ///
-/// A panel lies as its operand does in global memory, whichever axis is contiguous. Where that is the outer one,
-/// ldmatrix transposes 16-bit elements; of floats, lanes load their own; of bytes, ldmatrix transposes pairs, which
-/// lanes then take apart. Swizzles keep all ways free of bank conflicts.
+/// A panel has the layout of its operand in global memory, whichever axis is contiguous. If the outer axis is, ldmatrix
+/// transposes 16-bit elements; floats are loaded lane by lane; for bytes, ldmatrix transposes pairs, which lanes then
+/// separate. Swizzles avoid bank conflicts in all cases.
 #pragma once
 
 #include <halftone/kernel/matmul/device/operand.hpp>
@@ -19,14 +19,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A fragment is 16 of the outer axis by 32 bytes of the depth, four matrices of 8 by 16 bytes. An a has the outer half
-/// change first, as mma takes it; a b has the depth change first: its words 0 and 1 are one b of mma, words 2 and 3 the
-/// next. The halves of the outer axis are its first and its last eight, but of a panel that is_interleaved its even and
-/// its odd ones.
+/// A fragment is 16 of the outer axis by 32 bytes of the depth: four matrices of 8 by 16 bytes. Fragments of a are
+/// ordered with the outer half changing first, as mma takes them; those of b with the depth changing first: words 0 and
+/// 1 are one operand b of mma, words 2 and 3 the next. The halves of the outer axis are its first and last eight; in a
+/// panel that is_interleaved, its even and odd ones.
 enum class operand_of_mma { a, b };
 
-/// Outer x Depth elements of 8 or 16 bits or floats, contiguous along Axis. Places are bytes from the panel's first
-/// on.
+/// Outer x Depth elements of 8 or 16 bits or floats, contiguous along Axis. Places are byte offsets from the panel's
+/// first element.
 template <class T, int Outer, int Depth, along Axis,
           simt::swizzle Mode = simt::swizzle_for((Axis == along::depth ? Depth : Outer) * sizeof(T))>
 struct matrix_panel {
@@ -36,12 +36,12 @@ struct matrix_panel {
     static constexpr int lines = Axis == along::depth ? Outer : Depth, length = Axis == along::depth ? Depth : Outer;
     using tile = simt::shared_tile<T, lines, length, Mode>;
     static constexpr int in_chunk = 16 / static_cast<int>(sizeof(T)), fragment_depth = 2 * in_chunk;
-    /// Lanes load element by element: eight neighbours, two chunks, of each of four lines at once. So a line's chunks
-    /// are swapped with others by pairs, and four lines under each other lie in different banks.
+    /// Lanes load single elements: eight consecutive ones, two chunks, of each of four lines at a time. So chunks are
+    /// swizzled in pairs, such that four consecutive lines are in different banks.
     static constexpr bool by_elements = sizeof(T) == 4 && Axis == along::outer;
-    /// A pair of bytes that ldmatrix moves is of two neighbours of the outer axis.
+    /// A pair of bytes that ldmatrix moves consists of two consecutive elements of the outer axis.
     static constexpr bool is_interleaved = sizeof(T) == 1 && Axis == along::outer;
-    /// Bytes after which places repeat their swizzle.
+    /// The swizzle's period, in bytes.
     static constexpr word period = by_elements ? 512 : 1024;
     static_assert(!by_elements || tile::row_bytes == 128);
 
@@ -55,7 +55,7 @@ struct matrix_panel {
         }
     }
 
-    /// What a lane names of the fragment at (first, 0).
+    /// The address that a lane passes for the fragment at (first, 0).
     HALFTONE_KERNEL template <operand_of_mma Side, class Simt>
     HALFTONE_HD HALFTONE_INLINE static word place_of_lane(Simt simt, int first) {
         if constexpr (by_elements) return place(simt.lane() % 4, first + simt.lane() / 4);
@@ -65,9 +65,9 @@ struct matrix_panel {
                   at_depth = in_chunk * (Side == operand_of_mma::a ? slow : fast);
         return Axis == along::depth ? place(first + at_outer + row, at_depth) : place(at_depth + row, first + at_outer);
     }
-    /// The fragment that lies (outer, depth) behind the one at `mine`, whole fragments. Either the swizzle does not
-    /// change over that distance, or the bits of the distance are zeros in `mine`: so most of the address is known when
-    /// compiled.
+    /// The fragment at distance (outer, depth), in whole fragments, from the one at `mine`. Either the swizzle is
+    /// unchanged over that distance, or the distance's bits are zeros in `mine`; so most of the address is computed at
+    /// compile time.
     HALFTONE_KERNEL template <operand_of_mma Side, class Simt>
     HALFTONE_HD HALFTONE_INLINE static vec<word, 4> fragment(Simt simt, word slot, word mine, int outer, int depth) {
         const int line = Axis == along::depth ? outer : depth,
@@ -100,16 +100,16 @@ struct matrix_panel {
     }
 
   private:
-    // Of bytes, a lane with t = lane % 4 needs the depths 4t to 4t + 3 of each sixteen. A transposed matrix gives it
-    // two of its lines, next to each other: so one matrix has 4t and 4t + 1, and the next one the other two. Where t is
-    // 2 or 3 the two change places: then a matrix's eight lines differ modulo 8, and lie in different banks.
+    // For bytes, a lane with t = lane % 4 needs depths 4t to 4t + 3 of each sixteen. A transposed matrix gives it two
+    // consecutive lines: one matrix has 4t and 4t + 1, the next the other two. For t of 2 or 3 the two are exchanged:
+    // then a matrix's eight lines differ modulo 8, and are in different banks.
 
-    /// The line of depth that a lane names.
+    /// The line of depth whose address a lane passes.
     HALFTONE_HD HALFTONE_INLINE static int line_of_bytes(int lane) {
         const int row = lane % 8, t = row / 2, matrix = lane / 8;
         return 16 * (matrix / 2) + 4 * t + row % 2 + 2 * ((matrix % 2) ^ (t / 2));
     }
-    /// Of each pair of words, the four bytes of the even and those of the odd outer line.
+    /// Separates each pair of words into the four bytes of the even and those of the odd outer line.
     HALFTONE_KERNEL template <operand_of_mma Side, class Simt>
     HALFTONE_HD HALFTONE_INLINE static vec<word, 4> halves_of_bytes(Simt simt, const vec<word, 4>& pairs) {
         const word even = simt.lane() % 4 < 2 ? 0x6420 : 0x2064, odd = even + 0x1111;
@@ -124,11 +124,11 @@ struct matrix_panel {
     }
 };
 
-/// How an operand comes into shared memory: copied as it is, in chunks and asynchronously, or through registers, which
-/// suits any type and alignment.
+/// How an operand is loaded into shared memory: by asynchronous copies of 16-byte chunks, or through registers, which
+/// works for any type and alignment.
 enum class panel_load { direct, through_registers };
 
-/// A thread's share of bringing one panel after another: some chunks under each other. Zeros where the operand ends.
+/// A thread's part in loading panels: a column of chunks. Zeros beyond the operand's end.
 template <class Panel, int Threads, panel_load Load, class T>
 class panel_fetch {
     using element = typename Panel::element;
@@ -155,8 +155,9 @@ class panel_fetch {
         place_ = Panel::place(line, column);
     }
 
-    /// `is_whole` says that all of the panel is there, the same to all threads. A copy that may add zeros takes more
-    /// instructions; it is a loop, because two straight pieces of code would both be issued, one of them for nothing.
+    /// `is_whole`: the panel is completely inside of the operand; the same for all threads. Copies that may add zeros
+    /// take more instructions. They are in a loop, because the compiler would otherwise issue both versions'
+    /// instructions with predicates.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void begin(Simt simt, word slot, bool is_whole) {
         if constexpr (Load == panel_load::through_registers) {
@@ -191,7 +192,7 @@ class panel_fetch {
     }
 
   private:
-    /// What there is of the thread's chunk number i.
+    /// The existing part of the thread's chunk number i.
     HALFTONE_HD HALFTONE_INLINE global_span<const T> chunk(int i) const {
         const int in_line = elements_left_ < 0 ? 0 : elements_left_ < in_chunk ? elements_left_ : in_chunk;
         return {next_ + i * line_stride * leading_, i * line_stride < lines_left_ ? in_line : 0};
@@ -202,7 +203,7 @@ class panel_fetch {
 
     const T* next_;
     extent leading_;
-    int lines_left_, elements_left_;  // from my first line and chunk on
+    int lines_left_, elements_left_;  // counted from the thread's first line and chunk
     word place_;
     row_access access_;
     simt::chunk<element> held_[Load == panel_load::direct ? 1 : count];

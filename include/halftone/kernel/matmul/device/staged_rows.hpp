@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The way of a warp's sums to the epilogue: sixteen rows of them through the warp's own shared memory, so that a lane gets
-/// eight neighbours of a row, or, where rows of c begin anywhere, neighbouring lanes get neighbouring columns.
+/// Transposes a warp's sums for the epilogue: sixteen rows at a time go through the warp's own part of shared memory,
+/// after which a lane has eight consecutive elements of a row, or, if rows of c are unaligned, consecutive lanes have
+/// consecutive columns.
 ///
 ///     const staged_rows<64> rows{simt.warp() * staged_rows<64>::bytes};
-///     rows.put(simt, row, pair, {sum, next}); ...                     // all of the 16 x 64, by any lanes
+///     rows.put(simt, row, pair, {sum, next}); ...                     // all 16 x 64 sums, by any lanes
 ///     simt.warp_barrier();
 ///     rows.finish(simt, epilogue, access, first_row, c_rows, first_column, c_columns);
 #pragma once
@@ -21,13 +22,13 @@ struct staged_rows {
 
     word offset;  // in shared memory
 
-    /// Two neighbours: number 2 pair of a row and the next.
+    /// Stores two consecutive elements of a row, number 2 pair and the next.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void put(Simt simt, int row, int pair, const vec<float, 2>& sums) const {
         simt.store(shared_span<vec<float, 2>>{offset, floats / 2}, place_of_four(row, pair / 2) * 2 + pair % 2, sums);
     }
 
-    /// Row 0 and column 0 of these are (first_row, first_column) of c, which has so many rows and columns.
+    /// Row 0 and column 0 here are (first_row, first_column) of c, whose extents are c_rows x c_columns.
     HALFTONE_KERNEL template <class Simt, class Operands, class Results>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, const detail::matmul_epilogue<Operands, Results>& end, row_access access,
                                             int first_row, int c_rows, int first_column, int c_columns) const {
@@ -36,8 +37,8 @@ struct staged_rows {
         const shared_span<float> ones{offset, floats};
         const int left = c_rows - first_row, rows = left < 16 ? left : 16, columns_left = c_columns - first_column;
         const int my_column = simt.lane() % lanes_in_row * 8, column = first_column + my_column;
-        // Where not all of a row's eights are whole chunks, neighbouring lanes take neighbouring columns: what a warp touches
-        // at once then lies together, as 32 lanes' first of eight elements would not.
+        // If groups of eight are not aligned chunks, consecutive lanes take consecutive columns: the addresses that a
+        // warp accesses at once are then contiguous, which the first elements of 32 groups of eight would not be.
         if (access == row_access::chunks && (columns_left >= Width || columns_left % 8 == 0)) {
             HALFTONE_UNROLL for (int i = 0; i < 16 / rows_at_once; ++i) {
                 const int row = i * rows_at_once + simt.lane() / lanes_in_row;
@@ -49,7 +50,7 @@ struct staged_rows {
             }
         } else {
 #if defined(__CUDA_ARCH__)
-#pragma unroll 1  // little code, which waits for memory anyway
+#pragma unroll 1  // bound by memory: small code suffices
 #endif
             for (int e = simt.lane(); e < rows * Width; e += 32) {
                 const int row = e / Width, across = e % Width;
@@ -61,7 +62,8 @@ struct staged_rows {
     }
 
   private:
-    /// Where four neighbours lie, so that the pairs that half a warp stores at once, of four rows, fall on different banks.
+    /// The place of four consecutive elements, such that the pairs that half a warp stores at once, in four rows, have
+    /// no bank conflicts.
     HALFTONE_HD HALFTONE_INLINE static int place_of_four(int row, int four) { return row * (Width / 4) + (four ^ row % 4 * 2); }
 };
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a GPU cuts a product: tiles of c, one a block, and k into parts where too few tiles would leave it idle.
+/// How a GPU partitions a product: into tiles of c, one a block, and k into parts if there are too few tiles to keep it
+/// busy (split-k).
 ///
 ///     const matmul_plan cut = plan_matmul(device.architecture(), m, n, k);      // {matmul_tile::large, 7}
 ///
-/// A part's sums are float and lie in scratch memory until a second kernel adds the parts up in order. The cut is a
-/// function of the shape and the GPU's model alone, and so are the bits of c: tiles do not change them, parts do.
+/// Partial sums are floats in scratch memory, which a second kernel adds in order. The partition is a function of the
+/// shape and the GPU's model alone, and so are the bits of c: parts change them, tiles do not.
 ///
-/// Chosen is what takes least by a small model: how many blocks one multiprocessor does behind each other, how long each
-/// takes, and what parts' sums cost on their way through memory. On an H100 its choice took at most 1.1 times the best
-/// one's time in 13 products that GPTs have (bench/results/gpu_h100_tiles.md); other rows of the table are estimates.
+/// The choice minimises the time predicted by a simple model: how many blocks one multiprocessor computes one after the
+/// other, how long each takes, and the memory traffic of partial sums. On an H100 the chosen plan took at most 1.1
+/// times the time of the best one in 13 products of GPTs (bench/results/gpu_h100_tiles.md); other rows of the table are
+/// estimates.
 #pragma once
 
 #include <algorithm>
@@ -21,21 +23,21 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// Of 64x64 and of 128x128 elements of c by the instructions of a warp, of 128x192 and of 128x256 by those of a warpgroup.
+/// 64x64 and 128x128 elements of c are computed by mma.sync, 128x192 and 128x256 by wgmma.
 enum class matmul_tile { small, large, wide, widest };
 
 struct matmul_plan {
     matmul_tile tile;
-    int parts;  ///< of k, at most; some fewer where panels do not divide evenly
+    int parts;  ///< of k, at most; fewer if panels do not divide evenly
 };
 
-/// How operands of eight bits are multiplied: by matrix units as they are, or after they have been given 16 bits.
+/// How 8-bit operands are multiplied: by 8-bit matrix units, or widened to 16 bits.
 enum class eight_bit_operands { as_they_are, widened };
 
-/// From one architecture on.
+/// A row of the table: holds from this architecture on.
 struct matmul_table_row {
     int version;
-    extent sums_depth;  ///< 16-bit products of such a depth take a large tile as long as its sums to memory and back
+    extent sums_depth;  ///< the k for which a large 16-bit tile takes as long as writing and reading its sums
     eight_bit_operands eight_bits = eight_bit_operands::widened;
 };
 inline constexpr matmul_table_row matmul_table[] = {
@@ -57,9 +59,9 @@ constexpr const matmul_table_row& matmul_row_of(int version) {
     return *found;
 }
 
-/// How long a multiprocessor takes for tiles, in units of what a large block takes for a depth of one that shares its
-/// multiprocessor: for a depth of one, of a block that has the multiprocessor to itself, and of each where there are more,
-/// for the end of each that nothing hides, and for the start of all.
+/// The times of tiles on a multiprocessor, in units of the time of a large block for a depth of one when it shares the
+/// multiprocessor: for a depth of one when the block is alone and when it is not; for the end of each block, which
+/// nothing overlaps; and for the start.
 struct tile_pace {
     matmul_tile tile;
     extent rows, columns;
@@ -71,11 +73,11 @@ inline constexpr tile_pace tile_paces[] = {
     {matmul_tile::wide, 128, 192, 0.93, 0.93, 130, 250},
     {matmul_tile::widest, 128, 256, 1.19, 1.19, 130, 250},
 };
-/// The same for the kernel that adds parts up.
+/// The launch overhead of the kernel that adds parts, in the same unit.
 inline constexpr double adding_launch_depth = 200;
 
-/// For c (m, n) and sums over k. `largest`: of the tiles that the operands can take. `slowness`: how many times longer
-/// these products take than those of 16 bits do.
+/// The plan for c (m, n) and sums over k. `largest`: the largest tile that the operands' alignment allows. `slowness`:
+/// the time of these products relative to 16-bit ones.
 constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
                                 matmul_tile largest = matmul_tile::large, int slowness = 1) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
@@ -101,10 +103,9 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
     return best;
 }
 
-/// Whether operands of which so many elements lie unaligned are to be copied into aligned rows first. Through
-/// registers, small tiles take some 10 instructions for each of the matrix units' where large aligned ones take 3; a
-/// copy moves each element twice, and is a kernel more: too much for few rows or columns, and for products of a few
-/// microseconds.
+/// Whether operands with so many unaligned elements are copied into aligned rows first. Loaded through registers, small
+/// tiles take some 10 instructions for each matrix instruction, where large aligned tiles take 3. A copy moves each
+/// element twice and takes another kernel: too much for few rows or columns, and for products of a few microseconds.
 constexpr bool pays_to_align(const simt::architecture& gpu, extent m, extent n, extent k, extent unaligned) {
     const extent products = m * n * k;
     return unaligned <= products / 256 && products >= gpu.multiprocessors * (extent{1} << 23);

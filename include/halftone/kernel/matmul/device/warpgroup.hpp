@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A product of 16-bit operands in Hopper's own instructions; sums in float. From 2,048 rows and columns up it takes an
-/// H200 0.89 to 1.04 of cuBLASLt's time (bench/results/gpu_h200/summary.md).
+/// A product of 16-bit operands by Hopper's instructions (wgmma and TMA); sums in float. With at least 2,048 rows and
+/// columns it takes 0.89 to 1.04 of cuBLASLt's time on an H200 (bench/results/gpu_h200/summary.md).
 ///
-/// A block has two warpgroups that multiply and one of which a single thread fetches. It computes tile after tile of c, and
-/// a ring of slots in shared memory, one panel of a and one of b in each, goes on from tile to tile, so that fetching never
-/// stops. Two barriers that count say of each slot
+/// A block is persistent: it computes one tile of c after the other. It has two warpgroups that multiply (consumers)
+/// and one of which a single thread copies operands (the producer), into a ring of slots in shared memory, one panel of
+/// a and one of b in each. The ring continues from tile to tile, so that copying never stops. Each slot has two
+/// mbarriers:
 ///
-///     full     that its bytes are there: what the copies that fill it count up
-///     empty    that all warps that multiply are done with it
+///     full     its bytes have arrived; counted by the copies that fill it
+///     empty    all consumer warps have finished reading it
 ///
-/// A warpgroup multiplies 64 rows of the tile's 128 by all of its columns. One group of instructions stays under way
-/// while the next is issued; only when it is done is its slot given back.
+/// A warpgroup multiplies 64 of the tile's 128 rows by all of its columns. One group of instructions stays in flight
+/// while the next is issued; a slot is released when its group is complete.
 ///
 /// Numeric contract: that of matrix_unit.hpp; panels are added in the order of k, sixteen at a time.
 #pragma once
@@ -22,20 +23,20 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A tile, and how long the ring is: of so many panels 64 deep.
+/// A tile's width, and the number of slots in the ring; panels are 64 deep.
 template <int TileN, int Stages>
 struct warpgroup_tiling {
     static constexpr int tile_m = 128, tile_n = TileN, depth = 64, stages = Stages;
     static constexpr word a_bytes = tile_m * depth * 2, slot_bytes = a_bytes + tile_n * depth * 2;
 };
 
-/// A tile of c, the part of k that is summed, and where both lie.
+/// A tile of c, and the part of k that is summed.
 struct warpgroup_work {
     tile_place tile;
     int part, first_panel, panels;
 };
 
-/// The type of an epilogue's only result; an empty one of several.
+/// The type of an epilogue's only result; void-like if it has several.
 template <class Results>
 struct only_result {
     struct type {};
@@ -44,7 +45,7 @@ template <class E, class T>
 struct only_result<pack<detail::matmul_result<E, T>>> {
     using type = T;
 };
-/// Of which bulk copies can be made.
+/// Whether results can be stored by bulk copies.
 template <class Results>
 inline constexpr bool is_copied_in_bulk =
     sizeof(typename only_result<Results>::type) == 2 || std::is_same_v<typename only_result<Results>::type, float>;
@@ -60,12 +61,12 @@ struct warpgroup_kernel {
                           staging_bytes = 2 * buffer_bytes, barriers_at = ring_bytes + multiplying_warps * staging_bytes,
                           shared_bytes = barriers_at + 2 * tiling::stages * sizeof(simt::mbarrier);
 
-    Map a, b, c;  // c: where results are copied
+    Map a, b, c;  // c: for storing results
     along a_axis, b_axis;
     int m, n, k;
     detail::matmul_epilogue<Operands, Results> epilogue;
     row_access access;
-    int blocks;  // as many as the GPU has multiprocessors
+    int blocks;  // the GPU's number of multiprocessors
     part_of_depth part{};
     int rows_of_part = 0;
 
@@ -96,7 +97,7 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE int panels() const { return (k + tiling::depth - 1) / tiling::depth; }
 
   private:
-    /// Which slot is next, and how often the ring has turned: phases of a barrier alternate between 0 and 1.
+    /// The next slot, and how often the ring has wrapped around: phases of a barrier alternate between 0 and 1.
     struct ring_place {
         int slot = 0;
         word turn = 0;
@@ -158,14 +159,14 @@ struct warpgroup_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void multiply(Simt simt, int group) const {
         ring_place at;
-        word buffer = 0;  // of the two that results are copied from the next
+        word buffer = 0;  // which of the two staging buffers is next
 #if defined(__CUDA_ARCH__)
-#pragma unroll 1  // how often is not known, and once around is much code
+#pragma unroll 1  // a run-time count, and a large body
 #endif
         for (int number = simt.block().x; number < count(); number += blocks) {
             const warpgroup_work mine = work(number);
             sums_of_lane sums;
-            // A loop for each pair of layouts, whose instructions know theirs.
+            // A loop for each pair of layouts, known to its instructions at compile time.
             if (a_axis == along::depth) {
                 if (b_axis == along::depth) {
                     add_up<false, false>(simt, group, mine.panels, at, sums);
@@ -180,7 +181,7 @@ struct warpgroup_kernel {
             finish(simt, group, mine, sums, buffer);
         }
         if constexpr (copies_results) {
-            if (access == row_access::chunks) simt.bulk_wait_read(constant<0>{});  // or shared memory would be another block's
+            if (access == row_access::chunks) simt.bulk_wait_read(constant<0>{});  // before shared memory is reused
         }
     }
     HALFTONE_KERNEL template <bool IsAOuter, bool IsBOuter, class Simt>
@@ -190,7 +191,7 @@ struct warpgroup_kernel {
         using of_b = simt::wgmma_operand<IsBOuter>;
         int before = 0;
 #if defined(__CUDA_ARCH__)
-#pragma unroll 1  // how often is not known, and once around is much code
+#pragma unroll 1  // a run-time count, and a large body
 #endif
         for (int i = 0; i < panels; ++i) {
             simt.mbarrier_wait(full(at.slot), at.turn);
@@ -216,8 +217,8 @@ struct warpgroup_kernel {
         if (simt.lane() == 0) simt.mbarrier_arrive(empty(slot));
     }
 
-    /// A result in rows of whole chunks goes by way of shared memory and is copied from there while the next tile is
-    /// multiplied: stores would keep the warps waiting, as all blocks come to their ends together.
+    /// Results in rows of whole chunks go through shared memory and are stored by bulk copies while the next tile is
+    /// multiplied: ordinary stores would stall the warps, since all blocks finish tiles at about the same time.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, int group, const warpgroup_work& mine, const sums_of_lane& sums,
                                             word& buffer) const {
@@ -243,8 +244,8 @@ struct warpgroup_kernel {
         return ring_bytes + static_cast<word>(simt.warp()) * staging_bytes;
     }
 
-    /// 128 bytes of sixteen rows at a time, in two buffers in turn. Row 0 of the part that is summed is row_of_part of what
-    /// the copies see.
+    /// Stores 128 bytes of sixteen rows at a time, through two alternating buffers. Row 0 of the summed part is
+    /// row_of_part in the tensor map.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void copy_results(Simt simt, tile_place first, int row_of_part, const sums_of_lane& sums,
                                                   word& buffer) const {
@@ -264,8 +265,8 @@ struct warpgroup_kernel {
             buffer ^= buffer_bytes;
         }
     }
-    /// Two blocks of eight columns, from block number i of the buffer on: of 16 bits each quarter of the warp stores one of
-    /// four matrices of 8 x 8.
+    /// Stores two blocks of eight columns to shared memory, from block number i of the buffer on: for 16-bit results
+    /// each quarter of the warp stores one of four 8 x 8 matrices (stmatrix).
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void put_results(Simt simt, word buffer, tile_place here, int i, const vec<float, 4>& left,
                                                  const vec<float, 4>& right) const {
@@ -287,8 +288,8 @@ struct warpgroup_kernel {
             }
         }
     }
-    /// simt::swizzled of a row of 128 bytes, but with row and chunk apart: from their sum nvcc 13.0 makes three instructions
-    /// more of the loop that multiplies.
+    /// simt::swizzled for a row of 128 bytes, with row and chunk as separate arguments: given their sum, nvcc 13.0
+    /// emits three more instructions in the inner loop.
     HALFTONE_HD HALFTONE_INLINE static word swizzled(int row, int chunk) {
         return static_cast<word>(row * 128 + (chunk ^ row % 8) * 16);
     }
@@ -298,7 +299,7 @@ struct warpgroup_kernel {
     }
 };
 
-/// What copies take of an operand of `outer` elements a tile.
+/// The tensor map of an operand, with `outer` elements of the outer axis a tile.
 template <class Device, class T>
 auto panel_map(Device& device, const product_operand<T>& o, int outer) {
     constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
@@ -306,7 +307,7 @@ auto panel_map(Device& device, const product_operand<T>& o, int outer) {
     return device.tile_map(o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : line_stride,
                            o.axis == along::depth ? outer : 64);
 }
-/// What they give of a result, 16 rows at a time; `otherwise` where it is not copied.
+/// The tensor map of a result, 16 rows at a time; `otherwise` if it is not stored by bulk copies.
 template <class Device, class Map, class Results>
 Map result_map(Device& device, const Results& results, extent rows, extent columns, row_access access, const Map& otherwise) {
     if constexpr (is_copied_in_bulk<Results>) {

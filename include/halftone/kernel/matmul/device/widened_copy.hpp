@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operand of eight bits, copied with 16 bits an element: Hopper multiplies these at half the rate that it has for eight,
-/// with sums in float, where its own sums of eight bits have fewer bits than a float.
+/// A copy of an 8-bit operand with 16 bits an element: Hopper multiplies 16-bit operands at half the rate of 8-bit
+/// ones, but with sums in float, while its 8-bit sums have fewer bits.
 ///
 ///     const on_device::widened_copy<bfloat16> w(device, make_operand(view));  // w.operand is the same matrix
 ///
-/// Numeric contract: every number of eight bits is one of 16.
+/// Numeric contract: exact, since every 8-bit number is a 16-bit one.
 #pragma once
 
 #include <halftone/kernel/convert/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the CPU takes a row with care (limits.hpp): in double, number by number, since such rows are few.
+/// How the CPU normalises a row with care (limits.hpp): in double, element by element, since such rows are rare.
 ///
 ///     const careful_row of = norm_with_care<true>(x, width, gain, bias, epsilon, y);       // true: layer norm
 #pragma once
@@ -13,7 +13,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// The sum of term(j) in double, by eight chains.
+/// The sum of term(j) in double, with eight accumulators.
 template <class Term>
 double careful_sum(extent width, const Term& term) {
     double sums[8] = {};
@@ -29,8 +29,8 @@ struct careful_row {
     double average, scale;
 };
 
-/// Normalisation of one row of numbers that floats hold: layer norm where it is centred, else RMS norm, whose average is 0; no
-/// bias: none. y may be x.
+/// Normalises one row of numbers that floats hold: by layer norm if it is centred, otherwise by RMS norm, whose mean is
+/// 0; the bias may be null. y may be x.
 template <bool Centred, class X, class W, class Y>
 [[gnu::noinline]] careful_row norm_with_care(const X* x, extent width, const W* gain, const W* bias, double epsilon,
                                              Y* y) {

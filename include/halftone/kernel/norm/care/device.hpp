@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a team of threads on a GPU takes a row with care (limits.hpp): in double, element by element, since such rows are few.
+/// How a team of threads on a GPU normalises a row with care (limits.hpp): in double, element by element, since such
+/// rows are rare.
 ///
 ///     const double sum = careful_sum<Threads>(simt, me, width, [&](extent j) { return static_cast<double>(simt.load(row, j)); });
 #pragma once
@@ -12,11 +13,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// Shared memory for it, from the first byte on: nobody else's by then.
+/// Shared memory for it, from the first byte on: everything else in it is no longer needed then.
 template <int Threads>
 inline constexpr int careful_bytes = Threads == 32 ? 0 : Threads / 32 * static_cast<int>(sizeof(double));
 
-/// The sum of term(j) over a row; the same bits in every member of the team.
+/// The sum of term(j) over a row; the result has the same bits in every thread of the team.
 HALFTONE_KERNEL template <int Threads, class Simt, class Term>
 HALFTONE_HD HALFTONE_INLINE double careful_sum(Simt simt, int me, extent width, const Term& term) {
     double mine = 0;
@@ -24,8 +25,8 @@ HALFTONE_HD HALFTONE_INLINE double careful_sum(Simt simt, int me, extent width, 
     return simt::block_sum<Threads>(simt, mine, simt::shared_span<double>{0, Threads / 32});
 }
 
-/// What a row's numbers are less its mean, over its deviation. By halves where their differences may leave float's range; else
-/// the first factor is 1, and changes nothing.
+/// Standardises a row's elements: (x - mean) rstd, in halves if differences might overflow float; otherwise the first
+/// factor is 1, which changes nothing.
 struct standard_row {
     float part, average, scale;
 

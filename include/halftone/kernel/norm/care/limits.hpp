@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows whose mean and variance the arithmetic of their kernel does not hold: constant and nearly constant ones, where the
-/// rounding of a mean passes for a deviation, and those whose squares leave its range. A kernel finds them by one number a
-/// row and takes them again with care: of floats in double. All other rows keep their bits and their speed.
+/// Which rows need care because float arithmetic does not hold their mean or variance: constant and nearly constant
+/// rows, whose variance would be the rounding error of the mean, and rows whose squares overflow or underflow. A kernel
+/// detects them by one number for each row and normalises them again with care, in double. All other rows keep their
+/// bits and their speed.
 ///
 ///     const row_limits<float> limits(sum_depth(width), epsilon);
 ///     if (limits.are_exceeded(average, variance)) ...                        // the row needs care
 ///
-/// Numeric contract: of a row within its limits the mean errs by at most a 64th of the standard deviation (or is below 2^-45,
-/// of doubles 2^-450: its square may vanish, and its error is nothing beside epsilon), and no square that counts has left the
-/// range. What is taken with care errs by roundings in double.
+/// Numeric contract: in a row within the limits the mean's error is at most a 64th of the standard deviation (or below
+/// 2^-45, for doubles 2^-450: the square of such an error is negligible beside epsilon), and no square that matters
+/// overflows or underflows. Rows normalised with care have the roundings of double arithmetic.
 #pragma once
 
 #include <halftone/tensor/shape.hpp>
@@ -18,16 +19,16 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Of rows whose sums are taken in Real, each term through at most `depth` additions.
+/// The limits of rows whose sums are in Real, where each term passes through at most `depth` additions.
 template <class Real>
 struct row_limits {
-    Real ratio;  ///< of the variance to the square of the mean, at least
-    Real least;  ///< the least variance, where epsilon does not hide one below it; else 0
+    Real ratio;  ///< the least ratio of the variance to the square of the mean
+    Real least;  ///< the least variance; 0 if epsilon hides a smaller one
 
     HALFTONE_HD constexpr row_limits(extent depth, Real epsilon)
         : ratio(ratio_for(depth)), least(epsilon < least_variance ? least_variance : Real(0)) {}
 
-    /// What is left of a variance that is far enough above both. Infinities and NaNs are not usual, either.
+    /// The margin of the variance above both limits; a row with infinities or NaNs has none.
     HALFTONE_HD constexpr Real left(Real average, Real variance) const {
         return (variance - least) - average * average * ratio;
     }
@@ -37,9 +38,9 @@ struct row_limits {
     }
 
     static constexpr bool is_float = sizeof(Real) == sizeof(float);
-    /// Finite, so that compilers that assume no infinities compare with it, too.
+    /// Finite, so that comparisons with it work under -ffinite-math-only.
     static constexpr Real bound = is_float ? Real(0x1p127) : Real(0x1p1023);
-    /// From it on, what squares lose below the least normal number does not count.
+    /// For variances from this on, what squares lose by underflow is negligible.
     static constexpr Real least_variance = is_float ? Real(0x1p-100) : Real(0x1p-900);
 
   private:
@@ -51,7 +52,7 @@ struct row_limits {
     }
 };
 
-/// From this rstd on no difference in a row leaves float's range: it is at most the square root of the width over rstd.
+/// Below this rstd differences in a row may overflow float: they are at most sqrt(width) / rstd.
 inline constexpr float least_rstd = 0x1p-96f;
 
 }  // namespace kernel

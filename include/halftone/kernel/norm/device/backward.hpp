@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of layer and root mean square normalisation on a GPU: one text, in which the two differ in what they
+/// The backward pass of layer and root mean square normalisation on a GPU, in one text; the two differ in what they
 /// compute for a row.
 ///
 ///     norm_backward(device, a);               // a: kernel::layer_norm_backward or kernel::rms_norm_backward
 ///
-/// Where gradients of gain and bias are wanted, rows fit into registers and there are enough of them, a block takes a piece of
-/// rows one after the other: it reads x and dy once, writes dx, and keeps the sums over its rows of all columns in registers.
-/// Else there are two kernels, one over rows for dx and one over columns for these sums, and x and dy are read twice. Pieces'
-/// sums are then added up.
+/// If gradients of gain and bias are wanted, rows fit into registers and there are enough of them, a block processes a
+/// piece of rows one after the other: it reads x and dy once, writes dx, and keeps the sums of all columns over its
+/// rows in registers. Otherwise there are two kernels, one over rows for dx and one over columns for these sums, and x
+/// and dy are read twice. The pieces' sums are then added.
 ///
-/// Numeric contract: both ways add in the same order, so that which is taken changes no bits.
+/// Numeric contract: both ways add in the same order, so that the choice changes no bits.
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
@@ -23,19 +23,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// What a row's gradient needs of the whole row, and each of its numbers of that.
+/// What a row's gradient needs: reductions over the row, and a function of each element and these.
 template <bool Centred>
 struct norm_row;
 
 /// Layer norm: dx = rstd (dy gain - mean(dy gain) - xhat mean(dy gain xhat)), xhat = (x - mean) rstd.
 template <>
 struct norm_row<true> {
-    static constexpr int sums = 2;  // of dy xhat and dy: the gradients of gain and bias
+    static constexpr int sums = 2;  // over rows, of dy xhat and dy: the gradients of gain and bias
     static constexpr bool has_mean = true;
 
     standard_row standard;
     float scale;
-    float sum = 0, along = 0;  // of dy gain, and of dy gain xhat; then their means
+    float sum = 0, along = 0;  // sums of dy gain and of dy gain xhat; then their means
 
     HALFTONE_HD HALFTONE_INLINE norm_row(float mean, float rstd) : standard(mean, rstd), scale(rstd) {}
 
@@ -43,7 +43,7 @@ struct norm_row<true> {
     HALFTONE_HD HALFTONE_INLINE void add(const row_place<M>& place, const vec<float, M>& v, const vec<float, M>& d,
                                          const vec<float, M>& g) {
         standard_row mine = standard;
-        if (!place.is_there) mine.scale = 0;  // 0 less a large mean, times scale, may be no number
+        if (!place.is_there) mine.scale = 0;  // (0 - a large mean) times scale may be NaN
         float some = 0, some_along = 0;
         HALFTONE_UNROLL for (int e = 0; e < M; ++e) {
             const float weighted = d[e] * g[e];
@@ -67,7 +67,7 @@ struct norm_row<true> {
 /// RMS norm: dx = rstd (dy gain - xhat mean(dy gain xhat)), xhat = x rstd.
 template <>
 struct norm_row<false> {
-    static constexpr int sums = 1;  // of dy xhat: the gradient of gain
+    static constexpr int sums = 1;  // over rows, of dy xhat: the gradient of gain
     static constexpr bool has_mean = false;
 
     float scale;
@@ -92,7 +92,7 @@ struct norm_row<false> {
     }
 };
 
-/// What the kernels read and write. No mean: there is none to subtract.
+/// The kernels' arguments. Without a mean: nothing is subtracted.
 template <class X, class W, class Y>
 struct norm_gradients {
     global_span<const X> x;
@@ -109,7 +109,7 @@ struct norm_gradients {
         if constexpr (Row::has_mean) return {simt.load(mean, row), scale};
         return {0, scale};
     }
-    /// dx of a row. seen(held, v, d, row): what a thread has of x and dy, vector by vector.
+    /// Computes dx of a row. Calls seen(held, v, d, row) with a thread's x and dy, vector by vector.
     HALFTONE_KERNEL template <class Row, class Team, int N, int Threads, int Held, class Simt, class Seen>
     HALFTONE_HD HALFTONE_INLINE void take(Simt simt, extent row, const Seen& seen) const {
         const auto values = x.part(row * x_stride, width);
@@ -140,7 +140,7 @@ struct norm_gradients {
     }
 };
 
-/// dx, row by row.
+/// dx, by rows.
 template <class Row, class X, class W, class Y, int N, int Threads, int Held>
 struct norm_dx_kernel {
     using team = row_team<Threads, Row::sums>;
@@ -159,7 +159,7 @@ struct norm_dx_kernel {
     }
 };
 
-/// For each piece of rows and each column: the sums of dy xhat and, where there is a bias, of dy.
+/// For each piece of rows and each column, the sums of dy xhat and, if there is a bias, of dy.
 template <class Row, class X, class W, class Y, int N>
 struct norm_sums_kernel {
     using team = column_team<N, Row::sums>;
@@ -168,7 +168,7 @@ struct norm_sums_kernel {
 
     norm_gradients<X, W, Y> of;
     row_partition partition;
-    global_span<float> dgain, dbias;  // (pieces, width), or none
+    global_span<float> dgain, dbias;  // (pieces, width), or empty
 
     grid_shape grid() const { return team::grid(of.width, partition.count); }
 
@@ -196,21 +196,21 @@ struct norm_sums_kernel {
     }
 };
 
-/// Both at once: a block has a piece of rows. As in norm_sums_kernel there are eight sums of every eighth row, each in its
-/// order, and then their sum: eight warps have one each, or a block takes one after the other.
+/// Both in one kernel, a piece of rows a block. As in norm_sums_kernel there are eight sums of every eighth row, each
+/// in its order, and then their sum: eight warps have one each, or a block computes one after the other.
 template <class Row, class X, class W, class Y, int N, int Threads, int Held>
 struct norm_piece_kernel {
     using team = row_team<Threads, Row::sums>;
     using columns = column_team<N, Row::sums>;
     static constexpr int chains = columns::warps, warps = Threads == 32 ? chains : Threads / 32, threads = 32 * warps;
-    static constexpr int min_blocks = 1;  // said, or ptxas spares registers for more blocks and spills
+    static constexpr int min_blocks = 1;  // without it ptxas limits registers for more blocks, and spills
     static constexpr word totals_bytes = Row::sums * Held * Threads * N * sizeof(float);
     static constexpr word shared_bytes = Threads == 32 ? columns::shared_bytes : team::shared_bytes + totals_bytes;
     static_assert(Held > 0);
 
     norm_gradients<X, W, Y> of;
     row_partition partition;
-    global_span<float> dgain, dbias;  // (pieces, width), or none
+    global_span<float> dgain, dbias;  // (pieces, width), or empty
 
     grid_shape grid() const { return {static_cast<int>(partition.count), 1, 1}; }
 
@@ -245,10 +245,10 @@ struct norm_piece_kernel {
                     if constexpr (Row::sums == 2) s.of_bias[held][e] += d[e];
                 }
             });
-        if constexpr (Threads != 32 && Row::sums == 1) simt.barrier();  // all have read what they reduced
+        if constexpr (Threads != 32 && Row::sums == 1) simt.barrier();  // all threads have read the results of the reduction
     }
 
-    /// The warps' sums, some columns after the other.
+    /// Adds the warps' sums, some columns at a time.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void join_warps(Simt simt, const column_sums& s) const {
         HALFTONE_UNROLL for (int h = 0; h < Held; ++h) {
@@ -273,7 +273,8 @@ struct norm_piece_kernel {
         }
     }
 
-    /// A thread's totals of its columns, which nobody else touches: in fours, its neighbours' beside them.
+    /// A thread's totals of its columns, which no other thread accesses; consecutive threads access consecutive groups
+    /// of four.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static word place_of_four(Simt simt, int which, int held, int four_vectors) {
         return static_cast<word>(((which * Held + held) * (N / 4) + four_vectors) * Threads + simt.thread());
@@ -316,9 +317,10 @@ struct norm_piece_kernel {
     }
 };
 
-/// Whether so many blocks of so many warps, which each take rows one after the other, keep a GPU's memory busy.
+/// Whether this number of blocks, with so many warps that each process rows one after the other, saturates a GPU's
+/// memory bandwidth.
 inline bool pieces_keep_busy(const simt::architecture& gpu, extent pieces, int warps) {
-    constexpr extent warps_wanted = 6;  // of a multiprocessor, each with a row of x and one of dy under way
+    constexpr extent warps_wanted = 6;  // a multiprocessor, each with loads of a row of x and one of dy in flight
     return pieces * warps >= gpu.multiprocessors * warps_wanted;
 }
 
@@ -362,7 +364,7 @@ void norm_backward(Device& device, const Arguments& a) {
                 if (pieces_keep_busy(device.architecture(), partition.count, kernel::warps))
                     return device.launch(kernel{all, partition, dgain, dbias});
             }
-            sum_columns();  // before dx, which may lie where dy does
+            sum_columns();  // before dx, which may be the memory of dy
         }
         device.launch(norm_dx_kernel<Row, X, W, Y, N, Threads, Held>{all});
     };

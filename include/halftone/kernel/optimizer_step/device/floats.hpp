@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rules' arithmetic on single floats: what a GPU's thread computes. The names are those of the CPU's vectors
+/// The rules' arithmetic on single floats, for GPU threads. The functions have the names of those on the CPU's vectors
 /// (exec/cpu/simd.hpp), so that a rule is written once.
 ///
 ///     w = on_device::floats::updated(scalars, w, g, moments, keeps);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rule of AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW has it: optimizer_step.hpp has the contract, adamw.simd.hpp
-/// the arithmetic of a parameter.
+/// The rule of AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW: optimizer_step.hpp has the contract,
+/// adamw.simd.hpp the arithmetic of a parameter.
 ///
 ///     kernel::adamw_rule rule{.beta1 = 0.9, .beta2 = 0.95};        // moments: the means of gradients and of their squares
 ///
-/// 30 bytes a parameter with fp32 gradient, master and moments and a 16-bit copy.
+/// Memory: 30 bytes a parameter with fp32 gradient, master and moments and a 16-bit copy.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ struct adamw_rule {
     double epsilon = 1e-8;
 
     static constexpr bool keeps() { return true; }
-    /// A second moment is a mean of squares, and holds no more for long.
+    /// The second moment is a mean of squares of gradients, so these must be finite.
     static constexpr float largest_gradient() { return largest_with_square; }
 
     struct scalars {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every rule there is: a new one is added here, in ../cpu.hpp and in ../device/floats.hpp.
+/// Includes every rule. A new rule is added here, in ../cpu.hpp and in ../device/floats.hpp.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rule of Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): a parameter moves by the
-/// rate, up or down by the sign of a mean of gradients. optimizer_step.hpp has the contract, lion.simd.hpp the arithmetic of a
-/// parameter.
+/// The rule of Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): a parameter
+/// changes by the learning rate times the sign of a mean of gradients. optimizer_step.hpp has the contract,
+/// lion.simd.hpp the arithmetic of a parameter.
 ///
 ///     kernel::lion_rule rule{.beta1 = 0.95, .beta2 = 0.98};                  // one moment: the mean of gradients
 ///
-/// 22 bytes a parameter with fp32 gradient, master and moment and a 16-bit copy.
+/// Memory: 22 bytes a parameter with fp32 gradient, master and moment and a 16-bit copy.
 #pragma once
 
 #include <halftone/kernel/common/update/records.hpp>
@@ -22,11 +22,11 @@ struct lion_rule {
     static constexpr const char* moment_names[moments] = {"momentum"};
     static constexpr bool always_keeps = true;
 
-    double beta1 = 0.9;   ///< of the mean whose sign a parameter follows
-    double beta2 = 0.99;  ///< of the mean that is kept
+    double beta1 = 0.9;   ///< of the mean whose sign is the update
+    double beta2 = 0.99;  ///< of the mean that is stored
 
     static constexpr bool keeps() { return true; }
-    /// A mean is no larger than the largest gradient; half of the range is left for rounding, which may enlarge it.
+    /// A mean is at most the largest gradient; half of the range is kept free for rounding errors.
     static constexpr float largest_gradient() { return gradient_factors::no_limit / 2; }
 
     struct scalars {

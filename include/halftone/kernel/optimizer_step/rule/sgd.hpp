@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rule of stochastic gradient descent with momentum, as torch.optim.SGD has it: the first step sets the momentum to the
+/// The rule of stochastic gradient descent with momentum, as torch.optim.SGD: the first step sets the momentum to the
 /// gradient. optimizer_step.hpp has the contract, sgd.simd.hpp the arithmetic of a parameter.
 ///
 ///     kernel::sgd_rule rule{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
 ///
-/// 22 bytes a parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
+/// Memory: 22 bytes a parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Plain momentum, or Nesterov's (Sutskever et al. 2013): the gradient is corrected by the momentum once more.
+/// Plain momentum, or Nesterov's (Sutskever et al. 2013), which adds the momentum to the gradient once more.
 enum class momentum_kind { plain, nesterov };
 
 struct sgd_rule {
@@ -26,14 +26,14 @@ struct sgd_rule {
     static constexpr const char* moment_names[moments] = {"momentum"};
     static constexpr bool always_keeps = false;
 
-    double momentum = 0;  ///< 0: none is kept
+    double momentum = 0;  ///< 0: no momentum is stored
     double dampening = 0;
     momentum_kind kind = momentum_kind::plain;
 
     constexpr bool keeps() const { return momentum != 0; }
-    /// The sum of as many of them as a momentum ever holds, 1 / (1 - momentum), is a float, with half of the range left
-    /// for decay and rounding. From a momentum of 0.999 on it is that of 0.999. Without momentum nothing is kept, and every
-    /// float is taken.
+    /// A momentum can grow to 1 / (1 - momentum) times the largest gradient; that must be finite, with half of the
+    /// range kept free for decay and rounding errors. From 0.999 on the bound is that of 0.999. Without momentum
+    /// nothing is stored, and every finite gradient is accepted.
     float largest_gradient() const {
         constexpr double largest = static_cast<double>(gradient_factors::no_limit);
         if (!keeps()) return gradient_factors::no_limit;
@@ -46,7 +46,7 @@ struct sgd_rule {
         float nesterov;  // the coefficient of Nesterov's momentum, or 0
     };
     HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
-        // In the first step the old momentum is multiplied by zero: it was set to zero when it was made.
+        // In the first step the old momentum is multiplied by zero; it was initialised with zeros.
         const bool first = step.steps <= 1;
         return {static_cast<float>(rates.weight_decay), static_cast<float>(first ? 0 : momentum),
                 static_cast<float>(first ? 1 : 1 - dampening), static_cast<float>(rates.lr(step)),
