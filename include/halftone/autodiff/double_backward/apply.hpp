@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own (apply.hpp) on a tape for second derivatives: forward runs as ever, and may launch
-/// kernels; the operations of backward are recorded, so that its gradients can be differentiated. It is what PyTorch
-/// does with a torch.autograd.Function whose backward is not marked once_differentiable.
+/// Operations of the user's own (op/apply.hpp) on a tape for second derivatives. The forward function runs as on any
+/// tape and may launch kernels; the operations of the backward function are recorded, so that its gradients can be
+/// differentiated. PyTorch does the same for a torch.autograd.Function whose backward is not marked
+/// once_differentiable.
 ///
-/// What forward keeps has to be an input as forward is given it, or its result: of these the tape knows how they depend
-/// on the inputs. Anything else is refused, unless it was detached, ht::keep(y, ht::detach(ctx, mask)): it is a
-/// constant then. A backward that launches kernels of its own does not compile here.
+/// A value that forward keeps must be one of its inputs, as it got them, or its result: how these depend on the inputs
+/// is known to the tape. Any other value throws, unless it was detached, ht::keep(y, ht::detach(ctx, mask)), which
+/// makes it a constant. A backward function that launches kernels of its own does not compile here.
 #pragma once
 
 #include <array>
@@ -41,7 +42,7 @@ class recorded_context {
         return tape_->to_device(values);
     }
 
-    /// Kernels and their memory, which only contexts that record nothing have.
+    /// device() and make() exist only in contexts that record nothing.
     template <class Any = void>
     device_type& device() const {
         refuse<Any>();
@@ -67,10 +68,10 @@ class recorded_context {
     std::uint64_t wanted_;
 };
 
-/// What a kept value is to the operation: the input of that number, or one of these.
+/// What a kept value is: the input of that number, or one of these.
 inline constexpr int kept_result_itself = -1, kept_constant = -2;
 
-/// `from` is told of each kept value; `inputs` are apply's arguments that are operands.
+/// `from` gets the origin of each kept value; `inputs` are apply's arguments that are operands.
 template <class Record, class Y, class Kept, class Inputs>
 struct double_backward_apply_record : Record {
     Y y;
@@ -115,7 +116,7 @@ struct double_backward_application {
             return std::tuple<>{};
         }
     }
-    /// Where forward finds an operand.
+    /// The operand as forward got it.
     template <class T>
     static auto slot_of(const T& given) {
         if constexpr (is_operand<T>) {
@@ -166,7 +167,7 @@ struct rule<double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destina
     template <class Tape, class Body, std::size_t... K>
     static void differentiate(Tape& tape, Body& body, const record& r, const variable<Y, Rank>& dy,
                               std::index_sequence<K...>) {
-        // Without it the record's own backward function has the sentence.
+        // If it has none, the record's own backward function has the error message.
         if constexpr (has_backward<Op, Body, variable<Y, Rank>, std::tuple_element_t<K, Kept>...>) {
             const auto gradients = as_gradients(Op::backward(body, dy, connected<K>(tape, r)...));
             if constexpr (std::tuple_size_v<std::remove_const_t<decltype(gradients)>> == count)
@@ -174,7 +175,7 @@ struct rule<double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destina
         }
     }
 
-    /// What forward kept, as a variable of the tape that depends on the inputs.
+    /// A value that forward kept, as a variable of the tape that depends on the inputs.
     template <std::size_t K, class Tape>
     static auto connected(Tape& tape, const record& r) {
         using kept = std::tuple_element_t<K, Kept>;

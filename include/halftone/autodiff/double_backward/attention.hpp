@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a tape for second derivatives: kernel/attention/math/math.hpp's operations, one after the other.
+/// Attention on a tape for second derivatives: the operations of kernel/attention/math/math.hpp, recorded one after the
+/// other.
 ///
-/// Beside softmax these are three operations on matrices of all pairs of a query and a key: products of queries with
+/// Besides softmax these are three operations on matrices of all pairs of a query and a key: products of queries with
 /// keys, sums over the keys that a query sees, and sums over the queries that see a key. The gradients of each are the
-/// other two, however often they are taken.
+/// other two, at any order.
 ///
-/// Numeric contract: as kernel/attention/math/math.hpp has it; scores, weights and their gradients are float, gradients by
-/// queries, keys and values are rounded once to their type. What a mask hides has no effect in any bit, in values, first
-/// and second derivatives (a result of zero may change its sign).
+/// Numeric contract: that of kernel/attention/math/math.hpp; scores, weights and their gradients are float; gradients
+/// of queries, keys and values are rounded once to their type. Masked operands have no effect in any bit, in values,
+/// first and second derivatives (only the sign of a zero may differ).
 #pragma once
 
 #include <halftone/autodiff/op/attention.hpp>
@@ -22,12 +23,12 @@ namespace detail {
 
 using kernel::attention_sum;
 
-/// Matrices of all pairs of a query and a key, one behind the other, (together, keys) each: the heads that share a key
-/// head are rows of one. Where the mask hides, pairs are 0, or nobody reads them.
+/// Consecutive matrices of all pairs of a query and a key, (together, keys) each: the query heads that share a key head
+/// are rows of one matrix. Masked pairs are 0, or are not read.
 struct attention_pairs {
     extent count, together, head_size;
     kernel::attention_visibility visible;
-    device_sequences packed;  ///< keeps the offsets that `visible` reads
+    device_sequences packed;  ///< owns the offsets that `visible` refers to
 
     shape<3> shape_of_pairs() const { return {count, together, visible.keys}; }
     template <class T>
@@ -46,7 +47,7 @@ struct attention_pairs {
     }
 };
 
-/// to = queries keysᵀ or to += it, and `hidden` where the mask hides.
+/// to = (or +=) queries keysᵀ, and `hidden` where the mask hides.
 template <class Compute, class Device, class T>
 void multiply_pairs(Device& device, const attention_pairs& p, const T* queries, const T* keys, float* to,
                     write_mode mode, float hidden = 0) {
@@ -54,7 +55,7 @@ void multiply_pairs(Device& device, const attention_pairs& p, const T* queries, 
     p.mask_scores(device, to, hidden);
 }
 
-/// to = pairs x or to += it, with the keys' x; or pairsᵀ x, with the queries'.
+/// to = (or +=) pairs x, where x belongs to keys; or pairsᵀ x, where x belongs to queries.
 template <class Compute, class Context, class T>
 void sum_pairs(Context& context, const attention_pairs& p, attention_sum over, float* pairs, const T* x, T* to,
                write_mode mode) {
@@ -80,12 +81,12 @@ void sum_pairs(Context& context, const attention_pairs& p, attention_sum over, f
                                                found.view().data(), as_rows(to, left.rows()));
 }
 
-/// The gradients' products are in By.
+/// By: the operand type of the gradients' products.
 template <class By, class T>
 struct pair_products_record {
     using operation = op::matmul;
     attention_pairs pairs;
-    variable<T, 1> queries, keys;  // each is kept where the other takes a gradient
+    variable<T, 1> queries, keys;  // each is kept if the other takes a gradient
     gradient_of<T, 1> dqueries, dkeys;
     gradient_of<float, 1> dproducts;
 
@@ -93,7 +94,7 @@ struct pair_products_record {
     void backward(Tape& tape) {
         if (!dproducts.is_there()) return;
         float* const score_gradients = dproducts.view().data();
-        // A query whose slopes are NaN has them for hidden keys, too.
+        // If the score gradients of a query are NaN, so are those of its masked keys: they become 0.
         pairs.mask_scores(tape.device(), score_gradients, 0);
         if (const auto to = tape.gradient_target(dqueries))
             sum_pairs<By>(tape, pairs, attention_sum::over_keys, score_gradients, as_const(keys.view()).data(), to.data,
@@ -110,7 +111,7 @@ struct pair_sum_record {
     using operation = op::matmul;
     attention_pairs pairs;
     attention_sum over;
-    variable<float, 1> factors;  // each is kept where the other takes a gradient
+    variable<float, 1> factors;  // each is kept if the other takes a gradient
     variable<T, 1> x;
     gradient_of<float, 1> dfactors;
     gradient_of<T, 1> dx, dsum;
@@ -124,7 +125,7 @@ struct pair_sum_record {
         const T* const g = dsum.view().data();
         if (const auto to = tape.gradient_target(dfactors)) {
             const T* const values = x.view().data();
-            const bool of_queries = over == attention_sum::over_keys;  // are the sums
+            const bool of_queries = over == attention_sum::over_keys;  // the sums belong to queries
             multiply_pairs<By>(tape.device(), pairs, of_queries ? g : values, of_queries ? values : g, to.data,
                                to.mode);
         }
@@ -134,7 +135,7 @@ struct pair_sum_record {
     }
 };
 
-/// The products of all queries and keys, (batch, heads, queries, keys), and `hidden` where the mask hides.
+/// The dot products of all queries and keys, (batch, heads, queries, keys), and `hidden` where the mask hides.
 template <class Compute, class By, class Root, class T>
 variable<float, 1> pair_products(Root& root, const attention_pairs& p, const variable<T, 1>& queries,
                                  const variable<T, 1>& keys, float hidden = 0) {
@@ -151,8 +152,8 @@ variable<float, 1> pair_products(Root& root, const attention_pairs& p, const var
     return y;
 }
 
-/// For each query the sum over keys of factors x, with the keys' x; or for each key that over queries, with theirs.
-/// Where the mask hides, the factors are 0.
+/// For each query the sum over keys of factors x, where x belongs to keys; or for each key the sum over queries, where
+/// x belongs to queries. Masked factors are 0.
 template <class Compute, class By, class Root, class T>
 variable<T, 1> pair_sum(Root& root, const attention_pairs& p, attention_sum over, const variable<float, 1>& factors,
                         const variable<T, 1>& x) {
@@ -233,8 +234,8 @@ struct composition<op::attention, Roles> {
     }
 
   private:
-    /// kernel::attention_math's forward pass. q, k, v: (batch, heads, time, size); the heads that share a key head are
-    /// rows of one matrix.
+    /// The forward pass of kernel::attention_math. q, k, v: (batch, heads, time, size); the query heads that share a
+    /// key head are rows of one matrix.
     template <class T, class Root>
     static variable<T, 1> attend(Root& root, const variable<T, 1>& q, const variable<T, 1>& k, const variable<T, 1>& v,
                                  const attention_extents& e, const attention_options& options,
@@ -251,12 +252,13 @@ struct composition<op::attention, Roles> {
                                     e.head_size,
                                     {e.queries, e.keys, options.mask, packed.sequences},
                                     packed};
-        // Softmax gives minus infinity exactly 0. Hidden scores take no gradient, since their weights are 0.
+        // Masked scores are minus infinity, whose softmax is exactly 0. They get no gradient, since their weights are
+        // 0.
         const auto scores = pair_products<compute, by_input>(root, pairs, q, k, bit_cast<float>(0xff800000u));
         const auto weights = flat(softmax(root, reshaped(scores, shape<2>{pairs.count * pairs.together, e.keys}),
                                           attention_scale(options, e.head_size)));
-        // Where a query sees no key, and where a score of it is NaN, softmax has made all weights NaN. Softmax's gradient
-        // reads what stands here now.
+        // For a query without visible keys, or with a NaN among its scores, softmax gives NaN for all keys. Softmax's
+        // gradient reads the masked weights stored here.
         pairs.mask_scores(root.device(), weights.view().data(), 0);
         return pair_sum<compute, by_input>(root, pairs, attention_sum::over_keys, weights, v);
     }

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Double backward: gradients that are part of a loss, such as a gradient penalty.
+/// Double backward: losses that contain gradients, such as a gradient penalty.
 ///
 ///     ht::tape tape{device, ht::double_backward};
 ///     auto loss = model.loss(tape, batch);
 ///     auto grads = scaler.unscale(tape.gradients(scaler.scale(loss), model));      // variables of the tape
 ///     auto total = ht::add(tape, loss, ht::norm(tape, grads));
-///     tape.backward(scaler.scale(total), acc);                                     // and on as ever
+///     tape.backward(scaler.scale(total), acc);                                     // the rest of the step is unchanged
 ///
-/// Such a tape takes operations whose gradients are operations themselves, and says at compile time which are not: a
-/// map of an opaque functor, products of eight bits, an operation of your own (ht::apply) whose backward launches
-/// kernels, a record of your own without a rule. Attention takes its math strategy; linear_cross_entropy stores its
-/// logits, and mlp the input of its gelu. The gradient of a sparse embedding's table is dense where it is a variable,
-/// and rows again in the accumulator.
+/// Such a tape accepts operations whose gradients are recorded operations. The others do not compile: a map of an
+/// opaque functor, products of 8-bit operands, an operation of your own (ht::apply) whose backward function launches
+/// kernels, and a record of your own without a rule. Attention uses its math strategy, linear_cross_entropy stores its
+/// logits, and mlp stores the input of its gelu. The gradient of a sparse embedding's table is dense as a variable, and
+/// sparse in the accumulator.
 ///
-/// Numeric contract: forward results are those of a plain tape, but for what these three round in between; gradients
-/// have the types of the policy, and what their formulas have in between is float. What an attention mask hides has no
-/// effect in any bit.
+/// Numeric contract: forward results are those of a plain tape, except for the roundings of these three operations'
+/// intermediate results; gradients have the types of the policy, and intermediate results of their formulas are float.
+/// Masked operands of attention have no effect in any bit.
 #pragma once
 
 #include <halftone/autodiff/double_backward/apply.hpp>
@@ -50,7 +50,7 @@ struct composition<op::linear_cross_entropy, Roles> {
     }
 };
 
-/// A tape's gradients that are still scaled where they must not be.
+/// The error for gradients that are still multiplied by the loss scale.
 template <class T>
 struct not_unscaled {
     static_assert(sizeof(T) == 0,
@@ -65,7 +65,7 @@ template <recording_context Context, class X, int Rank>
 variable<float, 0> sum_of_squares(Context&& context, const variable<X, Rank>& x) {
     return detail::reduce<op::sum, float>(context, 1.0, [](auto a) { return halftone::square(a); }, x);
 }
-/// The same over all gradients, which are added up in their order.
+/// The same over all gradients, whose sums are added in order.
 template <recording_context Context, class Device>
 variable<float, 0> sum_of_squares(Context&& context, const gradient_variables<Device>& gradients) {
     variable<float, 0> total;
@@ -76,7 +76,7 @@ variable<float, 0> sum_of_squares(Context&& context, const gradient_variables<De
     return total;
 }
 
-/// The Euclidean norm of all gradients together. Its gradient at 0 is 0.
+/// The Euclidean norm of all gradients together. Its derivative at 0 is 0.
 template <recording_context Context, class Device>
 variable<float, 0> norm(Context&& context, const gradient_variables<Device>& gradients) {
     return map(
@@ -84,7 +84,7 @@ variable<float, 0> norm(Context&& context, const gradient_variables<Device>& gra
         sum_of_squares(context, gradients));
 }
 
-// Gradients that are still scaled: not_unscaled says what to do.
+// For gradients that are still scaled: fails with not_unscaled's message.
 template <recording_context Context, class Scaled>
     requires requires(const Scaled& s) { s.stamp(); }
 variable<float, 0> sum_of_squares(Context&&, const Scaled&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rules (rule.hpp) of free operations that are no maps: matmul, cat and stack, as_variable.
+/// The rules (engine/rule.hpp) of free operations other than maps: matmul, cat and stack, as_variable.
 #pragma once
 
 #include <halftone/autodiff/double_backward/rules.hpp>
@@ -34,7 +34,7 @@ struct rule<matmul_record<Roles, A, B, Y, Rank>> {
     }
 };
 
-/// A part of what was joined; Op is the operation that joined it.
+/// A part of a joined tensor; Op is the operation that joined it.
 template <class Op, class T, class Y>
 struct part_record {
     using operation = Op;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of halftone's operations as operations themselves: the rules that a tape for second derivatives walks.
-/// The formulas are those of kernel/*/reference.hpp.
+/// The rules of a tape for second derivatives: the gradients of halftone's operations, expressed in operations. The
+/// formulas are those of kernel/*/reference.hpp.
 ///
-/// Numeric contract: what a formula has between its input and its result is float, a gradient is rounded once to the
-/// type of what it belongs to; products are computed in the types in which a plain tape computes them.
+/// Numeric contract: intermediate results of a formula are float, a gradient is rounded once to the type of the value
+/// that it belongs to; products are computed in the types in which a plain tape computes them.
 #pragma once
 
 #include <halftone/autodiff/op/embedding.hpp>
@@ -19,13 +19,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// f over variables in the shape of the first, in the type Y.
+/// f of variables, with the shape of the first and the type Y.
 template <class Y, class Root, class F, class First, class... Rest>
 variable<Y, First::rank> compute(Root& root, const F& f, const First& first, const Rest&... rest) {
     return evaluate<op::map, Y>(root, first.shape(), halftone::trace<1 + sizeof...(Rest)>(f), first, rest...);
 }
 
-/// The input J of an expression where E reads it; else something of the right shape that takes no gradient.
+/// Input J of an expression if E reads it; otherwise a variable of its shape that takes no gradient.
 template <std::size_t J, class E, class Inputs, class Other>
 auto read_or(const Inputs& inputs, const Other& other) {
     if constexpr (reads<static_cast<int>(J), E>) {
@@ -109,8 +109,8 @@ struct rule<reduce_record<Op, E, Y, Inputs...>> {
     }
 };
 
-/// The type of a weight's gradient: parameters' are float on the tape, those of a variable in a parameter's place are
-/// of its type.
+/// The type of a weight's gradient: float on the tape for a parameter; for a variable in a parameter's place, the
+/// variable's type.
 template <class Weight>
 struct weight_gradient {
     using type = float;
@@ -130,7 +130,8 @@ auto read_weight(Tape&, const Weight& weight) {
     return weight.value;
 }
 
-/// True, or a compile-time error, for a product in Compute of variables of these types: their gradients have them, too.
+/// True, or a compile-time error, for a product in Compute of variables of these types, which are also those of their
+/// gradients.
 template <class Compute, class... Operands>
 consteval bool check_double_backward_operands() {
     static_assert(
@@ -141,7 +142,7 @@ consteval bool check_double_backward_operands() {
     return true;
 }
 
-/// Gradients of weight and bias out of dy and x (…, in).
+/// The gradients of weight and bias, from dy and x (…, in).
 template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
 void give_parameters(Tape& tape, const variable<Dy, 1>& dy, extent rows, const variable<X, Rank>& x,
                      const Weight& weight, const Bias& bias) {
@@ -174,7 +175,8 @@ struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     }
 };
 
-// These have none, and do not compile: check_once (scaled_linear.hpp) says why, and no second sentence need.
+// Linear layers with 8-bit operands have no rule and do not compile: check_once (scaled_linear.hpp) has the only
+// message.
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<scaled_linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
@@ -216,7 +218,7 @@ struct rule<softmax_record<op::log_softmax, kernel::log_softmax, X, Y, Rank>> {
     }
 };
 
-/// The gradients of y = n gain + bias, and dx where n is x rstd, or (x - mean of x) rstd.
+/// The gradients of y = n gain + bias, and dx, where n is x rstd, or, centred, (x - mean of x) rstd.
 enum class centring { on, off };
 template <centring Centring, class X, class Tape, class Record, class Bias>
 void give_normalised(Tape& tape, const Record& r, const Bias& bias) {
@@ -293,7 +295,7 @@ struct rule<embedding_record<Y, Table, Positions>> {
                 tape.give(r.positions, scatter(tape.inner(), flat(r.position_of), dy, r.positions.shape()[0], width));
                 return;
             }
-            // A position's gradient is the sum over the batch; those beyond its length have none.
+            // The gradient of a position is the sum over the batch; positions beyond its length have none.
             const auto sum = column_sums<float>(tape.inner(), dy, r.tokens.shape()[1] * width);
             tape.give(r.positions, extended(tape.inner(), sum, r.positions.shape()[0] * width));
         }
@@ -309,8 +311,8 @@ struct rule<cross_entropy_record<X, Rank>> {
         if (!tape.takes(r.dlogits)) return;
         auto& root = tape.inner();
         const extent classes = r.dlogits.shape()[Rank - 1], rows = rows_of(r.dlogits.shape());
-        // The kernel's gradient, (p - [class is the target]) g / count in rows that count, where p vanishes and g is
-        // -1.
+        // One-hot targets divided by the count: the kernel's gradient, (p - [class is the target]) g / count, with p = 0
+        // (from a maximum of 3e38) and g = -1.
         const auto targets = filled(root, rows * classes, 0), nowhere = filled(root, rows, 3.0e38f),
                    one = filled(root, rows, 1), minus_one = filled(root, 1, -1);
         const view<float, 2> marks(targets.view().data(), {rows, classes});
@@ -323,7 +325,7 @@ struct rule<cross_entropy_record<X, Rank>> {
                                                                         .count = r.count.view(),
                                                                         .dlogits = marks});
         const auto share = row_totals(root, targets, rows);
-        // Rows that do not count have no gradient, whatever their logits are: NaN times 0 would be one.
+        // Rows that do not count have a gradient of 0 whatever their logits are; multiplying by 0 would keep a NaN.
         const auto counted = compute<X>(
             root, [](auto x, auto of_row) { return halftone::where(of_row == 0.0f, 0.0f, x); }, flat(r.logits), share);
         const auto p = flat(softmax(autocast<full_fp32>(root), reshaped(counted, r.logits.shape())));

@@ -2,9 +2,9 @@
 /// \file
 /// The tape whose gradients can be differentiated again; double_backward.hpp tells how it is used.
 ///
-/// It records as every tape does, so that results and the gradients of backward() are those of a plain tape. Beside
-/// each record stands a rule: how the gradients of the operation's inputs follow from that of its result, in operations
-/// that are recorded on the same tape in their turn. gradients() walks the rules and leaves the records where they are.
+/// It records as every tape does, so that results and the gradients of backward() are those of a plain tape. With each
+/// record it stores a rule: how the gradients of the operation's inputs follow from that of its result, in operations
+/// that are recorded on the same tape. gradients() applies the rules and keeps the records.
 #pragma once
 
 #include <halftone/autodiff/engine/gradient_variables.hpp>
@@ -15,7 +15,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// ht::tape tape{device, ht::double_backward}: a tape whose gradients may be part of a further loss.
+/// ht::tape tape{device, ht::double_backward}: a tape whose gradients may be part of another loss.
 inline constexpr double_backward_tape double_backward{};
 
 namespace detail {
@@ -24,8 +24,8 @@ struct twice_and_another {};
 
 }  // namespace detail
 
-/// A tape that records operations whose backward pass is made of recorded operations too: gradients() gives
-/// variables, of which a further loss may be made. Second derivatives are as far as it goes.
+/// A tape whose gradients() returns variables, of which another loss may be computed: the backward passes of recorded
+/// operations consist of recorded operations. Third derivatives are not supported.
 template <class Device>
 class tape<Device, double_backward_tape> : public tape<Device> {
     using base = tape<Device>;
@@ -34,7 +34,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
   public:
     tape(Device& device, double_backward_tape) : base(device) {}
     ~tape() { forget(); }
-    /// The tape itself: what operations ask of any context.
+    /// The tape itself; operations call root() on any context.
     tape& root() { return *this; }
 
     /// Memory for a result, with undefined contents.
@@ -46,7 +46,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
                       "ht::check_gradients compares first derivatives in double");
         return base::template make<T>(s, wants_gradient);
     }
-    /// Keeps what an operation's backward pass needs, which has to have a rule.
+    /// Records an operation, which must have a rule.
     template <class Record>
     void record(Record&& r) {
         using type = std::remove_cvref_t<Record>;
@@ -58,14 +58,14 @@ class tape<Device, double_backward_tape> : public tape<Device> {
              type::operation::name});
     }
 
-    /// The gradients of `loss` (a scalar, perhaps weighted or scaled) by what is named: a model, which means each of
-    /// its parameters that the loss depends on and that is not frozen; parameters; variables. They are variables of
-    /// this tape, which keeps what it recorded, and may be part of a further loss. Gradients of a scaled loss are
-    /// ht::scaled, for scaler.unscale.
+    /// The gradients of `loss` (a scalar, optionally weighted or scaled) with respect to the targets: a model, which
+    /// means all of its parameters that the loss depends on and that are not frozen; single parameters; variables. They
+    /// are variables of this tape, which keeps its records, and may be part of another loss. Gradients of a scaled loss
+    /// are ht::scaled, for scaler.unscale.
     ///
-    /// Throws as backward does; argument_error also for a variable that takes no gradient and a frozen parameter,
-    /// state_error where the loss does not depend on a variable, or on any parameter of a model, and where it would
-    /// take a third derivative: gradients may be differentiated by backward() only.
+    /// Throws as backward does; also argument_error for a variable that takes no gradient and for a frozen parameter,
+    /// and state_error if the loss does not depend on a variable or on any parameter of a model, or would need a third
+    /// derivative: a loss that contains gradients may be differentiated by backward() only.
     template <class Loss, class... Targets>
     auto gradients(const Loss& loss, const Targets&... by) {
         static_assert(
@@ -91,8 +91,8 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         return scaled_as(loss, std::move(found));
     }
 
-    /// As a plain tape's: adds the gradients of parameters into `acc` and empties the tape. What `loss` depends on by
-    /// way of gradients() is differentiated a second time.
+    /// As a plain tape's backward: adds the gradients of parameters to `acc` and empties the tape. Gradients from
+    /// gradients() on which `loss` depends are differentiated a second time.
     template <class Loss, class Accumulator>
     void backward(const Loss& loss, Accumulator& acc) {
         const after_pass end(*this);
@@ -104,15 +104,15 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         const after_pass end(*this);
         base::backward(loss);
     }
-    /// Forgets what was recorded.
+    /// Discards all records.
     void clear() {
         base::clear();
         forget();
     }
 
-    // ---- for rules
+    // ---- called by rules
 
-    /// The context of a rule's operations, which are recorded for backward passes only.
+    /// The context of a rule's operations, which records for backward passes only.
     base& inner() { return *this; }
 
     /// Whether a gradient has arrived at a record's result.
@@ -120,7 +120,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
     bool has(const gradient_of<T, Rank>& result) const {
         return gradient_at(result.slot()) != none;
     }
-    /// The gradient of a record's result, which has() one.
+    /// The gradient of a record's result; call it only if has() is true.
     template <class T, int Rank>
     variable<T, Rank> take(const gradient_of<T, Rank>& result) {
         index& at = gradients_[place(result.slot())];
@@ -138,7 +138,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         return at != nullptr && *at != unasked;
     }
     bool takes(const absent&) const { return false; }
-    /// Gives it one, or adds to what it was given before.
+    /// Sets an input's gradient, or adds to it if it has one.
     template <class T, int Rank, int Any>
     void give(const gradient_of<T, Rank>& input, const variable<T, Any>& gradient) {
         const std::size_t at = place(input.slot());
@@ -151,8 +151,9 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         add(parameter_gradients_,
             static_cast<std::size_t>(parameter_at(p.owner(), p.entry()) - parameter_gradients_.data()), gradient);
     }
-    /// A parameter as an operation that computes in Compute reads it, in float: a variable, whose gradient is the
-    /// parameter's. One walk reads it once; the next reads it anew, since its values may be others then.
+    /// A parameter as an operation that computes in Compute reads it, in float: a variable whose gradient goes to the
+    /// parameter. Each call of gradients() reads a parameter once, and reads it again in the next call, since it may
+    /// have changed.
     template <class Compute, class Storage, int Rank>
     variable<float, Rank> variable_of(const parameter<Storage, Rank>& p) {
         const auto values = detail::values_for<Compute>(p);
@@ -201,7 +202,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         const void* data;
         index slot;
     };
-    /// What gradients() asks and gives goes with it.
+    /// The state of one call of gradients(), released at its end.
     struct walk {
         explicit walk(tape& t) : owner(&t) {}
         walk(const walk&) = delete;
@@ -209,7 +210,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         ~walk() { owner->end_walk(); }
         tape* owner;
     };
-    /// A backward pass that was begun has emptied the tape.
+    /// Empties the tape at the end of a backward pass, even after an exception.
     struct after_pass {
         explicit after_pass(tape& t) : owner(&t) {}
         after_pass(const after_pass&) = delete;
@@ -288,7 +289,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         return &parameter_gradients_[stores_.back().first];
     }
 
-    /// A gradient that no rule took arrived at what a rule has computed.
+    /// Throws if a gradient arrived at a value that a rule has computed: that would be a third derivative.
     void check_order() const {
         for (const index slot : given_) {
             if (gradient_at(slot) == none || this->graph().is_leaf(slot) || is_asked(slot)) continue;
@@ -358,7 +359,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
     void forget() noexcept { rules_.clear(); }
 
     std::vector<entry> rules_;
-    std::vector<index> gradients_;  ///< by slot, during gradients()
+    std::vector<index> gradients_;  ///< by slot; valid during gradients()
     std::vector<index> given_, asked_;
     std::vector<asked_store> stores_;
     std::vector<index> parameter_gradients_;
@@ -369,7 +370,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
 template <class Device>
 tape(Device&, double_backward_tape) -> tape<Device, double_backward_tape>;
 
-/// Another kind at once: says what one tape cannot be.
+/// Two kinds at once: fails with a message.
 template <class Device>
 class tape<Device, detail::twice_and_another> {
   public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What free operations say to those who hand them a parameter of a layer: all but linear (in the place of weight and
-/// bias), as_variable and apply take variables alone.
+/// The error message of free operations that take variables only, for calls with a layer's parameter. linear (weight
+/// and bias), as_variable and apply also take parameters.
 #pragma once
 
 #include <type_traits>

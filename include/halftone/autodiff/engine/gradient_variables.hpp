@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Gradients as variables: what tape.gradients() of a tape for second derivatives gives.
+/// Gradients as variables: the result of tape.gradients() on a tape for second derivatives.
 ///
 ///     const auto grads = tape.gradients(loss, model, x);
-///     const auto penalty = ht::norm(tape, grads);                    // of all of them
+///     const auto penalty = ht::norm(tape, grads);                    // of all gradients together
 ///     const auto slope = grads.of(model.head.weight);                // ht::variable<float, 2>
 #pragma once
 
@@ -31,8 +31,8 @@ variable<T, 1> flat(const variable<T, Rank>& v) {
 
 }  // namespace detail
 
-/// Gradients that are variables of a tape, one for each parameter or variable that was asked for: what tape.gradients()
-/// gives. They are float, whatever they were computed in.
+/// Gradients as variables of a tape, one for each parameter or variable that tape.gradients() was called with. They are
+/// float, whatever types they were computed in.
 template <class Device>
 class gradient_variables {
   public:
@@ -41,28 +41,29 @@ class gradient_variables {
 
     gradient_variables(gradient_variables&& other) noexcept = default;
     gradient_variables& operator=(gradient_variables&& other) = delete;
-    /// Lets the gradients go, and gives the list back to the tape, which fills it again: a steady step takes no memory.
+    /// Returns the list's memory to the tape, which reuses it: a steady step allocates nothing.
     ~gradient_variables() {
         if (spare_ == nullptr) return;
         items_.clear();
         spare_->push_back(std::move(items_));
     }
 
-    /// The gradient of a variable. Throws argument_error where it was not asked for.
+    /// The gradient of a variable. Throws argument_error if gradients() was not called for it.
     template <class T, int Rank>
     variable<float, Rank> of(const variable<T, Rank>& v) const {
         return find(&v.graph(), static_cast<std::size_t>(v.slot()), v.shape());
     }
-    /// The gradient of a parameter. Throws argument_error where it was not asked for, or where none arrived at it.
+    /// The gradient of a parameter. Throws argument_error if gradients() was not called for it, or the loss does not
+    /// depend on it.
     template <class Storage, int Rank>
     variable<float, Rank> of(const parameter<Storage, Rank>& p) const {
         return find(&p.owner(), p.entry(), p.shape());
     }
-    /// How many there are, and each of them as one axis.
+    /// The number of gradients, and each of them as a vector.
     std::size_t size() const { return items_.size(); }
     const variable<float, 1>& operator[](std::size_t i) const { return items_[i].value; }
 
-    /// Each of them times 1 / *scale, a float in the device's memory: what scaler.unscale does.
+    /// The gradients times 1 / *scale, a float in the device's memory: what scaler.unscale does.
     gradient_variables over(const float* scale) &&;
 
   private:

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lies under a tape: counted blocks of arena memory, the slots that variables refer to, and the records that a
-/// backward pass walks. Nothing here knows a device or an element type.
+/// The graph under a tape: reference-counted blocks of arena memory, the slots to which variables refer, and the
+/// records that a backward pass runs. It is independent of devices and element types.
 ///
-/// A slot has a value and, during a backward pass, a gradient; both are blocks that several slots may share. A value is
-/// freed when the last handle to it goes: a variable in the user's scope or one that a record keeps for its backward
-/// pass. So activations live exactly as long as something needs them, without a plan written by hand.
+/// A slot has a value and, during a backward pass, a gradient; both are blocks, which several slots may share. A value
+/// is freed when the last handle to it is destroyed: a variable of the user's, or one that a record keeps for its
+/// backward pass. So activations live exactly as long as something needs them.
 ///
-/// Records are for one backward pass. A result remembers the pass that its record belongs to; once that is through, the
-/// result is a value whose gradient would go nowhere, and who asks for one is told.
+/// Records are for one backward pass. A result remembers the pass to which its record belongs; after that pass a
+/// gradient would not reach anything, and a backward pass that needs it throws.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@
 #include <halftone/memory/arena.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Memory for the records of one step: chunks that are kept from step to step, never moved while in use.
+/// Memory for the records of one step: chunks that are reused from step to step and not moved while in use.
 class record_memory {
   public:
     void* take(std::size_t bytes) {
@@ -58,7 +58,7 @@ class graph {
     graph(const graph&) = delete;
     graph& operator=(const graph&) = delete;
 
-    // ---- blocks: counted pieces of memory
+    // ---- blocks: reference-counted memory
 
     index make_block(std::size_t bytes) {
         const index id = take(blocks_, free_blocks_);
@@ -70,7 +70,7 @@ class graph {
         }
         return id;
     }
-    /// A block over memory that the user owns.
+    /// A block over memory of the user's.
     index make_block_over(const void* data, std::size_t bytes) {
         const index id = take(blocks_, free_blocks_);
         blocks_[at(id)] = {static_cast<std::byte*>(const_cast<void*>(data)), bytes, 1, false};
@@ -86,15 +86,15 @@ class graph {
     std::byte* data(index block) const { return blocks_[at(block)].data; }
     bool is_shared(index block) const { return blocks_[at(block)].references > 1; }
 
-    // ---- slots: what a variable refers to
+    // ---- slots: what variables refer to
 
-    /// A slot for a leaf, which takes gradients from any pass.
+    /// A slot for a leaf, which accepts gradients in any pass.
     index make_leaf(index value, bool wants_gradient) {
         const index id = take(slots_, free_slots_);
         slots_[at(id)] = {value, none, 1, 1, any_pass, wants_gradient};
         return id;
     }
-    /// A slot for the result of an operation that is recorded now.
+    /// A slot for the result of an operation that is being recorded.
     index make_result(index value, bool wants_gradient) {
         const index id = make_leaf(value, wants_gradient);
         slots_[at(id)].pass = pass_;
@@ -105,7 +105,7 @@ class graph {
         if (--slots_[at(slot)].handles == 0) release_block(std::exchange(slots_[at(slot)].value, none));
         release_reference(slot);
     }
-    /// A reference keeps the slot, with its gradient, but not its value.
+    /// A reference keeps the slot and its gradient alive, but not its value.
     void retain_reference(index slot) { ++slots_[at(slot)].references; }
     void release_reference(index slot) noexcept {
         if (--slots_[at(slot)].references != 0) return;
@@ -115,9 +115,9 @@ class graph {
     std::byte* value(index slot) const { return data(slots_[at(slot)].value); }
     index value_block(index slot) const { return slots_[at(slot)].value; }
     bool wants_gradient(index slot) const { return slots_[at(slot)].wants_gradient; }
-    /// No operation made it: it takes gradients from any pass.
+    /// Whether the slot is not the result of an operation: it then accepts gradients in any pass.
     bool is_leaf(index slot) const { return slots_[at(slot)].pass == any_pass; }
-    /// The record that would use this slot's gradient is gone.
+    /// Whether the record that would use this slot's gradient has been dropped.
     bool is_consumed(index slot) const { return slots_[at(slot)].pass != any_pass && slots_[at(slot)].pass != pass_; }
 
     // ---- gradients
@@ -125,7 +125,7 @@ class graph {
     bool has_gradient(index slot) const { return slots_[at(slot)].gradient != none; }
     std::byte* gradient(index slot) const { return data(slots_[at(slot)].gradient); }
     index gradient_block(index slot) const { return slots_[at(slot)].gradient; }
-    /// Makes the slot's gradient a block of its own, with undefined contents.
+    /// Allocates a block for the slot's gradient, with undefined contents.
     std::byte* make_gradient(index slot, std::size_t bytes) {
         const index block = make_block(bytes);
         drop_gradient(slot);
@@ -145,7 +145,7 @@ class graph {
         retain_block(block);
         slots_[at(slot)].gradient = block;
     }
-    /// Exchanges the gradient's block for a new one and returns the old, which the caller releases.
+    /// Replaces the gradient's block by a new one; returns the old one, which the caller releases.
     index replace_gradient(index slot, std::size_t bytes) {
         const index fresh = make_block(bytes);
         return std::exchange(slots_[at(slot)].gradient, fresh);
@@ -164,7 +164,7 @@ class graph {
         void* payload;
     };
 
-    /// The record stays where it is returned until it is dropped.
+    /// A record's address does not change until it is dropped.
     template <class Tape, class Payload>
     std::remove_cvref_t<Payload>& push(Payload&& payload) {
         using type = std::remove_cvref_t<Payload>;
@@ -177,7 +177,7 @@ class graph {
         return *place;
     }
 
-    /// Runs and drops all records, the last one first. Where one throws, the rest is dropped without being run.
+    /// Runs and drops all records, the last one first. If one throws, the remaining ones are dropped without being run.
     void run_backward(void* tape) {
         try {
             while (!records_.empty()) {
@@ -195,7 +195,7 @@ class graph {
         }
         clear();
     }
-    /// Drops all records; a new pass begins.
+    /// Drops all records and begins a new pass.
     void clear() noexcept {
         while (!records_.empty()) {
             const record last = records_.back();
@@ -206,22 +206,22 @@ class graph {
         ++pass_;
     }
     std::size_t records() const { return records_.size(); }
-    /// The number of the present pass, which ends when its records are gone.
+    /// The number of the current pass, which ends when its records are dropped.
     std::int64_t pass() const { return pass_; }
     halftone::arena& arena() { return arena_; }
     memory_resource& memory() const { return *resource_; }
 
-    /// Told of every operation, where it is set.
+    /// If set, is told of every operation.
     range_listener* listener = nullptr;
 
-    /// Whether gradients of this backward pass, or of the last one, were made or read in a type of few binades, on
-    /// their way to where they go: such gradients underflow unless the loss is scaled.
+    /// Whether gradients of this backward pass, or of the last one, were stored or read in a type with a short exponent
+    /// range: such gradients underflow unless the loss is scaled.
     bool narrow_gradients = false;
 
-    /// Which random numbers come next.
+    /// The random numbers of the next draw.
     random_draws random;
 
-    // ---- life: the tape and every handle hold the graph, so that a variable may outlive its tape
+    // ---- lifetime: the tape and every handle keep the graph alive, so that a variable may outlive its tape
 
     void hold() { ++holders_; }
     void let_go() noexcept {
@@ -245,7 +245,7 @@ class graph {
 
     static constexpr std::int64_t any_pass = -1;
 
-    /// Room in the list first: a record that is made must not be lost.
+    /// Reserves the list's memory first: otherwise an exception after the record was made would lose it.
     void* room_for_record(std::size_t bytes) {
         if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
         return memory_.take(bytes);
@@ -257,7 +257,7 @@ class graph {
     static index take(std::vector<T>& all, std::vector<index>& unused) {
         if (unused.empty()) {
             all.emplace_back();
-            unused.reserve(all.capacity());  // so that giving back never allocates
+            unused.reserve(all.capacity());  // so that returning never allocates
             return static_cast<index>(all.size() - 1);
         }
         const index id = unused.back();

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hook of a tape: through it a diagnostic (a tool) sees what operations do. Operations know no tool, and a tool
-/// adds no line to any operation.
+/// The hook of a tape: the interface through which a diagnostic tool observes operations. Operations do not depend on
+/// any tool, and a tool adds no code to any operation.
 ///
-/// An operation calls its root, whatever kind of context that is. A plain tape and an inference context have no hook, and
-/// these calls are there what they would be without hooks. On a hooked_tape each call also tells the hook:
+/// Operations make the following calls on the root of their context. A plain tape and an inference context have no hook
+/// and do only the call's main work; a hooked_tape also calls the hook:
 ///
-///     const auto range = root.template range<Where>(op::outer::name);    // the operation begins, and ends with the scope
-///     auto y = root.template make<Y>(shape, wanted);                     // it gives a result; the result comes first
-///     auto y = root.template make_over<Where>(name, values, wanted);     // it gives what lies in memory already
-///     detail::read_scaled(root, x, q, scale, weight, tensor, rule);      // it reads q, of eight bits, in the place of x
-///     Op::forward(body, detail::read<How>(root, make)...);               // a function of the user's reads an argument
-///     root.record(outer_record<...>{...});                               // it is through; `operation` is its tag
+///     const auto range = root.template range<Where>(op::outer::name);    // an operation begins, and ends with the scope
+///     auto y = root.template make<Y>(shape, wanted);                     // memory for a result; the first one is the result
+///     auto y = root.template make_over<Where>(name, values, wanted);     // a result in existing memory
+///     detail::read_scaled(root, x, q, scale, weight, tensor, rule);      // the operation reads q, x quantised to eight bits
+///     Op::forward(body, detail::read<How>(root, make)...);               // a user's function reads an argument
+///     root.record(outer_record<...>{...});                               // the operation is complete; `operation` is its tag
 ///     tape.gradient_target(dx); tape.give_gradient(value, dx);           // record.backward(tape) gives a gradient
 ///
-/// Two questions are left to operations. One that may have nothing to do, such as a cast to the type that is there, asks
-/// whether it may be left out: `detail::leaves_out<Context>`. A layer that is either one operation or several asks by
-/// whose types it chooses: `detail::chosen_by<P>` (nn/mlp.hpp).
+/// Operations ask two questions. One that may have nothing to do, such as a cast to the same type, asks whether it may
+/// be skipped: `detail::leaves_out<Context>`. A layer that can be one operation or several asks which types decide:
+/// `detail::chosen_by<P>` (nn/mlp.hpp).
 ///
-/// A tool derives from tape_hook, whose functions do nothing, and declares those that it wants anew, under the same name.
-/// None is virtual: a function that a tool does not declare costs nothing.
+/// A tool derives from tape_hook, whose functions do nothing, and redefines those that it needs. They are not virtual:
+/// a function that a tool does not define costs nothing.
 ///
 ///     struct result_counter : ht::detail::tape_hook {
 ///         using tape_hook::tape_hook;
@@ -31,7 +31,7 @@
 ///     model.loss(tape, batch);
 ///     std::cout << tape.hook().elements;
 ///
-/// What tools know of single operations (error bounds, types) stands in observe/operations.hpp, by the operation's tag.
+/// A tool's knowledge of single operations (error bounds, types) is in observe/operations.hpp, by the operation's tag.
 #pragma once
 
 #include <halftone/autodiff/engine/tape.hpp>
@@ -40,19 +40,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// How an operation of the user's own reads an operand: as it is, or as a variable of its own that was converted, or made
-/// of a parameter.
+/// How an operation of the user's own reads an operand: unchanged, or as a new variable, which was converted or made of
+/// a parameter.
 enum class reading { as_it_is, converted, parameter };
 
 /// The base of hooks: each function does nothing. A hook is constructed with the tape that it belongs to.
 struct tape_hook {
-    static constexpr bool keeps_records = true;  ///< the tape keeps records, and has a backward pass
-    static constexpr bool names_layers = false;  ///< roles tell the layer that they are of, and lists the index
-    static constexpr bool leaves_out = true;     ///< operations that have nothing to do are none on this tape
+    static constexpr bool keeps_records = true;  ///< whether the tape keeps records and has a backward pass
+    static constexpr bool names_layers = false;  ///< whether roles name their layer, and lists their index
+    static constexpr bool leaves_out = true;     ///< whether operations that have nothing to do are skipped
     template <class P>
-    using region_policy = P;  ///< what autocast<P> is on this tape
+    using region_policy = P;  ///< the policy that replaces P in autocast<P>
     template <class T, class Storage>
-    using parameter_type = T;  ///< of a parameter that as_variable<T> asks for
+    using parameter_type = T;  ///< the type that replaces T in as_variable<T>
 
     tape_hook() = default;
     template <class Tape>
@@ -62,31 +62,31 @@ struct tape_hook {
 
     // ---- forward
 
-    /// A variable that constant(), leaf() or to_device() has put onto the tape.
+    /// constant(), leaf() or to_device() has made a variable.
     template <class T, int Rank>
     void input(const variable<T, Rank>&) {}
-    /// An operation of this name begins. Where: the roles of a layer, or the policy of a region.
+    /// An operation of this name begins. Where: the roles of its layer, or the policy of its region.
     template <class Where>
     void begin(const char*) {}
     void end() {}
-    /// What is made for an operation's result, or for what it notes for itself; its values are there at end().
+    /// Memory was made for an operation's result, or for its intermediate values; the values are complete at end().
     template <class T, int Rank>
     void give(const variable<T, Rank>&, bool) {}
-    /// The result y of an operation of the user's own, Op, and the arguments of apply().
+    /// An operation of the user's own, Op, has the result y, from the arguments of apply().
     template <class Op, class Y, class... Inputs>
     void give_own(const Y&, const Inputs&...) {}
-    /// An argument of an operation of the user's own. What is returned is read in its place.
+    /// An operation of the user's own reads an argument; it gets the returned value in its place.
     template <reading How, class V>
     V read(V argument) {
         return argument;
     }
-    /// x, of which a product with this weight reads q.
+    /// A product with this weight reads q in place of x.
     template <class X, class Q, int Rank, class Scale, class Weight, class Tensor, class Rule>
     void read_scaled(const view<X, Rank>&, const view<Q, Rank>&, const Scale*, const Weight&, Tensor, const Rule&) {}
-    /// The operation is through, and has left this record for the backward pass.
+    /// The operation is complete and has stored this record for the backward pass.
     template <class Record>
     void record(const Record&) {}
-    /// Stands for the index-th of a list of layers, while it lives.
+    /// An object that lives while layer `index` of a list is called.
     struct list_scope {
         template <class Hook, class Path>
         list_scope(Hook&, const Path&, int) {}
@@ -96,20 +96,20 @@ struct tape_hook {
 
     // ---- backward
 
-    /// What is kept beside a record, and handed to backward().
+    /// Stored with each record, and passed to backward().
     struct noted {};
     noted note() const { return {}; }
-    /// Around the pass, which begins with the loss.
+    /// Wraps a backward pass, which begins with the loss.
     template <class T, class Run>
     void pass(const variable<T, 0>&, const Run& run) {
         run();
     }
-    /// Around an operation's backward function.
+    /// Wraps an operation's backward function.
     template <class Record, class Run>
     void backward(const Record&, const noted&, const Run& run) {
         run();
     }
-    /// Where a gradient goes, `data`, or nullptr where it has a place of its own.
+    /// A gradient will be written to `data`; nullptr if the gradient has its own memory.
     template <class T, int Rank>
     void give_gradient(const gradient_of<T, Rank>&, const T*, write_mode) {}
     template <class Storage, int Rank>
@@ -118,7 +118,7 @@ struct tape_hook {
     void give_rows(const parameter<Storage, Rank>&,
                    const gradient_slabs::row_place<typename Storage::accumulate>&) {}
 
-    /// The tape forgets what was recorded.
+    /// The tape discards its records.
     void forget() {}
 };
 
@@ -162,9 +162,9 @@ class hooked_tape
         return as_input(base::to_device(values));
     }
 
-    // ---- for operations
+    // ---- called by operations
 
-    /// Ends with the operation's scope: what is made from then on is no result of its.
+    /// Destroyed at the end of the operation's scope: values made afterwards are not its results.
     struct operation_scope {
         Hook* hook;
         halftone::range told;
@@ -249,7 +249,7 @@ class hooked_tape
         hook_.input(v);
         return v;
     }
-    /// A result in memory of its own, so that a tool may write there.
+    /// A result in memory of its own, which a tool may overwrite.
     template <class T, int Rank>
     variable<T, Rank> copy_of(const const_view<T, Rank>& values, bool wants_gradient) {
         auto y = make<T>(values.shape(), wants_gradient);
@@ -276,11 +276,11 @@ template <class Context>
 using hook_of = typename hook_of_root<
     std::remove_cvref_t<decltype(std::declval<std::remove_cvref_t<Context>&>().root())>>::type;
 
-/// Whether an operation that has nothing to do in this context may be left out.
+/// Whether an operation that has nothing to do may be skipped in this context.
 template <class Context>
 inline constexpr bool leaves_out = hook_of<Context>::leaves_out;
 
-/// What make() returns, or what the hook gives in its place.
+/// Returns what make() returns, or what the hook returns in its place.
 template <reading How, class Root, class Make>
 decltype(auto) read(Root& root, const Make& make) {
     if constexpr (hooked<Root>) {
@@ -289,7 +289,7 @@ decltype(auto) read(Root& root, const Make& make) {
         return make();
     }
 }
-/// Says that the product with a weight which is next reads q in the place of x.
+/// Says that the next product with a weight reads q in place of x.
 template <class Root, class X, class Q, int Rank, class Scale, class Weight, class Tensor, class Rule>
 void read_scaled(Root& root, const view<X, Rank>& x, const view<Q, Rank>& q, const Scale* scale, const Weight& weight,
                  Tensor tensor, const Rule& rule) {
@@ -298,11 +298,12 @@ void read_scaled(Root& root, const view<X, Rank>& x, const view<Q, Rank>& q, con
 
 // ---- layers
 
-/// A context whose hook tells operations by their layers. For all others a layer's place is in no type and in no code.
+/// A context whose hook distinguishes operations by their layers. In all others a layer's path is in no type and in no
+/// code.
 template <class Context>
 concept layer_naming = requires { requires hook_of<Context>::names_layers; };
 
-/// Roles that say whose they are: `layer` is its policy, and so has its path.
+/// Roles that name their layer: `layer` is its policy, which has its path.
 template <class Roles, class P>
 struct roles_of_layer : Roles {
     using types = Roles;
@@ -321,8 +322,8 @@ struct marked<Roles, P, Context> {
 template <class Roles, class P, class Context>
 using marked_roles = typename marked<Roles, P, Context>::type;
 
-/// Stands for the i-th of a list of layers, while it lives. `List` is the list's policy; its layers are one level
-/// further down.
+/// An object that lives while the i-th layer of a list is called. `List` is the list's policy; its layers are one level
+/// below.
 template <class List, class Root>
 auto within_list(Root& root, int index) {
     if constexpr (layer_naming<Root>) {
@@ -342,7 +343,8 @@ template <class P>
 struct choosing<P> {
     using type = typename P::stands_for;
 };
-/// The policy by whose types a layer chooses its operations: P, or the one that P stands for, so that both have the same.
+/// The policy by whose types a layer chooses its operations: P, or the one in whose place P stands, so that both choose
+/// alike.
 template <class P>
 using chosen_by = typename choosing<P>::type;
 

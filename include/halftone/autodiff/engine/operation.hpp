@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What differentiable operations share: the types they run in, absent operands, and gradients that pass through.
+/// What differentiable operations share: their types, absent operands, and gradients that pass through unchanged.
 #pragma once
 
 #include <halftone/autodiff/engine/hook.hpp>
@@ -12,7 +12,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Stands for an operand that is not there: a linear layer without bias.
+/// In place of an optional operand: a linear layer without a bias, say.
 struct absent {
     constexpr bool is_frozen() const { return true; }
 };
@@ -20,9 +20,9 @@ struct absent {
 template <class T>
 inline constexpr bool is_absent = std::is_same_v<std::remove_cvref_t<T>, absent>;
 
-/// The types an operation runs in: operands of products, its result, the incoming gradient as backward products read
-/// it. Operands of eight bits are scaled by Scaling (policy/scaling.hpp). InputGrad and WeightGrad are the operands of
-/// the two backward products: where they are left out, the wider of Compute and Grad.
+/// The types of an operation: of products' operands, of its result, and of the incoming gradient as backward products
+/// read it. 8-bit operands are scaled by Scaling (policy/scaling.hpp). InputGrad and WeightGrad are the operand types
+/// of the two backward products, by default the wider of Compute and Grad.
 template <class Compute, class Output, class Grad, class Scaling = void,
           class InputGrad = typename detail::read_gradient<Compute, Grad>::type,
           class WeightGrad = typename detail::read_gradient<Compute, Grad>::type>
@@ -37,7 +37,7 @@ struct roles {
 
 namespace detail {
 
-/// True, or a compile-time error where an operation of layers is given a policy in the place of roles.
+/// True, or a compile-time error if an operation of layers is given a policy in place of roles.
 template <class Roles>
 consteval bool check_roles_given() {
     constexpr bool is_no_policy = requires {
@@ -67,11 +67,11 @@ struct layer_types {
 }  // namespace detail
 
 /// The types of the operation Op of a layer with policy P, called in a context with inputs of these element types; a
-/// compile-time error where P is wrong, or does not go with them.
+/// compile-time error if P is invalid or does not fit the inputs.
 template <class P, class Op, class Context, class... Inputs>
 using layer_roles = detail::marked_roles<typename detail::layer_types<P, Op, Context, Inputs...>::type, P, Context>;
 
-/// The view, of elements that are only read.
+/// The view with const elements.
 template <class T, int Rank>
 const_view<T, Rank> as_const(const view<T, Rank>& v) {
     return v;
@@ -84,7 +84,7 @@ inline constexpr bool is_double_backward = false;
 template <class Device>
 inline constexpr bool is_double_backward<tape<Device, double_backward_tape>> = true;
 
-/// Where a context's operations have to be differentiable twice.
+/// A context whose operations must be differentiable twice.
 template <class Context>
 inline constexpr bool records_double_backward =
     is_double_backward<std::remove_cvref_t<decltype(std::declval<Context&>().root())>>;
@@ -95,12 +95,12 @@ concept runs_own_operation = requires {
     requires std::remove_cvref_t<decltype(std::declval<Context&>().root())>::runs_own_operation;
 };
 
-/// An operation out of others that are differentiable twice: `run(tape, its arguments)`;
-/// autodiff/double_backward/double_backward.hpp has them.
+/// A composition of operations that are differentiable twice, used in place of Op: `run(tape, its arguments)`. Defined
+/// in autodiff/double_backward/double_backward.hpp.
 template <class Op, class Roles>
 struct composition;
 
-/// A loss is summed in float whatever it is computed of, but for doubles.
+/// The type in which a loss is summed: float, or double if an input is double.
 template <class... T>
 using loss_type = kernel::statistic<T...>;
 
@@ -113,12 +113,12 @@ template <class P, class Op, class... T>
 struct loss_given<P, Op, T...> {
     using type = loss_type<T...>;
 };
-/// What a loss is given as: in a region as its category says, fp32; on a bare tape as it is summed, since models, whose
-/// layers give 16 bits by policies of their own, have their losses there.
+/// The type of a loss: in a region that of its category, fp32; on a bare tape that of the sum, since models, whose
+/// layers may give 16-bit results by their own policies, compute their losses there.
 template <class P, class Op, class... T>
 using loss_output = typename loss_given<P, Op, T...>::type;
 
-/// All axes but the last one, as one.
+/// The product of all extents except the last.
 template <int Rank>
 extent rows_of(const shape<Rank>& s) {
     extent n = 1;
@@ -146,7 +146,7 @@ bool wants_gradient(const First& first, const Second& second, const Rest&... res
     return wants_gradient(first) || wants_gradient(second, rest...);
 }
 
-/// A master that lies in memory as such.
+/// A master that is stored whole.
 template <class Storage, int Rank>
 auto whole_master(const parameter<Storage, Rank>& p) {
     static_assert(!Storage::is_split,
@@ -156,8 +156,8 @@ auto whole_master(const parameter<Storage, Rank>& p) {
     if constexpr (!Storage::is_split) return as_const(p.master());
 }
 
-/// A parameter as an operation that computes in Compute reads it, forward and backward alike: its copy where that holds
-/// as much, else the master.
+/// A parameter as an operation that computes in Compute reads it, in the forward and the backward pass: its copy if the
+/// copy holds as many bits, otherwise its master.
 template <class Compute, class Storage, int Rank>
 auto values_for(const parameter<Storage, Rank>& p) {
     if constexpr (contains<typename Storage::compute, Compute>) {
@@ -167,7 +167,7 @@ auto values_for(const parameter<Storage, Rank>& p) {
     }
 }
 
-/// The same for a variable in a parameter's place (matmul.hpp).
+/// The same for a variable in place of a parameter (op/matmul.hpp).
 template <class Compute, class Weight>
     requires(Weight::is_variable)
 auto values_for(const Weight& weight) {
@@ -183,13 +183,13 @@ struct sum_with<absent, Output> {
     using type = Output;
 };
 
-/// What an operation gives that adds to a residual: a residual stream keeps its type, as what `x += f(x)` adds to does,
-/// and the sum, which is a float, is rounded to it once. Without a residual, the policy's `output`.
+/// The result type of an operation that adds a residual: the residual's type, as in `x += f(x)`; the float sum is rounded
+/// to it once. Without a residual, the policy's `output`.
 template <class Residual, class Output>
 using sum_type = typename sum_with<Residual, Output>::type;
 
-/// Ids that a device's kernels can read, an id outside [0, count) and unlike `ignored` refused. Where they come from
-/// host memory they are checked here; where a GPU alone can read them, its kernels tell by NaN.
+/// Ids in memory that the device can read. Ids from host memory are checked here: one outside [0, count) that is not
+/// `ignored` throws. For ids that only a GPU can read, its kernels give NaN instead.
 template <class Root, int Rank>
 variable<std::int32_t, Rank> ids_to_device(Root& root, const char* operation, const char* what,
                                        const view<const std::int32_t, Rank>& ids, extent count,
@@ -209,7 +209,7 @@ variable<std::int32_t, Rank> ids_to_device(Root& root, const char* operation, co
     return root.to_device(ids);
 }
 
-/// to += from, elementwise.
+/// to += from, by elements.
 template <class Tape, class T, int Rank>
 void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {
     map(
@@ -217,7 +217,7 @@ void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {
         flatten(to));
 }
 
-/// What an operation does whose derivative is one: the gradient passes through. The first contribution shares memory.
+/// The gradient of an operation whose derivative is one: passes it through. The first contribution shares memory.
 template <class Tape, class T, int Rank>
 void pass_gradient(Tape& tape, const gradient_of<T, Rank>& from, const gradient_of<T, Rank>& to) {
     if (!tape.takes_gradient(to)) return;

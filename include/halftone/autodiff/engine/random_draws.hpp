@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which random numbers the operations of a tape draw: those of (seed, pass, draw, index), by Philox.
+/// The random numbers of a tape's operations (dropout): Philox's for (seed, pass, draw, index).
 ///
-///     tape.seed(42);                                  // from the next pass on, those of seed 42, pass 0
+///     tape.seed(42);                                  // the next pass is pass 0 of seed 42
 ///     const ht::random_state then = tape.random_state();
 ///     ...
-///     tape.restore(then);                             // the next pass draws what it drew then
+///     tape.restore(then);                             // the next pass draws the same numbers as the one after `then`
 ///
-/// A pass is a forward and a backward one, and between the two the tape takes no other seed or state; the draws of a pass
-/// are numbered as they come. Seed and pass lie in the
-/// device's memory once something was drawn: the first draw of a pass counts the pass there, so that each replay of a
-/// captured step draws numbers of its own. Nothing is kept for the backward pass but the number of the draw: the
-/// numbers are made again.
+/// A pass is a forward and a backward pass; between the two the tape's seed and state cannot be changed. Draws are
+/// numbered within a pass. After the first draw, seed and pass are in the device's memory: the first draw of each pass
+/// increments the pass there, so that each replay of a captured step draws new numbers. The backward pass needs only
+/// the number of a draw: it computes the random numbers again.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +21,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What a tape's random numbers follow from: to be kept with a checkpoint, or to repeat a step.
+/// The state from which a tape's random numbers follow; save it with a checkpoint, or to repeat a step.
 struct random_state {
     std::uint64_t seed = 0;
-    std::uint32_t pass = 0;  ///< the next one
+    std::uint32_t pass = 0;  ///< the number of the next pass
 
     friend bool operator==(const random_state& a, const random_state& b) {
         return a.seed == b.seed && a.pass == b.pass;
@@ -46,7 +45,7 @@ class random_draws {
         std::uint32_t number;
     };
 
-    /// The next draw of a pass, which has a number of its own.
+    /// The next draw of a pass, with its number.
     template <class Device>
     draw next(Device& device, std::int64_t pass) {
         if (record_.data() == nullptr) {
@@ -61,7 +60,7 @@ class random_draws {
         return {record(), number_++};
     }
 
-    /// Waits for the device, where something was drawn.
+    /// Waits for the device if anything was drawn.
     random_state state(memory_resource& memory) const {
         if (record_.data() == nullptr) return begin_;
         kernel::random_record now;
@@ -74,13 +73,13 @@ class random_draws {
         if (record_.data() != nullptr) write(memory);
     }
 
-    /// How many draws there were in the pass: what is computed a second time goes back to where it began.
+    /// The number of draws so far in the pass; recomputation goes back to an earlier number.
     std::uint32_t drawn() const { return number_; }
     void go_back(std::uint32_t drawn) { number_ = drawn; }
 
   private:
     static constexpr std::int64_t none = -1;
-    /// Initial values and stochastic rounding draw other numbers from the same seed.
+    /// Makes a seed's numbers differ from those of initial values and stochastic rounding.
     static constexpr std::uint64_t own_seeds = 0x64726f706f7574u;
 
     kernel::random_record* record() const { return reinterpret_cast<kernel::random_record*>(record_.data()); }

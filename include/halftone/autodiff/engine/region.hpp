@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Autocast: a region of a context with another precision policy.
+/// Autocast regions: a context with another precision policy.
 ///
 ///     auto probs = ht::softmax(ht::autocast<ht::full_fp32>(ctx), scores);
-///     const auto region = ht::autocast<ht::at<P, "attn">>(ctx);               // a value that refers to its context
+///     const auto region = ht::autocast<ht::at<P, "attn">>(ctx);               // an object that refers to its context
 ///
-/// Regions nest, and end with their scope: no state is set, and none to be restored.
+/// Regions nest and end with their scope. They set no global or thread-local state.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +16,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A context with another policy: what `autocast` returns. It refers to its root, and ends with its scope.
+/// A context with another policy: the result of `autocast`. It refers to its root context.
 template <class Policy, class Root>
 class region {
   public:
@@ -37,7 +37,7 @@ using policy_of = typename std::remove_cvref_t<Context>::policy;
 
 namespace detail {
 
-/// What a region of P is on a tape: P, unless the tape's hook (autodiff/engine/hook.hpp) has another in its place.
+/// The policy of a region of P on a tape: P, unless the tape's hook (autodiff/engine/hook.hpp) replaces it.
 template <class P, class Root>
 struct region_policy {
     using type = P;
@@ -48,15 +48,15 @@ struct region_policy<P, Root> {
     using type = typename Root::hook_type::template region_policy<P>;
 };
 
-/// The same within a context of the policy Around, which `inherit` leaves as it is.
+/// The same within a context of policy Around, which `inherit` keeps.
 template <class P, class Around, class Root>
 using policy_inside =
     std::conditional_t<std::is_same_v<resolve<P>, inherit>, Around, typename region_policy<P, Root>::type>;
 
 }  // namespace detail
 
-/// A region of the context in which free operations, and layers that inherit, follow the policy P (a recipe too).
-/// Where P is `inherit`, or a place in a recipe that says so, they go on as around it.
+/// A region of the context in which free operations, and layers that inherit, compute by the policy P (or a recipe). If
+/// P is `inherit`, or a place in a recipe that is, the surrounding policy stays.
 template <class P, class Context>
 auto autocast(Context&& context) {
     constexpr bool is_context = requires { context.root(); };

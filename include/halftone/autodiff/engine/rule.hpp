@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a tape for second derivatives (double_backward/tape.hpp) keeps beside a record: its rule, and parameters that gradients
-/// read.
+/// What a tape for second derivatives (double_backward/tape.hpp) stores with a record: its rule, and the parameters
+/// that gradients read.
 #pragma once
 
 #include <halftone/autodiff/engine/operation.hpp>
@@ -12,9 +12,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// `run(tape, record)`: gives each input that takes one its gradient, computed by operations on tape.inner() of what
-/// tape.take(record's result) returns. Specialised for each record that has one; a record of a user's own may have a
-/// member `differentiate(tape)` instead.
+/// `run(tape, record)`: sets the gradient of each input that takes one, computed by operations on tape.inner() from
+/// what tape.take(record's result) returns. Specialised for each record that has a rule; a record of a user's own may
+/// have a member `differentiate(tape)` instead.
 template <class Record>
 struct rule {
     template <class Tape>
@@ -34,7 +34,7 @@ struct parameter_operation {
     static constexpr const char* name = "parameter";
 };
 
-/// A parameter that a gradient reads: its own gradient, in float, goes on to the accumulator.
+/// A parameter that a gradient reads: its own gradient, in float, is passed on to the accumulator.
 template <class Storage>
 struct parameter_record {
     using operation = parameter_operation;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The share that a micro-batch has in its batch, by the targets that count (those which are not -100): the losses of the
+/// A micro-batch's share of its batch, by the number of targets that count (those that are not -100). The losses of all
 /// micro-batches, each times its share, add up to the loss of the whole batch, and so do their gradients, however
-/// unequally the targets are spread.
+/// unevenly the targets are distributed.
 ///
 ///     for (const auto& micro : batch.split(4)) {
 ///         auto loss = model.loss(tape, micro) * ht::share_of(tape, micro, batch);         // in place of: loss / 4
@@ -10,11 +10,12 @@
 ///         losses.add(loss);                                                               // train/loss_meter.hpp
 ///     }
 ///
-/// A batch is whatever has `targets`, a view of std::int32_t of any shape. Where all micro-batches count alike the bits
-/// are those of loss / 4. A micro-batch whose targets are all -100 has no share: its loss, a NaN, counts nowhere, and its
-/// gradients are 0. A batch without a single target that counts has the loss NaN, as in PyTorch, and gradients of 0.
+/// A batch is anything with a member `targets`, a view of std::int32_t of any shape. If all micro-batches have equally
+/// many targets that count, the bits are those of loss / 4. A micro-batch whose targets are all -100 has a share of 0:
+/// its loss, a NaN, is not counted, and its gradients are 0. A batch without any target that counts has a loss of NaN,
+/// as in PyTorch, and gradients of 0.
 ///
-/// Counted where the targets lie, in a captured step too: nothing waits for the device.
+/// Targets are counted by the device that holds them, also in a captured step: nothing waits for the device.
 #pragma once
 
 #include <utility>
@@ -32,7 +33,7 @@ inline constexpr bool are_targets = false;
 template <class T, int Rank>
 inline constexpr bool are_targets<view<T, Rank>> = std::is_same_v<std::remove_const_t<T>, std::int32_t>;
 
-/// For a host that can read the targets, and a device that cannot yet.
+/// If the host can read the targets and the device cannot (yet): counts on the host.
 inline kernel::target_counts count_targets(const const_view<std::int32_t, 1>& targets,
                                            const const_view<std::int32_t, 1>& of) {
     const auto count = [](const const_view<std::int32_t, 1>& t) {
@@ -56,20 +57,20 @@ template <class Batch>
 concept counts_targets =
     requires(const Batch& batch) { requires detail::are_targets<std::remove_cvref_t<decltype(batch.targets)>>; };
 
-/// What share_of gives: multiply a loss by it. It lies in the context's memory.
+/// The result of share_of: multiply a loss by it. It is in the context's memory.
 class loss_share {
   public:
     explicit loss_share(variable<kernel::target_counts, 0> counts) : counts_(std::move(counts)) {}
-    /// In the device's memory.
+    /// The counts in the device's memory.
     const kernel::target_counts* on_device() const { return counts_.view().data(); }
-    /// On a GPU it waits for the device.
+    /// The counts. On a GPU it waits for the device.
     kernel::target_counts read() const { return counts_.item(); }
 
   private:
     variable<kernel::target_counts, 0> counts_;
 };
 
-/// A loss times a share, and perhaps a factor.
+/// A loss times a share, and optionally a factor.
 template <class Variable>
 struct shared_loss {
     Variable loss;
@@ -77,8 +78,8 @@ struct shared_loss {
     loss_share share;
 };
 
-/// The share of `batch`, by its targets that count, that lies in `micro`, one of its parts; of a context's `batch`
-/// alone, all of it. Throws shape_error for targets in pieces.
+/// The share of `batch`, by its targets that count, that is in `micro`, one of its parts; the version with a batch
+/// alone gives the share of the whole. Throws shape_error for targets that are not contiguous.
 template <class Context, class Micro, class Batch>
 loss_share share_of(Context&& context, const Micro& micro, const Batch& batch) {
     static_assert(counts_targets<Micro> && counts_targets<Batch>,
@@ -132,17 +133,17 @@ shared_loss<Variable> operator/(const shared_loss<Variable>& loss, double diviso
     return {loss.loss, loss.factor / divisor, loss.share};
 }
 
-/// The variable of a loss that is weighted with its share of the batch.
+/// The variable of a loss that is weighted by a share.
 template <class Variable>
 const Variable& loss_variable(const shared_loss<Variable>& loss) {
     return loss.loss;
 }
-/// The gradient that its backward pass begins with; the share is read from the device's memory when the pass runs.
+/// The gradient with which its backward pass begins; the share is read from the device's memory when the pass runs.
 template <class Variable>
 gradient_seed loss_seed(const shared_loss<Variable>& loss) {
     return {loss.factor, nullptr, &loss.share.on_device()->share};
 }
-/// `value` as it is, since a share scales no gradients.
+/// `value` unchanged: a share is not a loss scale.
 template <class Variable, class Value>
 Value scaled_as(const shared_loss<Variable>&, Value value) {
     return value;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Contexts: what an operation is called in. A tape records operations for a backward pass, an inference context does
+/// Contexts, which operations are called in: a tape records operations for a backward pass, an inference context does
 /// not, and `autocast` (autodiff/engine/region.hpp) makes a region of either with another precision policy.
 ///
 ///     ht::tape tape{device};
@@ -8,9 +8,9 @@
 ///     tape.backward(scaler.scale(loss), acc);        // gradients go to acc; the tape is empty again
 ///
 ///     ht::inference eval{device};
-///     auto logits = model.logits(eval, tokens);      // the same code; keeps nothing
+///     auto logits = model.logits(eval, tokens);      // the same code; records nothing
 ///
-/// There is no thread-local state; a function that is handed a context knows all there is to know.
+/// There is no thread-local state: all that a function depends on is in the context that it is passed.
 #pragma once
 
 #include <halftone/autodiff/engine/region.hpp>
@@ -21,10 +21,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Whether a context keeps what a backward pass needs.
+/// Whether a context records operations for a backward pass.
 enum class recording { on, off };
 
-/// What tapes and inference contexts share: memory for results, and access to the device.
+/// What tapes and inference contexts share: memory for results, and the device.
 template <class Device, recording Mode>
 class basic_context {
   public:
@@ -42,17 +42,17 @@ class basic_context {
 
     Device& device() const { return *device_; }
     detail::graph& graph() const { return *graph_; }
-    /// Bytes of results in use, and their peak since the last reset.
+    /// The arena of results: bytes in use, and their peak since the last reset.
     halftone::arena& memory() const { return graph_->arena(); }
 
-    /// From now on `listener` is told of every operation; nullptr: nobody is.
+    /// From now on `listener` is told of every operation; nullptr: no listener.
     void listen(range_listener* listener) { graph_->listener = listener; }
-    /// The range of a forward operation, while the result lives. `Where` tells the layer (its roles, or the region's
-    /// policy) to contexts that ask for it.
+    /// Reports a forward operation to the listener, until the returned object is destroyed. `Where` names the layer
+    /// (its roles, or the region's policy) for contexts that use it.
     template <class Where = void>
     halftone::range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
 
-    /// A result of an operation, with undefined contents. Throws shape_error for a shape that is none.
+    /// Memory for a result of an operation, with undefined contents. Throws shape_error for an invalid shape.
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool wants_gradient) {
         check_shape("tape", s);
@@ -60,13 +60,13 @@ class basic_context {
         return {*graph_, graph_->make_result(block, records && wants_gradient), s};
     }
 
-    /// A result that lies where `values` do: of an operation that has nothing to do.
+    /// A result in the memory of `values`, for an operation that has nothing to do.
     template <class Where = void, class T, int Rank>
     variable<T, Rank> make_over(const char*, const const_view<T, Rank>& values, bool wants_gradient) {
         const auto block = graph_->make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
         return {*graph_, graph_->make_result(block, records && wants_gradient), values.shape()};
     }
-    /// What an operation of the user's own, Op, has given of these inputs, as its result: the same memory.
+    /// The result of an operation of the user's own, Op, on these inputs, in the same memory.
     template <class Op, class T, int Rank, class... Inputs>
     variable<T, Rank> make_result(const variable<T, Rank>& given, bool wants_gradient, const Inputs&...) {
         const auto block = graph_->value_block(given.slot());
@@ -74,21 +74,20 @@ class basic_context {
         return {*graph_, graph_->make_result(block, wants_gradient), given.shape()};
     }
 
-    /// A variable over memory that the user owns and keeps, until the backward pass is through. No gradient flows into
-    /// it. Throws shape_error for a view that is not contiguous.
+    /// A constant variable over memory of the user's, which must stay valid until the backward pass has run. It has no
+    /// gradient. Throws shape_error for a view that is not contiguous.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> constant(const view<T, Rank>& values) {
         return over(values, false);
     }
-    /// The same, for an input whose gradient is wanted: see gradient(). It may take part in any number of backward
-    /// passes, whose gradients add up.
+    /// The same for an input whose gradient is wanted: see gradient(). It may take part in any number of backward
+    /// passes, whose gradients are added.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> leaf(const view<T, Rank>& values) {
         return over(values, true);
     }
-    /// A constant whose values may lie in host memory: on a GPU a copy is brought over then, in order with its other
-    /// work, and the host memory is the caller's again on return. Values that the device can reach are used where they
-    /// are.
+    /// A constant whose values may be in host memory: on a GPU they are copied to the device then, in order with its
+    /// other work, and the host memory may be changed on return. Values that the device can read are not copied.
     template <class T, int Rank>
     variable<std::remove_const_t<T>, Rank> to_device(const view<T, Rank>& values) {
         if (device_->reaches(values.data())) return constant(values);
@@ -97,8 +96,8 @@ class basic_context {
         device_->upload(copy.view().data(), values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
         return copy;
     }
-    /// The same value, but no gradient flows through it: also what carries a value on to a later step. Throws
-    /// argument_error for a variable of another context.
+    /// The same value without a gradient; also for passing a value on to a later step. Throws argument_error for a
+    /// variable of another context.
     template <class T, int Rank>
     variable<T, Rank> detach(const variable<T, Rank>& v) {
         if (&v.graph() != graph_) fail<argument_error>("tape: detach of a variable that belongs to another context");
@@ -108,7 +107,7 @@ class basic_context {
     }
 
   protected:
-    /// Over the memory of another context.
+    /// A context with the memory of another one.
     basic_context(Device& device, detail::graph& others) : device_(&device), graph_(&others), owns_records_(false) {
         graph_->hold();
     }
@@ -130,12 +129,12 @@ class basic_context {
     bool owns_records_ = true;
 };
 
-/// A context that records nothing: operations compute, keep nothing for a backward pass, and dropout is inactive.
+/// A context that records nothing: operations compute, nothing is kept for a backward pass, and dropout is inactive.
 template <class Device>
 class inference : public basic_context<Device, recording::off> {
   public:
     using basic_context<Device, recording::off>::basic_context;
-    /// The context itself: what operations ask of any context.
+    /// The context itself; operations call root() on any context.
     inference& root() { return *this; }
 };
 template <class Device>
@@ -153,44 +152,46 @@ struct begin_gradient {
 
 }  // namespace detail
 
-/// A tape that records and does no more. Other kinds have headers of their own and are named where a tape is made:
+/// The default kind of tape. Other kinds have headers of their own and are chosen where a tape is made:
 /// ht::tape tape{device, ht::watched}.
 struct plain_tape {};
 
-/// A context that records operations, for the gradients of a loss; Kind says what more it does.
+/// A context that records operations and computes the gradients of a loss; Kind adds further features.
 template <class Device, class Kind = plain_tape>
 class tape;
 
-/// What ht::double_backward stands for: autodiff/double_backward/double_backward.hpp.
+/// The kind of ht::double_backward; see autodiff/double_backward/double_backward.hpp.
 struct double_backward_tape {};
 
-/// A context that records operations for one backward pass at a time, whose memory it reuses in the next. It refers
-/// to the device, which must live longer. One thread at a time.
+/// A context that records operations for one backward pass at a time, and reuses its memory in the next. The device
+/// must outlive it. Used by one thread at a time.
 template <class Device>
 class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
   public:
     using basic_context<Device, recording::on>::basic_context;
-    /// The tape itself: what operations ask of any context.
+    /// The tape itself; operations call root() on any context.
     tape& root() { return *this; }
 
-    /// Keeps what an operation's backward pass needs: a type with `using operation = op::…` and `void backward(tape&)`.
+    /// Records an operation: a struct with `using operation = op::…` and `void backward(tape&)` that holds what the
+    /// backward pass needs.
     template <class Record>
     void record(Record&& r) {
         this->graph().template push<tape>(std::forward<Record>(r));
     }
 
-    /// What a pass does with the gradients of a store's parameters.
+    /// How a pass treats the gradients of a store's parameters.
     struct gradient_sink {
         gradient_slabs* slabs = nullptr;
-        bool is_left_out = false;  ///< where there are no slabs: the parameters are constants to this loss
+        bool is_left_out = false;  ///< without slabs: the parameters are constants to this loss
     };
 
-    /// Computes the gradients of `loss` (a scalar, perhaps weighted or scaled), adds those of parameters into `acc`,
-    /// and empties the tape. Gradients of leaves stay for gradient() as long as their variables do.
+    /// Computes the gradients of `loss` (a scalar, optionally weighted or scaled), adds those of parameters to `acc`,
+    /// and empties the tape. Gradients of leaves remain available by gradient() as long as their variables live.
     ///
-    /// Throws argument_error for a loss of another tape or one that nothing learnable leads to, state_error for a loss
-    /// that an earlier pass has consumed; nothing is changed then. What an operation throws in the middle of the pass
-    /// empties the tape as well, and leaves `acc` and the leaves with some gradients added and others not.
+    /// Throws argument_error for a loss of another tape or one that depends on no parameter and no leaf, and
+    /// state_error for a loss that an earlier pass has consumed; nothing is changed then. An exception from an
+    /// operation's backward function empties the tape as well, and leaves `acc` and the leaves with some gradients
+    /// added and others not.
     template <class Loss, class Accumulator>
     void backward(const Loss& loss, Accumulator& acc) {
         check_loss(loss_variable(loss));
@@ -214,7 +215,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         run(loss, [](const store&) -> gradient_sink { return {}; });
     }
 
-    /// Gradients that are variables are given by another kind of tape.
+    /// Gradients as variables need another kind of tape: fails with a message.
     template <class Loss, class... Targets>
     void gradients(const Loss&, const Targets&...) {
         static_assert(
@@ -224,15 +225,14 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
             "tape{device, ht::double_backward} and include <halftone/autodiff/double_backward/double_backward.hpp>");
     }
 
-    /// From now on random numbers (of dropout) are those of this seed, beginning with its pass 0. A tape that is told
-    /// nothing has seed 0. To be called between steps: on a GPU it waits where something was drawn before, and so does
-    /// random_state(). Throws state_error where a forward pass is recorded, whose backward pass is to draw its numbers
-    /// again.
+    /// Sets the seed of the tape's random numbers (dropout), beginning with pass 0; the default seed is 0. To be called
+    /// between steps: on a GPU it waits if anything was drawn before, and so does random_state(). Throws state_error if
+    /// a forward pass is recorded, because its backward pass has to draw the same numbers again.
     void seed(std::uint64_t seed) { restore({seed, 0}); }
-    /// What the random numbers of the next pass follow from.
+    /// The state from which the random numbers of the next pass follow.
     halftone::random_state random_state() const { return this->graph().random.state(this->graph().memory()); }
-    /// The next pass draws as the one did that came after this state, and so on. Throws as seed() does, unless this is
-    /// the present state.
+    /// The next pass draws the same random numbers as the one after this state did, and so on. Throws as seed() does,
+    /// unless `state` is the current state.
     void restore(const halftone::random_state& state) {
         if (this->graph().records() != 0) {
             if (state == random_state()) return;
@@ -243,10 +243,10 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         this->graph().random.restore(this->graph().memory(), state);
     }
 
-    /// Forgets what was recorded: after a forward pass that threw, or one that nobody wants the gradients of.
+    /// Discards all records: after a forward pass that threw, or whose gradients are not needed.
     void clear() { this->graph().clear(); }
 
-    /// The gradient that backward passes have left at a leaf. Throws state_error where none arrived.
+    /// The gradient of a leaf from the backward passes so far. Throws state_error if there is none.
     template <class T, int Rank>
     const_view<T, Rank> gradient(const variable<T, Rank>& v) const {
         if (&v.graph() != &this->graph())
@@ -256,19 +256,19 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         return {reinterpret_cast<const T*>(this->graph().gradient(v.slot())), v.shape()};
     }
 
-    // ---- for the backward functions of operations
+    // ---- called by the backward functions of operations
 
-    /// Where a gradient goes, and whether it is the first one there. False: no gradient is wanted.
+    /// Where a gradient is written, and whether it overwrites or adds. Converts to false if no gradient is wanted.
     template <class T>
     struct target {
         T* data = nullptr;
         write_mode mode = write_mode::overwrite;
-        square_sum* squares = nullptr;  ///< of a parameter's gradient: gradient_slabs::place has both
+        square_sum* squares = nullptr;  ///< for a parameter's gradient: see gradient_slabs::place
         square_sum squares_before{};
         explicit operator bool() const { return data != nullptr; }
     };
-    /// Whether v takes a gradient. Throws argument_error where it lies on another tape, state_error where the operation
-    /// that made it was consumed by an earlier backward pass.
+    /// Whether v takes a gradient. Throws argument_error if it is on another tape, and state_error if the record of the
+    /// operation that made it was consumed by an earlier backward pass.
     template <class T, int Rank>
     bool takes_gradient(const gradient_of<T, Rank>& v) const {
         if (!v.is_wanted()) return false;
@@ -279,7 +279,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         }
         return true;
     }
-    /// Where the gradient of v goes: nowhere, where none is wanted; the first contribution overwrites, later ones add.
+    /// Where the gradient of v is written; the first contribution overwrites, later ones add.
     template <class T, int Rank>
     target<T> gradient_target(const gradient_of<T, Rank>& v) {
         detail::graph& g = this->graph();
@@ -296,12 +296,13 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         }
         return {reinterpret_cast<T*>(g.gradient(v.slot())), write_mode::add};
     }
-    /// Gradients are rounded to T on their way: what scales no loss is told (optim/optimizer.hpp).
+    /// Notes that gradients are rounded to T; an optimizer without a scaler then reports types of short range
+    /// (optim/optimizer.hpp).
     template <class T>
     void note_gradients_as() {
         if constexpr (narrow_range<T>) this->graph().narrow_gradients = true;
     }
-    /// Where the gradient of a parameter goes: nowhere for a frozen one.
+    /// Where the gradient of a parameter is written; nowhere for a frozen one.
     template <class Storage, int Rank>
     target<typename Storage::accumulate> gradient_target(const parameter<Storage, Rank>& p) {
         static_assert(!has_sparse_gradient<Storage>,
@@ -316,14 +317,15 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
                 place.is_first ? write_mode::overwrite : write_mode::add, place.squares, place.squares_before};
     }
 
-    /// Makes a value that was computed for the purpose the gradient of v, which has none yet, without a copy.
+    /// Makes `value`, which was computed for this purpose, the gradient of v without a copy; v must have no gradient
+    /// yet.
     template <class T, int Rank>
     void give_gradient(const variable<T, Rank>& value, const gradient_of<T, Rank>& v) {
         if (!this->graph().is_leaf(v.slot())) note_gradients_as<T>();
         this->graph().give_value(value.slot(), v.slot());
     }
 
-    /// Where the sparse gradient of a table goes, with room for the rows of so many tokens.
+    /// Where the sparse gradient of a table is written, with room for the rows of `tokens` lookups.
     template <class Storage, int Rank>
     gradient_slabs::row_place<typename Storage::accumulate> row_target(const parameter<Storage, Rank>& p,
                                                                        extent tokens) {
@@ -333,14 +335,15 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         return slabs->claim_rows(this->device(), p, tokens);
     }
 
-    /// What a record does last: its output's gradient has been used, and its memory can go.
+    /// The last call of a record's backward function: the gradient of its result is no longer needed and is freed.
     template <class T, int Rank>
     void finish(const gradient_of<T, Rank>& output) {
         this->graph().drop_gradient(output.slot());
     }
 
   protected:
-    /// Where the gradients of a store's parameters go in this pass; nullptr where the accumulator leaves them out.
+    /// Where the gradients of a store's parameters are written in this pass; nullptr if the accumulator leaves them
+    /// out.
     gradient_slabs* slabs_of(const store& owner) const {
         const gradient_sink sink = find_(sink_, owner);
         if (sink.slabs == nullptr && !sink.is_left_out) {
@@ -383,8 +386,8 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
 template <class Device>
 tape(Device&) -> tape<Device>;
 
-/// The same value, but no gradient flows through it, in any context: a tape, a region of one, an inference context.
-/// Shares the memory. Throws argument_error for a variable of another context.
+/// The same value without a gradient, in any context: a tape, a region of one, an inference context. Shares the memory.
+/// Throws argument_error for a variable of another context.
 template <class Context, class T, int Rank>
     requires requires(Context& context) { context.root(); }
 variable<T, Rank> detach(Context&& context, const variable<T, Rank>& v) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Handles to what lies on a tape.
+/// Handles to values and gradients on a tape.
 ///
-/// `variable<T, Rank>` is a result with a value; copying it copies the handle. Its gradient has type T as well.
-/// `gradient_of<T, Rank>` refers to the gradient alone and lets the value go: what a record keeps of its output.
-/// `weighted<variable>` is a loss times a factor, which costs nothing: the factor goes into the gradient's seed.
+/// `variable<T, Rank>` is a result with its value; copying it copies the handle. Its gradient has type T as well.
+/// `gradient_of<T, Rank>` refers to the gradient alone and does not keep the value alive: records use it for their
+/// results. `weighted<variable>` is a loss times a factor, at no cost: the factor becomes part of the gradient with
+/// which the backward pass begins.
 ///
 ///     auto loss = model.loss(tape, batch);
 ///     tape.backward(loss / 4, acc);
@@ -19,12 +20,12 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Holds the graph and one reference in it; Slot says of which kind.
+/// Refers to a graph and holds one reference in it; Slot is the kind of reference.
 template <class Slot>
 class handle {
   public:
     handle() = default;
-    /// Takes over a reference that the caller has.
+    /// Takes over a reference of the caller's.
     handle(detail::graph& owner, graph::index slot) : graph_(&owner), slot_(slot) { owner.hold(); }
     handle(const handle& other) : graph_(other.graph_), slot_(other.slot_) {
         if (graph_ == nullptr) return;
@@ -63,8 +64,8 @@ struct slot_reference {
 
 }  // namespace detail
 
-/// A result of an operation in a context: a value in the device's memory, and a place on the tape. Copies refer to
-/// the same result, whose memory is free again once no copy and no record needs it. A variable must not outlive its
+/// A result of an operation in a context: a value in the device's memory, and a place on the tape. Copies refer to the
+/// same result, whose memory is freed when no copy and no record refers to it any more. A variable must not outlive its
 /// context.
 template <class T, int Rank>
 class variable {
@@ -78,13 +79,13 @@ class variable {
 
     const halftone::shape<Rank>& shape() const { return shape_; }
     extent size() const { return shape_.size(); }
-    /// The value, as kernels see it. The memory is the device's.
+    /// The value as a view of the device's memory.
     halftone::view<T, Rank> view() const {
         return {reinterpret_cast<T*>(handle_.graph().value(handle_.slot())), shape_};
     }
-    /// Made by the default constructor, or moved from.
+    /// Whether it was default-constructed or moved from.
     bool is_empty() const { return handle_.is_empty(); }
-    /// Whether a backward pass computes its gradient: it depends on a parameter or on a leaf that takes one.
+    /// Whether a backward pass computes its gradient: whether it depends on a parameter, or on a leaf that takes one.
     bool wants_gradient() const { return handle_.graph().wants_gradient(handle_.slot()); }
     /// The value of a scalar. On a GPU it waits for the device.
     T item() const
@@ -112,7 +113,7 @@ class gradient_of {
     }
 
     const halftone::shape<Rank>& shape() const { return shape_; }
-    /// Made by the default constructor, or moved from.
+    /// Whether it was default-constructed or moved from.
     bool is_empty() const { return handle_.is_empty(); }
     bool is_wanted() const { return handle_.graph().wants_gradient(handle_.slot()); }
     bool is_there() const { return handle_.graph().has_gradient(handle_.slot()); }
@@ -127,14 +128,14 @@ class gradient_of {
     halftone::shape<Rank> shape_{};
 };
 
-// Its values, or its gradient's, as tensor/view.hpp has it of any view.
+// Views of its values, or of its gradient, like those in tensor/view.hpp.
 
-/// The values as a matrix: the last axis stays, the others become one.
+/// The values as a matrix: all axes but the last are combined.
 template <class T, int Rank>
 view<T, 2> as_rows(const variable<T, Rank>& v) {
     return as_rows(v.view());
 }
-/// The gradient as a matrix, likewise.
+/// The gradient as a matrix in the same way.
 template <class T, int Rank>
 view<T, 2> as_rows(const gradient_of<T, Rank>& v) {
     return as_rows(v.view());
@@ -183,15 +184,15 @@ weighted<Variable> operator/(const weighted<Variable>& loss, double divisor) {
     return {loss.loss, loss.factor / divisor};
 }
 
-/// The gradient that a backward pass begins with: a factor, times the loss scale and a share of the batch
-/// (autodiff/engine/share.hpp), which lie in the device's memory when the pass runs, where there are any. So the host need not
-/// know them.
+/// The gradient with which a backward pass begins: a factor, times the loss scale and a share of the batch
+/// (autodiff/engine/share.hpp) if there are any. These are in the device's memory when the pass runs, so that the host
+/// need not know them.
 struct gradient_seed {
     double factor = 1;
     const float* scale = nullptr;
     const double* share = nullptr;
 
-    /// For those who can read that memory, calculated in T.
+    /// Its value, computed in T, for code that can read that memory.
     template <class T = float>
     HALFTONE_HD T value() const {
         const T unscaled = static_cast<T>(share == nullptr ? factor : factor * *share);
@@ -199,12 +200,12 @@ struct gradient_seed {
     }
 };
 
-/// What a backward pass starts from: the variable that the loss is.
+/// The variable of a loss, from which a backward pass starts.
 template <class T>
 const variable<T, 0>& loss_variable(const variable<T, 0>& loss) {
     return loss;
 }
-// No loss: says so.
+// Not a loss: fails with a message.
 template <class T, int Rank>
     requires(Rank != 0)
 variable<T, 0> loss_variable(const variable<T, Rank>&) {
@@ -213,12 +214,12 @@ variable<T, 0> loss_variable(const variable<T, Rank>&) {
                   "ht::sum(tape, y) or ht::mean(tape, y), or a loss of it");
     return {};
 }
-/// The gradient that a backward pass of this loss begins with: 1.
+/// The gradient with which a backward pass of this loss begins: 1.
 template <class T, int Rank>
 gradient_seed loss_seed(const variable<T, Rank>&) {
     return {};
 }
-/// What was computed of such a loss as it stands, scaled where the loss is.
+/// A value computed from such a loss: unchanged; ht::scaled if the loss is scaled.
 template <class T, int Rank, class Value>
 Value scaled_as(const variable<T, Rank>&, Value value) {
     return value;
@@ -228,12 +229,12 @@ template <class Variable>
 const Variable& loss_variable(const weighted<Variable>& loss) {
     return loss.loss;
 }
-/// The gradient that a backward pass of it begins with: the factor.
+/// The gradient with which its backward pass begins: the factor.
 template <class Variable>
 gradient_seed loss_seed(const weighted<Variable>& loss) {
     return {loss.factor};
 }
-/// `value` as it is, since a factor scales no gradients.
+/// `value` unchanged: a factor is not a loss scale.
 template <class Variable, class Value>
 Value scaled_as(const weighted<Variable>&, Value value) {
     return value;

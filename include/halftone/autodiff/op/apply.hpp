@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own, which state how autocast treats them: the counterpart of torch.autograd.Function with
+/// Operations of the user's own, which state their autocast category: the counterpart of torch.autograd.Function with
 /// custom_fwd and custom_bwd.
 ///
 ///     struct cubed {
@@ -8,7 +8,7 @@
 ///         using cast_inputs = float;                                  // or: static constexpr ht::category cast_rule = …;
 ///         static auto forward(auto& ctx, const auto& x) {
 ///             auto y = ht::map(ctx, [](auto a) { return a * a * a; }, x);
-///             return ht::keep(y, x);                                  // the result, and what backward wants to see again
+///             return ht::keep(y, x);                                  // the result, and what backward needs
 ///         }
 ///         static auto backward(auto& ctx, const auto& dy, const auto& x) {
 ///             return ht::map(ctx, [](auto g, auto a) { return 3 * a * a * g; }, dy, x);
@@ -16,26 +16,29 @@
 ///     };
 ///     auto y = ht::apply<cubed>(ctx, x);                              // ctx: a tape, an inference context, a region
 ///
-/// In a region the inputs are cast to what the operation states, and both functions run outside autocast, in the types
-/// that they are handed; on a bare tape nothing is cast. Without a rule inputs stay as they are, and both functions run
-/// in the region, as by a custom_fwd without cast_inputs: ht::matmul(ctx, x, w) is a product of its policy there, in
-/// backward, too. Only numbers are cast, and fp64 is not: beside a double the other inputs are cast to the type of
-/// cast_inputs, and by a category they become doubles. A parameter among the inputs is read from the store's copy where
-/// that has the type. Arguments that are neither variables nor parameters are handed on; a container of these is refused.
+/// In a region the inputs are cast to the type that the operation states, and both functions run outside of autocast,
+/// in the types of their arguments; on a bare tape nothing is cast. An operation that states nothing gets its inputs
+/// unchanged, and both functions run in the region, like a custom_fwd without cast_inputs: ht::matmul(ctx, x, w) then
+/// computes by the region's policy, in backward, too. Only number types are cast, and fp64 is not: beside a double, the
+/// other inputs are cast to the type of cast_inputs, or, by a category, to double. A parameter among the inputs is read
+/// from the store's copy if that has the type. Arguments that are neither variables nor parameters are passed on;
+/// containers of these do not compile.
 ///
-/// `ctx` is a context of its own that records nothing: free operations work in it, ctx.device() launches kernels,
-/// ctx.make<T>(shape) is memory for them, and ctx.wants(i) tells backward whether input i (of the variables and
-/// parameters with numbers) takes a gradient. backward is given dy, in the type of the result, and what forward kept,
-/// whatever region it is called in; it returns a variable for each of those inputs, in a std::tuple where there are
-/// several, or ht::absent{} for one without a gradient. A gradient has its input's shape and any type: it is rounded to
-/// the input's. On a tape for second derivatives backward's operations are recorded: double_backward/apply.hpp says what
-/// forward may keep there. Dropout, which acts where a tape records, has no place in either function.
+/// `ctx` is a context that records nothing: free operations work in it, ctx.device() launches kernels,
+/// ctx.make<T>(shape) allocates memory for them, and ctx.wants(i) tells backward whether input i (of the variables and
+/// parameters of number types) takes a gradient. backward gets dy, in the type of the result, and what forward kept,
+/// whatever region it is called in. It returns a variable for each of those inputs, in a std::tuple if there are
+/// several, or ht::absent{} for one without a gradient. A gradient has its input's shape and any type; it is rounded to
+/// the input's. On a tape for second derivatives backward's operations are recorded, too: double_backward/apply.hpp
+/// says what forward may keep there. Dropout, which is active only where a tape records, cannot be used in either
+/// function.
 ///
-/// Shadow runs (observe/shadow/shadow.hpp) hold it to what floats would give, rounded once; an operation that rounds more
-/// often in 16 bits says so, `static constexpr int roundings = 2;`. They take its longest sum for as long as its
-/// longest axis or, where a map could not do the same, for its rows or what it reduces, whichever is most. It may say
-/// so itself, as a number (elementwise: `static constexpr ht::extent sum_length = 1;`) or by the shapes of its result
-/// and of those inputs: `static ht::extent sum_length(const auto& y, const auto& x) { return x.size(); }`.
+/// Shadow runs (observe/shadow/shadow.hpp) expect the result that floats would give, rounded once; an operation that
+/// rounds to 16 bits more often states `static constexpr int roundings = 2;`. As the length of its longest sum they
+/// assume its longest axis or, if the operation could not be a map, its number of rows or the extent that it reduces,
+/// whichever is largest. The operation may state the length instead: as a number (pointwise: `static constexpr
+/// ht::extent sum_length = 1;`) or as a function of its result and of those inputs: `static ht::extent sum_length(const
+/// auto& y, const auto& x) { return x.size(); }`.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +51,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The context in which the functions of a user's operation run: outside autocast, or by the policy of its region.
+/// The context in which the functions of a user's operation run: outside of autocast, or with the policy of the region.
 template <class Device, class Policy = as_given>
 class operation_context : public basic_context<Device, recording::off> {
   public:
@@ -59,7 +62,7 @@ class operation_context : public basic_context<Device, recording::off> {
         : basic_context<Device, recording::off>(device, graph), wanted_(wanted) {}
     operation_context& root() { return *this; }
 
-    /// Memory for a result or an intermediate one, with undefined contents.
+    /// Memory for a result or an intermediate value, with undefined contents.
     template <class T, int Rank>
     variable<T, Rank> make(const shape<Rank>& s, bool = false) {
         return basic_context<Device, recording::off>::template make<T>(s, false);
@@ -85,7 +88,7 @@ inline constexpr bool is_kept_result<kept_result<Y, Kept...>> = true;
 
 }  // namespace detail
 
-/// What the forward function of an operation returns: its result, and what its backward function is given after dy.
+/// What an operation's forward function returns: its result, and the values that its backward function gets after dy.
 template <class T, int Rank, class... Kept>
 detail::kept_result<variable<T, Rank>, Kept...> keep(const variable<T, Rank>& result, const Kept&... kept) {
     return {result, {kept...}};
@@ -102,7 +105,7 @@ inline constexpr bool is_operand<parameter<Storage, Rank>> = true;
 
 template <class T>
 struct input_type {
-    using type = void;  // no number: neither promotes nor is cast
+    using type = void;  // not a number type: does not promote and is not cast
 };
 template <class T>
     requires is_operand<T>
@@ -110,7 +113,7 @@ struct input_type<T> {
     using type = element_of<T>;
 };
 
-/// Whether an argument is a container or a tuple of variables or parameters, in which apply would not find them.
+/// Whether an argument is a container or tuple of variables or parameters, which apply does not look into.
 template <class T>
 inline constexpr bool holds_operands = false;
 template <class T>
@@ -121,7 +124,7 @@ inline constexpr bool holds_operands<std::tuple<Ts...>> = ((is_operand<Ts> || ho
 template <class A, class B>
 inline constexpr bool holds_operands<std::pair<A, B>> = holds_operands<std::tuple<A, B>>;
 
-/// What Op's inputs are cast to under P; void where they stay as they are.
+/// The type to which Op's inputs are cast under P; void if they are not cast.
 template <class P, class Op, class... Inputs>
 struct cast_inputs_type {
     using type = storage_of<compute_type<P, Op, Inputs...>>;
@@ -131,19 +134,20 @@ template <class P, class Op, class... Inputs>
 struct cast_inputs_type<P, Op, Inputs...> {
     using type = void;
 };
-// A double among the inputs stays, and says nothing of the others.
+// A double among the inputs is unchanged, and does not affect the others.
 template <class P, class Op, class... Inputs>
     requires(!policy_marker<resolve<P>> && operation_category<Op>::value == category::stated)
 struct cast_inputs_type<P, Op, Inputs...> {
     using type = storage_of<compute_type<P, Op>>;
 };
 
-/// The policy by which Op's functions run where it is called by P: as_given, outside autocast, unless it has no rule.
+/// The policy by which Op's functions run if it is called under P: as_given, that is, outside of autocast, unless it
+/// states no category.
 template <class P, class Op>
 using policy_within_operation =
     std::conditional_t<operation_category<Op>::value == category::as_input && !states_rule<Op>, P, as_given>;
 
-/// An argument as the forward function is given it.
+/// An argument as the forward function gets it.
 template <class To, class Body, class T, int Rank>
 auto cast_argument(Body& body, const variable<T, Rank>& x) {
     if constexpr (std::is_void_v<To> || !number<T> || is_fp64<T>) {
@@ -165,7 +169,7 @@ const T& cast_argument(Body&, const T& other) {
     return other;
 }
 
-/// The same as the forward function reads it, of which the tape's hook is told.
+/// The same, reported to the tape's hook.
 template <class To, class Root, class Body, class T>
 decltype(auto) read_argument(Root& root, Body& body, const T& argument) {
     if constexpr (is_operand<T>) {
@@ -178,7 +182,7 @@ decltype(auto) read_argument(Root& root, Body& body, const T& argument) {
     }
 }
 
-/// Where an input's gradient goes.
+/// Where an input's gradient is written.
 template <class T, int Rank>
 std::tuple<gradient_of<T, Rank>> destination(const variable<T, Rank>& v) {
     return {gradient_of(v)};
@@ -221,7 +225,7 @@ bool gives_gradient(int index, const shape<Rank>& input, const Gradient& gradien
     if constexpr (is_variable<Gradient>) {
         static_assert(Gradient::rank == Rank,
                       "halftone: apply: a gradient that backward returns has another rank than its input");
-        if (gradient.is_empty()) return false;  // as absent
+        if (gradient.is_empty()) return false;  // treated as absent
         if (!(gradient.shape() == input))
             fail<shape_error>(Op::name, ": the gradient of input ", index, " is ", gradient.shape(), ", the input ",
                               input);
@@ -230,7 +234,7 @@ bool gives_gradient(int index, const shape<Rank>& input, const Gradient& gradien
     return false;
 }
 
-/// Adds it to where it goes.
+/// Adds a gradient to its destination.
 template <class Op, class Tape, class To, class Gradient>
 void give_input(Tape& tape, int index, const To& to, const Gradient& gradient) {
     if (!gives_gradient<Op>(index, to.shape(), gradient)) return;
@@ -253,7 +257,7 @@ auto as_gradients(T&& given) {
     }
 }
 
-// As concepts of types: nvcc takes no pack of a function's parameters in a requires-expression.
+// Concepts over types, because nvcc does not accept packs of function parameters in requires-expressions.
 template <class Op, class Body, class... Inputs>
 concept has_forward = requires(Body& body, const Inputs&... inputs) {
     Op::forward(body, inputs...);
@@ -263,7 +267,7 @@ concept has_backward = requires(Body& body, const G& g, const Kept&... kept) {
     Op::backward(body, g, kept...);
 };
 
-/// To: what its inputs were cast to, for those who ask (ledger.hpp). Policy: by which its functions run.
+/// To: the type to which its inputs were cast (read by the ledger). Policy: that by which its functions run.
 template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
 struct apply_record {
     using operation = Op;
@@ -327,7 +331,7 @@ auto with_kept(const T& returned) {
     }
 }
 
-/// What forward returned as a result on the tape.
+/// Makes the variable that forward returned a result on the tape.
 template <class Op, class Root, class Y, class... Arguments>
 Y result_of_apply(Root& root, const Y& returned, bool wanted, const Arguments&... arguments) {
     static_assert(is_variable<Y>,
@@ -343,8 +347,8 @@ struct double_backward_application;
 
 }  // namespace detail
 
-/// The result of the operation Op: see the file's head. Throws what its functions throw; shape_error in the backward
-/// pass for a gradient of another shape than its input.
+/// The result of the operation Op; see the file's head. Throws what its functions throw, and in the backward pass
+/// shape_error for a gradient of another shape than its input's.
 template <class Op, recording_context Context, class... Arguments>
 auto apply(Context&& context, const Arguments&... arguments) {
     static_assert(detail::named_operation<Op>,

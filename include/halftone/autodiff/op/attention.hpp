@@ -4,12 +4,12 @@
 ///
 ///     auto o = ht::attention<roles>(ctx, q, k, v, {.mask = ht::attention_mask::causal});   // all (batch, time, heads, head_size)
 ///     auto o = ht::self_attention<roles>(ctx, qkv, heads, options);       // qkv: (batch, time, 3 width), o: (batch, time, width)
-///     // Texts of various lengths, one behind the other: qkv is (1, time, 3 width), offsets (texts + 1).
+///     // Packed sequences: qkv is (1, time, 3 width), offsets (sequences + 1).
 ///     auto o = ht::self_attention<roles>(ctx, qkv, heads, options, ht::packed_sequences::of(offsets, longest));
 ///
-/// All products of the backward pass, that of the scores which it computes again among them, read their operands in the
-/// roles' `input_grad`, so that the weights it works with are as exact as that type and `compute` allow. There is no
-/// weight, and so nothing to do for `weight_grad`.
+/// All products of the backward pass, including that of the recomputed scores, read their operands in the roles'
+/// `input_grad`, so that the recomputed weights are as exact as that type and `compute` allow. There are no parameters,
+/// so `weight_grad` is not used.
 #pragma once
 
 #include <halftone/autodiff/engine/operation.hpp>
@@ -32,10 +32,9 @@ view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
     return {data, {s[0], s[1], heads, s[2] / heads}};
 }
 
-/// Packed sequences, as attention takes them: those whose offsets are on the device already, for as long as this is
-/// there, or any others.
+/// Packed sequences with offsets that the device can read: given so, or copied to the device and owned by this object.
 struct device_sequences {
-    variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty: not brought yet
+    variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty if nothing was copied
     packed_sequences sequences{};
 
     device_sequences() = default;
@@ -44,7 +43,7 @@ struct device_sequences {
                       const packed_sequences& s)
         : query_offsets(of_queries), key_offsets(of_keys), sequences(s) {}
 
-    /// Offsets that come from host memory are checked here.
+    /// Offsets from host memory are checked here.
     template <class Root>
     static device_sequences to(Root& root, const device_sequences& given, const attention_extents& e) {
         const packed_sequences& s = given.sequences;
@@ -75,7 +74,7 @@ struct self_attention_record {
     void backward(Tape& tape) {
         if (!d_o.is_there()) return;
         const auto to = tape.gradient_target(dqkv);
-        // A second use of qkv: the kernel overwrites, so its result is added from memory of its own.
+        // A second use of qkv: the kernel overwrites, so it writes to separate memory, which is then added.
         auto separate = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
         T* const out = to.mode == write_mode::add ? separate.view().data() : to.data;
         const shape<3>& s = qkv.shape();
@@ -109,7 +108,8 @@ struct attention_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!d_o.is_there()) return;
-        // The kernel computes all three gradients at once, into memory of their own; each is then taken over or added.
+        // The kernel computes all three gradients at once, into new memory; each is then taken over as a gradient or
+        // added to it.
         const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false),
                    gv = tape.template make<T>(v.shape(), false);
         run_attention<typename Roles::input_grad>(
@@ -132,9 +132,9 @@ struct attention_record {
 }  // namespace detail
 
 /// o = softmax(scale q kᵀ + mask) v. q and o: (batch, queries, heads, head_size), k and v: (batch, keys, heads,
-/// head_size). Offsets of packed sequences may lie in host memory; what the device can reach must stay until the
-/// backward pass is through. Throws shape_error and argument_error as the kernels do, also for offsets, unless only the
-/// GPU sees them.
+/// head_size). Offsets of packed sequences may be in host memory; memory that the device can read must stay unchanged
+/// until the backward pass has run. Throws shape_error and argument_error as the kernels do, also for offsets, unless
+/// only the GPU can read them.
 template <class Roles, class Context, class T>
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
                          const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
@@ -160,8 +160,8 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     return o;
 }
 
-/// The same for q, k and v side by side in one tensor, as one product makes them. Throws shape_error where 3 heads do
-/// not divide the last extent.
+/// The same for q, k and v in one tensor, as a single product computes them. Throws shape_error if the last extent is
+/// not a multiple of 3 heads.
 template <class Roles, class Context, class T>
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads,
                               const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
@@ -194,7 +194,7 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, exte
     }
     return o;
 }
-/// The same on a tape for second derivatives: of products, softmax and sums, which stores the scores.
+/// The same on a tape for second derivatives: composed of products, softmax and sums, with stored scores.
 template <class Roles, class Context, class T>
     requires detail::records_double_backward<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
                                                                      const variable<T, 4>& k, const variable<T, 4>& v,

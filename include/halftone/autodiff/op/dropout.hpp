@@ -3,10 +3,11 @@
 /// Dropout on a tape.
 ///
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f});                 // in x's type, unless its category says otherwise
-///     auto y = ht::dropout(ctx, x, {.p = 0.1f}, residual);       // residual + dropout(x), of the residual's type, in one pass
+///     auto y = ht::dropout(ctx, x, {.p = 0.1f}, residual);       // residual + dropout(x), in the residual's type, in one pass
 ///
-/// It acts where a tape records. In an inference context, and with p = 0, the result is x itself. No mask is stored:
-/// the backward pass draws the same numbers again (random_draws.hpp says which, and how a step is repeated).
+/// It is active where a tape records. In an inference context, and with p = 0, the result is x itself. No mask is
+/// stored: the backward pass computes the same random numbers again (engine/random_draws.hpp says which, and how a step
+/// is repeated).
 ///
 /// Numeric contract: kernel/dropout/dropout.hpp.
 #pragma once
@@ -17,20 +18,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How dropout drops.
+/// Options of dropout.
 struct dropout_options {
     float p = 0.5f;  ///< the probability with which an element is dropped, 0 to 1
 };
 
 namespace detail {
 
-/// Throws argument_error for a probability that is none.
+/// Throws argument_error for a p outside [0, 1].
 inline float dropout_probability(const char* where, float p) {
     if (!(p >= 0 && p <= 1)) fail<argument_error>(where, ": p is ", p, "; expected 0 to 1");
     return p;
 }
 
-/// True, or a compile-time error, for a context that dropout is called in.
+/// True, or a compile-time error, for a context in which dropout is called.
 template <class Context>
 consteval bool check_dropout() {
     static_assert(
@@ -41,7 +42,8 @@ consteval bool check_dropout() {
     return true;
 }
 
-/// Throws argument_error where a layer with dropout of its own is called there: how much it drops shows as it runs.
+/// Throws argument_error if a layer with dropout is called in such a context; its probability is known at run time
+/// only.
 template <class Context>
 void check_layer_dropout(const char* layer, float residual_dropout) {
     if constexpr (runs_own_operation<Context>) {
@@ -79,7 +81,7 @@ struct dropout_record {
         if (has_residual) pass_gradient(tape, dy, dresidual);
         tape.finish(dy);
     }
-    /// It is linear: so is its gradient, by the same draw.
+    /// Dropout is linear, so its gradient is dropout of dy with the same draw.
     template <class Tape>
     void differentiate(Tape& tape) const {
         if (!tape.has(dy)) return;
@@ -113,9 +115,9 @@ variable<Y, Rank> dropped(Root& root, const variable<X, Rank>& x, const kernel::
 
 }  // namespace detail
 
-/// x with each element zero with probability p, else divided by 1 - p, in x's shape (Srivastava et al. 2014, inverted). In a
-/// context that records nothing, and for p = 0, x itself. Which elements are dropped follows from the tape's random_state,
-/// and the backward pass drops the same. Throws argument_error for a p outside [0, 1].
+/// x with each element set to zero with probability p and otherwise divided by 1 - p (inverted dropout, Srivastava et
+/// al. 2014). In a context that records nothing, and for p = 0, x itself. Which elements are dropped follows from the
+/// tape's random_state; the backward pass drops the same. Throws argument_error for a p outside [0, 1].
 template <recording_context Context, class X, int Rank>
 auto dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options) {
     static_assert(detail::check_dropout<Context>());
@@ -136,14 +138,14 @@ void dropout(Context&&, const parameter<Storage, Rank>&, const dropout_options&)
     detail::refuse_parameter<Context>();
 }
 
-/// residual + dropout(x), of which the sum alone is rounded. Throws shape_error, too.
+/// residual + dropout(x); only the sum is rounded. Throws shape_error, too.
 template <recording_context Context, class X, int Rank, class Y>
 variable<Y, Rank> dropout(Context&& context, const variable<X, Rank>& x, const dropout_options& options,
                           const variable<Y, Rank>& residual) {
     static_assert(detail::check_dropout<Context>());
     const float p = detail::dropout_probability("dropout", options.p);
     auto& root = context.root();
-    // What a category of the user's own makes of x; else x itself.
+    // x, converted if a user has changed the operation's category.
     const auto in =
         detail::given_as<op::dropout, chosen_output<by_category, policy_of<Context>, op::dropout, X>>(context, x);
     const auto range = root.template range<policy_of<Context>>(op::dropout::name);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations by the names that users of PyTorch know, on tapes and in inference contexts.
+/// Pointwise operations under PyTorch's names, on tapes and in inference contexts.
 ///
 ///     auto y = ht::log1p(ctx, ht::exp(ctx, x));
-///     auto y = ht::div(ctx, ht::sub(ctx, x, mean), 2.0f);            // mean: of x's shape, a row or one value
-///     auto y = ht::exp<ht::bfloat16>(ctx, x);                        // that type in every region, and in none
+///     auto y = ht::div(ctx, ht::sub(ctx, x, mean), 2.0f);            // mean: x's shape, a row, or one value
+///     auto y = ht::exp<ht::bfloat16>(ctx, x);                        // a result of that type, in any region or none
 ///
-/// Each is a symbolic map (kernel/map): one kernel forward and one backward, compiled where it is called. The contract
-/// is that of pointwise.hpp; where several follow each other, one ht::map of them all reads memory once. Powers,
-/// logarithms and exponentials are fp32 under autocast, addcmul, addcdiv and atan2 the widest of their inputs and
-/// `compute`, the others keep their inputs' type (policy/operations.hpp).
+/// Each is a symbolic map (kernel/map): one kernel in the forward and one in the backward pass, compiled where it is
+/// called. The contract is that of pointwise.hpp. If several follow each other, one ht::map of all of them reads memory
+/// only once. Powers, logarithms and exponentials are fp32 under autocast; addcmul, addcdiv and atan2 the widest of
+/// their inputs and `compute`; the others keep their inputs' type (policy/operations.hpp).
 #pragma once
 
 #include <halftone/autodiff/op/pointwise.hpp>
@@ -22,12 +22,12 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto neg(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::neg, As>(context, [](auto a) { return -a; }, x);
 }
-/// Its derivative at 0 is 0.
+/// The absolute value of x. Its derivative at 0 is 0.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto abs(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::abs, As>(context, [](auto a) { return halftone::abs(a); }, x);
 }
-/// The square root of x; NaN of a negative one. Its derivative at 0 is infinite.
+/// The square root of x; NaN for a negative x. Its derivative at 0 is infinite.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto sqrt(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::sqrt, As>(context, [](auto a) { return halftone::sqrt(a); }, x);
@@ -47,27 +47,27 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto exp(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::exp, As>(context, [](auto a) { return halftone::exp(a); }, x);
 }
-/// exp(x) - 1, also where x is small.
+/// exp(x) - 1, accurate also for small x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto expm1(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::expm1, As>(context, [](auto a) { return halftone::expm1(a); }, x);
 }
-/// The natural logarithm of x; -infinity of 0, NaN of a negative x.
+/// The natural logarithm of x; -infinity for 0, NaN for a negative x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log, As>(context, [](auto a) { return halftone::log(a); }, x);
 }
-/// log(1 + x), also where x is small.
+/// log(1 + x), accurate also for small x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log1p(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log1p, As>(context, [](auto a) { return halftone::log1p(a); }, x);
 }
-/// The logarithm of x to the base of 2.
+/// The logarithm of x to base 2.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log2(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log2, As>(context, [](auto a) { return halftone::log2(a); }, x);
 }
-/// The logarithm of x to the base of 10.
+/// The logarithm of x to base 10.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log10(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::log10, As>(context, [](auto a) { return halftone::log10(a); }, x);
@@ -102,27 +102,27 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto softplus(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::softplus, As>(context, [](auto a) { return halftone::softplus(a); }, x);
 }
-/// x where it is positive, else slope x.
+/// x if it is positive, otherwise slope x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto leaky_relu(Context&& context, const variable<X, Rank>& x, double slope = 0.01) {
     return detail::pointwise<op::leaky_relu, As>(
         context, [slope](auto a) { return halftone::where(a > 0, a, slope * a); }, x);
 }
-/// x where it is positive, else slope x, with a slope that is learnt: one value, or one for each column.
+/// x if it is positive, otherwise slope x, with a learnable slope: one value, or one for each column.
 template <class As = by_category, recording_context Context, class X, int Rank, class S, int Other>
 auto prelu(Context&& context, const variable<X, Rank>& x, const variable<S, Other>& slope) {
     return detail::pointwise<op::prelu, As>(
         context, [](auto a, auto s) { return halftone::where(a > 0, a, s * a); }, x, slope);
 }
 
-/// a / b. Throws shape_error where b has neither a's shape, nor one value, nor one for each of a's columns.
+/// a / b. Throws shape_error if b has neither a's shape, nor one value, nor one for each of a's columns.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto div(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     return detail::pointwise<op::div, As>(
         context, [](auto p, auto q) { return p / q; }, a, b);
 }
-/// x to the power of y, as std::pow. The derivative is 0 by x where y is 0, and by y where x is 0 and y is not
-/// negative.
+/// x to the power y, as std::pow. The derivative with respect to x is 0 where y is 0; that with respect to y is 0 where
+/// x is 0 and y is not negative.
 template <class As = by_category, recording_context Context, class X, class Y, int Rank, int Other>
 auto pow(Context&& context, const variable<X, Rank>& x, const variable<Y, Other>& y) {
     return detail::pointwise<op::pow, As>(
@@ -149,7 +149,7 @@ auto addcdiv(Context&& context, const variable<X, Rank>& x, const variable<A, Ra
         context, [value](auto p, auto q, auto r) { return p + value * q / r; }, x, a, b);
 }
 
-// A number in place of the second operand has no say in the type.
+// A number as the second operand does not affect the result's type.
 
 /// x + value.
 template <class As = by_category, recording_context Context, class X, int Rank>
@@ -182,7 +182,7 @@ auto pow(Context&& context, const variable<X, Rank>& x, double value) {
         context, [value](auto a) { return halftone::pow(a, value); }, x);
 }
 
-/// x as numbers of type T, and its gradient as those of X; x itself where that is T already.
+/// x converted to T, and its gradient converted to X; x itself if T is X.
 template <class T, recording_context Context, class X, int Rank>
 auto cast(Context&& context, const variable<X, Rank>& x) {
     static_assert(number<T>,
@@ -198,7 +198,8 @@ auto cast(Context&& context, const variable<X, Rank>& x) {
 
 namespace detail {
 
-/// What Op has computed as X, given as Y. Whether there is a cast here does not follow from the policy's types alone.
+/// A result of Op, computed as X and given as Y. Whether there is a cast here does not follow from the policy's types
+/// alone.
 template <class Op, class Y, class Context, class X, int Rank>
 variable<Y, Rank> given_as(Context&& context, const variable<X, Rank>& x) {
     if constexpr (std::is_same_v<X, Y> && operation_category<Op>::value == stated_category<Op>()) {

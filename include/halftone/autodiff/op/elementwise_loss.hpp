@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses by elements, and reductions besides sums: how far a prediction is from a target of its shape, the dot product
+/// Elementwise losses, which compare a prediction with a target of its shape, and further reductions: the dot product
 /// and the norm.
 ///
 ///     auto loss = ht::huber_loss(ctx, prediction, target, 0.5f);
 ///     auto loss = ht::binary_cross_entropy_with_logits(ctx, logits, labels);         // labels: 0 to 1, of any number type
 ///     auto length = ht::norm(ctx, x);
 ///
-/// A loss is the mean over all elements, a float in regions, by its category, and on a bare tape, where PyTorch gives
-/// the inputs' type (of doubles a double), and gradients flow into both of its inputs. A target may also be a view, in
-/// host memory or the device's; what the device can reach must stay until the backward pass is through.
+/// A loss is the mean over all elements: a float in regions, by its category, and also on a bare tape, where PyTorch
+/// gives the inputs' type (for doubles a double). Gradients flow into both inputs. A target may also be a view of host
+/// memory or of the device's; memory that the device can read must stay unchanged until the backward pass has run.
 ///
-/// Numeric contract: kernel/sum's, one rounding at the end.
+/// Numeric contract: kernel/sum's, with one rounding at the end.
 #pragma once
 
 #include <halftone/autodiff/op/reduce.hpp>
@@ -49,8 +49,8 @@ auto l1_loss(Context&& context, const variable<X, Rank>& prediction, const Targe
         detail::as_target(context.root(), target));
 }
 
-/// The mean of d^2 / (2 beta) where |d| < beta, else |d| - beta / 2, d being prediction - target. Throws argument_error
-/// for a beta that is not positive.
+/// The mean of d^2 / (2 beta) if |d| < beta, otherwise of |d| - beta / 2, where d is prediction - target. Throws
+/// argument_error for a beta that is not positive.
 template <recording_context Context, class X, int Rank, class Target>
 auto smooth_l1_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target, double beta = 1) {
     if (!(beta > 0))
@@ -66,8 +66,8 @@ auto smooth_l1_loss(Context&& context, const variable<X, Rank>& prediction, cons
         prediction, detail::as_target(context.root(), target));
 }
 
-/// The mean of d^2 / 2 where |d| < delta, else delta (|d| - delta / 2), d being prediction - target (Huber 1964).
-/// Throws argument_error for a delta that is not positive.
+/// The mean of d^2 / 2 if |d| < delta, otherwise of delta (|d| - delta / 2), where d is prediction - target (Huber
+/// 1964). Throws argument_error for a delta that is not positive.
 template <recording_context Context, class X, int Rank, class Target>
 auto huber_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target, double delta = 1) {
     if (!(delta > 0)) fail<argument_error>("huber_loss: delta is ", delta, "; expected a positive number");
@@ -81,8 +81,8 @@ auto huber_loss(Context&& context, const variable<X, Rank>& prediction, const Ta
         prediction, detail::as_target(context.root(), target));
 }
 
-/// The mean of -target log(p) - (1 - target) log(1 - p), p being sigmoid(logit), without p: it neither overflows nor
-/// loses digits.
+/// The mean of -target log(p) - (1 - target) log(1 - p), where p is sigmoid(logit); computed from the logit, so that it
+/// neither overflows nor cancels.
 template <recording_context Context, class X, int Rank, class Target>
 auto binary_cross_entropy_with_logits(Context&& context, const variable<X, Rank>& logits, const Target& target) {
     return detail::mean_of<op::binary_cross_entropy_with_logits>(
@@ -90,9 +90,9 @@ auto binary_cross_entropy_with_logits(Context&& context, const variable<X, Rank>
         logits, detail::as_target(context.root(), target));
 }
 
-/// The mean of -target log(p) - (1 - target) log(1 - p), each logarithm at least -100. The gradient of p is
-/// (p - target) / max(p (1 - p), 1e-12), PyTorch's, which lets no probability stay at 0 or 1 for ever. Banned under autocast
-/// to low precision, as in PyTorch: it does not compile there.
+/// The mean of -target log(p) - (1 - target) log(1 - p), each logarithm at least -100. The gradient of p is PyTorch's,
+/// (p - target) / max(p (1 - p), 1e-12), which does not vanish at p = 0 and 1. Banned under autocast to low precision,
+/// as in PyTorch: it does not compile there.
 template <recording_context Context, class X, int Rank, class Target>
 auto binary_cross_entropy(Context&& context, const variable<X, Rank>& p, const Target& target) {
     return detail::mean_of<op::binary_cross_entropy>(
@@ -108,9 +108,8 @@ auto dot(Context&& context, const variable<A, Rank>& a, const variable<B, Rank>&
         context, 1.0, detail::multiply_function{}, a, b);
 }
 
-/// The square root of the sum of all squares, which are summed in float (of doubles in double): numbers beyond 2^63
-/// (2^511) overflow. Its gradient at
-/// zero is zero.
+/// The square root of the sum of all squares, which are summed in float (for doubles in double): numbers beyond 2^63
+/// (2^511) overflow. Its gradient at zero is zero.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto norm(Context&& context, const variable<X, Rank>& x) {
     const auto squares = detail::reduce<op::norm, detail::loss_type<X>>(

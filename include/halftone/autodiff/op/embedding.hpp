@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of a table by token, plus rows of a second table by position.
+/// Looks up rows of a table by token, and adds rows of a second table by position.
 ///
 ///     auto x = ht::embedding<roles>(ctx, tokens, table, positions);     // tokens: (batch, time), x: (batch, time, width)
 ///     auto x = ht::embedding<roles>(ctx, tokens, table, positions, at);     // at: (batch, time), each token's position
@@ -22,7 +22,7 @@ struct embedding_record {
     gradient_of<Y, 3> dy;
     Table table;
     Positions positions;
-    variable<std::int32_t, 2> position_of{};  ///< of each token; empty: its time
+    variable<std::int32_t, 2> position_of{};  ///< the position of each token; empty: its time
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -62,7 +62,7 @@ struct embedding_record {
                                                                .dy = as_rows(dy),
                                                                .dpositions = view(to.data, shape<2>{time, width}),
                                                                .mode = to.mode});
-                // Positions beyond this batch's length have no gradient.
+                // Positions beyond this batch's length have a gradient of zero.
                 if (to.mode == write_mode::overwrite)
                     tape.device().fill(to.data + time * width, (positions.shape()[0] - time) * width, accumulate(0.0f));
             }
@@ -73,11 +73,11 @@ struct embedding_record {
 
 }  // namespace detail
 
-/// x[b, t] = table[tokens[b, t]] + positions[t], or + positions[position_of[b, t]] where these are named, as
-/// documents_to_device does (autodiff/op/packed.hpp). table: (vocabulary, width), positions: (context, width) or `absent`.
-/// The tokens may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
-/// shape_error where time exceeds the context, argument_error for a token outside the vocabulary, unless only the GPU
-/// sees it: then its row is NaN.
+/// x[b, t] = table[tokens[b, t]] + positions[t], or + positions[position_of[b, t]] if position_of is given, as
+/// documents_to_device makes it (autodiff/op/packed.hpp). table: (vocabulary, width), positions: (context, width) or
+/// `absent`. The tokens may be in host memory; memory that the device can read must stay unchanged until the backward
+/// pass has run. Throws shape_error if time exceeds the context, and argument_error for a token outside the vocabulary,
+/// unless only the GPU can read it: then its row is NaN.
 template <class Roles, class Context, class Table, class Positions>
 auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table,
                const Positions& positions, const variable<std::int32_t, 2>& position_of = {}) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors in another shape, and joined along an axis: reshape; cat along an axis that they have, stack along a new
-/// one.
+/// Tensors in another shape, and joined along an axis: reshape; cat along an existing axis, stack along a new one.
 ///
 ///     auto rows = ht::reshape(ctx, x, ht::shape<2>{n, width});           // the same memory and the same gradient
 ///     auto y = ht::cat(ctx, 1, a, b);                    // a: (rows, 3), b: (rows, 5), y: (rows, 8)
@@ -21,7 +20,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Row by row, `to` = (or +=) `from`. Rows may lie apart.
+/// `to` = (or +=) `from`, by rows, with any leading dimensions.
 template <class Device, class From, class To>
 void copy_rows(Device& device, const view<From, 2>& from, const view<To, 2>& to, write_mode mode) {
     if (mode == write_mode::overwrite) {
@@ -32,7 +31,7 @@ void copy_rows(Device& device, const view<From, 2>& from, const view<To, 2>& to,
     }
 }
 
-/// Where the inputs lie in the result: beside each other in each of `rows` rows.
+/// The layout of the inputs in the result: side by side in each of `rows` rows.
 struct join_layout {
     extent rows, columns;
 
@@ -46,7 +45,7 @@ struct join_layout {
 template <class Op, class Y, int Rank, class... Inputs>
 struct join_record {
     using operation = Op;
-    using reads = reads_nothing;  // copied, whole or in part
+    using reads = reads_nothing;  // the gradient is a copy of parts
     join_layout layout;
     std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
     gradient_of<Y, Rank> dy;
@@ -94,7 +93,7 @@ auto join(Context&& context, const shape<Rank>& s, extent rows, const Inputs&...
     return y;
 }
 
-/// An axis that may be counted from the end, as -1 is the last. Throws argument_error.
+/// An axis counted from 0; negative ones count from the end, -1 is the last. Throws argument_error.
 inline int checked_axis(const char* operation, int axis, int rank) {
     const int counted = axis < 0 ? axis + rank : axis;
     if (counted < 0 || counted >= rank)
@@ -105,8 +104,8 @@ inline int checked_axis(const char* operation, int axis, int rank) {
 
 }  // namespace detail
 
-/// The same values in another shape, without a copy. Throws shape_error for a shape of another size, argument_error for
-/// a variable of another context.
+/// The same values in another shape, without a copy. Throws shape_error for a shape of another size, and argument_error
+/// for a variable of another context.
 template <recording_context Context, class T, int Rank, int To>
 variable<T, To> reshape(Context&& context, const variable<T, Rank>& x, const shape<To>& s) {
     check_shape("reshape", s);
@@ -118,7 +117,7 @@ variable<T, To> reshape(Context&& context, const variable<T, Rank>& x, const sha
     return {x.graph(), x.slot(), s};
 }
 
-/// The inputs, one behind the other along an axis. Their other extents are the same. Throws shape_error and
+/// The inputs, one after the other along an axis. Their other extents must be equal. Throws shape_error and
 /// argument_error.
 template <class As = by_category, recording_context Context, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
@@ -140,7 +139,7 @@ auto cat(Context&& context, int axis, const variable<First, Rank>& first, const 
     return detail::join<op::cat, As>(context, all, rows, first, rest...);
 }
 
-/// The inputs, which have one shape, along a new axis. Throws shape_error and argument_error.
+/// The inputs, which have one shape, one after the other along a new axis. Throws shape_error and argument_error.
 template <class As = by_category, recording_context Context, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
 auto stack(Context&& context, int axis, const variable<First, Rank>& first, const Rest&... rest) {

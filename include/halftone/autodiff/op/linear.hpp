@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// y = x wᵀ + bias, perhaps plus a residual; and the two-layer perceptron y = w₂ gelu(w₁ x + b₁) + b₂ + residual, whose
-/// activation is computed where the first product's sums lie and whose gradient is computed where the second's do.
+/// y = x wᵀ + bias, optionally plus a residual; and the perceptron y = w₂ gelu(w₁ x + b₁) + b₂ + residual,
+/// whose activation is computed in the first product's epilogue, and its gradient in that of the second product's
+/// backward product.
 ///
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias);              // x: (…, in), weight: (out, in), y: (…, out)
-///     auto y = ht::linear<roles>(ctx, x, weight, bias, residual);    // of the residual's type
+///     auto y = ht::linear<roles>(ctx, x, weight, bias, residual);    // in the residual's type
 ///
-/// Numeric contract: products as kernel::matmul; forward in the roles' `compute`, backward products in its `input_grad`
-/// and
-/// `weight_grad` (the wider of `compute` and `grad`, unless the policy states them), with the weights as the forward pass
-/// read them. Gradients of parameters are added into the accumulator from float sums: they are rounded to `accumulate`
-/// and never to a narrower type on the way. Where `compute` has eight bits: scaled_linear.hpp.
+/// Numeric contract: products as kernel::matmul; the forward product in the roles' `compute`, backward products in
+/// their `input_grad` and `weight_grad` (by default the wider of `compute` and `grad`), with the weights as the forward
+/// pass read them. Gradients of parameters are float sums, rounded once to `accumulate` where they are added to the
+/// accumulator. 8-bit `compute`: scaled_linear.hpp.
 #pragma once
 
 #include <halftone/autodiff/op/linear_epilogue.hpp>
@@ -30,7 +30,7 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
     kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(e, c));
 }
 
-/// Gradients of weight and bias out of dy (rows, out) and x (…, in), which a frozen weight does without.
+/// The gradients of weight and bias, from dy (rows, out) and x (…, in); x is not needed if the weight is frozen.
 template <class Compute, class Tape, class Dy, class X, int Rank, class Weight, class Bias>
 void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variable<X, Rank>& x, const Weight& weight,
                                 const Bias& bias) {
@@ -48,7 +48,7 @@ void linear_parameter_gradients(Tape& tape, const view<Dy, 2>& dy, const variabl
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct linear_record {
     using operation = op::linear;
-    variable<X, Rank> x;  // kept unless the weight is frozen
+    variable<X, Rank> x;  // empty if the weight is frozen
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
     gradient_of<Y, Rank> dresidual;
@@ -75,7 +75,7 @@ struct linear_record {
 }  // namespace detail
 
 /// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out),
-/// of one type; without a residual y is of the role `output`. Throws shape_error.
+/// of one type; without a residual y has the type of the role `output`. Throws shape_error.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
             const Residual& residual = {}) {
@@ -116,7 +116,7 @@ struct mlp_record {
     using weight_grad = typename Roles::weight_grad;
     using H = storage_of<typename Roles::compute>;
     variable<X, Rank>
-        x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
+        x;  // x and hidden are empty if their weight is frozen, pre if x takes no gradient
     variable<typename Roles::output, Rank> pre;
     variable<H, Rank> hidden;
     gradient_of<X, Rank> dx;
@@ -135,7 +135,7 @@ struct mlp_record {
         linear_parameter_gradients<weight_grad>(tape, g, hidden, down, down_bias);
         hidden = {};
         if (!pre.is_empty()) {
-            // dpre takes the place of pre: every element is read once, right before it is written.
+            // dpre overwrites pre: every element is read once, right before it is written.
             const auto dpre = as_rows(pre);
             product<input_grad>(tape.device(), g, values_for<typename Roles::compute>(down), dpre, gelu_gradient{dpre});
             if (const auto to = tape.gradient_target(dx)) {
@@ -149,15 +149,16 @@ struct mlp_record {
     }
 };
 
-/// Whether mlp() does without a residual, too: not where it is made of other operations.
+/// Whether mlp() works without a residual, too: not if it is composed of other operations.
 template <class Roles, class Context>
 concept whole_mlp = !records_double_backward<Context> && !is_scaled_product<Roles>;
 
 }  // namespace detail
 
 /// y = gelu(x upᵀ + up_bias) downᵀ + down_bias + residual, with GPT-2's gelu. x, residual and y: (…, width), up:
-/// (hidden, width), down: (width, hidden). The hidden activations are kept in `compute` as it is stored, their input in
-/// `output`; y has the residual's type, or is of the role `output` where that is absent. Throws shape_error.
+/// (hidden, width), down: (width, hidden). The hidden activations are kept in the storage type of `compute`, their
+/// inputs in `output`; y has the residual's type, or without a residual the type of the role `output`. Throws
+/// shape_error.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual>
     requires(!is_absent<Residual> || detail::whole_mlp<Roles, Context>)
 auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses: cross-entropy of logits, and of logits that are never stored.
+/// Losses: cross-entropy of logits; and of the logits of a linear layer, which are not stored.
 ///
 ///     auto loss = ht::cross_entropy(ctx, logits, targets);                              // logits: (…, classes)
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets);             // logits = x weightᵀ
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets, ht::keep_logits::never);
 ///
-/// A loss is a float scalar in regions, by its category, and on a bare tape, where PyTorch gives the logits' type; of
-/// doubles a double. Targets are std::int32_t; -100 marks rows that do not count. A batch in parts: autodiff/engine/share.hpp.
+/// A loss is a float scalar in regions, by its category, and also on a bare tape, where PyTorch gives the logits' type;
+/// for doubles a double. Targets are std::int32_t; rows with target -100 do not count. For micro-batches see
+/// autodiff/engine/share.hpp.
 #pragma once
 
 #include <halftone/autodiff/engine/share.hpp>
@@ -19,10 +20,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Whether linear_cross_entropy keeps its logits for the backward pass, or computes them there again: one product of four,
-/// with the same bits.
+/// Whether linear_cross_entropy keeps its logits for the backward pass or computes them again there, with the same
+/// bits, which takes four products instead of three.
 enum class keep_logits {
-    where_small,  ///< in no more memory than the gradient of the weight takes: of up to 2 width rows, bf16 and fp32
+    where_small,  ///< if they take no more memory than the weight's gradient: for bf16 and fp32 up to 2 width rows
     always,
     never
 };
@@ -60,7 +61,7 @@ struct cross_entropy_record {
         using kernel_type = kernel::cross_entropy<typename Tape::device_type>;
         if (!dloss.is_there()) return;
         const auto to = tape.gradient_target(dlogits);
-        // A second use of the logits: the kernel overwrites, so its result is added from memory of its own.
+        // A second use of the logits: the kernel overwrites, so it writes to separate memory, which is then added.
         auto separate = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
         const auto rows = to.mode == write_mode::add ? as_rows(separate) : as_rows(view(to.data, dlogits.shape()));
         kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
@@ -75,7 +76,7 @@ struct cross_entropy_record {
     }
 };
 
-/// Whether so many logits are to be kept beside a weight and its gradient.
+/// Whether this number of logits is to be kept, given a weight and its gradient.
 template <class Weight, class Logit>
 bool keeps(keep_logits keep, extent logits, const shape<2>& weight) {
     constexpr extent of_logit = sizeof(Logit), of_gradient = sizeof(typename Weight::storage::accumulate);
@@ -92,14 +93,14 @@ struct linear_cross_entropy_record {
     Weight weight;
     variable<std::int32_t, 1> targets;
     variable<float, 1> maximum, sum, losses, count;
-    variable<std::byte, 1> logits;  // empty: they are computed again
+    variable<std::byte, 1> logits;  // empty: to be computed again
 
     template <class Tape>
     void backward(Tape& tape) {
         using accumulate = typename Weight::storage::accumulate;
         using compute = typename Roles::compute;
         if (!dloss.is_there()) return;
-        tape.template note_gradients_as<typename Roles::output>();  // of logits
+        tape.template note_gradients_as<typename Roles::output>();  // the gradients of logits
         tape.template note_gradients_as<typename Roles::input_grad>();
         tape.template note_gradients_as<typename Roles::weight_grad>();
         const auto to_x = tape.gradient_target(dx);
@@ -119,9 +120,9 @@ struct linear_cross_entropy_record {
 
 }  // namespace detail
 
-/// The mean over all rows that count of -log softmax(logits)[target]. logits: (…, classes), targets: as many as rows.
-/// The targets may lie in host memory; what the device can reach must stay until the backward pass is through. Throws
-/// argument_error for a target that is no class, unless only the GPU sees it: then the loss is NaN.
+/// The mean of -log softmax(logits)[target] over all rows that count. logits: (…, classes), targets: one for each row.
+/// The targets may be in host memory; memory that the device can read must stay unchanged until the backward pass has
+/// run. Throws argument_error for an invalid target, unless only the GPU can read it: then the loss is NaN.
 template <class Context, class X, int Rank, int TargetRank>
 auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
                    const const_view<std::int32_t, TargetRank>& targets) {
@@ -153,8 +154,9 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits,
     return detail::given_as<op::cross_entropy, Y>(context, loss);
 }
 
-/// The same for logits x weightᵀ, which are not stored but in parts, unless they are kept; they are rounded to the roles'
-/// output. x: (…, width), weight: (classes, width). The loss is a float, or what a category of the user's own says.
+/// The same for logits x weightᵀ, of which only parts are stored at a time, unless they are kept; they are rounded to
+/// the roles' output. x: (…, width), weight: (classes, width). The loss is a float, or has the type of a category that
+/// the user has changed.
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
 auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
                           const const_view<std::int32_t, TargetRank>& targets,

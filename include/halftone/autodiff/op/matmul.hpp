@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of variables as free operations: matmul, batched or not, and linear, which also reads parameters.
+/// Products of variables as free operations: matmul, also batched; and linear, which takes parameters, too.
 ///
 ///     auto y = ht::matmul(ht::autocast<ht::amp_bf16>(ctx), a, b);            // (…, m, k) times (…, k, n), or times (k, n)
-///     auto y = ht::matmul<float>(ctx, a, b);                                 // in fp32, in every region
+///     auto y = ht::matmul<float>(ctx, a, b);                                 // in fp32, in any region
 ///     auto y = ht::linear(ctx, x, w, b);                                     // x wᵀ + b; w, b: variables or parameters
 ///     auto w = ht::as_variable(ctx, layer.weight);                           // a parameter, for all other operations
 ///
 /// In a region operands are read in the policy's `compute`, which is also the result's type; on a bare tape in the type
-/// that they promote to. A type given explicitly takes the place of both. Operands are rounded as the kernel reads
-/// them: there is no cast copy that is kept, and so none to go stale. A parameter is read from the store's copy where
-/// that has the type: its weights are rounded once when they change, however often they are used.
+/// that they promote to; an explicit type overrides both. Operands are rounded by the kernel as it reads them: no cast
+/// copy is kept, so none can be out of date. A parameter is read from the store's copy if that has the type: weights
+/// are rounded once when they change, however often they are used.
 ///
-/// Backward products read their operands in the region's `input_grad` and `weight_grad` (policy/roles.hpp) wherever
-/// backward is called: matmul's a has its gradient by the former, b, where a weight would stand, by the latter; linear's
-/// x and w likewise. The gradients have the types of the inputs. Numeric contract: kernel::matmul's.
+/// Backward products read their operands in the region's `input_grad` and `weight_grad` (policy/roles.hpp), wherever
+/// backward is called: the gradient of matmul's a is computed in the former, that of b, which is in a weight's place, in
+/// the latter; linear's x and w likewise. The gradients have the types of the inputs. Numeric contract: kernel::matmul's.
 #pragma once
 
 #include <halftone/autodiff/op/join.hpp>
@@ -30,7 +30,7 @@ template <class As>
 concept type_choice = std::same_as<As, by_category> || number<As>;
 
 template <class As, class P, class Op, class Compute>
-struct backward_types {  // of an explicit type
+struct backward_types {  // for an explicit type
     using input_grad = Compute;
     using weight_grad = Compute;
 };
@@ -43,14 +43,14 @@ struct backward_types<by_category, P, Op, Compute> {
     using weight_grad = typename backward_role<typename stated_weight_grad<R>::type, wider>::type;
 };
 
-/// Op as a free operation has it: by its category, and without scales for operands of eight bits.
+/// The types of Op as a free operation: by its category, and without scales for 8-bit operands.
 template <class Op>
 struct as_free {
     static constexpr const char* name = Op::name;
     static constexpr category cast_rule = operation_category<Op>::value;
 };
 
-/// What the product Op of operands with these element types runs in.
+/// The types of the product Op with operands of these element types.
 template <class As, class P, class Op, class... Inputs>
 struct product_types {
     using compute = chosen_compute<As, P, Op, Inputs...>;
@@ -67,7 +67,7 @@ view<T, 3> as_matrices(const view<T, Rank>& v) {
     return {v.data(), {rows * columns == 0 ? 0 : v.size() / (rows * columns), rows, columns}};
 }
 
-/// Of variables of this rank, as_matrices: matrices, which need no kernel for many, or any number of them.
+/// For variables of this rank: one matrix, for which the batched kernel is not instantiated, or any number of matrices.
 template <class Compute, int Rank, class Device, class A, class B, class C>
 void products(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, write_mode mode) {
     if constexpr (Rank == 2) {
@@ -80,7 +80,7 @@ void products(Device& device, const view<A, 3>& a, const view<B, 3>& b, const vi
 template <class Roles, class A, class B, class Y, int Rank>
 struct matmul_record {
     using operation = op::matmul;
-    variable<A, Rank> a;  // each is kept where the other takes a gradient
+    variable<A, Rank> a;  // each is kept if the other takes a gradient
     variable<B, Rank> b;
     gradient_of<A, Rank> da;
     gradient_of<B, Rank> db;
@@ -106,7 +106,7 @@ struct matmul_record {
     }
 };
 
-/// A variable in the place of a layer's parameter.
+/// A variable in place of a layer's parameter.
 template <class T, int Rank>
 struct variable_weight : gradient_of<T, Rank> {
     using compute = T;
@@ -115,7 +115,7 @@ struct variable_weight : gradient_of<T, Rank> {
 
     explicit variable_weight(const variable<T, Rank>& v) : gradient_of<T, Rank>(v), value(v) {}
     const_view<T, Rank> values() const { return value.view(); }
-    /// Its input is kept where its gradient needs it.
+    /// Whether it takes no gradient: the layer's input then need not be kept.
     bool is_frozen() const { return !value.wants_gradient(); }
 };
 template <class T, int Rank>
@@ -143,7 +143,7 @@ template <class Storage, int Rank>
 struct element<parameter<Storage, Rank>> {
     using type = typename Storage::param;
 };
-/// The type of a variable's elements, and of a parameter's as the optimizer keeps it.
+/// The type of a variable's elements, or of a parameter's master.
 template <class T>
 using element_of = typename element<T>::type;
 
@@ -184,7 +184,7 @@ struct parameter_read_record {
 
 }  // namespace detail
 
-/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their places; or b: (k, n),
+/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their indices; or b: (k, n),
 /// one product for all rows of a. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
@@ -201,7 +201,7 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
                           " rows");
     }
     if constexpr (Rank != Other) {
-        // The rows of all leading places are one matrix.
+        // The rows of all leading axes form one matrix.
         extent rows = 1;
         for (int i = 0; i < Rank - 1; ++i) rows *= sa[i];
         return reshape(context, matmul<As>(context, reshape(context, a, shape<2>{rows, sa[Rank - 1]}), b),
@@ -228,7 +228,7 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
     }
 }
 
-/// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out) or left out; weight and bias are each a variable or a
+/// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out), optional; weight and bias are each a variable or a
 /// parameter of a store. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class W>
 auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight) {
@@ -262,8 +262,8 @@ auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Stora
     return detail::free_linear<As>(context, x, weight, bias);
 }
 
-/// A parameter as a variable of type T, the master's unless said otherwise; its gradient goes into the accumulator.
-/// Nothing is copied: what the store keeps is read, the master or the copy.
+/// A parameter as a variable of type T, by default the master's; its gradient goes to the accumulator. Nothing is
+/// copied: the variable is a view of the store's master or copy.
 template <class T = by_category, recording_context Context, class Storage, int Rank>
 auto as_variable(Context&& context, const parameter<Storage, Rank>& p) {
     using param = typename Storage::param;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer norm and rms norm with their gradients. Computed in float whatever the types, of
-/// doubles in double; see kernel/norm.
+/// Layer norm and RMS norm with their gradients, computed in float whatever the types, and for doubles in double; see
+/// kernel/norm.
 ///
 ///     auto y = ht::layer_norm<roles>(ctx, x, gain, bias);            // x: (…, width), gain and bias: (width)
 #pragma once
@@ -34,13 +34,14 @@ struct layer_norm_record {
         const auto to_gain = tape.gradient_target(gain);
         const auto to_bias = tape.gradient_target(bias);
         auto mode = to_gain ? to_gain.mode : to_bias.mode;
-        // One of the two is also some other layer's and has a gradient already, the other has none.
+        // Gain and bias may be shared with other layers, so that one of them has a gradient already and the other has
+        // not.
         if (to_gain && to_bias && to_gain.mode != to_bias.mode) {
             auto* const first = to_gain.mode == write_mode::overwrite ? to_gain.data : to_bias.data;
             tape.device().fill(first, gain.shape().size(), accumulate(0.0f));
             mode = write_mode::add;
         }
-        // Where no gradient of x is wanted, the kernel still computes one: into memory that is dropped.
+        // If no gradient of x is wanted, the kernel still computes one, into memory that is dropped.
         const auto unwanted = to_x ? variable<X, Rank>{} : tape.template make<X>(dx.shape(), false);
         kernel::layer_norm<typename Tape::device_type>::backward(
             tape.device(), kernel::layer_norm_backward<X, typename Gain::compute, Y, accumulate>{
@@ -91,10 +92,10 @@ struct rms_norm_record {
 
 }  // namespace detail
 
-/// y = (x - mean) / sqrt(variance + epsilon) gain + bias, row by row over the last axis (Ba, Kiros, Hinton 2016). x and y:
-/// (…, width), gain and bias: parameters of (width); y in Roles::output. Computed in float, in double where one of them
-/// holds doubles; recorded with its gradients by x, gain and bias. Throws shape_error, and argument_error for an epsilon that
-/// is negative or NaN. The kernel's header has the numeric contract.
+/// y = (x - mean) / sqrt(variance + epsilon) gain + bias, for each row along the last axis (Ba, Kiros, Hinton 2016). x
+/// and y: (…, width), gain and bias: parameters of (width); y in Roles::output. Computed in float, in double if one of
+/// them is double; recorded with its gradients with respect to x, gain and bias. Throws shape_error, and argument_error
+/// for an epsilon that is negative or NaN. The kernel's header has the numeric contract.
 template <class Roles, class Context, class X, int Rank, class Gain, class Bias>
 auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, const Bias& bias,
                 float epsilon = 1e-5f) {
@@ -125,8 +126,8 @@ auto layer_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain,
     return y;
 }
 
-/// y = x / sqrt(mean of squares + epsilon) gain, row by row over the last axis (Zhang and Sennrich 2019). x and y: (…,
-/// width), gain: a parameter of (width); otherwise as layer_norm.
+/// y = x / sqrt(mean of squares + epsilon) gain, for each row along the last axis (Zhang and Sennrich 2019). x and y:
+/// (…, width), gain: a parameter of (width); otherwise as layer_norm.
 template <class Roles, class Context, class X, int Rank, class Gain>
 auto rms_norm(Context&& context, const variable<X, Rank>& x, const Gain& gain, float epsilon = 1e-6f) {
     using Y = typename Roles::output;

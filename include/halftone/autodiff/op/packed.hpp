@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Packed documents (tensor/packed.hpp) as layers take them.
+/// Packed documents (tensor/packed.hpp) in the form that layers take.
 ///
 ///     const ht::documents at = ht::documents_to_device(ctx, packed, tokens.shape(), context);
 ///     auto x = embed(ctx, tokens, at);
@@ -17,15 +17,15 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Packed documents as layers take them, on the device, for as long as this is there. Empty: each row is one document.
+/// Packed documents in the device's memory, owned by this object. Empty: each row is one document.
 struct documents {
-    variable<std::int32_t, 2> positions{};  ///< (1, tokens), of each token in its document
+    variable<std::int32_t, 2> positions{};  ///< (1, tokens), the position of each token in its document
     detail::device_sequences sequences{};
 };
 
 namespace detail {
 
-/// Throws shape_error. Gives the tokens of the longest document.
+/// Throws shape_error. Returns the number of tokens in the longest document.
 inline extent check_documents(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
     const extent last = offsets.extent_of(0) - 1;
     if (offsets(0) != 0 || offsets(last) != tokens) {
@@ -46,8 +46,8 @@ inline extent check_documents(const const_view<std::int32_t, 1>& offsets, extent
 
 }  // namespace detail
 
-/// Documents in the one row of `tokens`, each of `most` tokens at most, brought to the device once for all layers.
-/// Throws shape_error for several rows, and for offsets that do not fit where the host can read them.
+/// Copies the offsets of documents in one row of `tokens`, each of at most `most` tokens, to the device, once for all
+/// layers. Throws shape_error for several rows, and for invalid offsets if the host can read them.
 template <class Context>
 documents documents_to_device(Context&& context, const packed& p, const shape<2>& tokens, extent most) {
     using device = typename std::remove_cvref_t<Context>::device_type;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations on a tape: any generic lambda, one kernel forward and one backward, and the usual ones by name.
+/// Pointwise operations on a tape: any generic lambda, with one kernel forward and one backward, and the usual ones by
+/// name.
 ///
 ///     auto y = ht::map(ctx, [k](auto a, auto b) { return a * b + k * ht::tanh(a); }, x, z);
 ///     auto y = ht::add(ctx, x, z);
 ///
 /// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare
-/// tape that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), bypasses both. It has the first
-/// input's shape. Further inputs may be of rank 0, or of rank 1 with one value for each column.
+/// tape that of the inputs; an explicit type, ht::add<float>(ctx, x, z), overrides both. It has the first input's
+/// shape. Further inputs may have rank 0, or rank 1 with one value for each column.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ inline constexpr bool is_variable = false;
 template <class T, int Rank>
 inline constexpr bool is_variable<variable<T, Rank>> = true;
 
-/// Which inputs of a pointwise expression its gradients read: only those are kept until the backward pass.
+/// Which inputs of a pointwise expression its gradients read: only those are kept for the backward pass.
 template <class Expression, class... Inputs>
 struct kept_inputs {
     template <std::size_t I>
@@ -47,10 +48,10 @@ struct kept_inputs {
     }
 };
 
-/// What a pointwise operation keeps of its operands until the backward pass, whatever it computes of them.
+/// What a pointwise operation keeps for the backward pass, independent of its expression.
 template <class Y, int Rank, class... Inputs>
 struct kept_operands {
-    std::tuple<Inputs...> inputs;  // empty where no gradient reads them
+    std::tuple<Inputs...> inputs;  // empty if no gradient reads them
     std::tuple<gradient_of<typename Inputs::value_type, Inputs::rank>...> gradients;
     gradient_of<Y, Rank> dy;
 
@@ -61,8 +62,8 @@ struct kept_operands {
     }
 };
 
-/// Which inputs the gradients of a record read beside that of its result, for those who ask (observe/operations.hpp):
-/// value<I, By> tells it of the I-th input and the gradient of the By-th.
+/// Which inputs the gradients of a record read besides the gradient of its result (used by observe/operations.hpp):
+/// value<I, By> says whether the gradient of input By reads input I.
 struct reads_nothing {
     template <std::size_t, std::size_t>
     static constexpr bool value = false;
@@ -72,7 +73,7 @@ struct reads_others {
     static constexpr bool value = I != By;
 };
 
-/// The values of a kept input; of another, a view of its shape without data.
+/// The values of a kept input; for any other, a view of its shape without data.
 template <class T, int Rank>
 const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& s) {
     return {kept.is_empty() ? nullptr : kept.view().data(), s};
@@ -95,7 +96,7 @@ struct map_record : kept_operands<Y, Rank, Inputs...> {
     }
 
   private:
-    // The gradient of an input that wants none is computed and dropped, so that the kernel is compiled once.
+    // The gradient of an input that takes none is computed and dropped, so that the kernel is compiled only once.
     template <class Tape, class T, int R>
     static kernel::gradient<T, R> target(Tape& tape, const gradient_of<T, R>& g) {
         const auto to = tape.gradient_target(g);
@@ -103,7 +104,7 @@ struct map_record : kept_operands<Y, Rank, Inputs...> {
     }
     template <class Tape, std::size_t... I>
     void run(Tape& tape, std::index_sequence<I...>) {
-        // One after the other, in the order that the kernel writes them in: an input may stand here twice.
+        // In the order in which the kernel writes them, since an input may occur twice.
         const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
             target(tape, std::get<I>(this->gradients))...};
         kernel::map<typename Tape::device_type>::backward(
@@ -113,7 +114,7 @@ struct map_record : kept_operands<Y, Rank, Inputs...> {
     }
 };
 
-/// The values of an expression over the inputs in the shape s, which theirs fit as a map's do.
+/// The values of an expression over the inputs, in the shape s, which the inputs fit as in a map.
 template <class Op, class Y, class Context, int Rank, class Expression, class... Inputs>
 variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expression& e, const Inputs&... inputs) {
     auto& root = context.root();
@@ -160,7 +161,7 @@ struct tanh_function {
 
 }  // namespace detail
 
-/// A context: what operations are called in.
+/// A context in which operations are called.
 template <class T>
 concept recording_context = requires(T& t) {
     typename std::remove_cvref_t<T>::policy;
@@ -174,8 +175,8 @@ auto map(Context&& context, const F& f, const Variables&... inputs) {
     return detail::pointwise<op::map, As>(context, f, inputs...);
 }
 
-/// a + b, in a's shape: b has that, or one value, or one for each of a's columns. The result has the type that a and
-/// b promote to, in every region; with As, As. Throws shape_error.
+/// a + b, in a's shape: b has that shape, or one value, or one for each of a's columns. The result has the type that a
+/// and b promote to, in every region; with As, type As. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto add(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     return detail::pointwise<op::add, As>(context, detail::add_function{}, a, b);
@@ -196,7 +197,7 @@ template <class As = by_category, recording_context Context, class A, int Rank>
 auto gelu(Context&& context, const variable<A, Rank>& a) {
     return detail::pointwise<op::gelu, As>(context, detail::gelu_function{}, a);
 }
-/// a where it is positive, else 0, element by element; in a's type. Its derivative at 0 is 0.
+/// max(a, 0) for each element; in a's type. Its derivative at 0 is 0.
 template <class As = by_category, recording_context Context, class A, int Rank>
 auto relu(Context&& context, const variable<A, Rank>& a) {
     return detail::pointwise<op::relu, As>(context, detail::relu_function{}, a);

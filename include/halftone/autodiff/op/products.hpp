@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What gradients are made of beside pointwise maps: products of matrices, sums along rows and columns and their
-/// inverses (products with ones), heads of attention apart and together, rows gathered and scattered. Each one's
-/// gradient is made of the same. For rules and compositions (double_backward/rules.hpp).
+/// The operations, besides pointwise maps, of which gradients are composed: matrix products, sums along rows and
+/// columns and their transposes (broadcasts), attention's heads separated and joined, rows gathered and scattered. The
+/// gradient of each is composed of the same operations. Used by rules and compositions (double_backward/rules.hpp).
 ///
 /// Numeric contract: products as kernel::matmul; sums in float; copies are exact.
 #pragma once
@@ -17,13 +17,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// How matrices are read: as they lie, or transposed.
+/// Whether a matrix is read as stored or transposed.
 enum class orientation { straight, transposed };
 constexpr orientation operator!(orientation o) {
     return o == orientation::straight ? orientation::transposed : orientation::straight;
 }
 
-/// Matrices one behind the other: `stored` is (count, rows, columns), as they lie.
+/// Consecutive matrices: `stored` is (count, rows, columns), as stored.
 template <class T>
 struct matrices {
     T* data;
@@ -40,10 +40,10 @@ struct matrices {
     matrices operator!() const { return {data, stored, !turned}; }
 };
 
-/// A variable read so.
+/// A variable with its orientation.
 template <class T>
 struct factor {
-    variable<T, 1> values;  // empty where nobody reads it
+    variable<T, 1> values;  // empty if not needed
     shape<3> stored;
     orientation turned = orientation::straight;
 
@@ -55,17 +55,17 @@ factor<T> factor_of(const variable<T, Rank>& v, const shape<3>& stored, orientat
     return {flat(v), stored, turned};
 }
 
-/// c = ab or c += ab, matrix by matrix.
+/// c = (or +=) ab, for each pair of matrices.
 template <class Compute, class Device, class A, class B, class C>
 void multiply_each(Device& device, const matrices<A>& a, const matrices<B>& b, C* c, write_mode mode) {
     product_each<Compute>(device, a.all(), b.all(), view<C, 3>(c, {a.count(), a.rows(), b.columns()}), mode);
 }
 
-/// Forward products in Compute, backward ones in ByLeft (that of the left factor) and ByRight.
+/// Forward products in Compute; backward ones in ByLeft (for the gradient of the left factor) and ByRight.
 template <class ByLeft, class ByRight, class A, class B, class Y>
 struct product_record {
     using operation = op::matmul;
-    factor<A> a;  // each is kept where the other takes a gradient
+    factor<A> a;  // each is kept if the other takes a gradient
     factor<B> b;
     gradient_of<A, 1> da;
     gradient_of<B, 1> db;
@@ -94,7 +94,7 @@ struct product_record {
     }
 };
 
-/// The matrices ab, one behind the other.
+/// The products ab, consecutive matrices.
 template <class Compute, class ByLeft, class ByRight, class Y, class Root, class A, class B>
 variable<Y, 1> product(Root& root, const factor<A>& a, const factor<B>& b) {
     const auto range = root.range(op::matmul::name);
@@ -134,7 +134,7 @@ struct rule<product_record<ByLeft, ByRight, A, B, Y>> {
     }
 };
 
-/// As many values of one number, which take no gradient.
+/// `count` values of one number, without a gradient.
 template <class Root>
 variable<float, 1> filled(Root& root, extent count, float value) {
     auto v = root.template make<float>(shape<1>{count}, false);
@@ -149,13 +149,13 @@ variable<float, 1> row_sums(Root& root, const variable<float, 1>& x, extent rows
     return product<float, float>(root, factor_of(x, {1, rows, width}),
                                  factor_of(filled(root, width, 1), {1, width, 1}));
 }
-/// Each value in all columns of its row.
+/// Broadcasts each value to all columns of its row.
 template <class Root>
 variable<float, 1> in_columns(Root& root, const variable<float, 1>& x, extent width) {
     return product<float, float>(root, factor_of(x, {1, x.size(), 1}),
                                  factor_of(filled(root, width, 1), {1, 1, width}));
 }
-/// The sum of each row in all its columns.
+/// The sum of each row, broadcast to all its columns.
 template <class Root>
 variable<float, 1> row_totals(Root& root, const variable<float, 1>& x, extent rows) {
     return in_columns(root, row_sums(root, x, rows), rows == 0 ? 0 : x.size() / rows);
@@ -167,17 +167,17 @@ variable<Y, 1> column_sums(Root& root, const variable<X, 1>& x, extent width) {
     return product<float, Y>(root, factor_of(filled(root, rows, 1), {1, 1, rows}), factor_of(x, {1, rows, width}));
 }
 
-// ---- heads of attention
+// ---- attention's heads
 
-/// (batch, time, parts, heads, size), as one product makes queries, keys and values, and (batch, heads, time, size).
+/// (batch, time, parts, heads, size), as one product computes queries, keys and values, and (batch, heads, time, size).
 struct head_layout {
     extent batch, time, heads, size;
 
     extent count() const { return batch * time * heads * size; }
 };
 
-/// to = from, where one is a part of `parts`, with the heads of a time beside each other, and the other has its heads
-/// apart.
+/// to = from, where one is a part of `parts` with layout (batch, time, heads, size), and the other has layout (batch,
+/// heads, time, size).
 template <class Device, class T>
 void split_part(Device& device, const head_layout& h, extent parts, extent part, const T* together, T* contiguous) {
     const extent row = parts * h.heads * h.size;
@@ -248,7 +248,7 @@ struct join_heads_record {
     }
 };
 
-/// The parts of x, each with its heads apart: (batch, heads, time, size).
+/// The parts of x, each as (batch, heads, time, size).
 template <std::size_t Parts, class Root, class T>
 std::array<variable<T, 1>, Parts> split_heads(Root& root, const variable<T, 1>& x, const head_layout& layout) {
     std::array<variable<T, 1>, Parts> parts;
@@ -262,7 +262,7 @@ std::array<variable<T, 1>, Parts> split_heads(Root& root, const variable<T, 1>& 
     if (x.wants_gradient()) root.record(std::move(r));
     return parts;
 }
-/// The inverse.
+/// The inverse of split_heads: joins parts into one tensor.
 template <std::size_t Parts, class Root, class T>
 variable<T, 1> join_heads(Root& root, const std::array<variable<T, 1>, Parts>& parts, const head_layout& layout) {
     bool wanted = false;
@@ -309,7 +309,7 @@ struct rule<join_heads_record<T, Parts>> {
     }
 };
 
-// ---- rows of a table
+// ---- rows of a table (embedding)
 
 template <class Y>
 struct scatter_record {
@@ -336,7 +336,7 @@ struct scatter_record {
     }
 };
 
-/// (vocabulary, width): the sum of the rows of each token, 0 where there is none.
+/// (vocabulary, width): for each token the sum of its rows, 0 if it has none.
 template <class Root, class Y>
 variable<float, 1> scatter(Root& root, const variable<std::int32_t, 1>& tokens, const variable<Y, 1>& rows,
                            extent vocabulary, extent width) {
@@ -372,7 +372,7 @@ struct extend_record {
     }
 };
 
-/// x, and zeros behind it.
+/// x, padded with zeros at the end.
 template <class Root, class T>
 variable<T, 1> extended(Root& root, const variable<T, 1>& x, extent count) {
     if (x.size() == count) return x;

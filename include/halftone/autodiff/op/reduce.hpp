@@ -3,10 +3,11 @@
 /// Sums over all elements, with their gradients: sum, mean, mean squared error.
 ///
 ///     auto total = ht::sum(ctx, x);
-///     auto loss = ht::mean_squared_error(ctx, prediction, target);     // float in regions and outside, as losses are
+///     auto loss = ht::mean_squared_error(ctx, prediction, target);     // a float in regions and outside, as all losses
 ///
-/// Numeric contract: kernel/sum's; the result is rounded once. A sum under autocast is fp32, a mean has its input's
-/// type (PyTorch's categories); on a bare tape both have their input's. ht::sum<float>(ctx, x) gives floats anywhere.
+/// Numeric contract: kernel/sum's; the result is rounded once. Under autocast a sum is fp32, and a mean has its input's
+/// type (PyTorch's categories); on a bare tape both have their input's type. ht::sum<float>(ctx, x) gives a float
+/// anywhere.
 #pragma once
 
 #include <tuple>
@@ -49,7 +50,7 @@ struct reduce_record : kept_operands<Y, 0, Inputs...> {
         const auto& dx = std::get<I>(this->gradients);
         const auto to = tape.gradient_target(dx);
         if (!to) return;
-        // A second use of the input: the map overwrites, so its result is added from memory of its own.
+        // A second use of the input: the map overwrites, so it writes to separate memory, which is then added.
         const bool adds = to.mode == write_mode::add;
         const auto separate =
             adds ? tape.template make<X>(dx.shape(), false) : std::tuple_element_t<I, std::tuple<Inputs...>>{};
@@ -103,7 +104,7 @@ auto sum(Context&& context, const variable<X, Rank>& x) {
                                                                                       detail::identity_function{}, x);
 }
 
-/// The mean of all elements; of none, NaN.
+/// The mean of all elements; NaN for an empty tensor.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto mean(Context&& context, const variable<X, Rank>& x) {
     return detail::reduce<op::mean, chosen_output<As, policy_of<Context>, op::mean, X>>(
@@ -122,8 +123,8 @@ auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, 
     return detail::reduce<op::mse_loss, Y>(context, factor, detail::squared_difference_function{}, prediction, target);
 }
 
-/// The same for a target that may lie in host memory; what the device can reach must stay until the backward pass is
-/// through.
+/// The same for a target that may be in host memory; memory that the device can read must stay unchanged until the
+/// backward pass has run.
 template <recording_context Context, class X, class T, int Rank>
 auto mean_squared_error(Context&& context, const variable<X, Rank>& prediction, const view<T, Rank>& target) {
     return mean_squared_error(context, prediction, context.root().to_device(target));

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear layers whose products read operands of eight bits, each tensor with a scale (policy/scaling.hpp): what
-/// ht::linear and ht::mlp do under ht::fp8_hybrid.
+/// Linear layers whose products read 8-bit operands, each tensor with a scale (policy/scaling.hpp): ht::linear and
+/// ht::mlp under ht::fp8_hybrid.
 ///
-/// Numeric contract: operands as kernel::quantize gives them; products of eight-bit numbers are exact in bfloat16's
-/// products, and so in float, where they are summed (kernel::matmul); the sums times both inverse scales go into the
-/// epilogue. What is kept of x for the backward pass has eight bits. Weights are quantized from their copies with each
-/// use, by the scale of the forward pass in the backward pass, too. Gradients of biases are sums of the incoming
-/// gradient as it came, before it is quantized.
+/// Numeric contract: operands as kernel::quantize gives them. Products of 8-bit numbers are exact in bfloat16
+/// arithmetic with float sums (kernel::matmul); the sums times both inverse scales go into the epilogue. x is kept for
+/// the backward pass in eight bits. Weights are quantised from their copies at each use, in the backward pass with the
+/// forward pass's scale. Gradients of biases are sums of the incoming gradient before it is quantised.
 #pragma once
 
 #include <halftone/autodiff/op/linear_epilogue.hpp>
@@ -27,11 +26,11 @@ template <class Roles>
     requires requires { typename Roles::compute; }
 inline constexpr bool is_scaled_product<Roles> = eight_bit<typename Roles::compute>;
 
-/// The type that multiplies operands exactly: every number of eight bits is a bfloat16.
+/// The type in which products multiply operands exactly: bfloat16 for 8-bit numbers.
 template <class T>
 using exact_compute = std::conditional_t<eight_bit<T>, bfloat16, T>;
 
-/// A matrix as a product reads it: eight bits and the place of their inverse scale, or a matrix as it is, and nullptr.
+/// A matrix as a product reads it: 8-bit with a pointer to its inverse scale, or unscaled with nullptr.
 template <class T>
 struct product_matrix {
     view<T, 2> values;
@@ -42,7 +41,7 @@ product_matrix<T> transpose(const product_matrix<T>& m) {
     return {halftone::transpose(m.values), m.inverse};
 }
 
-/// c = epilogue(ab), a and b scaled back.
+/// c = epilogue(ab), with the scales of a and b removed.
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
 void scaled_product(Device& device, const product_matrix<A>& a, const product_matrix<B>& b, const view<C, 2>& c,
                     const Epilogue& e, square_sum* squares = nullptr) {
@@ -59,7 +58,7 @@ void scaled_product(Device& device, const product_matrix<A>& a, const product_ma
     }
 }
 
-/// A tensor in eight bits, and its scale, in the tape's memory.
+/// A tensor in eight bits and its scale, in the tape's memory.
 template <class Q, int Rank>
 struct quantized {
     variable<Q, Rank> values;
@@ -68,8 +67,8 @@ struct quantized {
     product_matrix<const Q> rows() const { return {as_const(as_rows(values)), &scale.view().data()->inverse}; }
 };
 
-/// x in eight bits as Roles scale them: with delayed scaling by the layer's record, into which its amax goes where a
-/// backward pass is to come.
+/// x quantised to eight bits by Roles' scaling; with delayed scaling by the layer's record, which receives its amax if
+/// a backward pass will follow.
 template <class Q, class Roles, class Root, class X, int Rank, class Weight>
 quantized<Q, Rank> quantize(Root& root, const view<X, Rank>& x, const Weight& weight, scaled_tensor tensor,
                             bool records) {
@@ -94,7 +93,7 @@ quantized<typename Roles::compute, 2> quantize_weight(Root& root, const Weight& 
     return quantize<typename Roles::compute, Roles>(root, values_for<typename Roles::compute>(weight), weight,
                                                     scaled_tensor::weight, records);
 }
-/// The same once more, by the same scale.
+/// The same again, with the same scale.
 template <class Roles, class Tape, class Weight>
 quantized<typename Roles::compute, 2> quantize_again(Tape& tape, const Weight& weight,
                                                      const variable<tensor_scale, 0>& scale) {
@@ -105,8 +104,8 @@ quantized<typename Roles::compute, 2> quantize_again(Tape& tape, const Weight& w
     return q;
 }
 
-/// An incoming gradient as the two backward products read it: in eight bits, or, where the roles state a wider type, as
-/// it came.
+/// The incoming gradient as the two backward products read it: in eight bits, or, if the roles have a wider type,
+/// unquantised.
 template <class Roles, class Y, int Rank>
 struct incoming_gradient {
     view<Y, Rank> dy;
@@ -130,7 +129,8 @@ incoming_gradient<Roles, Y, Rank> read_gradient_of(Tape& tape, const view<Y, Ran
     return g;
 }
 
-/// c = epilogue(g w): the gradient of what was multiplied by a weight, which is read as the forward pass read it.
+/// c = epilogue(g w): the gradient of the other factor of a product with a weight, which is read as the forward pass
+/// read it.
 template <class Roles, class Tape, class Y, int Rank, class Weight, class C, class End>
 void scaled_input_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const Weight& weight,
                            const variable<tensor_scale, 0>& scale, const view<C, 2>& c, const End& end) {
@@ -138,7 +138,7 @@ void scaled_input_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& 
     scaled_product<exact_compute<typename Roles::input_grad>>(
         tape.device(), g.template as<typename Roles::input_grad>(), w.rows(), c, end);
 }
-/// The gradient of a weight, out of the x that the forward pass read.
+/// The gradient of a weight, from the x that the forward pass read.
 template <class Roles, class Tape, class Y, int Rank, class Q, class Weight>
 void scaled_weight_gradient(Tape& tape, const incoming_gradient<Roles, Y, Rank>& g, const quantized<Q, Rank>& x,
                             const Weight& weight) {
@@ -161,7 +161,7 @@ void bias_gradient(Tape& tape, const view<Y, 2>& dy, const Bias& bias) {
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct scaled_linear_record {
     using operation = op::linear;
-    quantized<typename Roles::compute, Rank> x;  // kept unless the weight is frozen
+    quantized<typename Roles::compute, Rank> x;  // empty if the weight is frozen
     variable<tensor_scale, 0> weight_scale;
     gradient_of<X, Rank> dx;
     gradient_of<Y, Rank> dy;
@@ -195,7 +195,7 @@ constexpr void check_once() {
 
 }  // namespace detail
 
-/// Under roles with a `compute` of eight bits; linear.hpp has its arguments.
+/// linear under roles with an 8-bit `compute`; linear.hpp describes its arguments.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
     requires detail::is_scaled_product<Roles>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
@@ -237,7 +237,7 @@ struct scaled_mlp_record {
     using operation = op::mlp;
     using Q = typename Roles::compute;
     quantized<Q, Rank>
-        x;  // x and hidden are kept unless their weight is frozen, pre where the gradient goes further back
+        x;  // x and hidden are empty if their weight is frozen, pre if x takes no gradient
     variable<typename Roles::output, Rank> pre;
     quantized<Q, Rank> hidden;
     variable<tensor_scale, 0> up_scale, down_scale;
@@ -254,7 +254,7 @@ struct scaled_mlp_record {
             const auto g = read_gradient_of<Roles>(tape, dy.view(), down);
             scaled_weight_gradient(tape, g, hidden, down);
             hidden = {};
-            // dpre takes the place of pre: every element is read once, right before it is written.
+            // dpre overwrites pre: every element is read once, right before it is written.
             if (!pre.is_empty())
                 scaled_input_gradient(tape, g, down, down_scale, as_rows(pre), gelu_gradient{as_rows(pre)});
         }
@@ -275,7 +275,7 @@ struct scaled_mlp_record {
 
 }  // namespace detail
 
-/// Likewise. The hidden activations, too, are kept in eight bits.
+/// mlp in the same way. The hidden activations, too, are kept in eight bits.
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
     requires detail::is_scaled_product<Roles>
 auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down,

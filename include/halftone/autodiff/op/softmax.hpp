@@ -4,9 +4,9 @@
 ///
 ///     auto probabilities = ht::softmax(ht::autocast<ht::full_fp32>(ctx), scores);       // (…, classes)
 ///     auto sharper = ht::softmax(ctx, scores, 2.0f);                                    // of 2 scores
-///     auto wide = ht::softmax<float>(ctx, scores);                                      // floats, in any region
+///     auto wide = ht::softmax<float>(ctx, scores);                                      // float results, in any region
 ///
-/// Numeric contract: kernel/softmax's. The result is fp32 under autocast (PyTorch's category), on a bare tape it has
+/// Numeric contract: kernel/softmax's. The result is fp32 under autocast (PyTorch's category); on a bare tape it has
 /// the input's type.
 #pragma once
 
@@ -58,16 +58,17 @@ auto softmax_of(Context&& context, const variable<X, Rank>& x, double factor) {
 
 }  // namespace detail
 
-/// exp(scale x) / (the sum of exp(scale x) over the last axis), in x's shape, any rank but 0; recorded with its gradient by
-/// x. Computed in float (in double of doubles); the result is rounded once, to float in a region and to x's type outside
-/// of all, or to As. -infinity gives exactly 0, a row of nothing else NaN. kernel/softmax/softmax.hpp has the contract.
+/// exp(scale x) / (the sum of exp(scale x) over the last axis), in x's shape, of any rank but 0; recorded with its
+/// gradient with respect to x. Computed in float (for doubles in double); the result is rounded once: to float in a
+/// region, to x's type outside, or to As. -infinity gives exactly 0, a row of only -infinity NaN.
+/// kernel/softmax/softmax.hpp has the contract.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto softmax(Context&& context, const variable<X, Rank>& x, double scale = 1) {
     return detail::softmax_of<op::softmax, As, kernel::softmax>(context, x, scale);
 }
 
 /// scale x - log(the sum of exp(scale x) over the last axis), in x's shape and with types as softmax; recorded with its
-/// gradient by x. -infinity gives -infinity.
+/// gradient with respect to x. -infinity gives -infinity.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto log_softmax(Context&& context, const variable<X, Rank>& x, double scale = 1) {
     return detail::softmax_of<op::log_softmax, As, kernel::log_softmax>(context, x, scale);
