@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Batches of a language: windows of a corpus, random ones to train on and consecutive ones to measure with.
+/// Batches for language models: windows of a corpus, random ones for training and consecutive ones for evaluation.
 ///
 ///     ht::language_data data{ht::token_view{corpus}, {.context = 128, .held_out = 0.1, .seed = 1}};
 ///     for (std::uint32_t step = 0; step < steps; ++step) {
@@ -11,8 +11,8 @@
 ///         const ht::language_batch batch = data.window(first, 32);           // of the held-out part, in order
 ///     }
 ///
-/// Which windows step s sees depends on the seed and s alone: not on the steps before, nor on how rows are split. A
-/// batch shows memory that the data keeps and reuses: it holds until the next one is asked for.
+/// The windows of step s depend on the seed and s alone: not on earlier steps, nor on how rows are split. A batch is a
+/// view of memory that the data owns and reuses: it is valid until the next one is made.
 #pragma once
 
 #include <vector>
@@ -27,15 +27,15 @@ inline namespace HALFTONE_ABI {
 
 class micro_batches;
 
-/// Token ids and, for each, the one that follows it.
+/// Token ids and, for each of them, the id that follows.
 struct language_batch {
     const_view<std::int32_t, 2> tokens{};   // (batch, time)
     const_view<std::int32_t, 2> targets{};  // (batch, time)
 
     extent rows() const { return tokens.extent_of(0); }
-    /// Tokens in it.
+    /// The number of tokens.
     extent size() const { return tokens.size(); }
-    /// The same batch with f(view) in place of each view: how a captured step puts it into memory of its own.
+    /// The same batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
     template <class Function>
     language_batch with_views(const Function& f) const {
         return {f(tokens), f(targets)};
@@ -45,14 +45,14 @@ struct language_batch {
         const shape<2> s{count, tokens.extent_of(1)};
         return {{tokens.data() + first * s[1], s}, {targets.data() + first * s[1], s}};
     }
-    /// The same rows as `count` batches of equal size, one after the other. Throws argument_error where that does not
-    /// come out even. Where targets are -100 the mean of their means is not the mean: multiply each loss by
+    /// The same rows as `count` micro-batches of equal size. Throws argument_error if `count` does not divide the rows.
+    /// If some targets are -100, the mean of the micro-batches' mean losses is not the batch's: multiply each loss by
     /// ht::share_of(tape, micro, batch) (autodiff/engine/share.hpp).
     micro_batches split(extent count) const;
 };
 
-/// Documents of various lengths in one row, without padding (tensor/packed.hpp). A target where one ends may be
-/// -100.
+/// Documents of various lengths in one row, without padding (tensor/packed.hpp). The target at the end of a document
+/// may be -100.
 struct packed_batch {
     const_view<std::int32_t, 2> tokens{};   // (1, time)
     const_view<std::int32_t, 2> targets{};  // (1, time)
@@ -60,17 +60,17 @@ struct packed_batch {
 
     extent rows() const { return tokens.extent_of(0); }
     extent size() const { return tokens.size(); }
-    /// The same batch with f(view) in place of each view: how a captured step puts it into memory of its own.
+    /// The same batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
     template <class Function>
     packed_batch with_views(const Function& f) const {
         return {f(tokens), f(targets), documents.with_views(f)};
     }
 };
 
-/// A range of batches of equal size.
+/// A range of micro-batches of equal size.
 class micro_batches {
   public:
-    /// Goes from micro-batch to micro-batch.
+    /// Iterates over micro-batches.
     class iterator {
       public:
         iterator(const language_batch& whole, extent first, extent rows) : whole_(whole), first_(first), rows_(rows) {}
@@ -103,21 +103,21 @@ inline micro_batches language_batch::split(extent count) const {
     return {*this, rows() / count};
 }
 
-/// How a text becomes batches.
+/// How a text is divided into batches.
 struct language_options {
     extent context = 128;       ///< tokens in a window
     extent vocabulary = 256;    ///< ids are below it; checked when the data is opened
     double held_out = 0.1;      ///< the fraction at the end of the corpus that training never sees
-    extent most_windows = 0;    ///< of the held-out part, evenly spread over it; 0: all, side by side
+    extent most_windows = 0;    ///< windows of the held-out part, evenly distributed; 0: all
     std::uint64_t seed = 0;
 };
 
-/// Windows of a text as batches: random ones of its training part, and the held-out part from end to end. A batch
-/// lies in memory of this object and is good until the next one is made.
+/// Windows of a text as batches: random ones of its training part, and consecutive ones of the held-out part. A batch
+/// is in memory of this object and valid until the next one is made.
 class language_data {
   public:
-    /// The tokens' memory stays the caller's. Throws data_error where a part does not hold a single window, or a token
-    /// lies outside the vocabulary; argument_error for options outside their range.
+    /// The tokens' memory must outlive this object. Throws data_error if a part has no complete window, or a token is
+    /// outside the vocabulary; argument_error for options outside their range.
     language_data(const token_view& tokens, const language_options& options)
         : options_(options), parts_(hold_out(tokens, options.held_out)) {
         if (options.context < 1)
@@ -136,25 +136,25 @@ class language_data {
     const token_view& training() const { return parts_.training; }
     const token_view& validation() const { return parts_.validation; }
 
-    /// The batch of a step: `rows` windows of the training part, each place as likely as any other. Throws
-    /// argument_error for no rows, shape_error and out_of_memory for too many.
+    /// The batch of a step: `rows` windows at uniformly random places of the training part. Throws argument_error for
+    /// no rows, shape_error and out_of_memory for too many.
     language_batch sample(std::uint32_t step, extent rows) {
         const auto places = static_cast<std::uint64_t>(parts_.training.size() - options_.context);
         prepare(rows);
         for (extent row = 0; row < rows; ++row) {
             const philox::block random = random_block(options_.seed, step, stream, static_cast<std::uint64_t>(row));
-            // Uneven by places / 2^64 at most.
+            // The modulo's deviation from a uniform distribution is at most places / 2^64.
             fill(parts_.training, static_cast<extent>((std::uint64_t{random[0]} << 32 | random[1]) % places), row);
         }
         return batch(rows);
     }
 
-    /// How many windows of the held-out part there are to measure with. They do not overlap.
+    /// The number of windows of the held-out part. They do not overlap.
     extent windows() const {
         const extent all = places();
         return options_.most_windows == 0 ? all : std::min(options_.most_windows, all);
     }
-    /// Of these, `rows` from number `first` on; fewer where they end.
+    /// `rows` windows of the held-out part from number `first` on; fewer at the end.
     language_batch window(extent first, extent rows) {
         rows = std::min(rows, windows() - first);
         if (first < 0 || rows < 1) fail<argument_error>("data: windows from ", first, " on; there are ", windows());
@@ -165,10 +165,10 @@ class language_data {
     }
 
   private:
-    /// Philox counters of the data; the tensors of a model count up from zero.
+    /// Philox's tensor number for data; those of a model's tensors count up from zero.
     static constexpr std::uint32_t stream = 0x80000000;
 
-    /// Windows side by side in the held-out part.
+    /// The number of consecutive windows in the held-out part.
     extent places() const {
         return parts_.validation.size() == 0 ? 0 : (parts_.validation.size() - 1) / options_.context;
     }

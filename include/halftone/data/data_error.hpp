@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is thrown for bad data; see text.hpp and tokens.hpp.
+/// The exception for bad data; see text.hpp and tokens.hpp.
 ///
 ///     try { corpus = ht::read_text(paths); } catch (const ht::data_error& e) { std::cerr << e.what() << '\n'; }
 #pragma once
@@ -10,7 +10,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A source of data that is missing, unreadable, empty, too short, or holds what it must not.
+/// A source of data that is missing, unreadable, empty, too short, or has invalid contents.
 struct data_error : error {
     using error::error;
 };

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Text as bytes: files and folders of them, read into one corpus.
+/// Text as bytes: reads files and folders into one corpus.
 ///
 ///     const std::string corpus = ht::read_text({"king_james.txt", "books/"});
 ///
-/// The order is fixed: paths as given, a folder's files sorted by path. Bytes are taken as they are, one file after the
-/// other. Whatever is wrong with a source is told in one sentence, before anything of it is used.
+/// The order is fixed: paths as given, a folder's files sorted by path. Bytes are not converted; files are
+/// concatenated. Errors in a source are reported in one sentence, before anything is used.
 #pragma once
 
 #include <algorithm>
@@ -21,12 +21,12 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Which files are read, and how much of them.
+/// Which files are read, and how many bytes at most.
 struct text_options {
-    /// Where not empty, only files of a folder that end in one of these (".md") are read. A file given by its own name
-    /// always is.
+    /// If not empty, only those files of a folder are read whose names end in one of these (".md"). A file that is
+    /// given by name is always read.
     std::vector<std::string> extensions = {};
-    /// More bytes than this are an error and not a program that dies for want of memory.
+    /// More bytes than this throw an error, before memory runs out.
     std::uint64_t limit = std::uint64_t{1} << 36;
 };
 
@@ -38,11 +38,12 @@ inline bool has_extension(const std::filesystem::path& file, const std::vector<s
 }
 
 inline bool is_readable_kind(std::filesystem::file_type type) {
-    // A pipe is what a shell makes of <(command). Devices have no end.
+    // Pipes are allowed: a shell's <(command) is one. Devices are not, because they have no end.
     return type == std::filesystem::file_type::regular || type == std::filesystem::file_type::fifo;
 }
 
-/// The files of a folder and of those below it, sorted. What begins with a dot is somebody's bookkeeping and left out.
+/// Appends the files of a folder and its subfolders, sorted. Names that begin with a dot are skipped (version control,
+/// say).
 inline void append_folder(const std::filesystem::path& folder, const text_options& options,
                           std::vector<std::filesystem::path>& files) {
     namespace fs = std::filesystem;
@@ -66,7 +67,7 @@ inline void append_folder(const std::filesystem::path& folder, const text_option
             wanted += (wanted.empty() ? " that end in " : ", ") + extension;
         fail<data_error>("text: the folder ", folder.string(), " holds no files", wanted);
     }
-    // By the generic spelling, which is the same on every system.
+    // By the generic spelling of paths, which is the same on every system.
     std::sort(files.begin() + static_cast<std::ptrdiff_t>(before), files.end(),
               [](const fs::path& a, const fs::path& b) { return a.generic_string() < b.generic_string(); });
 }
@@ -85,8 +86,8 @@ inline void append_file(const std::filesystem::path& file, const text_options& o
 
 }  // namespace detail
 
-/// The files that `paths`, files and folders, stand for, in the order in which they are read. Throws data_error for a
-/// path that is not there, cannot be listed, is neither file nor folder, or a folder without files.
+/// The files in `paths`, which are files and folders, in the order in which they are read. Throws data_error for a path
+/// that does not exist, cannot be listed, or is neither file nor folder, and for a folder without files.
 inline std::vector<std::filesystem::path> text_files(const std::vector<std::filesystem::path>& paths,
                                                      const text_options& options = {}) {
     namespace fs = std::filesystem;
@@ -107,8 +108,8 @@ inline std::vector<std::filesystem::path> text_files(const std::vector<std::file
     return files;
 }
 
-/// The bytes of all of them. Throws data_error as text_files does, and for a file that cannot be read and where there
-/// is not a single byte.
+/// The bytes of all these files. Throws data_error as text_files does, for a file that cannot be read, and if all are
+/// empty.
 inline std::string read_text(const std::vector<std::filesystem::path>& paths, const text_options& options = {}) {
     const auto files = text_files(paths, options);
     if (files.empty()) fail<data_error>("text: no path was given");

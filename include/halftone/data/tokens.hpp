@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A corpus as token ids, whatever width it is kept in, without a copy.
+/// A corpus as token ids, stored in any width, without a copy.
 ///
 ///     const ht::token_view tokens{corpus};                        // a byte is a token: 256 of them
 ///     const auto [training, validation] = ht::hold_out(tokens, 0.1);  // the last tenth is held out
@@ -18,7 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Token ids that lie in memory as bytes, as 16-bit or as 32-bit numbers. It owns nothing.
+/// Token ids stored as bytes, 16-bit or 32-bit numbers. It owns nothing.
 class token_view {
   public:
     token_view() = default;
@@ -38,7 +38,7 @@ class token_view {
         return id;
     }
 
-    /// Writes the ids [first, first + count) to `to`.
+    /// Copies the ids [first, first + count) to `to`.
     void copy(extent first, extent count, std::int32_t* to) const {
         switch (width_) {
             case 1: return copy_from(static_cast<const std::uint8_t*>(data_) + first, count, to);
@@ -66,7 +66,7 @@ class token_view {
     int width_ = 1;
 };
 
-/// A text's two parts.
+/// The training and the validation part of a text.
 struct token_split {
     token_view training, validation;
 };

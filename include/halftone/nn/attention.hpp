@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Multi-head self-attention: one product makes queries, keys and values, another mixes the heads.
+/// Multi-head self-attention: one product computes queries, keys and values, another combines the heads.
 ///
 ///     ht::nn::attention<ht::at<P, "attn">> attn{store, width, heads};
 ///     auto y = attn(ctx, x, residual);                       // (batch, time, width)
@@ -17,8 +17,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// Multi-head self-attention, causal unless its options say otherwise (Vaswani et al. 2017): x (batch, time, width)
-/// to (batch, time, width), with heads of width / heads numbers each.
+/// Multi-head self-attention, causal by default (Vaswani et al. 2017): maps x (batch, time, width) to (batch, time,
+/// width); each head has width / heads numbers.
 template <class P>
 struct attention {
     using policy = P;
@@ -29,10 +29,10 @@ struct attention {
     linear<at<P, "proj">> proj;  // width to width
     extent heads;
     attention_options options;
-    float residual_dropout = 0;  ///< of the result, before the residual is added; probabilities are not dropped
+    float residual_dropout = 0;  ///< dropout of the result, before the residual is added; not of probabilities
 
-    /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width, or
-    /// are larger than the strategy asked for takes.
+    /// `inner` and the following argument are the initial values of both products' weights. Throws argument_error if
+    /// the heads do not divide the width, or are larger than the requested strategy supports.
     attention(store& s, extent width, extent head_count, const initial& inner = {.deviation = 0.02f},
               const initial& projection = {.deviation = 0.02f},
               const attention_options& o = {.mask = attention_mask::causal})
@@ -41,11 +41,11 @@ struct attention {
           heads(head_count),
           options(o) {}
 
-    /// The numbers of one head: width / heads.
+    /// The width of one head: width / heads.
     extent head_size() const { return qkv.weight.shape()[1] / heads; }
 
-    /// With packed_sequences, or those of packed documents, x is one row of them; autodiff/op/attention.hpp says where
-    /// their offsets may lie.
+    /// With packed_sequences, or those of packed documents, x is one row of documents; autodiff/op/attention.hpp says
+    /// where their offsets may be.
     template <class Context, class X, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},
                     const halftone::detail::device_sequences& sequences = {}) const {

@@ -4,7 +4,7 @@
 ///
 ///     ht::nn::embedding<ht::at<P, "embed">> embed{store, vocabulary, context, width};
 ///     auto x = embed(ctx, tokens);                           // tokens: (batch, time), x: (batch, time, width)
-///     auto x = embed(ctx, tokens, documents);                // packed ones (autodiff/op/packed.hpp)
+///     auto x = embed(ctx, tokens, documents);                // packed documents (autodiff/op/packed.hpp)
 #pragma once
 
 #include <halftone/autodiff/op/embedding.hpp>
@@ -14,8 +14,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// Its token table may also be the weight of the head (tied weights): the table is stored as a linear layer's weight
-/// is.
+/// Its token table may also be the head's weight (tied weights): the table is stored as a linear layer's weight would
+/// be.
 template <class P>
 struct embedding {
     using policy = P;
@@ -26,13 +26,13 @@ struct embedding {
     parameter<storage_signature<P, operation>, 2> tokens;     // (vocabulary, width)
     parameter<storage_signature<P, operation>, 2> positions;  // (context, width)
 
-    /// `tables` says how both begin.
+    /// `tables`: the initial values of both tables.
     embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f})
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, tables)),
           positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)) {}
 
-    /// tokens[ids] + positions[time], (batch, time, width), in the policy's `output`. In packed documents positions
-    /// begin anew in each: `at` is made by documents_to_device. Throws shape_error for a row longer than the context,
+    /// tokens[ids] + positions[time], (batch, time, width), in the policy's `output`. With packed documents, `at` from
+    /// documents_to_device, positions start at 0 in each. Throws shape_error for a row longer than the context, and
     /// argument_error for an id outside the vocabulary (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {

@@ -8,13 +8,13 @@
 ///     auto loss = model.loss(tape, ht::packed_batch{tokens, targets, {offsets}});       // documents in one row
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.up", "h.*.mlp.down",
-/// "norm", "head"; a rule for "*.norm" takes all norms, one for "h.0" or "h.last" a single block. The head's weight is
-/// the token table (tied weights), which is stored as "embed" says; "head" says in what type the logits are computed
-/// and given.
+/// "norm", "head"; a rule for "*.norm" matches all norms, one for "h.0" or "h.last" a single block. The head's weight
+/// is the token table (tied weights), which is stored by the policy of "embed"; the policy of "head" says in which type
+/// logits are computed and given.
 ///
-/// The residual stream has the type that "embed" gives, its `output`, and keeps it: what attention and perceptron add
-/// is rounded to it with the sum, once, whatever their own policies. ht::rule<"embed", ht::with_output<ht::amp_bf16,
-/// float>> makes it fp32, as PyTorch's autocast has it.
+/// The residual stream has the type of the embedding's result, the `output` of "embed", throughout: the sum of the
+/// stream and a layer's contribution is rounded once to that type, whatever the layer's own policy. ht::rule<"embed",
+/// ht::with_output<ht::amp_bf16, float>> makes the stream fp32, as PyTorch's autocast does.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>
@@ -30,7 +30,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// The sizes of a GPT, and how it computes attention and loss.
+/// The sizes of a GPT, and options of its attention and loss.
 struct gpt_config {
     extent vocabulary = 256;
     extent context = 128;
@@ -39,11 +39,11 @@ struct gpt_config {
     extent width = 256;
     attention_strategy strategy = attention_strategy::automatic;
     float dropout =
-        0;  ///< on tapes: of the embeddings and of what attention and perceptron add; attention's probabilities stay whole
+        0;  ///< dropout of embeddings and of what attention and perceptron add; not of attention's probabilities
     keep_logits logits = keep_logits::where_small;  ///< whether the loss keeps them for its gradient
 };
 
-/// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
+/// x = x + attn(norm(x)), then x + mlp(norm(x)). The path of each norm is below that of the layer that it precedes.
 template <class P>
 struct transformer_block {
     layer_norm<at<at<P, "attn">, "norm">> attn_norm;
@@ -51,7 +51,8 @@ struct transformer_block {
     layer_norm<at<at<P, "mlp">, "norm">> mlp_norm;
     mlp<at<P, "mlp">> mlp_;
 
-    // What adds to the residual stream begins smaller by the root of the number of additions (GPT-2).
+    // Weights of layers that add to the residual stream are initialised smaller by the square root of their number
+    // (GPT-2).
     transformer_block(store& s, const gpt_config& c)
         : transformer_block(s, c, initial{.deviation = 0.02f},
                             initial{.deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))}) {}
@@ -76,14 +77,14 @@ struct transformer_block {
     }
 };
 
-/// The head of a language model: logits = x tableᵀ, with somebody else's table, which is stored as Table says.
+/// The head of a language model: logits = x tableᵀ, where the table is another layer's and is stored by Table.
 template <class P, class Table>
 struct tied_head {
     using policy = P;
     using operation = op::linear_cross_entropy;
     using reads = Table;
 
-    extent classes, width;  // of the table
+    extent classes, width;  // the table's shape
 
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
@@ -94,16 +95,15 @@ class gpt : public model {
   public:
     using policy = P;
 
-    /// Initial weights follow from the seed alone, whatever the policy. Throws argument_error for a configuration that
-    /// makes no model.
+    /// Initial weights depend on the seed alone, not on the policy. Throws argument_error for an invalid configuration.
     template <class Device>
     gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0);
 
     const gpt_config& config() const { return config_; }
 
-    /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's
-    /// memory must stay until the backward pass is through. Where the batch has `documents` (ht::packed_batch), its row
-    /// holds these one behind the other. Throws shape_error, and argument_error for a token outside the vocabulary.
+    /// The mean cross-entropy, in nats, of the batch's targets; targets of -100 do not count. The batch's memory must
+    /// stay unchanged until the backward pass has run. If the batch has `documents` (ht::packed_batch), its row
+    /// consists of these. Throws shape_error, and argument_error for a token outside the vocabulary.
     template <class Context, class Batch>
     auto loss(Context&& ctx, const Batch& batch) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
@@ -113,10 +113,10 @@ class gpt : public model {
             ctx, hidden(ctx, tokens, packed_of(batch)), embed_.tokens, targets, config_.logits);
     }
 
-    /// The logits of every token's successor: (batch, time, vocabulary), before any softmax, in the `output` of the policy at
-    /// "head". `tokens`: (batch, time), ids below the vocabulary; with `rows` of packed documents, (1, time). Throws
-    /// shape_error for more tokens in a row, or in a document, than the context, and argument_error for an id outside the
-    /// vocabulary, unless only a GPU sees it: then its logits are NaN.
+    /// The logits of every token's successor, (batch, time, vocabulary), in the `output` type of the policy at "head".
+    /// `tokens`: (batch, time), ids below the vocabulary; with packed documents `rows`, (1, time). Throws shape_error
+    /// for more tokens in a row, or in a document, than the context, and argument_error for an id outside the
+    /// vocabulary, unless only a GPU can read it: then its logits are NaN.
     template <class Context>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
@@ -154,7 +154,7 @@ class gpt : public model {
         check_range("width", c.width, most);
         halftone::detail::dropout_probability("gpt: dropout", c.dropout);
         if (c.width % c.heads != 0) fail<argument_error>("gpt: ", c.heads, " heads do not divide a width of ", c.width);
-        return c;  // the attention layers check what their strategy takes
+        return c;  // the attention layers check what their strategy supports
     }
 
     gpt_config config_;
@@ -164,7 +164,7 @@ class gpt : public model {
     head head_;
 };
 
-// Not `inline`, so that halftone::compiled can have it.
+// Not `inline`, so that its instantiations can be in halftone::compiled.
 template <class P>
 template <class Device>
 gpt<P>::gpt(Device& device, const gpt_config& c, std::uint64_t seed)

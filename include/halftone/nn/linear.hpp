@@ -4,11 +4,11 @@
 ///
 ///     ht::nn::linear<ht::at<P, "fc">> fc{store, in, out};
 ///     auto y = fc(ctx, x);                                   // x: (…, in), y: (…, out)
-///     auto y = fc(ctx, x, residual);                         // + residual, in the same pass
-///     ht::nn::linear<ht::at<P, "out">> out{store, in, out, {.bound = 0.01f}};   // how the weights begin: memory/store.hpp
+///     auto y = fc(ctx, x, residual);                         // + residual, in the same kernel
+///     ht::nn::linear<ht::at<P, "out">> out{store, in, out, {.bound = 0.01f}};   // initial weights: memory/initial.hpp
 ///
-/// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once, to `output` or, where
-/// a residual is added, to the residual's type.
+/// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once, to `output` or, with a
+/// residual, to the residual's type.
 #pragma once
 
 #include <halftone/autodiff/op/linear.hpp>
@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// y = x weightᵀ + bias, with learned weight and bias.
+/// y = x weightᵀ + bias, with learnable weight and bias.
 template <class P>
 struct linear {
     using policy = P;
@@ -27,10 +27,10 @@ struct linear {
     parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
     parameter<storage_signature<P, operation>, 1> bias;    // (out)
 
-    /// Weights begin normally distributed with the variance 1 / in, the bias at zero.
+    /// Weights are initialised with a normal distribution of variance 1 / in, the bias with zeros.
     linear(store& s, extent in, extent out)
         : linear(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
-    /// Weights and bias begin as said. Throws argument_error for initial values that are none, and shape_error.
+    /// With given initial values. Throws argument_error for invalid ones, and shape_error.
     linear(store& s, extent in, extent out, const initial& weights, const initial& biases = {})
         : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)),
           bias(s.add<P, operation>("bias", shape<1>{out}, biases)) {}

@@ -5,8 +5,9 @@
 ///     ht::nn::mlp<ht::at<P, "mlp">> mlp{store, width, 4 * width};
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
 ///
-/// Paths below it: "up" and "down". Where both have one policy it is a single operation, which computes the gelu where
-/// the sums lie; else they are two, with a gelu between. Either way operation_category<ht::op::linear> holds for it.
+/// Paths below it: "up" and "down". If both have one policy, it is a single operation, which computes the gelu in the
+/// first product's epilogue; otherwise two products with a gelu between. In both cases its category is
+/// operation_category<ht::op::linear>.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>
@@ -18,7 +19,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// True, or a compile-time error where somebody wants perceptrons in a category of their own.
+/// True, or a compile-time error if a user specialises the category of op::mlp.
 template <class P, class Whole = op::mlp, class Product = op::linear>
 consteval bool check_mlp_category() {
     constexpr category wanted = operation_category<Whole>::value;
@@ -28,13 +29,13 @@ consteval bool check_mlp_category() {
     return true;
 }
 
-/// The types of a product of the perceptron, and how its weight is stored, by the policy that its layer chooses by.
+/// The types of one of the perceptron's products, and of its stored weight, by the policy that its layer chooses by.
 template <class P, class Context>
 using choosing_roles = typename layer_types<chosen_by<policy_within<P, policy_of<Context>>>, op::linear, Context>::type;
 template <class P>
 using choosing_storage = storage_signature<chosen_by<policy_within<P, as_given>>, op::linear>;
 
-/// Whether both products of a perceptron are one operation: they run in the same types, on weights that are stored alike.
+/// Whether the perceptron is one operation: if both products have the same types, and weights that are stored alike.
 template <class Up, class Down, class Context, class Residual>
 concept one_mlp = std::is_same_v<choosing_roles<Up, Context>, choosing_roles<Down, Context>> &&
                   std::is_same_v<choosing_storage<Up>, choosing_storage<Down>> &&
@@ -49,7 +50,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// Two linear layers with a gelu between them: width to hidden, hidden to width.
+/// Two linear layers with a gelu between them: from width to hidden, and back.
 template <class P>
 struct mlp {
     static_assert(halftone::detail::check_mlp_category<P>());
@@ -59,14 +60,14 @@ struct mlp {
 
     linear<at<P, "up">> up;
     linear<at<P, "down">> down;
-    float residual_dropout = 0;  ///< of what is added to the residual
+    float residual_dropout = 0;  ///< dropout of what is added to the residual
 
-    /// The weights of both products begin as said.
+    /// `inner` and the following argument are the initial values of both products' weights.
     mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
         const initial& projection = {.deviation = 0.02f})
         : up(s, width, hidden, inner), down(s, hidden, width, projection) {}
 
-    /// x and residual: (…, width); so is the result, in the residual's type. Throws shape_error.
+    /// x and residual: (…, width); the result has the same shape and the residual's type. Throws shape_error.
     template <class Context, class X, int Rank, class Y>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
         halftone::detail::check_layer_dropout<Context>("mlp", residual_dropout);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every model is built on: it owns the store where the parameters of its layers live.
+/// A base class for models: it owns the store that holds the parameters of its layers.
 ///
 ///     template <class P>
 ///     struct network : ht::nn::model {
@@ -10,14 +10,14 @@
 ///
 ///         network(auto& device, ht::extent width)
 ///             : model{device}, up{parameters(), width, 4 * width}, down{parameters(), 4 * width, width} {
-///             commit(*this, 7);                              // last: memory, and initial values from seed 7
+///             commit(*this, 7);                              // last: allocates and initialises, with seed 7
 ///         }
 ///         auto operator()(auto&& ctx, const auto& x) const { return down(ctx, ht::gelu(ctx, up(ctx, x))); }
 ///         static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 ///     };
 ///
-/// `visit` shows the layers inside (policy/model.hpp); their names come from at<>. Optimizers, accumulators and tables
-/// take any class that has `parameters()` and `visit`: this base is a shorter way to write one.
+/// `visit` passes the layers inside (policy/model.hpp); their names come from at<>. Optimizers, accumulators and tables
+/// accept any class with `parameters()` and `visit`: this base only makes one shorter to write.
 #pragma once
 
 #include <halftone/memory/store.hpp>
@@ -27,25 +27,25 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// The base of models: a store, and how it is filled. Neither copied nor moved.
+/// The base of models: owns the store. Neither copyable nor movable.
 class model {
   public:
     model(const model&) = delete;
     model& operator=(const model&) = delete;
 
-    /// The store where the parameters of all layers live.
+    /// The store of the parameters of all layers.
     store& parameters() { return parameters_; }
     const store& parameters() const { return parameters_; }
 
   protected:
-    /// The store takes its memory from this device.
+    /// The store allocates from this device's memory.
     template <class Device>
     explicit model(Device& device) : parameters_(device.memory()) {}
     ~model() = default;
 
-    /// Ends the constructor of `self`, once all layers are made: takes the memory and fills it with initial values that
-    /// follow from the seed. Does not compile where a rule of the recipe that `self` names as its `policy` names no
-    /// layer. Throws out_of_memory, and state_error when called twice.
+    /// To be called at the end of the constructor of `self`, when all layers have been made: allocates the parameters'
+    /// memory and initialises it from the seed. Does not compile if a rule of the recipe that `self` names as its
+    /// `policy` names no layer. Throws out_of_memory, and state_error when called twice.
     template <class Self>
     void commit(const Self& self, std::uint64_t seed = 0) {
         static_assert(std::is_base_of_v<model, Self> && !std::is_same_v<model, Self>,

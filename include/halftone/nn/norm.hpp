@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Normalising layers: layer_norm with gain and bias, rms_norm with a gain.
+/// Normalisation layers: layer_norm with gain and bias, rms_norm with a gain.
 ///
 ///     ht::nn::layer_norm<ht::at<P, "norm">> norm{store, width};
 ///     auto y = norm(ctx, x);                                 // (…, width)
 ///
-/// Numeric contract: computed in float; under a mixed policy the fp32 masters of gain and bias are read, as autocast's
-/// lists have it; the result is rounded once to `output`.
+/// Numeric contract: computed in float; under a mixed policy it reads the fp32 masters of gain and bias, by the
+/// category of autocast's lists; the result is rounded once to `output`.
 #pragma once
 
 #include <halftone/autodiff/op/norm.hpp>
@@ -15,7 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// Layer normalisation of rows with a learned gain and bias (Ba, Kiros, Hinton 2016); epsilon is 1e-5.
+/// Layer normalisation of rows, with learnable gain and bias (Ba, Kiros, Hinton 2016); epsilon is 1e-5.
 template <class P>
 struct layer_norm {
     using policy = P;
@@ -28,7 +28,7 @@ struct layer_norm {
         : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})),
           bias(s.add<P, operation>("bias", shape<1>{width}, initial{})) {}
 
-    /// x: (…, width); so is the result, in the policy's `output`. Throws shape_error.
+    /// x: (…, width); the result has the same shape, in the policy's `output`. Throws shape_error.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         return halftone::layer_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain, bias);
@@ -36,7 +36,7 @@ struct layer_norm {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// Division of rows by their root mean square, with a learned gain (Zhang, Sennrich 2019); epsilon is 1e-6.
+/// Root mean square normalisation of rows, with a learnable gain (Zhang, Sennrich 2019); epsilon is 1e-6.
 template <class P>
 struct rms_norm {
     using policy = P;
@@ -47,7 +47,7 @@ struct rms_norm {
 
     rms_norm(store& s, extent width) : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})) {}
 
-    /// x: (…, width); so is the result, in the policy's `output`. Throws shape_error.
+    /// x: (…, width); the result has the same shape, in the policy's `output`. Throws shape_error.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         return halftone::rms_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain);

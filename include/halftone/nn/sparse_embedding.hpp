@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Learned vectors for ids out of a large vocabulary, of which a step looks up few: the gradient is held as the rows
-/// that were looked up, and a step updates those alone.
+/// An embedding for a large vocabulary of which a step looks up few rows: its gradient is sparse, and a step updates
+/// only the rows that were looked up.
 ///
 ///     ht::nn::sparse_embedding<ht::at<P, "items">> items{store, 1'000'000, 64};
 ///     auto x = items(ctx, ids);                              // ids: (batch, time), x: (batch, time, 64)
 ///
-/// No gradient of the table's size is held, and neither norm, finite check nor step reads one. What a model trains and
-/// how stays the same: accumulators, scalers and clipping see the rows as they see dense gradients, and their norm and
-/// found_inf include them.
+/// No gradient of the table's size exists; norm, finite check and step do not read one. Training code does not change:
+/// accumulators, scalers and clipping handle the rows like dense gradients, and their norm and found_inf include them.
 ///
-/// A step changes no row that was not looked up in its window: neither the row nor its moments decay. That is what
-/// torch.optim.SparseAdam does (lazy Adam), with AdamW's decoupled decay of the rows that are changed; rows looked up
-/// in every step, and any rows under ht::sgd without momentum and decay, move as with a dense gradient, to the bit.
-/// Roundings at random follow from the place of a number in its group of the store: the table is a group of its own, and
-/// parameters that a dense table would have stood beside are rounded by other random numbers.
+/// A step changes only rows that were looked up in its window: the values and moments of other rows do not decay. That
+/// is lazy Adam, as torch.optim.SparseAdam, here with AdamW's decoupled decay of the changed rows. Rows that are looked
+/// up in every step, and all rows under ht::sgd without momentum and decay, have the same bits as with a dense
+/// gradient. The random numbers of stochastic rounding depend on an element's place in its group of the store: the
+/// table is a group of its own, so that parameters that would share a group with a dense table get other random
+/// numbers.
 ///
-/// The table can only be looked up: a head that shares it has a gradient in every row, and does not compile.
+/// The table can only be looked up: a head that shares it would have a dense gradient, and does not compile.
 #pragma once
 
 #include <halftone/autodiff/op/embedding.hpp>
@@ -25,16 +25,16 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// How a sparse table begins, and how much room its gradient has.
+/// Options of a sparse table: its initial values, and the capacity of its gradient.
 struct sparse_embedding_options {
-    initial table{.deviation = 0.02f};  ///< how the table begins
-    /// Rows of gradient that there is room for, taken with the accumulator: the tokens of a window, no more. A window
-    /// of more throws argument_error in its backward pass. 0: the room grows to that of the largest window, which
-    /// renews captured steps.
+    initial table{.deviation = 0.02f};  ///< the table's initial values
+    /// The capacity of the gradient in rows, allocated with the accumulator: the largest number of tokens in a window.
+    /// A window with more throws argument_error in its backward pass. 0: the capacity grows to that of the largest
+    /// window, after which captured steps are captured again.
     extent most_rows = 0;
 };
 
-/// A table of learned vectors, one for each id, whose gradient is held as the rows that were looked up.
+/// A table of learnable vectors, one for each id, whose gradient consists of the rows that were looked up.
 template <class P>
 struct sparse_embedding {
     using policy = P;

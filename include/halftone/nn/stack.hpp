@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A layer repeated: as many blocks as a number says at run time, each with its own parameters.
+/// A list of blocks of one kind, whose number is known at run time, each with its own parameters.
 ///
 ///     ht::nn::stack<block, P, "h"> h{store, depth, config};     // block<at<at<P, "h">, "*">>, constructed as {store, config}
 ///     x = h(ctx, x);
 ///
-/// A recipe's rules may name single blocks, "h.0" or "h.last": those have types of their own. All must return the type
-/// that they take. In the store the blocks are "h.0", "h.1", … under every recipe, the last one too.
+/// A recipe's rules may name single blocks, "h.0" or "h.last", which then have types of their own. All blocks must
+/// return the type that they take. In the store the blocks' paths are "h.0", "h.1", … under every recipe, also for the
+/// last one.
 #pragma once
 
 #include <optional>
@@ -33,7 +34,7 @@ struct stack_types<Block, List, indices<Index...>> {
 
 }  // namespace detail
 
-/// A layer repeated: blocks 0 to depth - 1, each with parameters of its own, run one after the other.
+/// Blocks 0 to depth - 1, called one after the other, each with its own parameters.
 template <template <class> class Block, class P, path_name Name>
 class stack {
     using named = typename halftone::detail::classes_of<P, Name>::type;
@@ -42,17 +43,17 @@ class stack {
   public:
     using children = typename list::all;
 
-    /// `depth` blocks, each made as Block{s, arguments…}. Throws argument_error for a negative depth.
+    /// `depth` blocks, each constructed as Block{s, arguments…}. Throws argument_error for a negative depth.
     template <class... Arguments>
     stack(store& s, int depth, const Arguments&... arguments) : depth_(depth) {
         if (depth < 0) fail<argument_error>("stack: a depth of ", depth, "; expected 0 or more");
         for (int i = 0; i < depth; ++i) make(s, i, std::make_index_sequence<named::size>{}, arguments...);
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     int depth() const { return depth_; }
 
-    /// f(block) for every block, in the order in which they run.
+    /// Calls f(block) for every block, in the order in which they run.
     template <class F>
     void each(F&& f) const {
         std::size_t next = 0;
@@ -66,7 +67,7 @@ class stack {
         }
     }
 
-    /// Further arguments go to every block.
+    /// Passes further arguments to every block.
     template <class Context, class X, class... More>
     X operator()(Context&& ctx, X x, const More&... more) const;
 
@@ -97,7 +98,7 @@ class stack {
         return block(ctx, std::move(x), more...);
     }
 
-    // Which component of a block's path is its index.
+    // The component of a block's path that is its index.
     static constexpr int position = [] {
         const auto path = path_of<at<P, Name>>.text();
         int dots = 0;
@@ -110,7 +111,7 @@ class stack {
     typename list::special special_;
 };
 
-// Not `inline`, so that halftone::compiled can have it: what compiles it compiles all of the block.
+// Not `inline`, so that its instantiations can be in halftone::compiled, which then also has those of the block.
 template <template <class> class Block, class P, path_name Name>
 template <class Context, class X, class... More>
 X stack<Block, P, Name>::operator()(Context&& ctx, X x, const More&... more) const {

@@ -6,20 +6,18 @@
 ///                         {{"*.norm", {.weight_decay = 0}}, {"h.0", ht::frozen}}};
 ///     optimizer.step(grads);               // one read-write pass, 30 bytes a parameter in fp32 with a 16-bit copy
 ///
-/// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
-/// <halftone/cuda.cuh> those of ht::cuda.
+/// The program includes the kernels of its device: <halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda.
 ///
-/// Numeric contract: kernel/optimizer_step/optimizer_step.hpp has it. A step whose gradients are not finite, or whose squares
-/// would not be, changes nothing.
+/// Numeric contract: that of kernel/optimizer_step/optimizer_step.hpp. A step changes nothing if a gradient, or its
+/// square, is not finite.
 ///
-/// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
-/// the step. Its bias corrections are those of its own steps.
+/// A parameter that no backward pass of the window reached is unchanged: it does not decay, its moments are kept, and
+/// the step does not count for it. Its bias corrections follow from the number of its own steps.
 ///
-/// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its
-/// window, and no others: a row that was not keeps its values and its moments, where AdamW over a dense gradient would
-/// decay both and go on moving it. Rows of every step have the bits of a dense gradient. torch.optim.SparseAdam is lazy
-/// in this way, too; it has no decay, which here is decoupled and of the rows that are changed, and adds epsilon before
-/// the bias is corrected.
+/// In a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes only the rows that were looked up in its
+/// window. Other rows keep their values and moments, while AdamW with a dense gradient would decay and change them.
+/// Rows that are looked up in every step have the bits of a dense gradient. torch.optim.SparseAdam is lazy in the same
+/// way, but has no decay (here: decoupled, of the changed rows), and adds epsilon before the bias correction.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
@@ -28,25 +26,25 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// AdamW's rates, as torch.optim.AdamW has them.
+/// AdamW's hyperparameters, as torch.optim.AdamW has them.
 struct adamw_options {
     double lr = 1e-3;
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 1e-2;
-    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
+    std::uint64_t seed = 0;  ///< for stochastic rounding, if the policy has it
 };
 
-/// AdamW over a model's parameters. It refers to device and model, which must live longer.
+/// AdamW over a model's parameters. Device and model must outlive it.
 template <class Device, class Model>
 class adamw : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::adamw_rule>;
 
   public:
-    /// Takes memory for two moments a parameter. Call it before accumulators are made where groups freeze parameters.
-    /// Throws argument_error for options out of range and for a group that names no parameter, state_error before the
-    /// store's commit, out_of_memory.
+    /// Allocates two moments a parameter. If groups freeze parameters, make the optimizer before accumulators. Throws
+    /// argument_error for options out of range and for a group that names no parameter, state_error before the store's
+    /// commit, and out_of_memory.
     adamw(Device& device, Model& model, const adamw_options& options = {},
           std::initializer_list<parameter_group> groups = {})
         : adamw(device, model, options, std::vector<parameter_group>(groups)) {}

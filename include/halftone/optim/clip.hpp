@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Clipping gradients, by their norm or by value. Only factors are recorded: whoever reads the gradients applies them,
-/// so clipping costs no pass over memory beyond the one that measures the norm, and that one has run where a scaler
-/// unscaled.
+/// Clipping gradients, by their norm or by value. Only factors are recorded, which readers of the gradients apply. So
+/// clipping takes no pass over memory except the read pass that computes the norm, and that has run already if a scaler
+/// unscaled the gradients.
 ///
 ///     auto norm = ht::clip_grad_norm(grads, 1.0f);         // over all parameters of all models in grads
 ///     optimizer.step(grads);
-///     log(norm.value());                                   // before clipping, like torch.nn.utils.clip_grad_norm_
+///     log(norm.value());                                   // the norm before clipping, as torch.nn.utils.clip_grad_norm_
 ///     ht::clip_grad_value(grads, 0.5f);
 ///
-/// Several clips apply in the order of their calls: after a clip by value, a clip by norm measures the clamped values,
-/// in a pass of its own. Gradients of an accumulator with ht::unscaled do not know a device; give it as the first
-/// argument.
+/// Several clips apply in the order of their calls: after clipping by value, clipping by norm computes the norm of the
+/// clamped values, in a pass of its own. Gradients of an accumulator with ht::unscaled do not know their device; pass
+/// it as the first argument.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The norm that clip_grad_norm found, to be read when it is wanted. Good until the next window of its accumulator
-/// begins, or the accumulator is gone.
+/// The norm that clip_grad_norm computed, read on request. Valid until the next window of its accumulator begins or the
+/// accumulator is destroyed.
 template <class Device>
 class measured_norm {
   public:
@@ -31,8 +31,8 @@ class measured_norm {
     measured_norm(Device& device, const gradients<Any, Models>& g)
         : device_(&device), window_(&g.check("clip_grad_norm")), clock_(window_->clock), serial_(clock_->serial) {}
 
-    /// The norm before the last clip_grad_norm; infinity where a gradient is not finite. On a GPU it waits for the
-    /// device. Throws state_error once another window has begun or the accumulator is gone.
+    /// The norm before the last clip_grad_norm; infinity if a gradient is not finite. On a GPU it waits for the device.
+    /// Throws state_error once another window has begun or the accumulator has been destroyed.
     float value() const {
         if (clock_->is_gone || clock_->serial != serial_) {
             fail<state_error>(
@@ -63,7 +63,7 @@ struct clip_value {
     HALFTONE_HD void operator()() const { kernel::clip_by_value(*record, limit); }
 };
 
-/// Throws state_error where some optimizer has stepped with them already.
+/// Throws state_error if an optimizer has stepped with these gradients already.
 template <class Gradients>
 window& check_clip(const char* operation, const Gradients& g) {
     window& w = g.check(operation);
@@ -82,11 +82,11 @@ void check_clip_device() {
 
 }  // namespace detail
 
-/// Makes the Euclidean norm of all gradients together at most max_norm, as torch.nn.utils.clip_grad_norm_ does: they are read
-/// times max_norm / (norm + 1e-6) where that is below 1. With an infinite max_norm it only measures. Gives the norm before
-/// clipping, to be read when it is wanted; on the device nothing waits. Where a gradient is not finite the norm is
-/// infinite, and the step that follows is skipped. Throws argument_error for a max_norm that is negative or no number,
-/// state_error after a step with them.
+/// Clips the Euclidean norm of all gradients together to max_norm, as torch.nn.utils.clip_grad_norm_: multiplies them
+/// by max_norm / (norm + 1e-6) if that is below 1. With an infinite max_norm it only computes the norm. Returns the
+/// norm before clipping, to be read on request; the host does not wait. If a gradient is not finite the norm is
+/// infinite, and the step that follows is skipped. Throws argument_error for a max_norm that is negative or NaN, and
+/// state_error after a step with these gradients.
 template <class Device, class Any, class Models>
 measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, float max_norm) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
@@ -99,8 +99,8 @@ measured_norm<Device> clip_grad_norm(Device& device, gradients<Any, Models>& g, 
     return {device, g};
 }
 
-/// Makes every gradient at most `limit` in magnitude. Throws argument_error for a limit that is negative or no number,
-/// state_error after a step with them.
+/// Clips every gradient's magnitude to `limit`. Throws argument_error for a limit that is negative or NaN, and
+/// state_error after a step with these gradients.
 template <class Device, class Any, class Models>
 void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
     detail::check_clip_device<Device, gradients<Any, Models>>();
@@ -113,7 +113,7 @@ void clip_grad_value(Device& device, gradients<Any, Models>& g, float limit) {
     if (w.known == detail::window::knowledge::norm) w.known = detail::window::knowledge::finite;
 }
 
-/// On the device whose scaler unscaled the gradients.
+/// The same on the device whose scaler unscaled the gradients.
 template <class Device, class Models>
 auto clip_grad_norm(gradients<Device, Models>& g, float max_norm) {
     static_assert(
@@ -131,7 +131,7 @@ void clip_grad_value(gradients<Device, Models>& g, float limit) {
     if constexpr (!std::is_void_v<Device>) clip_grad_value(*g.device(), g, limit);
 }
 
-/// Scaled gradients are larger than they are: their norm is no measure.
+/// Does not compile: scaled gradients are too large, and their norm is meaningless.
 template <class T>
 void clip_grad_norm(const scaled<T>&, float) {
     static_assert(
@@ -139,7 +139,7 @@ void clip_grad_norm(const scaled<T>&, float) {
         "halftone: clip_grad_norm: these gradients are still scaled by the loss scale; call scaler.unscale first: auto "
         "grads = scaler.unscale(acc.take());");
 }
-/// Refused likewise.
+/// Does not compile, for the same reason.
 template <class T>
 void clip_grad_value(const scaled<T>&, float) {
     static_assert(!is_gradients<T>,
@@ -147,12 +147,12 @@ void clip_grad_value(const scaled<T>&, float) {
                   "first: auto "
                   "grads = scaler.unscale(acc.take());");
 }
-/// Refused likewise.
+/// Does not compile, for the same reason.
 template <class Device, class T>
 void clip_grad_norm(Device&, const scaled<T>& g, float max_norm) {
     clip_grad_norm(g, max_norm);
 }
-/// Refused likewise.
+/// Does not compile, for the same reason.
 template <class Device, class T>
 void clip_grad_value(Device&, const scaled<T>& g, float limit) {
     clip_grad_value(g, limit);

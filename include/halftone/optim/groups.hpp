@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Parameter groups: other rates and decays for some parameters, chosen by patterns over their paths.
+/// Parameter groups: other learning rates and decays for some parameters, chosen by patterns of their paths.
 ///
 ///     ht::adamw optimizer{device, model, {.lr = 3e-4f, .weight_decay = 0.1f},
 ///                         {{"*.norm", {.weight_decay = 0}}, {"head", {.lr_scale = 0.1}}, {"h.0", ht::frozen}}};
 ///
-/// A pattern is one of a recipe's: '*' stands for any run of characters, and a pattern covers everything below what it
-/// names. Where several groups name a parameter, each field is that of the last group which sets it.
+/// Patterns are those of recipes: '*' stands for any run of characters, and a pattern covers everything below what it
+/// names. If several groups match a parameter, each field comes from the last group that sets it.
 #pragma once
 
 #include <algorithm>
@@ -24,22 +24,22 @@ inline namespace HALFTONE_ABI {
 /// Whether parameters are trained.
 enum class training { updated, frozen };
 
-/// What a group has otherwise than the optimizer's options say; what is left out is theirs.
+/// A group's differences from the optimizer's options; fields that are not set are the optimizer's.
 struct group_options {
-    std::optional<double> lr = std::nullopt;        ///< a rate of their own, which set_lr does not change
-    std::optional<double> lr_scale = std::nullopt;  ///< a share of the optimizer's rate
+    std::optional<double> lr = std::nullopt;        ///< the group's own rate, which set_lr does not change
+    std::optional<double> lr_scale = std::nullopt;  ///< a factor of the optimizer's rate
     std::optional<double> weight_decay = std::nullopt;
     std::optional<halftone::training> training = std::nullopt;
 };
 
-/// The options of parameters that are not trained: they have no gradients, no moments, and no masters beside a copy.
+/// Options for parameters that are not trained: they have no gradients, no moments, and no masters if there is a copy.
 inline constexpr group_options frozen{.training = training::frozen};
-/// The options of parameters that an earlier pattern froze and this one does not: {{"*", ht::frozen}, {"head",
-/// ht::trained}}. What the model itself or an earlier optimizer has frozen stays so.
+/// Options for parameters that an earlier pattern froze: {{"*", ht::frozen}, {"head", ht::trained}}. Parameters that
+/// the model itself or an earlier optimizer has frozen stay frozen.
 inline constexpr group_options trained{.training = training::updated};
 
-/// The parameters whose paths the pattern matches (path_matches, policy/path.hpp), and their options. Of several that
-/// match, each option is that of the last which states it.
+/// Options for the parameters whose paths the pattern matches (path_matches, policy/path.hpp). If several groups match,
+/// each option comes from the last one that sets it.
 struct parameter_group {
     std::string pattern;
     group_options options;
@@ -47,13 +47,13 @@ struct parameter_group {
 
 namespace detail {
 
-/// A run of parameters in a group of the store, contiguous in all slabs, with the same rates. A table whose gradient is
-/// sparse is one by itself.
+/// A contiguous run of parameters in a group of the store, in all slabs, with the same rates. A table with a sparse
+/// gradient is a segment by itself.
 struct update_segment {
     std::size_t group, master, copy, gradient, count;
     kernel::group_rates rates;
-    std::size_t entry;       ///< the first parameter's
-    std::size_t step_group = 0;  ///< of parameters with one count of steps (optim/step_counts.hpp)
+    std::size_t entry;       ///< index of the first parameter
+    std::size_t step_group = 0;  ///< parameters with the same step count (optim/step_counts.hpp)
 };
 
 inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
@@ -93,7 +93,7 @@ inline void check_groups(const char* operation, const store& parameters, const s
     }
 }
 
-/// Freezes what the groups say, each pattern at once where it can be.
+/// Freezes the parameters that groups freeze, with one call for each pattern if possible.
 inline void freeze_groups(store& parameters, const std::vector<parameter_group>& groups) {
     const auto is_to_freeze = [&](const store::entry& e) {
         return options_of(e.path, groups).training == training::frozen;
@@ -112,7 +112,7 @@ inline void freeze_groups(store& parameters, const std::vector<parameter_group>&
     }
 }
 
-/// A segment for each parameter that is trained.
+/// One segment for each parameter that is trained.
 inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
                                                  const std::vector<parameter_group>& groups) {
     std::vector<update_segment> segments;
@@ -129,8 +129,8 @@ inline std::vector<update_segment> make_segments(const store& parameters, double
     return segments;
 }
 
-/// The segments that `wanted` says, neighbours with equal rates in one, so that a model without groups is one launch a
-/// group of the store.
+/// The segments for which `wanted` is true, with neighbours of equal rates joined, so that a model without groups takes
+/// one launch for each group of the store.
 template <class Wanted>
 std::vector<update_segment> join_segments(const store& parameters, const std::vector<update_segment>& each,
                                           const Wanted& wanted) {
@@ -157,7 +157,7 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
     return segments;
 }
 
-/// Weight decay pulls towards zero what multiplies; what is added, and gains around one, are left alone.
+/// Adds groups without weight decay for biases and gains: decay is for weights that multiply.
 inline std::vector<parameter_group> with_undecayed(const store& parameters, std::vector<parameter_group> groups) {
     std::vector<parameter_group> all;
     for (const char* pattern : {"*.bias", "*.gain"}) {

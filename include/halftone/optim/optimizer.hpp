@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What all optimizers have in common: parameter groups, moments, the count of steps, and the rules of a step.
+/// What all optimizers share: parameter groups, moments, step counts, and the checks of a step.
 ///
-///     auto outcome = optimizer.step(grads);        // changes nothing where a gradient is not finite, scaled or not
-///                                                  // or so large that a moment would not be (kernel/common/update/records.hpp)
+///     auto outcome = optimizer.step(grads);        // changes nothing if a gradient is not finite, or so large that a moment
+///                                                  // would not be (kernel/common/update/records.hpp)
 ///     if (outcome.skipped()) log(ht::name(outcome.result()));          // asks the device
 ///     optimizer.set_lr(1e-4);
 ///
-/// Headers of scale/ and optim/ name no device: gradients, records, moments and parameters are wherever the device has
-/// its memory, and the host reads there only what it is asked for. A program includes the kernels of its device beside
-/// them.
+/// Headers of scale/ and optim/ are independent of devices: gradients, records, moments and parameters are in the
+/// device's memory, and the host reads there only on request. A program includes the kernels of its device beside them.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +30,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// What lies on the device of an optimizer's rule: kernels read the first, and the second tells what becomes of it. So
-/// a step that was captured follows a later schedule.
+/// An optimizer's record in the device's memory: the part that kernels read, and the schedule by which the device
+/// updates it. So a captured step follows later changes of the schedule.
 struct optimizer_record {
     kernel::step_record step{};
     schedule_options schedule{};
@@ -41,23 +40,23 @@ struct optimizer_record {
 
 }  // namespace detail
 
-/// Whether a step took place. It refers to its optimizer, and can be asked until the next step.
+/// Whether a step was taken. Valid until the optimizer's next step; the optimizer must outlive it.
 template <class Device>
 class step_outcome {
   public:
     step_outcome(const detail::device_value<detail::optimizer_record, Device>& record, const std::int64_t& calls)
         : record_(&record), calls_(&calls), call_(calls) {}
 
-    /// True where the step changed nothing: parameters, moments and count are as before. On a GPU it waits for the
-    /// device. Throws state_error after a further step.
+    /// True if the step changed nothing: neither parameters, nor moments, nor the step count. On a GPU it waits for the
+    /// device. Throws state_error after another step.
     bool skipped() const { return result() != step_result::taken; }
-    /// Whether it was skipped, and why. Waits and throws like skipped().
+    /// Whether and why the step was skipped. Waits and throws as skipped().
     step_result result() const {
         if (*calls_ != call_)
             fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
         return static_cast<step_result>(record_->read().step.skips);
     }
-    /// The same for the device's own work, as a number: lies in its memory, and is the last step's.
+    /// The same as a number in the device's memory, for the device's own work: that of the last step.
     const std::int32_t* on_device() const { return &record_->data()->step.skips; }
 
   private:
@@ -66,13 +65,13 @@ class step_outcome {
     std::int64_t call_;
 };
 
-/// What a resumed run needs beside parameters and moments.
+/// The state for resuming a run, besides parameters and moments.
 struct optimizer_state {
     std::int64_t steps = 0;
     std::int64_t skipped = 0;
     double lr = 0;
-    skip_counts skips{};  ///< `skipped` by reason; those of a state that knows no reasons are 0
-    /// Of each parameter that is trained, in the store's order, where windows left some out; else none.
+    skip_counts skips{};  ///< `skipped` by reason; all 0 in a state without reasons
+    /// One for each parameter that is trained, in the store's order, if windows left some out; otherwise empty.
     std::vector<std::int64_t> step_counts{};
 };
 
@@ -83,7 +82,7 @@ struct begin_step {
     const std::int32_t* found_inf;
     const kernel::gradient_record* gradients;
     const kernel::part_record* part;
-    float largest;  ///< of a gradient with which the rule's moments stay finite
+    float largest;  ///< the largest gradient with which the rule's moments stay finite
     std::int32_t has_work;
 
     HALFTONE_HD step_result result() const {
@@ -110,26 +109,25 @@ class optimizer {
     optimizer(const optimizer&) = delete;
     optimizer& operator=(const optimizer&) = delete;
 
-    /// The rate that the next step takes for parameters without a group of their own, schedule included.
+    /// The learning rate of the next step for parameters without a group's own rate, schedule included.
     double lr() const {
         const optimizer_record r = record_.read();
         return r.step.lr * rate_multiplier(r.schedule, r.step.steps);
     }
-    /// The rate that the last step took, or would have taken where it was skipped; before any step, and after load(),
-    /// the full rate.
+    /// The learning rate of the last step, also if it was skipped; before any step, and after load(), the full rate.
     double last_lr() const {
         const kernel::step_record r = record_.read().step;
         return r.lr * r.multiplier;
     }
-    /// Sets the rate that schedule and groups multiply. Throws argument_error unless it is 0 or more.
+    /// Sets the learning rate, by which the schedule's and groups' factors are multiplied. Throws argument_error unless
+    /// it is 0 or more.
     void set_lr(double lr) {
         check_rate("lr", lr);
         optimizer_record r = record_.read();
         r.step.lr = lr;
         record_.write(r);
     }
-    /// The rate follows the schedule from now on, from its value for the steps taken so far. Steps that were captured
-    /// follow it, too.
+    /// Sets the schedule, which continues from the number of steps taken so far. Captured steps follow it, too.
     void set_schedule(const schedule_options& s) {
         if (s.total_steps < 0 || s.warmup_steps < 0 || !(s.warmup_ratio >= 0 && s.warmup_ratio <= 1) ||
             !(s.final_ratio >= 0 && s.final_ratio <= 1)) {
@@ -146,10 +144,10 @@ class optimizer {
     }
     schedule_options schedule() const { return record_.read().schedule; }
 
-    /// Steps that changed the parameters, and steps that did not.
+    /// The number of steps that changed the parameters, and of those that were skipped.
     std::int64_t steps() const { return record_.read().step.steps; }
     std::int64_t skipped_steps() const { return record_.read().step.skipped; }
-    /// The latter by reason.
+    /// The number of skipped steps by reason.
     skip_counts skips() const { return record_.read().skips; }
     /// Whether the last step was skipped, and why.
     bool last_step_skipped() const { return last_result() != step_result::taken; }
@@ -159,8 +157,8 @@ class optimizer {
         const optimizer_record r = record_.read();
         return {r.step.steps, r.step.skipped, r.step.lr, r.skips, own_.read(each_, r.step.steps)};
     }
-    /// Takes over counts and rate; moments are written through moment(). Throws argument_error for counts that cannot
-    /// be; nothing changes then.
+    /// Restores counts and rate; moments are written through moment(). Throws argument_error for invalid counts;
+    /// nothing changes then.
     void load(const optimizer_state& s) {
         if (s.steps < 0 || s.skipped < 0)
             fail<argument_error>(name_, ": a state with ", s.steps, " steps and ", s.skipped, " skipped ones");
@@ -182,8 +180,8 @@ class optimizer {
     }
 
     static constexpr int moments = Moments;
-    /// Moment number `which` of all parameters of a group of the store, in their `state` type, as gradients lie; in the
-    /// device's memory, empty where the optimizer keeps none.
+    /// Moment number `which` of all parameters of a group of the store, in their `state` type and with the layout of
+    /// gradients, in the device's memory; empty if the optimizer has none.
     std::span<std::byte> moment(int which, std::size_t group) const {
         const buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
         return {b.data(), b.bytes()};
@@ -220,7 +218,7 @@ class optimizer {
             fail<argument_error>(name_, ": ", what, " is ", value, "; expected 0 or more");
     }
 
-    /// A step with `launch.template operator()<Storage>(segment, slabs, factors)` for each segment. It is skipped where a
+    /// A step: calls `launch.template operator()<Storage>(segment, slabs, factors)` for each segment. Skipped if a
     /// gradient is larger than `largest`.
     template <class Gradients, class Launch>
     step_outcome<Device> run_step(const Gradients& g, const Launch& launch,
@@ -255,7 +253,7 @@ class optimizer {
         record_.device().run(begin_step{record_.data(), found_inf, w.record(), w.part_records() + index, largest,
                                         has_work ? 1 : 0});
         if (has_work) own_.count(record_.device(), &record_.data()->step);
-        // With the step the window of delayed scaling ends, that of a model which is frozen as a whole too.
+        // The step ends the window of delayed scaling, also for a model that is frozen as a whole.
         if (has_work) {
             end_window(&record_.data()->step.skips);
         } else if (each_.empty()) {
@@ -271,23 +269,24 @@ class optimizer {
     }
     Device& device() const { return record_.device(); }
 
-    /// The part of a slab that a segment covers.
+    /// A segment's part of a slab.
     template <class T>
     static view<T, 1> part_of(std::byte* slab, std::size_t first, std::size_t count) {
         return {reinterpret_cast<T*>(slab) + first, {static_cast<extent>(count)}};
     }
     store::group& group_of(const update_segment& s) const { return parameters_->groups()[s.group]; }
 
-    /// Parameters are numbered by their group and their place in it, which neither parameter groups nor threads change.
-    /// The seed is not that of dropout and initial values, whose numbers are others even where the user gives both one
-    /// seed.
+    /// The numbers of parameters depend on their group in the store and their place in it, not on parameter groups or
+    /// threads. The seed is changed so that random numbers differ from those of dropout and initial values, even if the
+    /// user gives all the same seed.
     static kernel::rounding_key key_of(const update_segment& s, std::uint64_t seed) {
         return {seed ^ 0x6f7074696d697a65u, static_cast<std::uint32_t>(4 * s.group), s.master};
     }
 
   private:
-    /// What this step updates: parameters that a backward pass of the window reached. The others neither decay nor move
-    /// on, and count no step. Mostly they are those of the step before.
+    /// Finds the segments that this step updates: parameters that a backward pass of the window reached. The others are
+    /// unchanged and the step does not count for them. Mostly these are the segments of the step before, which are
+    /// cached.
     void find_segments(const gradient_slabs& slabs) {
         bool is_as_before = std::exchange(knows_segments_, false);
         reached_.resize(each_.size());
@@ -305,7 +304,7 @@ class optimizer {
         knows_segments_ = true;
     }
 
-    /// What the window's amaxes were goes into their histories, or is forgotten where *skips is not 0.
+    /// Stores the window's amaxes in their histories, or discards them if *skips is not 0.
     void end_window(const std::int32_t* skips) {
         if constexpr (detail::model_keeps_amaxes<Model>) {
             const amax_histories& a = parameters_->amaxes();
@@ -327,15 +326,15 @@ class optimizer {
     store* parameters_;
     detail::device_value<optimizer_record, Device> record_;
     step_counts own_;
-    std::vector<update_segment> each_, segments_;  // of every parameter; those of the last step, joined
-    std::vector<bool> reached_;                    // of each_, in the last step
-    bool knows_segments_ = false;                  // of reached_
+    std::vector<update_segment> each_, segments_;  // one for each parameter; those of the last step, joined
+    std::vector<bool> reached_;                    // by each_: whether the last step reached it
+    bool knows_segments_ = false;                  // whether segments_ are those of reached_
     std::vector<buffer> moments_;
     unsigned layout_ = 0;
     std::int64_t calls_ = 0;
 };
 
-/// True, or a compile-time error that says why a step cannot take these gradients.
+/// True, or a compile-time error with the reason why a step cannot use these gradients.
 template <class Device, class Model, class G>
 consteval bool check_step() {
     static_assert(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An optimizer out of a rule (kernel/optimizer_step/optimizer_step.hpp): what adamw.hpp, lion.hpp and sgd.hpp are but for their
-/// options.
+/// An optimizer made from a rule (kernel/optimizer_step/optimizer_step.hpp): all of adamw.hpp, lion.hpp and sgd.hpp
+/// except their options.
 ///
 ///     template <class Device, class Model>
 ///     class mine : public detail::rule_optimizer<Device, Model, kernel::my_rule> { ... };       // a constructor, options()
@@ -14,20 +14,20 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// An optimizer by a rule over a model's parameters. It refers to device and model, which must live longer.
+/// An optimizer by a rule over a model's parameters. Device and model must outlive it.
 template <class Device, class Model, class Rule>
 class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     using base = optimizer<Device, Model, Rule::moments>;
 
   public:
-    /// Updates parameters, moments and copies. Throws state_error where the same gradients were used before, where the
-    /// order of unscale, step and update is another, or where they went through fp16 and no scaler unscaled them;
-    /// argument_error for gradients of other models.
+    /// Updates parameters, moments and copies. Throws state_error if the same gradients were used before, if unscale,
+    /// step and update are called in another order, or if the gradients passed through fp16 and no scaler unscaled
+    /// them; argument_error for gradients of other models.
     template <class G>
     step_outcome<Device> step(G&& g);
 
   protected:
-    /// `seed` is of stochastic rounding. Takes memory for the moments that the rule keeps.
+    /// `seed` is for stochastic rounding. Allocates the moments that the rule has.
     rule_optimizer(Device& device, Model& model, const Rule& rule, double lr, double weight_decay, std::uint64_t seed,
                    std::vector<parameter_group> groups)
         : base(Rule::name, device, model, lr, weight_decay, std::move(groups),
@@ -35,7 +35,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
           rule_(rule),
           seed_(seed) {}
 
-    /// Throws argument_error unless the factor of a mean over steps is 0 or more and less than 1.
+    /// Throws argument_error unless a beta, the factor of an exponential mean, is 0 or more and less than 1.
     static void check_beta(double beta) {
         if (!(beta >= 0 && beta < 1))
             fail<argument_error>(Rule::name, ": a beta is ", beta, "; expected 0 or more and less than 1");
@@ -87,7 +87,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     std::uint64_t seed_;
 };
 
-// Not `inline`, so that halftone::compiled can have it.
+// Not `inline`, so that its instantiations can be in halftone::compiled.
 template <class Device, class Model, class Rule>
 template <class G>
 step_outcome<Device> rule_optimizer<Device, Model, Rule>::step(G&& g) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the learning rate moves over a run: constant, linear or cosine, after a warm-up, as Hugging Face's trainers have
-/// it.
+/// Learning rate schedules: constant, linear or cosine, after a warm-up, as in Hugging Face's trainers.
 ///
 ///     optimizer.set_schedule({.shape = ht::cosine, .total_steps = 10000, .warmup_ratio = 0.03});
-///     optimizer.lr();                      // what the next step takes
+///     optimizer.lr();                      // the rate of the next step
 ///
-/// The factor is a function of the number of steps that changed the parameters. An optimizer keeps that count where it
-/// keeps everything else, so that a skipped step moves nothing and there is no scheduler to forget to call.
+/// The factor is a function of the number of steps that changed the parameters. The optimizer keeps that count, so that
+/// a skipped step does not advance the schedule, and there is no scheduler object that a program could forget to call.
 #pragma once
 
 #include <cmath>
@@ -18,22 +17,22 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The shape of the learning rate after the warm-up, as a factor.
+/// The learning rate's factor after the warm-up.
 enum class schedule {
-    constant,  ///< 1
-    linear,    ///< down to zero in a straight line
-    cosine,    ///< down to zero in half a wave (Loshchilov and Hutter 2017, without restarts)
+    constant,  ///< always 1
+    linear,    ///< linearly from 1 to final_ratio
+    cosine,    ///< by half a cosine wave to final_ratio (Loshchilov and Hutter 2017, no restarts)
 };
-/// {.shape = ht::cosine}.
+/// For {.shape = ht::cosine}.
 inline constexpr schedule cosine = schedule::cosine;
 
-/// How the learning rate moves over a run.
+/// A learning rate schedule.
 struct schedule_options {
     schedule shape = schedule::constant;
-    std::int64_t total_steps = 0;   ///< steps of the whole run, warm-up included; a constant rate needs none
-    std::int64_t warmup_steps = 0;  ///< steps in which the rate rises from zero in a straight line
-    double warmup_ratio = 0;        ///< the same as a share of total_steps, rounded up; read where warmup_steps is 0
-    double final_ratio = 0;         ///< where linear and cosine end, as a share of the full rate
+    std::int64_t total_steps = 0;   ///< steps of the whole run, warm-up included; not needed for a constant rate
+    std::int64_t warmup_steps = 0;  ///< steps in which the rate rises linearly from zero
+    double warmup_ratio = 0;        ///< the same as a fraction of total_steps, rounded up; used if warmup_steps is 0
+    double final_ratio = 0;         ///< the final rate of linear and cosine, as a fraction of the full rate
 };
 
 /// The number of steps of warm-up.
@@ -42,7 +41,7 @@ HALFTONE_HD inline std::int64_t warmup_steps(const schedule_options& s) {
     return static_cast<std::int64_t>(std::ceil(static_cast<double>(s.total_steps) * s.warmup_ratio));
 }
 
-/// The factor of the learning rate in the step that follows `done` successful ones.
+/// The learning rate's factor in the step after `done` successful ones.
 HALFTONE_HD inline double rate_multiplier(const schedule_options& s, std::int64_t done) {
     const std::int64_t warmup = warmup_steps(s);
     if (done < warmup) return static_cast<double>(done) / static_cast<double>(warmup);

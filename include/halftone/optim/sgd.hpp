@@ -5,19 +5,17 @@
 ///     ht::sgd optimizer{device, model, {.lr = 0.1f, .momentum = 0.9f, .kind = ht::nesterov}};
 ///     optimizer.step(grads);
 ///
-/// The device may be any whose kernels the program includes: <halftone/kernel.hpp> has those of ht::cpu,
-/// <halftone/cuda.cuh> those of ht::cuda.
+/// The program includes the kernels of its device: <halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda.
 ///
-/// Numeric contract: kernel/optimizer_step/optimizer_step.hpp has it. A step whose gradients are not finite, or whose momentum
-/// would not be, changes nothing.
+/// Numeric contract: that of kernel/optimizer_step/optimizer_step.hpp. A step changes nothing if a gradient is not
+/// finite, or would make a momentum infinite.
 ///
-/// A parameter that no backward pass of the window reached stays as it is: it neither decays nor moves on, nor counts
-/// the step.
+/// A parameter that no backward pass of the window reached is unchanged: it does not decay, its momentum is kept, and
+/// the step does not count for it.
 ///
-/// Of a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes the rows that were looked up in its
-/// window, and no others. Without momentum and decay the result has the bits of a dense gradient. With them it is
-/// another rule: a row that was not looked up neither decays nor moves on, and keeps its momentum until it is looked up
-/// again.
+/// In a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes only the rows that were looked up in its
+/// window. Without momentum and decay the result has the bits of a dense gradient. With them the rule differs: a row
+/// that was not looked up does not decay or change, and keeps its momentum until it is looked up again.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/sgd.hpp>
@@ -27,28 +25,28 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 using kernel::momentum_kind;
-/// {.kind = ht::nesterov}.
+/// For {.kind = ht::nesterov}.
 inline constexpr momentum_kind nesterov = momentum_kind::nesterov;
 
-/// SGD's rates, as torch.optim.SGD has them.
+/// SGD's hyperparameters, as torch.optim.SGD has them.
 struct sgd_options {
     double lr = 1e-3;
     double momentum = 0;
     double dampening = 0;
     double weight_decay = 0;
     momentum_kind kind = momentum_kind::plain;
-    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
+    std::uint64_t seed = 0;  ///< for stochastic rounding, if the policy has it
 };
 
-/// Stochastic gradient descent over a model's parameters. It refers to device and model, which must live longer.
+/// Stochastic gradient descent over a model's parameters. Device and model must outlive it.
 template <class Device, class Model>
 class sgd : public detail::rule_optimizer<Device, Model, kernel::sgd_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::sgd_rule>;
 
   public:
-    /// Takes memory for one moment a parameter where there is momentum. Call it before accumulators are made where
-    /// groups freeze parameters. Throws argument_error for options out of range and for a group that names no
-    /// parameter, state_error before the store's commit, out_of_memory.
+    /// Allocates one moment a parameter if there is momentum. If groups freeze parameters, make the optimizer before
+    /// accumulators. Throws argument_error for options out of range and for a group that names no parameter,
+    /// state_error before the store's commit, and out_of_memory.
     sgd(Device& device, Model& model, const sgd_options& options = {},
         std::initializer_list<parameter_group> groups = {})
         : sgd(device, model, options, std::vector<parameter_group>(groups)) {}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How many steps each parameter has taken, where windows reach some of a model's parameters and not others. Bias
-/// corrections of AdamW and the first momentum of SGD follow from it, as in torch.optim, whose parameters count their
-/// own steps.
+/// Step counts of single parameters, for models of which some windows reach only a part. AdamW's bias corrections and
+/// SGD's first momentum follow from them, as in torch.optim, where each parameter counts its own steps.
 ///
-///     optimizer.state().step_counts              // of each parameter; empty where every window reached all of them
+///     optimizer.state().step_counts              // one for each parameter; empty if every window reached all
 ///
-/// Parameters that the same windows reached have one count, in the device's memory: step_group 0 are those that missed
-/// none, whose count is the optimizer's. A step group of which a window reaches a part divides, and step groups never join.
+/// Parameters that were reached by the same windows form a step group with one count in the device's memory. Step group
+/// 0 are those that every window reached; its count is the optimizer's. If a window reaches only a part of a step
+/// group, the group is split; groups are never joined.
 #pragma once
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 #include <halftone/optim/groups.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// The count of one step_group.
+/// The count of one step group.
 struct step_group_record {
     kernel::step_record step{};
     std::int32_t is_made = 0;
@@ -34,15 +34,15 @@ struct step_group_record {
 
 enum class step_group_work { part, count };
 
-/// One kernel on a GPU for both.
+/// Makes a step group, or counts its step: one kernel on a GPU for both.
 struct update_step_group {
     step_group_record* step_group;
-    const kernel::step_record* from;  ///< the step_group that it parts from, or the optimizer's, which has counted the step
+    const kernel::step_record* from;  ///< the step group it is split from, or the optimizer's record
     step_group_work work;
 
     HALFTONE_HD void operator()() const {
         if (work == step_group_work::part) {
-            if (step_group->is_made != 0) return;  // a capture repeats it
+            if (step_group->is_made != 0) return;  // a captured graph repeats this
             step_group->step = *from;
             step_group->is_made = 1;
         } else {
@@ -53,19 +53,20 @@ struct update_step_group {
     }
 };
 
-/// Captured work relies on who belongs to which step_group.
+/// Captured work depends on which parameter belongs to which step group.
 class step_counts final : public detail::capture_dependency {
   public:
     explicit step_counts(memory_resource& memory)
         : detail::capture_dependency(&memory.capture_dependencies(), "steps have reached other parameters than before"),
           memory_(&memory) {}
 
-    /// Before a step that reaches some of these parameters. `all` is the optimizer's record, before it counts the step.
+    /// Called before a step that reaches some of these parameters. `all` is the optimizer's record, before it counts
+    /// the step.
     template <class Device>
     void divide(Device& device, std::vector<update_segment>& each, const std::vector<bool>& reached,
                 const kernel::step_record* all) {
         const std::size_t before = made_;
-        std::vector<std::size_t> parted(made_ + 1, 0);  // of each step_group: where its parameters go that are not reached
+        std::vector<std::size_t> parted(made_ + 1, 0);  // by step group: the new group of its parameters that are not reached
         for (std::size_t i = 0; i < each.size(); ++i) {
             const std::size_t step_group = each[i].step_group;
             if (reached[i]) continue;
@@ -84,18 +85,18 @@ class step_counts final : public detail::capture_dependency {
         }
         if (made_ != before) change();
     }
-    /// After the optimizer's record has counted the step, or found that it is skipped.
+    /// Called after the optimizer's record has counted the step or been marked as skipped.
     template <class Device>
     void count(Device& device, const kernel::step_record* all) const {
         for (const std::size_t step_group : counting_)
             device.run(update_step_group{records() + (step_group - 1), all, step_group_work::count});
     }
-    /// What a step group's parameters are updated by.
+    /// The record by which a step group's parameters are updated.
     const kernel::step_record* of(std::size_t step_group, const kernel::step_record* all) const {
         return step_group == 0 ? all : &records()[step_group - 1].step;
     }
 
-    /// The steps of each parameter; none where all have the optimizer's. On a GPU it waits for the device.
+    /// The step counts of all parameters; empty if all have the optimizer's. On a GPU it waits for the device.
     std::vector<std::int64_t> read(const std::vector<update_segment>& each, std::int64_t all) const {
         if (made_ == 0) return {};
         std::vector<step_group_record> now(made_);
@@ -104,7 +105,7 @@ class step_counts final : public detail::capture_dependency {
         for (const update_segment& s : each) steps.push_back(s.step_group == 0 ? all : now[s.step_group - 1].step.steps);
         return steps;
     }
-    /// The reverse, where `steps` is empty or as long as `each`.
+    /// Restores counts; `steps` is empty or as long as `each`.
     void load(std::vector<update_segment>& each, const std::vector<std::int64_t>& steps, std::int64_t all) {
         std::vector<step_group_record> now;
         for (std::size_t i = 0; i < each.size(); ++i) {
@@ -132,7 +133,8 @@ class step_counts final : public detail::capture_dependency {
         }
         return false;
     }
-    /// No more step groups than parameters, since none is ever empty but that of those which missed nothing.
+    /// Allocates as many records as there are parameters, the largest possible number of step groups, since no group
+    /// but group 0 is ever empty.
     void take_memory(std::size_t parameters) {
         if (memory_of_records_.bytes() != 0) return;
         memory_of_records_ = buffer(*memory_, parameters * sizeof(step_group_record), memory_kind::other);
@@ -143,7 +145,7 @@ class step_counts final : public detail::capture_dependency {
     memory_resource* memory_;
     buffer memory_of_records_;
     std::size_t made_ = 0;
-    std::vector<std::size_t> counting_;  // step groups that the step under way reaches, but 0
+    std::vector<std::size_t> counting_;  // step groups that the current step reaches, except 0
 };
 
 }  // namespace detail

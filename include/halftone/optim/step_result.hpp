@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How an optimizer's step ended: it was taken, or skipped for a reason that the device found out.
+/// The result of an optimizer's step: taken, or skipped for a reason that the device has found.
 ///
 ///     const ht::step_result r = optimizer.step(grads).result();          // asks the device
 ///     if (r != ht::step_result::taken) std::cout << "skipped: " << ht::name(r) << '\n';
-///     optimizer.skips().infinity;                                        // how often so far
+///     optimizer.skips().infinity;                                        // the number of such steps so far
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Whether a step was taken, else why it was not.
+/// Whether a step was taken, otherwise why it was not.
 enum class step_result : std::int32_t {
     taken,
-    infinity,      ///< a gradient of this optimizer was infinite, or became so when it was unscaled, or was so large that
-                   ///< a moment would have become so; none was a NaN
-    not_a_number,  ///< a gradient of this optimizer was a NaN
-    outlier,       ///< an outlier_guard took the loss or the norm for one
+    infinity,      ///< a gradient of this optimizer was infinite, before or after unscaling, or so large that
+                   ///< a moment would become infinite; none was NaN
+    not_a_number,  ///< a gradient of this optimizer was NaN
+    outlier,       ///< an outlier_guard judged the loss or the norm an outlier
     nothing,       ///< no parameter to update: all are frozen, or no backward pass of the window reached them
 };
 
-/// The result in words: "taken", say.
+/// The result in words, such as "taken".
 constexpr const char* name(step_result r) {
     switch (r) {
         case step_result::taken: return "taken";
@@ -44,7 +44,7 @@ struct skip_counts {
     std::int64_t nothing = 0;
 
     HALFTONE_HD constexpr std::int64_t total() const { return infinity + not_a_number + outlier + nothing; }
-    /// Counts a step with this result, where it is a skipped one.
+    /// Counts a step with this result, if it was skipped.
     HALFTONE_HD constexpr void count(step_result r) {
         if (r == step_result::infinity) ++infinity;
         if (r == step_result::not_a_number) ++not_a_number;

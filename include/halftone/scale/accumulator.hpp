@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where the gradients of several micro-batches add up, in the policies' `accumulate` type.
+/// Gradient buffers in which the gradients of several micro-batches are added, in the policies' `accumulate` type.
 ///
 ///     ht::accumulator acc{model};                          // or several models: acc{generator, critic}
 ///     for (const auto& micro : batch.split(4))
 ///         tape.backward(scaler.scale(model.loss(tape, micro) * ht::share_of(tape, micro, batch)), acc);
-///     auto grads = scaler.unscale(acc.take());             // ends the window; the next backward pass begins another
+///     auto grads = scaler.unscale(acc.take());             // ends the window; the next backward pass begins a new one
 ///
 ///     ht::accumulator acc{model, ht::unscaled};            // for losses that no scaler scales
 ///     auto grads = acc.take();
 ///
-/// Numeric contract: one rounding to `accumulate` for each micro-batch added; a fixed order, that of the backward
-/// passes.
+/// Numeric contract: one rounding to `accumulate` for each micro-batch; gradients are added in the order of the
+/// backward passes.
 #pragma once
 
 #include <algorithm>
@@ -23,17 +23,17 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Marks an accumulator for losses as they are.
+/// The kind of an accumulator for losses that are not scaled.
 struct unscaled_t {};
-/// ht::accumulator acc{model, ht::unscaled}.
+/// Written as ht::accumulator acc{model, ht::unscaled}.
 inline constexpr unscaled_t unscaled{};
 
-/// Marks an accumulator for losses that a scaler scaled.
+/// The kind of an accumulator for losses that a scaler has scaled.
 struct through_scaler {};
 
 namespace detail {
 
-// ht::accumulator{a, b, ht::unscaled}: the models, and the mark at the end.
+// For ht::accumulator{a, b, ht::unscaled}: several models, with the kind at the end.
 template <class... Args>
 struct accumulator_arguments {
     template <class T>
@@ -51,8 +51,8 @@ struct key_set<Model, types<Storages...>> {
     static bool has(const void* key) { return ((key == store::key_of<Storages>()) || ...); }
 };
 
-/// Throws argument_error where the store of a model holds parameters that the model's visit does not show: they would
-/// be left out of every norm and every step.
+/// Throws argument_error if the store of a model holds parameters that the model's visit does not pass, since these
+/// would be missing in every norm and step.
 template <class Model>
 void check_visited(const char* operation, const store& parameters) {
     for (const store::entry& e : parameters.entries()) {
@@ -62,8 +62,8 @@ void check_visited(const char* operation, const store& parameters) {
     }
 }
 
-/// Whether a window is open decides, on the host, where gradients are written or added. So work that was captured
-/// between windows is of no use inside of one, and that of one window is of none in another.
+/// Whether gradients are overwritten or added is decided on the host, by whether the window has begun. So work captured
+/// between windows cannot be replayed inside of one, nor work of one window in another.
 class window_dependency final : public detail::capture_dependency {
   public:
     explicit window_dependency(memory_resource& memory)
@@ -86,24 +86,23 @@ template <class... Args>
 accumulator(Args&&...) -> accumulator<typename detail::accumulator_arguments<Args...>::kind,
                                       typename detail::accumulator_arguments<Args...>::models>;
 
-/// Kind is through_scaler or unscaled_t, Models a types<...>. It refers to the models' stores and must not outlive
-/// them.
+/// Kind is through_scaler or unscaled_t, Models a types<...>. The models' stores must outlive it.
 template <class Kind, class... Models>
 class accumulator<Kind, types<Models...>> {
   public:
     using gradients_type = gradients<void, types<Models...>>;
     static constexpr bool takes_scaled = std::is_same_v<Kind, through_scaler>;
 
-    /// Takes memory for the gradients of all parameters that are not frozen. Throws state_error before the stores'
-    /// commit, argument_error for two models with the same store, out_of_memory.
+    /// Allocates the gradients of all parameters that are not frozen. Throws state_error before the stores' commit,
+    /// argument_error for two models with the same store, and out_of_memory.
     explicit accumulator(Models&... models) requires(takes_scaled) { make(models...); }
     explicit accumulator(Models&... models, unscaled_t) requires(!takes_scaled) { make(models...); }
     accumulator(const accumulator&) = delete;
     accumulator& operator=(const accumulator&) = delete;
     ~accumulator() { window_.clock->is_gone = true; }
 
-    /// What a tape calls at the beginning of a backward pass. Throws state_error where the loss has another scale than
-    /// the micro-batches before it in this window.
+    /// Called by a tape at the beginning of a backward pass. Throws state_error if the loss has another scale than the
+    /// micro-batches before it in this window.
     template <class Loss>
     accumulator& receive(const Loss& loss) {
         static_assert(is_scaled<Loss> || !takes_scaled,
@@ -119,15 +118,15 @@ class accumulator<Kind, types<Models...>> {
         }
         return *this;
     }
-    /// The slabs of a store's gradients; nullptr where no model of this accumulator has that store.
+    /// The slabs of a store's gradients; nullptr if no model of this accumulator has that store.
     gradient_slabs* find(const store& owner) {
         const std::size_t part = window_.find(owner);
         return part == detail::window::nowhere ? nullptr : &window_.parts[part].slabs;
     }
 
-    /// The losses may depend on this model's parameters, too, and take them for constants: gradients flow through its
-    /// layers, and none are computed for its parameters. A generator's loss goes through the critic, whose own step
-    /// takes other gradients. Throws argument_error for a model whose gradients are gathered here.
+    /// Treats this model's parameters as constants in losses that depend on them: gradients flow through its layers,
+    /// but none are computed for its parameters. So a generator's loss can go through the critic, which is trained by
+    /// another loss. Throws argument_error for a model of this accumulator.
     template <class Model>
     void leave_out(const Model& model) {
         const store& parameters = model.parameters();
@@ -135,13 +134,13 @@ class accumulator<Kind, types<Models...>> {
             fail<argument_error>("accumulator: leave_out() of a model whose gradients it gathers");
         if (!leaves_out(parameters)) left_out_.push_back(&parameters);
     }
-    /// Whether leave_out() named a model with this store.
+    /// Whether leave_out() was called for a model with this store.
     bool leaves_out(const store& owner) const {
         return std::find(left_out_.begin(), left_out_.end(), &owner) != left_out_.end();
     }
 
-    /// Ends the window and gives its gradients: scaled<gradients<...>>, or plain gradients where the accumulator is
-    /// ht::unscaled. Throws state_error where no backward pass has added anything since the last take().
+    /// Ends the window and returns its gradients: scaled<gradients<...>>, or plain gradients if the accumulator is
+    /// ht::unscaled. Throws state_error if no backward pass has run since the last take().
     auto take() {
         if (!window_.is_open) fail<state_error>("accumulator: take() without a backward pass since the last take()");
         close();
@@ -151,19 +150,19 @@ class accumulator<Kind, types<Models...>> {
             return gradients_type(window_, nullptr);
         }
     }
-    /// Ends the window and drops what it gathered, the amaxes of delayed scaling too: after an exception in the middle of
-    /// one, or for micro-batches that turn out to be bad.
+    /// Ends the window and discards its gradients, and the amaxes of delayed scaling: after an exception within the
+    /// window, or if its micro-batches turn out to be bad.
     void discard() {
         if (window_.is_open) close();
         ++window_.clock->serial;
         for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
     }
-    /// What a tape calls at the end of a backward pass whose gradients went through fp16, or another type of few
-    /// binades, by the policies of layers, by a region or by an operation that was told that type.
+    /// Called by a tape at the end of a backward pass whose gradients passed through fp16 or another type with a short
+    /// exponent range, because of a layer's policy, a region or an operation's explicit type.
     void note_narrow_gradients() { window_.is_narrow = true; }
-    /// Whether gradients of this window did: without a loss scale they underflow there.
+    /// Whether that happened in this window: without a loss scale such gradients underflow.
     bool has_narrow_gradients() const { return window_.is_open && window_.is_narrow; }
-    /// Micro-batches in the window so far.
+    /// The number of micro-batches in the window so far.
     int received() const { return window_.is_open ? window_.received : 0; }
 
   private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A small value that lives in the device's memory, where the device's own work reads and changes it: the loss scale, a
-/// step count. The host looks at it only when asked, since on a GPU that means to wait.
+/// A small value in the device's memory, which the device's own work reads and changes: the loss scale, a step count.
+/// The host reads it only on request, since on a GPU that means waiting.
 ///
 ///     detail::device_value<kernel::step_record, cpu> steps{device};
 ///     device.run(count_one{steps.data()});                                // in order with the device's other work
-///     steps.read().steps                                                  // waits for it
+///     steps.read().steps                                                  // waits for the device
 #pragma once
 
 #include <type_traits>
@@ -16,7 +16,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// What lies at a place in the device's memory. On a GPU it waits for the device.
+/// The value at an address in the device's memory. On a GPU it waits for the device.
 template <class T, class Device>
 T read_value(Device& device, const T* from) {
     T value;
@@ -24,7 +24,7 @@ T read_value(Device& device, const T* from) {
     return value;
 }
 
-/// A value of type T in a device's memory. It refers to the device, which must live longer.
+/// A value of type T in a device's memory. The device must outlive it.
 template <class T, class Device>
 class device_value {
   public:
@@ -35,7 +35,7 @@ class device_value {
         write(value);
     }
 
-    /// A pointer of the device's.
+    /// Its address in the device's memory.
     T* data() const { return reinterpret_cast<T*>(memory_.data()); }
     /// The value. On a GPU it waits for the device.
     T read() const { return read_value(*device_, data()); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dynamic loss scale (Micikevicius et al. 2018, section 3.2), with the rules of torch.amp.GradScaler: an overflow
-/// halves the scale and the step is skipped; a run of good steps doubles it.
+/// Dynamic loss scaling (Micikevicius et al. 2018, section 3.2), with the rules of torch.amp.GradScaler: after an
+/// overflow the scale is halved and the step is skipped; after a number of good steps it is doubled.
 ///
 ///     ht::grad_scaler scaler{device, {.growth_interval = 2000}};
 ///     for (...) {
@@ -11,9 +11,9 @@
 ///         scaler.update();                         // after all optimizers
 ///     }
 ///
-/// The state lives in the device's memory and no call waits for it, but for those that return it. With
-/// `.enabled = false` every call lets pass what it is given: no scale, no order of calls, no finite
-/// check but that of the step itself.
+/// The state is in the device's memory, and only calls that return it wait. With `.enabled = false` every call returns
+/// its argument unchanged: nothing is scaled, the order of calls is not checked, and only the step itself checks for
+/// overflow.
 #pragma once
 
 #include <halftone/number/classify.hpp>
@@ -22,32 +22,32 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How a loss scale moves, as torch.amp.GradScaler has it.
+/// The rules of a dynamic loss scale, as those of torch.amp.GradScaler.
 struct grad_scaler_options {
     float init_scale = 65536.0f;
     double growth_factor = 2.0;         ///< above 1
     double backoff_factor = 0.5;        ///< between 0 and 1
-    int growth_interval = 2000;         ///< updates without an overflow before the scale grows
+    int growth_interval = 2000;         ///< consecutive updates without overflow after which the scale grows
     float min_scale =
-        1.17549435e-38f;  ///< the scale does not back off below it; by default the least whose inverse is a float
-    float max_scale = 3.40282347e+38f;  ///< nor grow above it; never to infinity
-    int hysteresis = 1;                 ///< overflows in a row before the scale backs off
+        1.17549435e-38f;  ///< lower limit; by default the least number whose inverse is a float
+    float max_scale = 3.40282347e+38f;  ///< upper limit, finite
+    int hysteresis = 1;                 ///< consecutive overflows before the scale backs off
     bool enabled = true;
 };
 
-/// All that a resumed run needs of a scaler of any kind. Take it after update().
+/// The state of any kind of scaler, for resuming a run. Read it after update().
 struct scaler_state {
     float scale = 1.0f;
-    double growth_factor = 2.0;  ///< from here to `hysteresis`: grad_scaler_options
+    double growth_factor = 2.0;  ///< this and the following, up to `hysteresis`: see grad_scaler_options
     double backoff_factor = 0.5;
     int growth_interval = 2000;
     float min_scale = grad_scaler_options{}.min_scale;
     float max_scale = grad_scaler_options{}.max_scale;
     int hysteresis = 1;
-    int growth_tracker = 0;           ///< updates since the scale changed, or since an overflow
-    int overflows_until_backoff = 1;  ///< 0 where it has backed off and every further one does, until a good step
+    int growth_tracker = 0;           ///< updates since the last change of the scale or overflow
+    int overflows_until_backoff = 1;  ///< 0: it has backed off, and every further overflow backs off again, until a good step
     std::int64_t overflows = 0;
-    bool enabled = false;  ///< false: the state of a disabled scaler, which has none
+    bool enabled = false;  ///< false: the state of a disabled scaler, which is empty
 };
 
 namespace detail {
@@ -69,7 +69,7 @@ struct update_scale {
             return;
         }
         r.hysteresis = rules.hysteresis;
-        // Not ==, so that a shorter interval loaded in the middle of a run takes effect.
+        // Not ==, so that a shorter interval that is loaded in the middle of a run takes effect.
         if (r.growth_tracker < rules.growth_interval - 1) {
             ++r.growth_tracker;
             return;
@@ -80,20 +80,20 @@ struct update_scale {
     }
 };
 
-/// Positive, finite, and not so small that its inverse is no float; told by the bits.
+/// Whether x is positive, finite, and has a float as its inverse; decided by bits.
 inline bool is_scale(float x) { return is_finite(x) && bit_cast<std::uint32_t>(x) - 0x00800000 < 0x7f000000; }
 
 }  // namespace detail
 
-/// A loss scale that moves (dynamic loss scaling, Micikevicius et al. 2018): it backs off where gradients overflow,
-/// and grows after `growth_interval` steps without. Scale and counters live on the device; nothing waits for it but
-/// state(). It refers to the device, which must live longer.
+/// Dynamic loss scaling (Micikevicius et al. 2018): the scale backs off when gradients overflow, and grows after
+/// `growth_interval` steps without overflow. Scale and counters are on the device; only state() and other functions
+/// that return values wait for it. The device must outlive the scaler.
 template <class Device>
 class grad_scaler : public detail::scaler<Device> {
     using base = detail::scaler<Device>;
 
   public:
-    /// Throws argument_error for factors, intervals and scales out of their ranges.
+    /// Throws argument_error for factors, intervals and scales outside their ranges.
     explicit grad_scaler(Device& device, const grad_scaler_options& options = {})
         : base(device,
                {.scale = options.enabled ? options.init_scale : 1.0f,
@@ -104,16 +104,16 @@ class grad_scaler : public detail::scaler<Device> {
         check(options);
     }
 
-    /// Adapts the scale to what the gradients unscaled since the last update() held, once for all of them. Throws
-    /// state_error where there are none.
+    /// Adapts the scale, once for all gradients that were unscaled since the last update(). Throws state_error if there
+    /// are none.
     void update() {
         if (!is_enabled()) return;
         base::end_round("grad_scaler");
         base::device().run(detail::update_scale{base::record().data()});
     }
-    /// Sets the scale by hand, in place of update(); the growth tracker stays. Windows that are open then belong to the
-    /// scale before, and are refused like those that an update() has passed. Throws argument_error for a scale that is
-    /// not positive, finite, and between min_scale and max_scale.
+    /// Sets the scale, in place of update(); the growth tracker is unchanged. Open windows then belong to the old scale
+    /// and throw, like those that an update() has passed. Throws argument_error for a scale that is not positive,
+    /// finite, and between min_scale and max_scale.
     void update(float new_scale) {
         if (!is_enabled()) return;
         check_scale(new_scale);
@@ -124,7 +124,7 @@ class grad_scaler : public detail::scaler<Device> {
     bool is_enabled() const { return base::is_checking(); }
     const grad_scaler_options& options() const { return options_; }
 
-    /// Scale and counters, for a checkpoint. On a GPU it waits for the device.
+    /// The scale and counters, for a checkpoint. On a GPU it waits for the device.
     scaler_state state() const {
         if (!is_enabled()) return {};
         const detail::scale_record r = base::record().read();
@@ -140,8 +140,8 @@ class grad_scaler : public detail::scaler<Device> {
                 r.overflows,
                 true};
     }
-    /// Takes over the scale, its rules and its counters. A disabled scaler ignores it. Throws state_error for the state
-    /// of a disabled scaler, argument_error for one out of range; nothing changes then.
+    /// Restores the scale, its rules and its counters. A disabled scaler ignores it. Throws state_error for the state
+    /// of a disabled scaler, and argument_error for one out of range; nothing changes then.
     void load(const scaler_state& s) {
         if (!is_enabled()) return;
         if (!s.enabled) fail<state_error>("grad_scaler: this state is that of a disabled scaler and holds no scale");
@@ -175,7 +175,7 @@ class grad_scaler : public detail::scaler<Device> {
                                  "; expected a positive finite number of 2^-126 or more");
     }
     static void check_bounds(float scale, const grad_scaler_options& o) {
-        // Written so that NaN is refused, too.
+        // Written so that NaN fails, too.
         if (!(o.min_scale >= 0 && o.min_scale <= scale && scale <= o.max_scale && is_finite(o.max_scale))) {
             fail<argument_error>("grad_scaler: the scale is ", scale, ", min_scale ", o.min_scale, ", max_scale ",
                                  o.max_scale, "; expected 0 <= min_scale <= scale <= max_scale, all finite");

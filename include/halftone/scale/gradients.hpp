@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradients of one window of micro-batches, ready for an optimizer: what `acc.take()` gives and a scaler unscales.
+/// The gradients of one window of micro-batches for an optimizer: the result of `acc.take()`, unscaled by a scaler.
 ///
-/// An object of this type refers to the accumulator's memory, where the values stay as the backward passes left them;
-/// unscaling and clipping record factors, which the optimizer applies as it reads. It is good until the next window
-/// begins, or the accumulator is gone.
+/// An object of this type refers to the accumulator's memory, in which the values stay as the backward passes left
+/// them; unscaling and clipping only record factors, which the optimizer applies as it reads. It is valid until the
+/// next window begins or the accumulator is destroyed.
 ///
-/// On a CPU the products that make the gradients of weights, and the embedding, sum their squares as they store them
-/// (memory/square_sum.hpp): the norm then is there without a pass over memory, but for small parameters.
+/// On a CPU the products that compute gradients of weights, and the embedding's gradient, sum the squares as they store
+/// them (memory/square_sum.hpp): the norm then needs a pass over the small parameters only.
 ///
 ///     ht::gradients<cpu, ...> grads = scaler.unscale(acc.take());
 ///     ht::clip_grad_norm(grads, 1.0f);
 ///     optimizer.step(grads);
 ///
-/// What reads them are kernels of the device: <halftone/kernel.hpp> has those of ht::cpu, <halftone/cuda.cuh> those of
-/// ht::cuda.
+/// They are read by kernels of the device: include <halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda.
 #pragma once
 
 #include <memory>
@@ -31,29 +30,29 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Which window is, or was last, open. Whoever refers to a window keeps its clock, which outlives the accumulator.
+/// Counts windows. Everything that refers to a window shares its clock, which outlives the accumulator.
 struct window_clock {
     std::uint64_t serial = 0;
-    bool is_gone = false;  ///< the accumulator is
+    bool is_gone = false;  ///< whether the accumulator has been destroyed
 };
 
-/// What an accumulator and the gradients it gave share: the slabs of each store, and how far the window is.
+/// What an accumulator and its gradients share: the slabs of each store, and the state of the window.
 struct window {
     struct part {
         gradient_slabs slabs;
-        bool stepped = false;  ///< an optimizer has used it
+        bool stepped = false;  ///< whether an optimizer has used it
     };
-    /// How much of the record in the device's memory is true.
+    /// Which parts of the record in the device's memory are valid.
     enum class knowledge { nothing, factors, finite, norm };
 
     std::vector<part> parts;
     buffer record_memory;  ///< a gradient_record, then a part_record and found_inf of each part
     scale_stamp stamp{};
     std::shared_ptr<window_clock> clock = std::make_shared<window_clock>();
-    int received = 0;  ///< micro-batches in the window that is, or was last, open
+    int received = 0;  ///< micro-batches in the current window, or in the last one
     bool is_open = false;
-    bool is_clipped = false;  ///< by norm or value
-    bool is_narrow = false;   ///< gradients passed through a type of few binades
+    bool is_clipped = false;  ///< whether clipped, by norm or value
+    bool is_narrow = false;   ///< whether gradients passed through a type with a short exponent range
     knowledge known = knowledge::nothing;
 
     kernel::gradient_record* record() const { return reinterpret_cast<kernel::gradient_record*>(record_memory.data()); }
@@ -92,7 +91,7 @@ struct end_part {
     std::int64_t index;
     HALFTONE_HD void operator()() const { kernel::end_part(*record, parts, index); }
 };
-/// With the pass its last part ends.
+/// Ends the pass and its last part.
 struct end_pass {
     kernel::gradient_record* record;
     kernel::part_record* parts;
@@ -105,8 +104,8 @@ struct end_pass {
 
 }  // namespace detail
 
-/// `Device` is that of the scaler which unscaled them, void for those of an accumulator with ht::unscaled. `Models` is
-/// a types<...> of the models whose parameters they belong to.
+/// `Device` is that of the scaler that unscaled the gradients, or void if they come from an accumulator with
+/// ht::unscaled. `Models` is a types<...> of the models whose parameters they belong to.
 template <class Device, class Models>
 class gradients {
   public:
@@ -128,9 +127,9 @@ class gradients {
         return *this;
     }
 
-    /// How many micro-batches they are the sum of.
+    /// The number of micro-batches that were added.
     int micro_batches() const { return check("gradients").received; }
-    /// The values as they lie in memory, still scaled. Throws argument_error for a store they do not belong to.
+    /// The values as stored, still scaled. Throws argument_error for a store of another model.
     const gradient_slabs& slabs(const store& owner) const {
         const detail::window& w = check("gradients");
         const std::size_t part = w.find(owner);
@@ -138,13 +137,13 @@ class gradients {
         return w.parts[part].slabs;
     }
 
-    /// The gradient of one parameter as it lies in memory, still scaled, in the parameter's shape. Throws
-    /// argument_error for a parameter of another model, state_error for a frozen one.
+    /// The gradient of one parameter as stored, still scaled, in the parameter's shape. Throws argument_error for a
+    /// parameter of another model, state_error for a frozen one.
     template <class Storage, int Rank>
     const_view<typename Storage::accumulate, Rank> of(const parameter<Storage, Rank>& p) const {
         return slabs(p.owner()).of(p);
     }
-    /// The rows of a sparse gradient as they lie in the device's memory, still scaled; throws as of() does.
+    /// The rows of a sparse gradient as stored in the device's memory, still scaled; throws as of() does.
     template <class Storage, int Rank>
     gradient_rows<typename Storage::accumulate> rows(const parameter<Storage, Rank>& p) const {
         return slabs(p.owner()).rows(p);
@@ -155,8 +154,8 @@ class gradients {
         return slabs(p.owner()).read_rows(p);
     }
 
-    /// The window, for those who read or change it. Throws state_error where another window has begun since, where the
-    /// accumulator is gone, and where this object was moved from.
+    /// The window, for code that reads or changes it. Throws state_error if another window has begun since, if the
+    /// accumulator has been destroyed, and if this object was moved from.
     detail::window& check(const char* operation) const {
         if (window_ == nullptr) fail<state_error>(operation, ": these gradients were moved from");
         if (clock_->is_gone)
@@ -169,16 +168,16 @@ class gradients {
     }
     Device* device() const { return device_; }
 
-    /// To be called by who has written values by hand: norm and finiteness are looked at anew, by the next clip or
-    /// step. A value that is not finite then skips the step and has no part in the loss scale, which unscale() has
-    /// judged already.
+    /// To be called after values were changed through views: the next clip or step computes norm and finiteness again.
+    /// A value that is not finite then skips the step, but does not affect the loss scale, which unscale() has judged
+    /// already.
     void changed() {
         detail::window& w = check("gradients");
         if (w.known != detail::window::knowledge::nothing) w.known = detail::window::knowledge::factors;
         for (detail::window::part& p : w.parts) p.slabs.forget_squares();
     }
 
-    /// Makes the record valid, its factors those of gradients that nobody scaled, unless it is valid.
+    /// Initialises the record, with the factors of unscaled gradients, unless it is valid already.
     template <class Any>
     void prepare(Any& device) const {
         detail::window& w = *window_;
@@ -186,8 +185,8 @@ class gradients {
         device.run(detail::reset_record{w.record(), w.found_inf(), w.parts.size()});
         w.known = detail::window::knowledge::factors;
     }
-    /// The read pass, unless the norm is known. On a CPU it leaves out gradients whose squares were summed as they were
-    /// written, while nothing but the loss scale is to be applied to them.
+    /// Runs the read pass, unless the norm is known. On a CPU it skips gradients whose squares were summed as they were
+    /// written, if the loss scale is the only factor.
     template <class Any>
     void measure(Any& device) const {
         prepare(device);
@@ -199,14 +198,14 @@ class gradients {
         w.known = detail::window::knowledge::norm;
     }
 
-    /// The read pass, unless one has told already whether every gradient is finite.
+    /// Runs the read pass, unless it is known already whether every gradient is finite.
     template <class Any>
     void inspect(Any& device) const {
         if (window_->known < detail::window::knowledge::finite) measure(device);
     }
 
   private:
-    /// Whether a device's read pass can do with squares that were summed before.
+    /// Whether a device's read pass can use sums of squares that were computed before.
     template <class Any>
     static constexpr bool takes_sums = requires(Any& device, const square_sum& squares, kernel::gradient_record* record,
                                                 std::int32_t* found_inf) {
@@ -250,7 +249,7 @@ class gradients {
             });
         } else {
             const const_view<T, 1> all(slabs.template group<Storage>(group));
-            extent begin = 0;  // of what is neither read nor known
+            extent begin = 0;  // of the part that is neither read nor known
             bool is_all_known = takes_sums<Any>;
             const auto read_to = [&](extent end) {
                 if (!is_all_known) add(const_view<T, 1>(all.data() + begin, {end - begin}));
@@ -264,7 +263,7 @@ class gradients {
                         read_to(static_cast<extent>(e.gradient));
                         add(*squares);
                         begin = static_cast<extent>(e.gradient + e.count);
-                        is_all_known = true;  // but for zeros between parameters
+                        is_all_known = true;  // except for zeros between parameters
                     }
                 });
             }

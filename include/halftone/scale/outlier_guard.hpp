@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Skips a step whose gradient norm or loss is an outlier: far above what the latest steps had. Off unless a program
-/// makes one.
+/// Skips a step whose gradient norm or loss is an outlier, that is, far above those of the latest steps. Only active if
+/// a program makes one.
 ///
 ///     ht::outlier_guard guard{device, {.factor = 6}};
 ///     auto grads = scaler.unscale(acc.take());
 ///     guard.watch(grads);                              // before clipping
 ///     ht::clip_grad_norm(grads, 1.0f);
-///     optimizer.step(grads);                           // result() is step_result::outlier where it was one
+///     optimizer.step(grads);                           // result() is step_result::outlier if it was one
 ///
 ///     guard.add(loss);                                 // with .of = ht::outlier_of::both: each loss, before watch()
 ///
-/// The rule is that of OLMo-core's SkipStepOptimizer (Team OLMo 2025): a value more than `factor` standard deviations
-/// away from the mean of the latest `window` values, once there are `warm_up` of them. Here only upwards; the window
-/// holds steps that were let through alone, so that one spike does not hide the next; and since then a level that has
-/// changed for good would never be let through, the window is forgotten after `most_in_a_row` outliers.
+/// The rule is that of OLMo-core's SkipStepOptimizer (Team OLMo 2025): an outlier is more than `factor` standard
+/// deviations from the mean of the latest `window` values, once there are `warm_up` of them. Differences: only values
+/// above the mean are outliers; the window holds only steps that were not skipped, so that one spike does not hide the
+/// next; and since a permanent change of level would then be skipped forever, the window is cleared after
+/// `most_in_a_row` consecutive outliers.
 ///
-/// All is decided and counted on the device, also in a captured step. The loss scale has no part in it: an outlier
+/// Everything is decided and counted on the device, also in a captured step. The loss scale is not affected: an outlier
 /// neither backs it off nor stops its growth. Steps with an overflow are not judged.
 #pragma once
 
@@ -32,26 +33,26 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What is watched.
+/// The values that are watched.
 enum class outlier_of {
-    norm,  ///< of all gradients of a window, unscaled
-    loss,  ///< the mean of the losses given to add(); one that is not finite is an outlier at any time
-    both,  ///< either of them
+    norm,  ///< the norm of all gradients of a window, unscaled
+    loss,  ///< the mean of the losses passed to add(); one that is not finite is always an outlier
+    both,  ///< both; a step is an outlier if either is
 };
 
-/// What counts as an outlier.
+/// The rule for outliers.
 struct outlier_options {
     double factor = 6;               ///< standard deviations above the mean
-    int window = 128;                ///< latest steps that were let through
-    int warm_up = 64;                ///< steps let through before any is judged
-    double least_deviation = 0.01;   ///< the standard deviation is taken to be this share of the mean at least
-    int most_in_a_row = 16;          ///< outliers after which the level is taken to have changed
+    int window = 128;                ///< the number of latest steps, outliers excluded
+    int warm_up = 64;                ///< steps that are not outliers before any is judged
+    double least_deviation = 0.01;   ///< lower limit of the standard deviation, as a fraction of the mean
+    int most_in_a_row = 16;          ///< consecutive outliers after which the window is cleared
     outlier_of of = outlier_of::norm;
 };
 
-/// What a resumed run needs: the window, oldest first, and counters.
+/// The state, for resuming a run: the window, oldest first, and counters.
 struct outlier_state {
-    std::vector<float> norms, losses;  ///< one of each for each step, 0 where it is not watched
+    std::vector<float> norms, losses;  ///< one of each for each step; 0 if not watched
     int in_a_row = 0;
     std::int64_t outliers = 0;
 };
@@ -60,10 +61,10 @@ namespace detail {
 
 struct guard_record {
     outlier_options options{};
-    std::int32_t count = 0, next = 0;  ///< values in the window, and the place of the next one
+    std::int32_t count = 0, next = 0;  ///< number of values in the window, and the index of the next one
     std::int32_t in_a_row = 0;
-    std::int32_t losses = 0;           ///< given for the step under way
-    double weight = 0;                 ///< of these: 1 each, or how many targets count
+    std::int32_t losses = 0;           ///< number of losses of the current step
+    double weight = 0;                 ///< their total weight: 1 each, or the number of targets that count
     double loss_sum = 0;
     std::int64_t outliers = 0;
 };
@@ -85,7 +86,7 @@ struct add_watched_share {
     const kernel::target_counts* counts;
     HALFTONE_HD void operator()() const {
         ++record->losses;
-        if (counts->counted == 0) return;  // the loss is no number
+        if (counts->counted == 0) return;  // the loss is NaN
         record->loss_sum += factor * static_cast<double>(*loss) * counts->counted;
         record->weight += counts->counted;
     }
@@ -139,7 +140,7 @@ struct judge_step {
             ++r.outliers;
             return;
         }
-        if (of != outlier_of::loss && norm > kernel::largest_with_square) return;  // hardly of any level
+        if (of != outlier_of::loss && norm > kernel::largest_with_square) return;  // too large for a mean of squares
         r.in_a_row = 0;
         norms[r.next] = of == outlier_of::loss ? 0.0f : norm;
         losses[r.next] = of == outlier_of::norm ? 0.0f : loss;
@@ -150,12 +151,12 @@ struct judge_step {
 
 }  // namespace detail
 
-/// Looks at the loss, the gradients' norm or both before each step, and has the optimizers skip those far above the
-/// latest ones. It judges on the device and does not wait for it. It refers to the device, which must live longer.
+/// Judges the loss, the gradients' norm or both before each step, and makes the optimizers skip those far above the
+/// latest ones. It judges on the device and does not wait for it. The device must outlive the guard.
 template <class Device>
 class outlier_guard {
   public:
-    /// Throws argument_error for options out of range.
+    /// Throws argument_error for options outside their ranges.
     explicit outlier_guard(Device& device, const outlier_options& options = {})
         : options_((check(options), options)), record_(device, detail::guard_record{.options = options}),
           values_(device.memory(), 2 * static_cast<std::size_t>(options.window) * sizeof(float), memory_kind::other) {
@@ -164,14 +165,14 @@ class outlier_guard {
     outlier_guard(const outlier_guard&) = delete;
     outlier_guard& operator=(const outlier_guard&) = delete;
 
-    /// One more loss of the step under way, unscaled. Throws state_error where losses are not watched.
+    /// Adds a loss of the current step, unscaled. Throws state_error if losses are not watched.
     void add(const variable<float, 0>& loss) {
         if (options_.of == outlier_of::norm)
             fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
         ++added_;
         record_.device().run(detail::add_watched_loss{record_.data(), loss.view().data()});
     }
-    /// One with its share of the step's batch. A step has losses of one kind.
+    /// Adds a loss with its share of the step's batch. All losses of a step are of one kind.
     void add(const shared_loss<variable<float, 0>>& loss) {
         if (options_.of == outlier_of::norm)
             fail<state_error>("outlier_guard: add() of a loss, and .of = outlier_of::norm watches none");
@@ -180,14 +181,15 @@ class outlier_guard {
                                                        loss.share.on_device()});
     }
 
-    /// Drops the losses of a step that an exception ended.
+    /// Discards the losses of a step that ended with an exception.
     void discard() {
         added_ = 0;
         record_.device().run(detail::drop_watched_losses{record_.data()});
     }
 
-    /// Judges the step that these gradients are for; every optimizer that steps with them follows. Throws state_error
-    /// after a clip or a step with them, for gradients watched before, and where losses are watched and none was added.
+    /// Judges the step for which these gradients are; every optimizer that steps with them skips an outlier. Throws
+    /// state_error after a clip or a step with them, for gradients that were watched before, and if losses are watched
+    /// and none was added.
     template <class Any, class Models>
     void watch(gradients<Any, Models>& g) {
         static_assert(std::is_void_v<Any> || std::is_same_v<Any, Device>,
@@ -212,11 +214,11 @@ class outlier_guard {
         added_ = 0;
     }
 
-    /// Steps taken for outliers so far. On a GPU it waits for the device.
+    /// The number of outliers so far. On a GPU it waits for the device.
     std::int64_t outliers() const { return record_.read().outliers; }
     const outlier_options& options() const { return options_; }
 
-    /// Window and counters, for a checkpoint. On a GPU it waits for the device.
+    /// The window and counters, for a checkpoint. On a GPU it waits for the device.
     outlier_state state() const {
         const detail::guard_record r = record_.read();
         outlier_state s{{}, {}, r.in_a_row, r.outliers};
@@ -227,7 +229,7 @@ class outlier_guard {
         }
         return s;
     }
-    /// Takes over a state; of a longer window the latest values. Throws argument_error for one that no guard gives.
+    /// Restores a state; from a longer window the latest values. Throws argument_error for an invalid state.
     void load(const outlier_state& s) {
         const auto is_odd = [](float v) { return !is_finite(v); };
         if (s.norms.size() != s.losses.size() || s.in_a_row < 0 || s.outliers < 0 ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Something that a loss scale has multiplied: another type than the thing itself, so that what must not meet scaled
-/// numbers does not compile with them.
+/// The type of something that was multiplied by a loss scale. It differs from the type of the thing itself, so that
+/// code which must not get scaled numbers does not compile with them.
 ///
 ///     tape.backward(scaler.scale(loss / 4), acc);        // ht::scaled<...>: the gradients will be scaled
 ///     auto grads = scaler.unscale(acc.take());           // ht::scaled<ht::gradients<...>> in, ht::gradients<...> out
@@ -16,8 +16,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Which scale it was: a scaler's clock, and what it showed. The clock ticks when the scale may change, and a last time
-/// when its scaler is gone; whoever has a stamp keeps the clock, so that no other scaler's is taken for it.
+/// Identifies a scale: the clock of a scaler, and its time. The clock advances when the scale may change, and when its
+/// scaler is destroyed. Stamps share ownership of the clock, so that no other scaler can have a clock at the same
+/// address.
 struct scale_stamp {
     std::shared_ptr<const std::uint64_t> clock{};
     std::uint64_t time = 0;
@@ -37,10 +38,11 @@ class scaled {
     scaled(T value, const float* scale, scale_stamp stamp)
         : value_(std::move(value)), scale_(scale), stamp_(std::move(stamp)) {}
 
-    /// What was scaled.
+    /// The scaled thing.
     const T& value() const& { return value_; }
     T&& value() && { return std::move(value_); }
-    /// Where the factor of a loss lies, in the device's memory. That of gradients only their scaler knows: nullptr.
+    /// The address of a loss's scale, in the device's memory; nullptr for gradients, whose scale only their scaler
+    /// knows.
     const float* scale() const { return scale_; }
     const scale_stamp& stamp() const { return stamp_; }
 
@@ -56,20 +58,20 @@ inline constexpr bool is_scaled = false;
 template <class T>
 inline constexpr bool is_scaled<scaled<T>> = true;
 
-/// What a backward pass starts from: the variable of the loss inside. Any loss type that has this function and the next
+/// The variable of the loss inside, from which a backward pass starts. Any loss type with this function and the next
 /// can be scaled, once.
 template <class T>
 decltype(auto) loss_variable(const scaled<T>& loss) {
     return loss_variable(loss.value());
 }
-/// The seed of the loss inside, times the scale that lies in the device's memory.
+/// The seed of the loss inside, times the scale in the device's memory.
 template <class T>
 gradient_seed loss_seed(const scaled<T>& loss) {
     gradient_seed seed = loss_seed(loss.value());
     seed.scale = loss.scale();
     return seed;
 }
-/// `value`, as scaled as the loss is.
+/// `value` with the loss's scale: ht::scaled.
 template <class T, class Value>
 scaled<Value> scaled_as(const scaled<T>& loss, Value value) {
     return {std::move(value), nullptr, loss.stamp()};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What all scalers have in common: the scale, in the device's memory; scaling losses and unscaling gradients; and the
-/// order of calls, the same as for torch.amp.GradScaler: for each model unscale once, step once, then update.
+/// What all scalers share: the scale, in the device's memory; scaling losses and unscaling gradients; and the order of
+/// calls, which is that of torch.amp.GradScaler: for each model unscale once and step once, then update.
 ///
-/// A scaler is referred to by the losses and gradients that it made, and stays where it is.
+/// Losses and gradients that a scaler made refer to it, so a scaler is not movable.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// How a scale moves; see grad_scaler_options.
+/// The rules of a scale; see grad_scaler_options.
 struct scale_rules {
     double growth_factor = 1, backoff_factor = 1;
     int growth_interval = 1;
@@ -23,18 +23,18 @@ struct scale_rules {
     int hysteresis = 1;
 };
 
-/// The part of a scaler that lives in the device's memory: its rules as well, so that an update that was captured
-/// follows later ones.
+/// A scaler's state in the device's memory, including its rules, so that a captured update follows later changes of
+/// them.
 struct scale_record {
     float scale = 1;
-    std::int32_t growth_tracker = 0;  ///< steps since the scale changed, or since an overflow
+    std::int32_t growth_tracker = 0;  ///< steps since the last change of the scale or overflow
     std::int32_t hysteresis = 1;      ///< overflows until the scale is reduced
-    std::int32_t found_inf = 0;       ///< in any gradients unscaled since the last update
-    std::int64_t overflows = 0;       ///< updates that met a gradient that was not finite
+    std::int32_t found_inf = 0;       ///< whether any gradients unscaled since the last update were not finite
+    std::int64_t overflows = 0;       ///< number of updates with a gradient that was not finite
     scale_rules rules{};
 };
 
-/// Whether 1 / scale is a float. The scale 0, which a minimum of 0 lets come, has made zeros of all gradients.
+/// Whether 1 / scale is a float. A scale of 0, possible with a min_scale of 0, has turned all gradients into zeros.
 HALFTONE_HD inline bool has_inverse(const scale_record& r) {
     return 1.0 <= static_cast<double>(r.scale) * static_cast<double>(kernel::gradient_factors::no_limit);
 }
@@ -46,7 +46,7 @@ struct set_inverse_scale {
             has_inverse(*scale) ? static_cast<float>(1.0 / static_cast<double>(scale->scale)) : 1.0f;
     }
 };
-/// Where the scale has no inverse, no optimizer steps.
+/// If the scale has no inverse, the step counts as an overflow and is skipped.
 struct note_overflow {
     scale_record* scale;
     kernel::gradient_record* gradients;
@@ -61,7 +61,7 @@ struct note_overflow {
     }
 };
 
-/// Whether a scaler looks at gradients and at the order of calls, or lets everything pass.
+/// Whether a scaler checks gradients and the order of calls, or is disabled.
 enum class scaling_checks { on, off };
 
 template <class Device>
@@ -73,16 +73,17 @@ class scaler {
     scaler& operator=(const scaler&) = delete;
     ~scaler() { ++*clock_; }
 
-    /// Anything that has loss_variable and loss_seed, to be differentiated with its seed times the scale.
+    /// Scales a loss: anything with loss_variable and loss_seed; its backward pass begins with its seed times the
+    /// scale.
     template <class T>
     scaled<std::remove_cvref_t<T>> scale(T&& loss) const {
         static_assert(!is_scaled<std::remove_cvref_t<T>>, "halftone: scale: this loss is scaled already");
         return {std::forward<T>(loss), &record_.data()->scale, now()};
     }
 
-    /// Gradients whose values are to be read times 1 / scale. Reads them once: finds whether one is not finite, and
-    /// their norm. Throws state_error where these models' gradients were unscaled since the last update(), and where
-    /// update() stood between the backward pass and this call.
+    /// Gradients whose values are to be read times 1 / scale. Runs the read pass, which finds whether one is not
+    /// finite, and their norm. Throws state_error if these models' gradients were unscaled already since the last
+    /// update(), and if update() was called between the backward pass and this call.
     template <class T>
     auto unscale(T&& scaled_gradients) {
         using type = std::remove_cvref_t<T>;
@@ -104,9 +105,10 @@ class scaler {
         }
     }
 
-    /// The present scale. On a GPU it waits for the device.
+    /// The current scale. On a GPU it waits for the device.
     float get_scale() const { return record_.read().scale; }
-    /// Updates that met a gradient that was not finite: the steps that at least one optimizer skipped.
+    /// The number of updates with a gradient that was not finite, that is, of steps that at least one optimizer
+    /// skipped.
     std::int64_t overflows() const { return record_.read().overflows; }
 
   protected:
@@ -115,7 +117,7 @@ class scaler {
     const detail::device_value<scale_record, Device>& record() const { return record_; }
     bool is_checking() const { return checks_ == scaling_checks::on; }
 
-    /// Throws where no gradients were unscaled since the last round; then begins the next one.
+    /// Ends a round (unscale and step) and begins the next one. Throws if no gradients were unscaled in it.
     void end_round(const char* operation) {
         if (is_checking() && unscaled_.empty()) {
             fail<state_error>(operation,
@@ -128,7 +130,7 @@ class scaler {
         unscaled_.clear();
         if (is_checking()) ++*clock_;
     }
-    /// Another scale, by hand: begins a round, and counts the overflow of the one that it breaks off.
+    /// Sets another scale: begins a round, and counts the overflow of the one that it ends.
     void set_scale(float scale) {
         begin_round();
         scale_record r = record_.read();
@@ -150,8 +152,8 @@ class scaler {
                 "theirs");
         }
     }
-    /// Variables of a tape (autodiff/double_backward/double_backward.hpp), which are part of a further loss: overflows
-    /// show in its gradients.
+    /// Unscales variables of a tape (autodiff/double_backward/double_backward.hpp), which are part of another loss:
+    /// overflows in them show in that loss's gradients.
     template <class Variables>
     Variables unscale_variables(scaled<Variables>&& s) const {
         check_stamp(s);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A loss scale that stays as it is, and none: the same interface as grad_scaler's, so that a program swaps them by
-/// type.
+/// A constant loss scale, and no loss scale, with the interface of grad_scaler, so that a program can change the type
+/// alone.
 ///
-///     ht::static_scaler scaler{device, {.scale = 1024.0f}};   // steps with an overflow are skipped, the scale stays
+///     ht::static_scaler scaler{device, {.scale = 1024.0f}};   // steps with an overflow are skipped; the scale is constant
 ///     ht::no_scaling scaler{device};                          // for bf16 and fp32: nothing is scaled
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A loss scale that does not move, or none.
+/// Options of a constant loss scale.
 struct static_scaler_options {
     float scale = 1024.0f;
     bool enabled = true;
@@ -30,8 +30,7 @@ struct count_overflow {
 
 }  // namespace detail
 
-/// A loss scale that stays as it is: steps with an overflow are skipped. It refers to the device, which must live
-/// longer.
+/// A constant loss scale; steps with an overflow are skipped. The device must outlive it.
 template <class Device>
 class static_scaler : public detail::scaler<Device> {
     using base = detail::scaler<Device>;
@@ -45,13 +44,13 @@ class static_scaler : public detail::scaler<Device> {
         check_scale(options.scale);
     }
 
-    /// Ends a round of unscale and step. Throws state_error where no gradients were unscaled.
+    /// Ends a round of unscale and step. Throws state_error if no gradients were unscaled.
     void update() {
         if (!is_enabled()) return;
         base::end_round("static_scaler");
         base::device().run(detail::count_overflow{base::record().data()});
     }
-    /// Sets another scale, in place of update(); open windows are refused like those that an update() has passed.
+    /// Sets another scale, in place of update(); open windows then throw, like those that an update() has passed.
     /// Throws as the constructor does.
     void update(float new_scale) {
         if (!is_enabled()) return;
@@ -62,14 +61,14 @@ class static_scaler : public detail::scaler<Device> {
     bool is_enabled() const { return base::is_checking(); }
     const static_scaler_options& options() const { return options_; }
 
-    /// Scale and count, for a checkpoint. On a GPU it waits for the device.
+    /// The scale and count, for a checkpoint. On a GPU it waits for the device.
     scaler_state state() const {
         if (!is_enabled()) return {};
         const detail::scale_record r = base::record().read();
         return {.scale = r.scale, .overflows = r.overflows, .enabled = true};
     }
-    /// Takes over scale and count; the rules of a scale that moves say nothing here. A disabled scaler ignores it.
-    /// Throws state_error for the state of a disabled scaler, argument_error for one out of range; nothing changes then.
+    /// Restores scale and count; the rules of a dynamic scale are ignored. A disabled scaler ignores everything. Throws
+    /// state_error for the state of a disabled scaler, and argument_error for one out of range; nothing changes then.
     void load(const scaler_state& s) {
         if (!is_enabled()) return;
         if (!s.enabled) fail<state_error>("static_scaler: this state is that of a disabled scaler and holds no scale");
@@ -95,19 +94,19 @@ static_scaler(Device&) -> static_scaler<Device>;
 template <class Device>
 static_scaler(Device&, const static_scaler_options&) -> static_scaler<Device>;
 
-/// Every call lets pass what it is given. Whether gradients are finite, the step itself looks, or clip_grad_norm before
-/// it.
+/// Every call returns its argument unchanged. Finiteness of gradients is checked by the step itself, or by
+/// clip_grad_norm before it.
 template <class Device>
 class no_scaling : public detail::scaler<Device> {
   public:
     explicit no_scaling(Device& device) : detail::scaler<Device>(device, {}, detail::scaling_checks::off) {}
 
-    /// Does nothing, as every call here.
+    /// Does nothing.
     void update() {}
     void update(float) {}
     bool is_enabled() const { return false; }
     scaler_state state() const { return {}; }
-    /// Takes no state over.
+    /// Ignores the state.
     void load(const scaler_state&) {}
 };
 
