@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the library halftone::compiled has of the CPU's kernels: those of the number types that the presets full_fp32,
-/// amp_bf16, amp_fp16, tf32 and fp8_hybrid give them. kernel.hpp includes this where HALFTONE_COMPILED is defined, which linking
-/// halftone::compiled does; a source then does not compile these kernels again. Kernels of other types are compiled where
+/// The CPU kernels in the library halftone::compiled: those of the number types of the presets full_fp32, amp_bf16,
+/// amp_fp16, tf32 and fp8_hybrid. kernel.hpp includes this file if HALFTONE_COMPILED is defined, which linking to
+/// halftone::compiled does; sources then do not compile these kernels again. Kernels of other types are compiled where
 /// they are used, as without the library.
 ///
-/// Functions that are no templates are the library's, too, where their header says `#pragma interface`: g++ then expects
-/// them elsewhere, and may still inline them.
+/// Functions that are not templates are in the library, too, if their header says `#pragma interface`: g++ then expects
+/// them elsewhere, but may still inline them.
 ///
-/// The inline namespace carries the whole version and the flags that change what is computed, so that sources of another
-/// version, or compiled with other such flags, find nothing in the library: the first do not link, and with -ffast-math
-/// everything is compiled where it is used.
+/// The inline namespace contains the whole version and the flags that change results. So sources with another version
+/// do not link to the library, and with -ffast-math everything is compiled where it is used.
 #pragma once
 
 #include <halftone/kernel/attention/cpu.hpp>
@@ -30,7 +29,7 @@
 
 #if defined(HALFTONE_COMPILED) && defined(__x86_64__)
 
-// `extern`, or nothing in the source of the library that compiles them.
+// `extern` in every source except the one of the library that compiles these.
 #if !defined(HALFTONE_COMPILED_PRODUCTS)
 #define HALFTONE_COMPILED_PRODUCTS extern
 #endif
@@ -50,7 +49,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-// Products, with all that a unit and its packing call.
+// Products, with the packing functions and epilogues of a unit.
 #define HALFTONE_PRODUCT(Compute, T)                                               \
     HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(detail::packing_for<Compute, T>);         \
     HALFTONE_COMPILED_PRODUCTS HALFTONE_INSTANCE(detail::matmul_packing_of_a<Compute, T>); \
@@ -86,7 +85,7 @@ HALFTONE_ATTENTION(float16, float16);
 HALFTONE_ATTENTION(tfloat32, float);
 #undef HALFTONE_ATTENTION
 
-// Rows.
+// Row-wise kernels.
 #define HALFTONE_NORM(...)                                                            \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, norm_rows, true, __VA_ARGS__);           \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, norm_backward_rows, true, __VA_ARGS__);  \
@@ -134,7 +133,7 @@ HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, float, float);
 HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, bfloat16, bfloat16);
 HALFTONE_OF_SETS(HALFTONE_COMPILED_ROWS, embedding_rows, float16, float16);
 
-// What cuts their work into pieces.
+// The functions that partition their work.
 #define HALFTONE_ROWS_OF(X)                                                                                       \
     HALFTONE_COMPILED_ROWS template void kernel::layer_norm<cpu>::forward(                                        \
         cpu&, const kernel::layer_norm_forward<X, float, X>&);                                                    \
@@ -154,7 +153,7 @@ HALFTONE_ROWS_OF(bfloat16);
 HALFTONE_ROWS_OF(float16);
 #undef HALFTONE_ROWS_OF
 
-// Elements.
+// Elementwise kernels.
 #define HALFTONE_UPDATE(Param, Copy)                                                                                   \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, optimizer_step_elements, kernel::adamw_rule, true,                    \
                      rounding::nearest_even, rounding::nearest_even, Param, Copy, float, float);                       \

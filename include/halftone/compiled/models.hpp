@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the library halftone::compiled has of models and their training: the GPT of each of the presets full_fp32, amp_bf16 and
-/// amp_fp16, on plain tapes and at inference on the CPU, with its accumulators and AdamW. amp.hpp includes this where
-/// HALFTONE_COMPILED is defined; compiled/kernels.hpp says what that means.
+/// The models in the library halftone::compiled: the GPT of each of the presets full_fp32, amp_bf16 and amp_fp16, on
+/// plain tapes and in inference contexts on the CPU, with accumulators and AdamW. amp.hpp includes this file if
+/// HALFTONE_COMPILED is defined; see compiled/kernels.hpp.
 #pragma once
 
 #include <halftone/compiled/kernels.hpp>
@@ -12,7 +12,7 @@
 
 #if defined(HALFTONE_COMPILED)
 
-// `extern`, or nothing in the source of the library that compiles them.
+// `extern` in every source except the one of the library that compiles these.
 #if !defined(HALFTONE_COMPILED_MODELS)
 #define HALFTONE_COMPILED_MODELS extern
 #endif

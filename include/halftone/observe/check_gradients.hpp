@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of a function against differences of the function, in double: for who writes operations of their own
-/// (the counterpart of torch.autograd.gradcheck).
+/// Compares the gradient of a function with finite differences, in double: for authors of operations (the counterpart
+/// of torch.autograd.gradcheck).
 ///
 ///     const auto report = ht::check_gradients(
 ///         device, [](auto& ctx, auto x, auto y) { return ht::apply<mine>(ctx, x, y); }, x, y);
 ///     if (!report.agrees()) std::cout << report.text();
 ///     // check_gradients: input 1, element 3: backward gives 2.5, differences 5; 1 of 12 elements disagree
 ///
-/// Inputs are views of doubles in host memory; the function is called with a tape and a variable for each of them, and
-/// returns a variable of doubles of any shape. Its elements are weighted by fixed random numbers and summed: of that
-/// sum backward gives the gradient, and (s(x + h) - s(x - h)) / 2h the differences, h being eps max(1, |x|). Each
-/// element of the inputs costs two calls of the function, so that small inputs do.
+/// Inputs are views of doubles in host memory; the function is called with a tape and a variable for each input, and
+/// returns a variable of doubles of any shape. The sum s of its elements, weighted by fixed random numbers, is
+/// differentiated by backward, and by differences (s(x + h) - s(x - h)) / 2h with h = eps max(1, |x|). Each element of
+/// the inputs takes two calls of the function, so use small inputs.
 ///
-/// The same for the parameters of a model, whose policy is ht::full_fp64 then: the function is given a tape alone.
+/// The same for the parameters of a model, whose policy must be ht::full_fp64: the function then takes a tape only.
 ///
 ///     ht::nn::gpt<ht::full_fp64> model{device, config};
 ///     const auto report = ht::check_gradients(
 ///         device, {.every = 10}, model, [&](auto& ctx) { return model.loss(ctx, batch); });
 ///
-/// Both halves are fp64 throughout where the function's operations are: a function that rounds to float within is off
-/// by 1e-7 / eps, and is found out. Random numbers (ht::dropout) are the same in all calls. What is not smooth disagrees
-/// within h of its corners.
+/// Both derivatives are fp64 if all operations of the function are: a function that rounds to float inside has
+/// differences that are off by 1e-7 / eps, and fails. Random numbers (ht::dropout) are the same in all calls. Functions
+/// that are not differentiable at a point disagree within h of it.
 #pragma once
 
 #include <cmath>
@@ -40,26 +40,26 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// An element disagrees where |backward's - differences'| > atol + rtol |differences'|, or either is NaN.
+/// An element disagrees if |backward's - differences'| > atol + rtol |differences'|, or if either is NaN.
 struct gradient_check_options {
     double eps = 1e-5;
     double atol = 1e-7;
     double rtol = 1e-5;
-    extent every = 1;  ///< of so many elements one is looked at
+    extent every = 1;  ///< checks one of this number of elements
 };
 
-/// What check_gradients found: how many elements it looked at, and of the one that is farthest off where it lies and
-/// its two derivatives.
+/// The result of check_gradients: the number of elements checked, and the element with the largest excess: its place
+/// and its two derivatives.
 struct gradient_report {
-    extent checked = 0;   ///< elements of all inputs
-    extent disagree = 0;  ///< of these
-    // The one that exceeds its tolerance most, or comes closest to it.
+    extent checked = 0;   ///< number of elements checked, of all inputs
+    extent disagree = 0;  ///< how many of these disagree
+    // The element that exceeds its tolerance most, or comes closest to it.
     std::string input;   ///< "input 0", or the parameter's path
-    extent element = 0;  ///< of that input, in the order of its memory
+    extent element = 0;  ///< its index in that input, in memory order
     double backward = 0, differences = 0;
 
     bool agrees() const { return disagree == 0; }
-    /// For people, without a line end.
+    /// A sentence without a line end.
     std::string text() const {
         return detail::sentence("check_gradients: ", input, ", element ", element, ": backward gives ", backward,
                                 ", differences ", differences, "; ", disagree, " of ", checked,
@@ -84,7 +84,7 @@ class gradient_comparison {
   protected:
     Device& device() const { return device_; }
 
-    /// The elements of what f gives, weighted and summed.
+    /// The weighted sum of the elements of f's result.
     template <class Tape, class F>
     auto weighted_sum(Tape& tape, const F& f) {
         tape.seed(0);
@@ -117,7 +117,7 @@ class gradient_comparison {
         }
     }
 
-    /// The element lies at `place` in the device's memory.
+    /// Checks the element at address `place` in the device's memory.
     template <class F>
     void compare(const std::string& input, extent element, double* place, double slope, const F& f) {
         if (seen_++ % options_.every != 0) return;
@@ -134,7 +134,7 @@ class gradient_comparison {
         const double distance = std::fabs(slope - difference);
         const double tolerance = options_.atol + options_.rtol * std::fabs(difference);
         const double excess = distance == 0 ? 0 : distance / tolerance;
-        if (report_.checked == 0 || !(excess <= worst_)) {  // NaN exceeds everything
+        if (report_.checked == 0 || !(excess <= worst_)) {  // also true for NaN
             worst_ = excess == excess ? excess : HUGE_VAL;
             report_.input = input, report_.element = element;
             report_.backward = slope, report_.differences = difference;
@@ -149,13 +149,13 @@ class gradient_comparison {
     gradient_report report_;
     extent seen_ = 0;
     double worst_ = 0;
-    tensor<double, 1> weights_;  // while a tape reads them
+    tensor<double, 1> weights_;  // kept while a tape reads them
 };
 
 template <class Device, class Indices>
 class input_checker;
 
-/// Inputs as tensors of the device's, which are changed an element at a time.
+/// The inputs as tensors in the device's memory, of which one element at a time is changed.
 template <class Device, std::size_t... I>
 class input_checker<Device, std::index_sequence<I...>> : public gradient_comparison<Device> {
   public:
@@ -181,7 +181,7 @@ class input_checker<Device, std::index_sequence<I...>> : public gradient_compari
     }
 
   private:
-    /// Zeros, where no gradient came.
+    /// The gradients, zeros where none arrived.
     template <class Tape, int Rank>
     void take(Tape& tape, const variable<double, Rank>& leaf, host_tensor<double, Rank>& slopes) {
         if (tape.graph().has_gradient(leaf.slot())) slopes = to_host(this->device(), tape.gradient(leaf));
@@ -193,7 +193,7 @@ class input_checker<Device, std::index_sequence<I...>> : public gradient_compari
     }
 };
 
-/// Parameters where they lie.
+/// The parameters, in the store.
 template <class Device>
 class parameter_checker : public gradient_comparison<Device> {
   public:
@@ -226,7 +226,7 @@ class parameter_checker : public gradient_comparison<Device> {
     struct doubles {
         using accumulate = double;
     };
-    /// Takes gradients as an accumulator does.
+    /// Receives gradients as an accumulator does.
     struct sink {
         gradient_slabs slabs;
 
@@ -248,8 +248,8 @@ concept model_with_parameters = requires(Model& m) {
 
 }  // namespace detail
 
-/// Compares the gradients that f's backward pass gives with differences: the file's head has the rules. Throws what f
-/// throws, argument_error for options that are none, state_error where f gives two values for the same inputs.
+/// Compares the gradients of f's backward pass with differences: the file's head has the rules. Throws what f throws,
+/// argument_error for invalid options, and state_error if f gives two different values for the same inputs.
 template <class Device, class F, class... T, int... Rank>
 [[nodiscard]] gradient_report check_gradients(Device& device, const gradient_check_options& options, const F& f,
                                               const view<T, Rank>&... inputs) {
@@ -266,7 +266,7 @@ template <class Device, class F, class... T, int... Rank>
     return check_gradients(device, gradient_check_options{}, f, inputs...);
 }
 
-/// The same for the parameters of a model, but for frozen ones; f is given a tape.
+/// The same for the parameters of a model that are not frozen; f is called with a tape.
 template <class Device, detail::model_with_parameters Model, class F>
 [[nodiscard]] gradient_report check_gradients(Device& device, const gradient_check_options& options, Model& model,
                                               const F& f) {

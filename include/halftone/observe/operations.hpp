@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What diagnostics know of single operations, in one list by their tags: how far rounding may carry results, for shadow
-/// runs, and the lines of the ledger. Operations themselves know nothing of either.
+/// What diagnostics know of single operations, in one list by the operations' tags: the error bounds of shadow runs,
+/// and the lines of the ledger. Operations themselves do not depend on either.
 ///
-/// An operation without a line here has what follows from the form of its record (`usual_bounds` in shadow/rows.hpp,
-/// `usual_lines` in ledger/ledger.hpp): maps, reductions, joins and operations of users' own are told in full. A record
-/// of another form may state the same of itself. Where it states nothing, its results are held to one rounding of what
-/// floats give, and the ledger has "?" for its types.
+/// An operation without an entry here gets the default for its record's form (`usual_bounds` in shadow/rows.hpp,
+/// `usual_lines` in ledger/ledger.hpp), which suffices for maps, reductions, joins and users' own operations. A record
+/// of another form may have the same members. Without these, its results are expected to be one rounding from what
+/// floats give, and the ledger shows "?" for its types.
 ///
 ///     template <class A, class B, class Y>
 ///     struct outer_record : detail::kept_operands<Y, 2, variable<A, 1>, variable<B, 1>> {
 ///         using operation = op::outer;
-///         using reads = detail::reads_others;                 // the gradient of a reads b, that of b reads a; and dy
-///         static constexpr int roundings = 1;                 // of each result
-///         extent sum_length() const { return longest; }       // addends of its longest sum
+///         using reads = detail::reads_others;                 // the gradient of a reads b, that of b reads a; both read dy
+///         static constexpr int roundings = 1;                 // roundings of each result
+///         extent sum_length() const { return longest; }       // number of terms of its longest sum
 ///
-/// Where that does not bound its errors well, or is not what it reads, the operation gets a line in the list below, and
-/// the templates that the line names are specialised for its record.
+/// If that does not bound its errors well, or is not what it reads, the operation gets an entry in the list below, and
+/// the templates that the entry names are specialised for its record.
 #pragma once
 
 #include <halftone/policy/operations.hpp>
@@ -26,8 +26,8 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 // Bounds of shadow runs. forward(notes, record) is called when the record is made; backward(notes, record) before it
-// runs, and returns what is to be called afterwards. Behind each stands the header of shadow/ that specialises it for the
-// operation's records; for other records it is the usual one.
+// runs, and returns a function to be called afterwards. The comment of each names the header of shadow/ that
+// specialises it for the operation's records; for all other records it is the default.
 template <class Record> struct usual_bounds;                                           // rows.hpp
 template <class Record> struct matmul_bounds : usual_bounds<Record> {};                // products.hpp
 template <class Record> struct linear_bounds : usual_bounds<Record> {};                // linear.hpp
@@ -39,7 +39,7 @@ template <class Record> struct norm_bounds : usual_bounds<Record> {};           
 template <class Record> struct embedding_bounds : usual_bounds<Record> {};             // rows.hpp
 template <class Record> struct parameter_bounds : usual_bounds<Record> {};             // rows.hpp
 
-// lines(record): those of the ledger, ledger/ledger.hpp.
+// lines(record): the lines of the ledger; see ledger/ledger.hpp.
 namespace ledger {
 template <class Record> struct usual_lines;
 template <class Record> struct matmul_lines : usual_lines<Record> {};
@@ -61,7 +61,7 @@ struct known {
     template <class Record> using lines = Lines<Record>;
 };
 
-struct as_variable_operation;  // as_variable: autodiff/op/matmul.hpp
+struct as_variable_operation;  // the tag of as_variable: autodiff/op/matmul.hpp
 
 // The list.
 template <class Op> struct known_of : known<usual_bounds, ledger::usual_lines> {};

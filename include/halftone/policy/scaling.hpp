@@ -26,11 +26,11 @@
 /// - A tensor that is not finite does not count, so that one bad micro-batch outside of any step does not determine the
 ///   scale for a whole history. discard() of the accumulator forgets the window's amaxes so far.
 /// - A tensor that a window did not see (its layer did not run, or the gradient did not get there), or of which it saw
-/// only
-///   zeros, keeps its history and scale: the history holds the latest windows with information, as Transformer Engine's has
-///   since its pull request 825.
+///   only zeros, keeps its history and scale: the history holds the latest windows with information, as Transformer
+///   Engine's has since its pull request 825.
 /// - Every forward pass on a tape counts, whether or not a backward pass follows; passes without a tape (evaluation) do
-/// not. - Before the first step the scale is 1.
+///   not.
+/// - Before the first step the scale is 1.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A training step as one piece of work: a device that can (exec/capture.hpp) captures it, on a GPU as one CUDA graph,
-/// and replays it from then on.
+/// A training step as one unit of work: captured on a device that supports it (exec/capture.hpp), on a GPU as one CUDA
+/// graph, and replayed from then on.
 ///
 ///     ht::captured_step step{device, [&](const ht::language_batch& batch) {
 ///         auto loss = model.loss(tape, batch);
@@ -15,23 +15,22 @@
 ///     for (...) step(batch);
 ///     std::cout << step.loss() << ' ' << step.reason();            // waits; "captured: a step of (8, 128), (8, 128)"
 ///
-/// The first step with inputs of some shapes runs as it is, so that scratch memory and kernels are ready; the next is
-/// captured, or the one after, where memory was still growing; all others are replays, in which the host does no more
-/// than upload the inputs. Where a replay would be wrong the step is captured anew, and reason() says why: other
-/// shapes, memory that has moved, parameters that were frozen.
+/// The first step with inputs of certain shapes runs uncaptured, which allocates scratch memory and loads kernels. The
+/// next one is captured, or a later one if memory was still growing. All others are replays, for which the host only
+/// uploads the inputs. If a replay would be wrong, because of other shapes, memory that has moved, or frozen
+/// parameters, the step is captured again, and reason() says why.
 ///
-/// A step is called with views, or with values that have with_views (as ht::language_batch). They may lie in host
-/// memory, other memory each time; the step is handed the same over memory that the captured step keeps, in the
-/// device's. What it reads of the host besides, a limit of clipping say, is that of the capture: call renew() after a
-/// change. What the device's records hold is followed: learning rate, schedule, loss scale.
+/// A step is called with views, or with values that have with_views (as ht::language_batch). They may be in host
+/// memory, at other addresses each time; the step gets copies in device memory that the captured step owns. Other host
+/// values that the step reads, such as a clipping limit, keep their value of the capture: call renew() after changing
+/// one. Values in the device's records may change: learning rate, schedule, loss scale.
 ///
-/// Inside a step nothing waits for the device: what would, does not get past the capture (capture_error says what to
-/// do). The host's part of a step must be over with it: gradients taken, tapes empty, no variable kept but for the loss
-/// returned. A micro-batch alone, which leaves a window of gradients open, is right, but begins anew in each window.
-/// After an exception inside, clear the tape and discard what the accumulator gathered.
+/// Inside of a step nothing may wait for the device: the capture throws (capture_error says what to do). At the end of
+/// a step the host must hold nothing of it: gradients taken, tapes empty, no variable kept except the returned loss. A
+/// single micro-batch, which leaves its window open, is allowed, but is captured again in each window. After an
+/// exception inside, clear the tape and discard the accumulator's window.
 ///
-/// On a CPU a step runs as it is, every time, in memory that is reused. The numbers are the same in each case, to the
-/// bit.
+/// On a CPU every step runs uncaptured, in reused memory. The bits are the same in all cases.
 #pragma once
 
 #include <algorithm>
@@ -49,14 +48,14 @@ inline namespace HALFTONE_ABI {
 
 /// What a call of a captured step did.
 enum class step_run {
-    uncaptured,  ///< ran the step as it is
-    captured,    ///< captured the step, and did what it captured
+    uncaptured,  ///< ran the step uncaptured
+    captured,    ///< captured the step and ran the graph
     replayed,
 };
 
-/// How many captured steps are kept.
+/// Limits of a captured step.
 struct captured_step_options {
-    int most_graphs = 8;  ///< shapes that are kept; the one that was not used for the longest time makes room
+    int most_graphs = 8;  ///< number of graphs for different shapes; the least recently used is dropped
 };
 
 namespace detail {
@@ -72,12 +71,12 @@ struct captured_by<Device> {
 
 }  // namespace detail
 
-/// `Step` is called with the inputs, and returns a loss (variable<float, 0>) or nothing. One thread at a time. Device and
-/// all that the step refers to must outlive it.
+/// `Step` is called with the inputs, and returns a loss (variable<float, 0>) or nothing. Used by one thread at a time.
+/// The device and everything that the step refers to must outlive it.
 template <class Device, class Step>
 class captured_step {
   public:
-    /// Throws argument_error for no graphs.
+    /// Throws argument_error for most_graphs below 1.
     captured_step(Device& device, Step step, const captured_step_options& options = {})
         : device_(&device), step_(std::move(step)), most_(options.most_graphs) {
         if (most_ < 1) fail<argument_error>("captured_step: ", most_, " graphs at most; expected 1 or more");
@@ -85,8 +84,8 @@ class captured_step {
     captured_step(const captured_step&) = delete;
     captured_step& operator=(const captured_step&) = delete;
 
-    /// Throws what the step throws, and capture_error for a step that cannot be captured: nothing on the device has
-    /// changed then. Throws shape_error for a view with gaps, out_of_memory.
+    /// Runs a step. Throws what the step throws; capture_error, without an effect on the device, for a step that cannot
+    /// be captured; shape_error for a view that is not contiguous; and out_of_memory.
     template <class... Inputs>
     step_run operator()(const Inputs&... inputs) {
         if constexpr (capturing_device<Device>) {
@@ -98,7 +97,7 @@ class captured_step {
         }
     }
 
-    /// The loss that the last step returned. Waits for the device. Throws state_error where there is none.
+    /// The loss that the last step returned. Waits for the device. Throws state_error if there is none.
     float loss() const {
         if (loss_.data() == nullptr)
             fail<state_error>("captured_step: loss() of a step that has not run yet, or returns none");
@@ -106,25 +105,26 @@ class captured_step {
         device_->memory().read(&value, loss_.data(), sizeof value);
         return value;
     }
-    /// Why the last step that was no replay ran as it did, in a sentence.
+    /// Why the last step that was not a replay was run as it was, in a sentence.
     const std::string& reason() const { return reason_; }
-    /// How often the step was captured so far, and how often it was replayed beyond that.
+    /// The number of captures and of replays so far.
     std::int64_t captures() const { return captures_; }
     std::int64_t replays() const { return replays_; }
 
-    /// Captures anew from now on: after a change of something that the step reads of the host. `why` shows in reason().
+    /// Captures again from now on: to be called after changing a host value that the step reads. `why` appears in
+    /// reason().
     void renew(const std::string& why) {
         for (plan& p : plans_) p.drop(why);
     }
 
   private:
-    /// What is known of a step with inputs of some shapes.
+    /// The state for inputs of certain shapes.
     struct plan {
         detail::step_inputs inputs;
         std::uint64_t last_use = 0;
-        std::string change{};                ///< why it was captured anew last, or will be
-        bool is_tried = false;               ///< it ran as it is, and took no memory but what is there while ...
-        detail::capture_dependency_list::snapshot dependencies{};  ///< ... these are as they were
+        std::string change{};                ///< why it was last captured again, or will be
+        bool is_tried = false;               ///< it has run uncaptured without allocating, while ...
+        detail::capture_dependency_list::snapshot dependencies{};  ///< ... these were the dependencies
         std::optional<typename detail::captured_by<Device>::type> work{};
 
         void drop(const std::string& why) {
@@ -139,7 +139,7 @@ class captured_step {
         p.last_use = ++calls_;
         p.inputs.fill(*device_, inputs...);
         detail::capture_dependency_list& capture_dependencies = device_->memory().capture_dependencies();
-        if (!p.work && p.is_tried) capture_dependencies.settle();  // what others have done since
+        if (!p.work && p.is_tried) capture_dependencies.settle();  // other work may have allocated since
         if (p.is_tried) {
             if (const char* change = capture_dependencies.first_change_since(p.dependencies)) {
                 p.drop(change);
@@ -161,7 +161,7 @@ class captured_step {
             return step_run::captured;
         }
         call();
-        // Where memory was joined, only a further run can tell that the step fits into it.
+        // After settle() has joined blocks of memory, only another run can tell whether the step fits into them.
         const bool may_want_more = capture_dependencies.settle();
         p.dependencies = capture_dependencies.now();
         p.is_tried = !may_want_more;
@@ -183,8 +183,8 @@ class captured_step {
             const result loss = step_(inputs...);
             if (loss_.data() == nullptr) loss_ = buffer(device_->memory(), sizeof(float), memory_kind::other);
             device_->copy(loss_.data(), loss.view().data(), sizeof(float));
-            // The loss takes a block; what is out beside it would lie elsewhere in each step, and replays know one
-            // place.
+            // The returned loss keeps a block of the arena. Any other block in use would have another address in each
+            // step, while a graph contains fixed addresses.
             if (const std::size_t live = loss.graph().arena().live(); live > block_alignment) {
                 fail<state_error>("captured_step: ", live - block_alignment,
                                   " bytes of results outlive the step; what is to last wants memory of its own");

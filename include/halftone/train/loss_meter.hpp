@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Means of losses, added up where the losses lie: on a GPU nothing waits until a mean is asked for, and a captured
-/// step adds in each replay.
+/// Means of losses, computed on the device: on a GPU nothing waits until a mean is read, and a captured step adds its loss
+/// in each replay.
 ///
 ///     ht::loss_meter losses{device};
 ///     for (...) {
@@ -18,8 +18,8 @@
 ///
 ///     losses.add(model.loss(eval, window) * ht::share_of(eval, window));
 ///
-/// Losses with a share count as many times as the micro-batch has targets that count, and not at all where there are none;
-/// others count once each. Where nothing counts the mean is NaN.
+/// Losses with a share are weighted by the number of targets that count in their micro-batch, also if it is 0; others are
+/// weighted by 1. If all weights are 0 the mean is NaN.
 ///
 /// Numeric contract: sums in double, in the order of the calls.
 #pragma once
@@ -36,10 +36,10 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 struct loss_record {
-    double part = 0;               ///< the sum of the losses of the step under way
-    double parts = 0;              ///< how many they are, or how many targets of theirs count
-    double sum = 0;                ///< of the losses of steps since the restart
-    std::int64_t steps = 0;        ///< how many these are
+    double part = 0;               ///< the weighted sum of the current step's losses
+    double parts = 0;              ///< the sum of their weights: 1 each, or numbers of targets that count
+    double sum = 0;                ///< the sum of the losses of steps since the restart
+    std::int64_t steps = 0;        ///< the number of these steps
     std::int64_t all_steps = 0;
 };
 
@@ -57,7 +57,7 @@ struct add_shared_loss {
     double factor;
     const kernel::target_counts* counts;
     HALFTONE_HD void operator()() const {
-        if (counts->counted == 0) return;  // the loss is no number
+        if (counts->counted == 0) return;  // the loss is NaN
         record->part += factor * static_cast<double>(*loss) * counts->counted;
         record->parts += counts->counted;
     }
@@ -85,22 +85,21 @@ struct restart_losses {
 
 }  // namespace detail
 
-/// Sums the losses of steps on the device, so that a mean of many steps costs one wait. It refers to the device,
-/// which must live longer.
+/// Sums the losses of steps on the device, so that the mean of many steps costs one wait. The device must outlive it.
 template <class Device>
 class loss_meter {
   public:
-    /// Remembers the losses of the `latest` last steps. Throws argument_error for none.
+    /// Stores the losses of the last `latest` steps. Throws argument_error for 0.
     explicit loss_meter(Device& device, std::size_t latest = 1)
         : record_(device), room_(latest), latest_(device.memory(), latest * sizeof(double), memory_kind::other) {
         if (latest == 0) fail<argument_error>("loss_meter: remembers the losses of 0 steps; expected 1 or more");
     }
 
-    /// One more loss in the step under way.
+    /// Adds a loss to the current step.
     void add(const variable<float, 0>& loss) {
         record_.device().run(detail::add_loss{record_.data(), loss.view().data()});
     }
-    /// One with its share of the step's batch. A step has losses of one kind.
+    /// Adds a loss with its share of the step's batch. All losses of a step are of one kind.
     void add(const shared_loss<variable<float, 0>>& loss) {
         record_.device().run(detail::add_shared_loss{record_.data(), loss.loss.view().data(), loss.factor,
                                                      loss.share.on_device()});
@@ -109,22 +108,22 @@ class loss_meter {
     void end_step() {
         record_.device().run(detail::end_step{record_.data(), latest(), static_cast<std::int64_t>(room_)});
     }
-    /// Drops the losses of a step that an exception ended.
+    /// Discards the losses of a step that ended with an exception.
     void discard() {
         detail::loss_record r = record_.read();
         r.part = 0;
         r.parts = 0;
         record_.write(r);
     }
-    /// The steps so far count no longer for mean().
+    /// Excludes the steps so far from mean().
     void restart() { record_.device().run(detail::restart_losses{record_.data()}); }
 
-    /// The mean of the steps since the restart; 0 for none. Waits for the device.
+    /// The mean of the steps since the restart; 0 if there are none. Waits for the device.
     double mean() const {
         const detail::loss_record r = record_.read();
         return r.steps == 0 ? 0 : r.sum / static_cast<double>(r.steps);
     }
-    /// The mean of the latest steps, as many as are remembered; 0 for none. Waits for the device.
+    /// The mean of the last `latest` steps; 0 if there are none. Waits for the device.
     double latest_mean() const {
         const auto count = std::min(room_, static_cast<std::size_t>(record_.read().all_steps));
         if (count == 0) return 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The median of the latest numbers of a series: what a step takes, whatever single ones took.
+/// The median of the latest numbers of a series, such as step times: single outliers do not affect it.
 ///
 ///     ht::detail::recent seconds{1024};
 ///     seconds.add(0.25);
@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// The latest numbers of a series, as many as it has room for.
+/// The latest numbers of a series, up to its capacity.
 class recent {
   public:
     explicit recent(std::size_t capacity) : values_(capacity), sorted_(capacity) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether a trainer that scales no loss should: policies tell at compile time, regions in a model's functions as they
-/// run.
+/// Checks whether a trainer without a loss scaler should have one: policies are known at compile time, regions in a
+/// model's functions only at run time.
 ///
 ///     detail::check_scaled<Model>(acc);                      // after tape.backward(..., acc)
 #pragma once
@@ -13,8 +13,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Throws state_error, the window dropped, where gradients went through fp16 and no policy of the Model's says that its
-/// loss needs a scale.
+/// Throws state_error and discards the window if gradients passed through fp16 although no policy of the Model needs a
+/// loss scale.
 template <class Model, class Accumulator>
 void check_scaled(Accumulator& acc) {
     if (model_needs_scaling<Model> || !acc.has_narrow_gradients()) return;

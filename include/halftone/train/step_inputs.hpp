@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The inputs of a captured step: views, or values that have with_views; what tells two of them apart, and memory in
-/// the device's for a copy of each.
+/// The inputs of a captured step: views, or values that have with_views; compares their types and shapes, and owns
+/// device memory for a copy of each.
 ///
-///     detail::step_inputs own(device, tokens, targets);          // memory for inputs of these types and shapes
-///     own.fill(device, tokens, targets);                         // brings over what they hold now
+///     detail::step_inputs own(device, tokens, targets);          // allocates memory for inputs of these types and shapes
+///     own.fill(device, tokens, targets);                         // copies their current values
 ///     own.call(step, tokens, targets);                           // step(views of that memory)
 #pragma once
 
@@ -30,7 +30,7 @@ const_view<std::remove_const_t<T>, Rank> view_of_constants(const view<T, Rank>& 
     return v;
 }
 
-/// The same with f(view) in place of each view, which shows constants.
+/// The same with f(view) in place of each view, which has const elements.
 template <class Input, class Function>
 auto map_views(const Input& input, const Function& f) {
     if constexpr (is_view<Input>) {
@@ -47,7 +47,7 @@ auto map_views(const Input& input, const Function& f) {
 
 class step_inputs {
   public:
-    /// Throws shape_error for a view with gaps, out_of_memory.
+    /// Throws shape_error for a view that is not contiguous, and out_of_memory.
     template <class Device, class... Inputs>
     explicit step_inputs(Device& device, const Inputs&... inputs) : types_(&key_of<Inputs...>) {
         for_each_view(
@@ -61,7 +61,7 @@ class step_inputs {
             inputs...);
     }
 
-    /// Whether inputs are of these types and shapes.
+    /// Whether inputs have these types and shapes.
     template <class... Inputs>
     bool fits(const Inputs&... inputs) const {
         if (types_ != &key_of<Inputs...>) return false;
@@ -92,17 +92,17 @@ class step_inputs {
             },
             inputs...);
     }
-    /// step(inputs...), as they lie here.
+    /// Calls step(inputs...) with the copies.
     template <class Step, class... Inputs>
     void call(const Step& step, const Inputs&... inputs) const {
         std::size_t next = 0;
         [[maybe_unused]] const auto own = [&]<class T, int Rank>(const view<T, Rank>& v) {
             return view<T, Rank>{reinterpret_cast<T*>(memory_[next++].data()), v.shape()};
         };
-        const std::tuple all{map_views(inputs, own)...};  // in braces, so one after the other
+        const std::tuple all{map_views(inputs, own)...};  // braces guarantee the order of evaluation
         std::apply(step, all);
     }
-    /// For people: "(8, 128), (8, 128)".
+    /// The shapes as text: "(8, 128), (8, 128)".
     const std::string& text() const { return text_; }
 
   private:

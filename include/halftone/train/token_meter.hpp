@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tokens and the time they took.
+/// Counts tokens and time.
 ///
 ///     detail::token_meter window;
 ///     window.add(tokens, seconds);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The training loop, written once: micro-batches, loss scale where the policy needs one, clipping, AdamW with its
-/// schedule, evaluation, and the figures of all that.
+/// The training loop: micro-batches, a loss scale if the policy needs one, clipping, AdamW with its schedule,
+/// evaluation, and the figures of all of these.
 ///
 ///     ht::language_data data{ht::token_view{corpus}, {.context = 128}};
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config, seed};
@@ -9,11 +9,12 @@
 ///     const ht::training_result result = trainer.train(data);
 ///     std::cout << trainer.evaluate(data).loss << " nats a token\n";
 ///
-/// A step's gradient and loss are those of its whole batch, however its targets are spread (train/training_data.hpp).
+/// A step's gradient and loss are those of its whole batch, however its targets are distributed over micro-batches
+/// (train/training_data.hpp).
 ///
-/// The loop is the one that stands in amp.hpp, and does nothing that a user's own could not do. A steady step allocates
-/// nothing. On a device that can capture it (a GPU), it is a captured step, and the host waits for the device after the
-/// first one, and where it logs or evaluates.
+/// The loop is that in amp.hpp, and does nothing that a user's own could not do. A steady step allocates nothing. On a
+/// device that supports capture (a GPU) it is a captured step, and the host waits for the device only after the first
+/// step, and when it logs or evaluates.
 #pragma once
 
 #include <algorithm>
@@ -44,17 +45,17 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// `Kind`: of its tape.
+/// `Kind`: the kind of its tape.
 template <class Device, class Model, class Kind = plain_tape>
 class trainer {
     static constexpr bool watches = std::is_same_v<Kind, watched_tape>;
 
   public:
-    /// Takes memory for gradients and moments. `groups` come after those that keep weight decay from biases and gains.
-    /// Model and device must outlive it. Throws argument_error for arguments out of range, out_of_memory.
+    /// Allocates gradients and moments. `groups` are appended to those that exempt biases and gains from weight decay.
+    /// Model and device must outlive it. Throws argument_error for arguments out of range, and out_of_memory.
     trainer(Device& device, Model& model, const training_arguments& arguments, std::vector<parameter_group> groups = {})
         : trainer(device, model, arguments, Kind{}, std::move(groups)) {}
-    /// The same with a tape of another kind: ht::watched, which arguments that look at values want.
+    /// The same with another kind of tape: ht::watched, which is needed by arguments that examine values.
     trainer(Device& device, Model& model, const training_arguments& arguments, Kind,
             std::vector<parameter_group> groups = {})
         : arguments_((check(arguments), check_kind(arguments), arguments)),
@@ -102,15 +103,16 @@ class trainer {
 
     /// The callback must outlive the trainer's last call.
     void add_callback(trainer_callback& callback) { callbacks_.push_back(&callback); }
-    /// Where operations, forward and backward, and the parts of an update are reported; nullptr: nowhere. While
-    /// somebody listens no step is captured.
+    /// Sets the listener for ranges of operations, forward and backward, and of the parts of an update; nullptr: none.
+    /// With a listener no step is captured.
     void listen(range_listener* listener) {
         listener_ = listener;
         tape_.listen(listener);
     }
 
-    /// Trains until max_steps, or until stop(); called again after a stop it goes on, after an exception with the step
-    /// that was under way, from its beginning. Where the data also gives windows, it evaluates every eval_steps.
+    /// Trains until max_steps, or until stop(). Called again, it continues after a stop with the next step, after an
+    /// exception with the interrupted step, from its beginning. If the data also gives windows, it evaluates every
+    /// eval_steps.
     template <training_data Data>
     training_result train(Data& data) {
         const auto begin = clock::now();
@@ -155,16 +157,16 @@ class trainer {
         return r;
     }
 
-    /// train() returns after the present step. May be called from a callback, another thread or a signal handler.
+    /// Makes train() return after the current step. May be called from a callback, another thread or a signal handler.
     void stop() { stop_.store(true); }
 
     const trainer_state& state() const { return state_; }
     const training_arguments& arguments() const { return arguments_; }
     adamw<Device, Model>& optimizer() { return optimizer_; }
     grad_scaler<Device>& scaler() { return scaler_; }
-    /// How steps were captured, and why; see captured_step.
+    /// The captured step: how steps were captured, and why.
     const auto& captured() const { return captured_; }
-    /// Where the model does what a capture cannot have: the sentence that says so. Its steps run as they are.
+    /// If the model does something that cannot be captured, the message about it; its steps then run uncaptured.
     const std::string& capture_refused() const { return capture_refused_; }
 
   private:
@@ -179,7 +181,7 @@ class trainer {
     }
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
-    /// Whether the device works while the host goes on, so that to read from it means to wait.
+    /// Whether the device works asynchronously, so that reading from it means waiting.
     static constexpr bool is_apart = capturing_device<Device>;
 
     struct one_step {
@@ -196,7 +198,7 @@ class trainer {
         }
     };
 
-    /// One step; returns its tokens.
+    /// Runs one step; returns its number of tokens.
     template <class Data>
     extent step(Data& data) {
         const auto batch = [&] {
@@ -214,8 +216,8 @@ class trainer {
                 try {
                     captured_(batch);
                 } catch (const capture_error& e) {
-                    // A model of the user's, which the step as it is suits. Nothing of it has been done on the device
-                    // yet.
+                    // A user's model that runs uncaptured, but cannot be captured. The capture had no effect on the
+                    // device.
                     capture_refused_ = e.what();
                     drop_step();
                     take(batch);
@@ -230,20 +232,20 @@ class trainer {
         return batch.size();
     }
 
-    /// Drops what an exception has left of a step.
+    /// Cleans up after a step that ended with an exception.
     void drop_step() {
         tape_.clear();
         accumulator_.discard();
         losses_.discard();
         if (guard_) guard_->discard();
-        scaler_.load(scaler_.state());  // begins a round
+        scaler_.load(scaler_.state());  // begins a new round
         if constexpr (watches) tape_.begin_step();
     }
 
     bool looks_now() const {
         return watches && arguments_.numerics_steps > 0 && (state_.step + 1) % arguments_.numerics_steps == 0;
     }
-    /// The step as it is, its tensors looked at.
+    /// Runs a step uncaptured, with its tensors observed.
     template <class Batch>
     void take_and_look(const Batch& batch) {
         if constexpr (watches) {
@@ -273,7 +275,7 @@ class trainer {
         losses_.end_step();
     }
     template <class Part, class Told>
-    void learn(const Part& part, const Told& told) {  // of a batch's loss; of these, means are made
+    void learn(const Part& part, const Told& told) {  // of a batch's loss; means are computed from these
         tape_.backward(scaler_.scale(part), accumulator_);
         detail::check_scaled<Model>(accumulator_);
         losses_.add(told);
@@ -298,7 +300,7 @@ class trainer {
         scaler_.update();
     }
 
-    /// Looks at what lies on the device, and at the clock, once the steps that were not looked at yet are through.
+    /// Reads the figures from the device, and the clock, when the steps that were not read yet have finished.
     void read() {
         if (unread_.steps == 0) return;
         state_.loss = losses_.mean();
@@ -377,7 +379,7 @@ class trainer {
     loss_meter<Device> losses_;
     captured_step<Device, one_step> captured_;
     std::string capture_refused_;
-    bool is_under_way_ = false;  ///< a step, which nothing but an exception leaves unfinished
+    bool is_under_way_ = false;  ///< a step has begun; still true after an exception in it
     detail::recent step_seconds_;
     detail::token_meter window_, total_;
     std::int64_t window_steps_ = 0;
@@ -385,7 +387,7 @@ class trainer {
         std::int64_t steps = 0;
         extent tokens = 0;
         clock::time_point begin{};
-    } unread_;  ///< steps whose figures nobody has read yet
+    } unread_;  ///< steps whose figures have not been read yet
 };
 
 template <class Device, class Model>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a training run is told, under the names that Hugging Face's TrainingArguments made common.
+/// The arguments of a training run, under the names of Hugging Face's TrainingArguments.
 ///
 ///     ht::training_arguments args{.per_device_train_batch_size = 2, .gradient_accumulation_steps = 8, .max_steps = 5000,
 ///                                 .learning_rate = 2e-4, .lr_scheduler_type = ht::cosine, .warmup_ratio = 0.03};
 ///
-/// A step's batch is per_device_train_batch_size times gradient_accumulation_steps rows. Defaults are theirs, but for
-/// max_steps, which has to be said in place of epochs.
+/// A step's batch has per_device_train_batch_size times gradient_accumulation_steps rows. Defaults are theirs, except
+/// for max_steps, which is required in place of epochs.
 #pragma once
 
 #include <cstdint>
@@ -19,51 +19,51 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Whether steps are captured (train/captured_step.hpp). The numbers are the same.
+/// Whether steps are captured (train/captured_step.hpp). The bits are the same.
 enum class step_capture {
-    automatic,  ///< where the device can, and no listener asks for ranges
+    automatic,  ///< if the device supports it and there is no range listener
     off,
 };
 
-/// Whether the operations' values are looked at, so that a step that is skipped tells where it overflowed
-/// (observe/overflow/overflow.hpp). It wants a trainer that watches: ht::trainer trainer{device, model, arguments,
-/// ht::watched}.
+/// Whether operations' values are examined, so that a skipped step tells where it overflowed
+/// (observe/overflow/overflow.hpp). It needs a trainer with a watched tape: ht::trainer trainer{device, model,
+/// arguments, ht::watched}.
 enum class overflow_search { off, on };
 
-/// What a run of the trainer is made with, by the names that Hugging Face's TrainingArguments has.
+/// The arguments of a trainer, under the names of Hugging Face's TrainingArguments.
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
-    extent gradient_accumulation_steps = 1;        ///< micro-batches of a step, each by its share of targets that count
+    extent gradient_accumulation_steps = 1;        ///< micro-batches of a step, weighted by their share of targets
     std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
 
     double learning_rate = 5e-5;
-    double weight_decay = 0;                       ///< of all but biases and gains of norms
+    double weight_decay = 0;                       ///< of all parameters except biases and gains of norms
     double adam_beta1 = 0.9;
     double adam_beta2 = 0.999;
     double adam_epsilon = 1e-8;
     double max_grad_norm = 1;                      ///< 0: gradients are not clipped
-    double outlier_factor = 0;  ///< steps whose loss or gradient norm is so many standard deviations above those
-                                ///< before are skipped (scale/outlier_guard.hpp); 0: none are
-    int outlier_window = 128;  ///< latest steps that an outlier is measured against; judged from half of them on
+    double outlier_factor = 0;  ///< steps are skipped whose loss or gradient norm is this number of standard
+                                ///< deviations above the mean of earlier ones (scale/outlier_guard.hpp); 0: none
+    int outlier_window = 128;  ///< the number of earlier steps; judged once there are half of them
 
     schedule lr_scheduler_type = schedule::linear;
-    double warmup_ratio = 0;                       ///< of max_steps; read where warmup_steps is 0
+    double warmup_ratio = 0;                       ///< fraction of max_steps; used if warmup_steps is 0
     std::int64_t warmup_steps = 0;
-    double final_lr_ratio = 0;                     ///< where linear and cosine end
+    double final_lr_ratio = 0;                     ///< the final rate of linear and cosine, as a fraction of the full rate
 
     std::int64_t logging_steps = 500;              ///< steps between two calls of on_log
-    std::int64_t eval_steps = 0;                   ///< steps between two evaluations; 0: none but those asked for
+    std::int64_t eval_steps = 0;                   ///< steps between two evaluations; 0: only by calling evaluate()
 
-    float initial_loss_scale = 65536;              ///< where the model's policies need scaling
+    float initial_loss_scale = 65536;              ///< if the model's policies need a loss scale
     int loss_scale_growth_interval = 2000;
-    float min_loss_scale = 1.17549435e-38f, max_loss_scale = 3.40282347e+38f;  ///< between which it moves
-    int loss_scale_hysteresis = 1;  ///< overflows in a row before it is reduced
+    float min_loss_scale = 1.17549435e-38f, max_loss_scale = 3.40282347e+38f;  ///< its limits
+    int loss_scale_hysteresis = 1;  ///< consecutive overflows before it is reduced
 
     overflow_search find_overflow = overflow_search::off;
     std::int64_t numerics_steps =
-        0;  ///< steps between two numerics views (observe/numerics/numerics.hpp); 0: none. Wants a trainer that watches, too
-    std::uint64_t seed = 42;                       ///< of stochastic rounding and dropout
+        0;  ///< steps between two numerics views (observe/numerics/numerics.hpp); 0: none. Needs a watched tape, too
+    std::uint64_t seed = 42;                       ///< for stochastic rounding and dropout
     step_capture capture_steps = step_capture::automatic;
 };
 

@@ -4,7 +4,7 @@
 ///
 ///     detail::window_mean mean;
 ///     for (...) mean.add(eval, model.loss(eval, window), window);          // waits for the device
-///     mean.value();                                                        // NaN where nothing counts
+///     mean.value();                                                        // NaN if nothing counts
 ///
 /// Numeric contract: sums in double, in the order of the calls.
 #pragma once
@@ -15,14 +15,15 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Over the targets that count, where a batch has targets (autodiff/engine/share.hpp), else over the tokens.
+/// Weighted by the number of targets that count, if a batch has targets (autodiff/engine/share.hpp), otherwise by
+/// tokens.
 class window_mean {
   public:
     template <class Context, class Batch>
     void add(Context& context, const variable<float, 0>& loss, const Batch& batch) {
         double weight = static_cast<double>(batch.size());
         if constexpr (counts_targets<Batch>) weight = share_of(context, batch).read().counted;
-        if (weight == 0) return;  // the loss is no number
+        if (weight == 0) return;  // the loss is NaN
         sum_ += static_cast<double>(loss.item()) * weight;
         weights_ += weight;
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision ledger (policy/ledger.hpp) of what really happens: the forward pass runs once on a tape that keeps
-/// nothing but the types that operations were called with, and those that their backward passes would run in.
+/// The precision ledger (policy/ledger.hpp) of an actual run: the forward pass runs once on a tape that keeps only the
+/// types with which operations were called, and those of their backward passes.
 ///
 ///     ht::tape recorder{device, ht::ledger_of_calls};
 ///     model.loss(recorder, batch);                        // any code that takes a context
 ///     ht::print_ledger(std::cout, recorder.entries());
 ///     if (recorder.casts() > 12) ...
 ///
-/// Blocks of a list whose layers have one type stand there once, however many they are. A pass that does not run, since
-/// its input is a constant or its weight is frozen, is left out; what no gradient flows through at all is in no record,
-/// and so not here. A free operation is named by the layer before it, as watched tapes do. Of an operation of the user's
-/// own (apply.hpp) it is known what its inputs are cast to and what it gives; its backward function is taken to work in
-/// the same type. A record of the user's own making is named, with "?" for types.
+/// Layers of a list that have one type are listed once. Passes that do not run, because an input is a constant or a
+/// weight is frozen, are omitted; an operation without any gradient makes no record and is not listed. A free operation
+/// is named by the layer called before it, as watched tapes do. Of a user's own operation (op/apply.hpp) the ledger
+/// knows the types of its inputs, after casts, and of its result; its backward function is assumed to compute in the
+/// same type. A user's own record is listed with "?" for its types.
 #pragma once
 
 #include <algorithm>
@@ -36,9 +36,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Marks a tape that keeps types alone: ht::tape recorder{device, ht::ledger_of_calls}.
+/// The kind of a tape that keeps types only.
 struct ledger_tape {};
-/// ht::tape recorder{device, ht::ledger_of_calls}.
+/// Written as ht::tape recorder{device, ht::ledger_of_calls}.
 inline constexpr ledger_tape ledger_of_calls{};
 
 namespace detail::ledger {
@@ -56,21 +56,21 @@ template <std::size_t N, class Record>
 std::vector<ledger_entry> running_linear(const std::array<ledger_entry, N>& all, const Record& r) {
     return running(all, {true, r.dx.is_wanted(), !r.weight.is_frozen()});
 }
-/// Where nothing but what is behind the activation takes a gradient, nothing of before it is kept.
+/// If only operands after the activation take a gradient, nothing from before it is kept.
 template <std::size_t N, class Record>
 std::vector<ledger_entry> running_mlp(const std::array<ledger_entry, N>& all, const Record& r) {
     const bool goes_on = !r.pre.is_empty();
     return running(
         all, {true, true, goes_on, goes_on && r.dx.is_wanted(), !r.down.is_frozen(), goes_on && !r.up.is_frozen()});
 }
-/// A norm.
+/// The lines of a norm.
 template <class X, class Y, class Storage, class Record>
 std::array<ledger_entry, 2> running_rows(const char* op, const Record& r) {
     using In = promote<float, X, Y>;
     return r.dx.is_wanted() ? rows<In, X, Y>(op) : rows_of_constant<In, X, Y, Storage>(op);
 }
 
-/// What is known of a weight: how a parameter is stored, or the type of a variable in its place.
+/// The storage of a weight: that of a parameter, or the type of a variable in its place.
 template <class Weight>
 struct weight_storage {
     using param = typename Weight::compute;
@@ -147,7 +147,7 @@ struct cross_entropy_lines<cross_entropy_record<X, Rank>> {
         return rows<promote<float, X>, X, promote<float, X>>(op::cross_entropy::name);
     }
 };
-/// Softmax reads what it gave, not what it was given, once more.
+/// The gradient of softmax reads the result again, not the input.
 template <class Op, template <class> class Kernel, class X, class Y, int Rank>
 struct softmax_lines<softmax_record<Op, Kernel, X, Y, Rank>> {
     static std::array<ledger_entry, 2> lines(const softmax_record<Op, Kernel, X, Y, Rank>&) {
@@ -157,11 +157,11 @@ struct softmax_lines<softmax_record<Op, Kernel, X, Y, Rank>> {
     }
 };
 
-// ---- element by element
+// ---- pointwise operations
 
 inline constexpr const char* operand_names[] = {"a", "b", "c"};
 
-/// Lists operands, as many as a line has room for.
+/// A list of operands, up to the number that a line has room for.
 struct operand_list {
     ledger_operand* next;
     ledger_operand* end;
@@ -173,8 +173,8 @@ struct operand_list {
     }
 };
 
-/// The type of the registers in which Op computes element by element. Where its category says fp32, reading others is a
-/// cast; else it is what its inputs meet in.
+/// The type in which Op computes each element. If its category is fp32, reading other types is a cast; otherwise it is
+/// the type to which its inputs promote.
 template <class Op, class... Inputs>
 using element_type = std::conditional_t<computes_by_rows<Op>, promote<float, Inputs...>, promote<Inputs...>>;
 
@@ -210,8 +210,8 @@ std::vector<ledger_entry> by_element(const std::array<bool, sizeof...(Inputs)>& 
     return lines;
 }
 
-/// What a record says of itself that has its operands' gradients in a tuple and `reads` (maps, reductions, joins): of
-/// which type each is, and what each gradient reads.
+/// The lines of a record with its operands' gradients in a tuple and `reads` (maps, reductions, joins): each operand's
+/// type, and what each gradient reads.
 template <class Record>
 concept tells_reads = requires(const Record& r) {
     typename Record::reads;
@@ -222,7 +222,7 @@ template <class Op, class Reads, class Y, int Rank, class... Inputs, int... Rank
 auto told_lines(const gradient_of<Y, Rank>&, const std::tuple<gradient_of<Inputs, Ranks>...>& inputs) {
     return by_element<Op, element_type<Op, Inputs...>, Reads, Y, Inputs...>(wanted_of(inputs));
 }
-/// Of another one nothing is known but its name.
+/// For any other record only the name is known.
 template <class Record>
 struct usual_lines {
     static auto lines(const Record& r) {
@@ -233,7 +233,7 @@ struct usual_lines {
         }
     }
 };
-/// A residual is added where it lies.
+/// A residual is added in its own type.
 template <class X, class Y, int Rank>
 struct dropout_lines<dropout_record<X, Y, Rank>> {
     static auto lines(const dropout_record<X, Y, Rank>& r) {
@@ -243,7 +243,7 @@ struct dropout_lines<dropout_record<X, Y, Rank>> {
 
 // ---- operations of the user's own
 
-/// An input of apply: what has its type, where its gradient goes, and in which type it lies there.
+/// An input of apply: its type, where its gradient is written, and in which type that is stored.
 template <class Destination, class To>
 struct apply_input;
 template <class T, int Rank, class To>
@@ -258,7 +258,7 @@ struct apply_input<parameter<Storage, Rank>, To> {
     using gradient = typename Storage::accumulate;
     static constexpr ledger_pass pass = ledger_pass::weight_gradient;
 };
-/// What is cast is handed over as To; fp64 is not cast.
+/// An input that is cast is passed as To; fp64 is not cast.
 template <class To, class T>
 using handed = std::conditional_t<std::is_void_v<To> || is_fp64<T>, T, To>;
 
@@ -312,7 +312,7 @@ struct parameter_lines<parameter_read_record<Storage, T, Rank>> {
 
 namespace detail {
 
-/// Notes the types that records were made with, and keeps no record.
+/// Notes the types with which records were made, and keeps no record.
 class ledger_hook : public tape_hook {
   public:
     static constexpr bool keeps_records = false;
@@ -342,23 +342,23 @@ class ledger_hook : public tape_hook {
   private:
     const char* place_ = "-";
     const char* after_ = "";
-    const char* latest_ = "";  // the layer of the last operation that had one
+    const char* latest_ = "";  // the layer of the last operation that is in one
     std::vector<ledger_entry> entries_;
 };
 
 }  // namespace detail
 
-/// A tape that computes as any, keeps nothing for a backward pass, and notes the types of each operation that was called.
+/// A tape that computes as any other, keeps nothing for a backward pass, and notes the types of each operation called.
 template <class Device>
 class tape<Device, ledger_tape> : public detail::hooked_tape<Device, detail::ledger_hook> {
   public:
     explicit tape(Device& device, ledger_tape = ledger_of_calls)
         : detail::hooked_tape<Device, detail::ledger_hook>(device) {}
 
-    /// What was called since the tape was made or cleared, in that order; what was called again with the same types
-    /// once.
+    /// The operations called since the tape was made or cleared, in order; repeated calls with the same types are
+    /// listed once.
     const std::vector<ledger_entry>& entries() const { return this->hook().entries(); }
-    /// How many operands of all entries are rounded to another type before they are read.
+    /// How many operands of all entries are read in another type than they are stored in.
     int casts() const {
         int n = 0;
         for (const ledger_entry& e : entries()) n += e.casts();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rules of observe/lint/policy_lint.hpp over a model as it is: which of its sums are too long for the type they are made in,
-/// and which numbers do not fit.
+/// The rules of observe/lint/policy_lint.hpp for a model with run-time sizes: which of its sums are too long for the
+/// type in which they are computed, and which numbers do not fit their types.
 ///
 ///     for (const ht::lint_finding& f : ht::lint(model, {.rows = 8192, .micro_batches = 512})) std::cout << f << '\n';
 ///
 ///     h.0.mlp.up.weight (linear): 512 micro-batches add up in bfloat16, whose 8 significant bits count 256 terms of equal size: 50% are lost
 ///
-/// Looks at paths, shapes and types alone; a model without findings prints nothing. How long sums are follows from the
-/// shapes of parameters, and for what has none from the layer: `extent head_size() const` of one whose operation is
-/// attention, `extent classes, width` of a head without a table of its own.
+/// Only paths, shapes and types are used; for a model without findings the list is empty. The lengths of sums follow
+/// from the shapes of parameters; for layers without parameters from the layer: `extent head_size() const` if its
+/// operation is attention, `extent classes, width` for a head with a tied table.
 #pragma once
 
 #include <algorithm>
@@ -30,48 +30,48 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What a model does not know of its training; 0: nothing is said about it.
+/// What a model's type does not say about its training; with 0 the corresponding rules are skipped.
 struct lint_options {
-    std::uint64_t rows = 0;  ///< rows of a micro-batch as a layer sees them (tokens): terms of a weight's gradient
-    std::uint64_t micro_batches = 0;  ///< of a step
-    double loss_scale = 0;            ///< the largest that may come
-    std::uint64_t loss_terms = 1;     ///< terms that the loss is a mean of
+    std::uint64_t rows = 0;  ///< rows of a micro-batch in a layer (tokens): the terms of a weight's gradient
+    std::uint64_t micro_batches = 0;  ///< number of micro-batches in a step
+    double loss_scale = 0;            ///< the largest possible loss scale
+    std::uint64_t loss_terms = 1;     ///< number of terms in the loss, a mean
     double largest_activation = 0, largest_weight = 0;
     std::uint64_t sequence = 0;  ///< queries and keys of attention's longest sequence
-    // Of tensors in eight bits: the least numbers that are not to be zero, and by how much an amax grows, at most, from
-    // one window to the next.
+    // For 8-bit tensors: the smallest numbers that should not become zero, and the largest factor by which an amax
+    // grows from one window to the next.
     double smallest_activation = 0, largest_gradient = 0, smallest_gradient = 0, amax_growth = 0;
 };
 
-/// What a finding is about.
+/// The rule of a finding.
 enum class lint_rule {
-    sum_length,     ///< a sum has more terms than the type it is made in can count
-    micro_batches,  ///< more micro-batches add up than the buffers of gradients can count
-    loss_scale,     ///< gradients begin beyond what their type holds
-    product_range,  ///< products reach what the results' type cannot hold
-    state_range,    ///< squares of gradients vanish in the moments' type
-    scaled_range,   ///< what is read in eight bits vanishes there, or is cut off
+    sum_length,     ///< a sum has more terms of equal size than its type can count
+    micro_batches,  ///< more micro-batches are added than the gradient buffers' type can count
+    loss_scale,     ///< the gradient at the loss exceeds its type's range
+    product_range,  ///< products may exceed the range of the results' type
+    state_range,    ///< squares of gradients underflow in the moments' type
+    scaled_range,   ///< 8-bit operands underflow or saturate
 };
 
-/// The rule in words: "sum length", say.
+/// The rule in words, such as "sum length".
 constexpr const char* name(lint_rule r) {
     constexpr const char* names[] = {"sum length",    "micro-batches", "loss scale",
                                      "product range", "state range",   "scaled range"};
     return names[static_cast<int>(r)];
 }
 
-/// One type that is too narrow for what a layer puts into it.
+/// A type that is too narrow for how a layer uses it.
 struct lint_finding {
-    std::string path;  ///< of the parameter whose operation it is; of the layer where it has none
+    std::string path;  ///< path of the operation's parameter, or of the layer if it has none
     const char* operation = "";
     lint_rule rule{};
-    const char* type = "";    ///< that is too narrow
-    std::uint64_t terms = 0;  ///< of the sum
+    const char* type = "";    ///< the type that is too narrow
+    std::uint64_t terms = 0;  ///< number of terms of the sum
     int significand_bits = 0;
-    double lost = 0;  ///< share of terms of equal size that is lost; 0 for questions of range
-    /// The number in question, and the largest that fits; of `state_range`, and of what vanishes, the least.
+    double lost = 0;  ///< fraction of terms of equal size that is lost; 0 for rules about range
+    /// The number in question, and the largest that fits; for `state_range`, and for underflow, the smallest.
     double reached = 0, limit = 0;
-    std::string sentence;  ///< all of it in words, without path and operation
+    std::string sentence;  ///< the finding in words, without path and operation
 };
 
 inline std::ostream& operator<<(std::ostream& out, const lint_finding& f) {
@@ -86,13 +86,13 @@ inline std::string rounded_text(double x) {
     return text;
 }
 
-/// How exactly the path of a layer's type names the layer of a parameter: not at all, as one of many ("h.*.fc"), as the
-/// last of them ("h.last.fc"), by its number.
+/// How specifically the path of a layer's type matches a parameter's path, in ascending order: not at all, as one of
+/// many ("h.*.fc"), as the last ("h.last.fc"), by its number.
 inline int exactness(const std::string& pattern, const std::string& parameter, const store& parameters) {
     const std::size_t dot = parameter.rfind('.');
     const std::string path = parameter.substr(0, dot == std::string::npos ? 0 : dot);
     if (pattern == path) return 3;
-    // A pattern covers what is below it, too; a layer's own parameters lie right there.
+    // A pattern also matches everything below; a layer's own parameters are exactly one level below.
     const auto depth = [](const std::string& p) { return std::count(p.begin(), p.end(), '.'); };
     if (depth(pattern) == depth(path) && path_matches(pattern.c_str(), path.c_str())) return 1;
     const std::size_t at = pattern.find("last.");
@@ -118,7 +118,7 @@ class linter {
 
     std::vector<lint_finding> findings;
 
-    /// Beforehand for every layer: which of them names a parameter best.
+    /// Computed in advance for every layer: which layer matches a parameter best.
     template <class Layer>
     void claim() {
         if constexpr (parameter_owner<Layer>) claim(path<Layer>());
@@ -141,7 +141,7 @@ class linter {
         }
     }
 
-    /// A layer of the model as it is, and those below it: what types and parameters do not tell.
+    /// Examines a layer of the model and those below it; uses members that neither types nor parameters tell.
     template <class Layer>
     void walk(const Layer& layer) {
         if constexpr (halftone::layer<Layer>) {
@@ -173,7 +173,7 @@ class linter {
         for (std::size_t i = 0; i < best_.size(); ++i)
             best_[i] = std::max(best_[i], exactness(pattern, parameters_->entries()[i].path, *parameters_));
     }
-    /// The parameters that the layer with this path names, and none names better.
+    /// The parameters for which no other layer's path is a better match.
     std::vector<const store::entry*> claimed_by(const std::string& pattern) const {
         std::vector<const store::entry*> claimed;
         for (std::size_t i = 0; i < best_.size(); ++i) {
@@ -186,7 +186,7 @@ class linter {
 
     static std::uint64_t size(extent n) { return static_cast<std::uint64_t>(n); }
 
-    /// As it stands in the paths of the layer's parameters, with the numbers of lists.
+    /// The layer's path as in its parameters' paths, with list indices.
     template <class Layer>
     std::string place_of(const Layer& layer) const {
         if constexpr (requires { layer.qkv.weight.entry(); }) {
@@ -245,7 +245,7 @@ class linter {
         fit<typename roles::output>(lint_rule::product_range, path, operation, in, reached, "results can reach ");
     }
 
-    /// Scores, results, and the gradients of queries, keys and values.
+    /// Attention: scores, results, and the gradients of queries, keys and values.
     template <class Layer>
     void look_at_attention(const std::string& path, std::uint64_t head_size) {
         using accum = sums_of<Layer>;
@@ -254,7 +254,7 @@ class linter {
                      " times of a sequence add up in ");
     }
 
-    /// Somebody else's table, and cross-entropy behind it.
+    /// A tied head: another layer's table, followed by cross-entropy.
     template <class Layer>
     void look_at_head(const std::string& path, std::uint64_t width, std::uint64_t classes) {
         using accum = sums_of<Layer>;
@@ -264,7 +264,7 @@ class linter {
                      " rows add up to a gradient in ");
     }
 
-    /// What a weight's products read in eight bits.
+    /// The 8-bit operands of a weight's products.
     template <class Layer>
     void look_at_operands(const std::string& path) {
         using roles = roles_of<Layer>;
@@ -327,7 +327,7 @@ class linter {
     void look_at_gradients(const std::string& path) {
         using roles = roles_of<Layer>;
         const char* const operation = operation_name<Layer>();
-        // The tokens of a micro-batch may all be one, and their gradients one row's.
+        // All tokens of a micro-batch may be the same, so that their gradients are added to one row.
         constexpr bool is_table = std::is_same_v<typename computed_by<Layer>::type, op::embedding>;
         count<sums_of<Layer>>(lint_rule::sum_length, path, operation, options_.rows,
                               is_table ? " tokens add up to a row's gradient in " : " rows add up to a gradient in ");
@@ -359,8 +359,7 @@ void lint_layers(linter& l, types<Layers...>) {
 
 }  // namespace detail
 
-/// What the types of a model cannot hold, parameter by parameter. Throws argument_error for a loss that is a mean of no
-/// terms.
+/// What the types of a model cannot hold, parameter by parameter. Throws argument_error for a loss of 0 terms.
 template <class Model>
 std::vector<lint_finding> lint(const Model& model, const lint_options& options = {}) {
     if (options.loss_terms == 0) fail<argument_error>("lint: a loss of 0 terms; expected 1 or more");

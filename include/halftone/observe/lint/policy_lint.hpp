@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers that a policy's types cannot hold, and sums in which they lose: where sizes are known at compile time the
-/// compiler says so, with the sizes in its message. observe/lint/lint.hpp applies the same rules to a model of run-time sizes.
+/// Checks whether a policy's types can hold numbers and sums of given sizes. If the sizes are known at compile time,
+/// the compiler reports it, with the sizes in its message. observe/lint/lint.hpp applies the same rules to a model with
+/// run-time sizes.
 ///
-///     static_assert(ht::check_sum_length<ht::at<P, "fc">, 4096>());          // sums of 4,096 products, in float at least
-///     static_assert(ht::check_micro_batches<P, 512>());                      // gradients of 512 micro-batches in role `accumulate`
-///     static_assert(ht::check_loss_scale<P, 65536, 128 * 1024>());           // a mean over so many tokens, scaled
-///     static_assert(ht::check_product_range<P, 4096, 8, 1>());               // |x| <= 8, |w| <= 1: what fits role `output`
-///     static_assert(ht::check_scaled_range<P, 100000>());                    // in eight bits, the largest / the least
+///     static_assert(ht::check_sum_length<ht::at<P, "fc">, 4096>());          // sums of 4,096 products, in float or wider
+///     static_assert(ht::check_micro_batches<P, 512>());                      // 512 micro-batches added in role `accumulate`
+///     static_assert(ht::check_loss_scale<P, 65536, 128 * 1024>());           // a scaled mean over 131,072 tokens
+///     static_assert(ht::check_product_range<P, 4096, 8, 1>());               // |x| <= 8, |w| <= 1, in role `output`
+///     static_assert(ht::check_scaled_range<P, 100000>());                    // in eight bits: largest / smallest
 ///
-/// How long the sums of an operation are, forward and backward:
+/// The lengths of an operation's sums, forward and backward:
 ///
 /// | operation     | sums of |
 /// | ------------- | ------- |
@@ -19,16 +20,16 @@
 /// | embedding     | the tokens of a micro-batch, which may all be one |
 /// | norms         | the width of a row; the rows of a micro-batch, for the gradients of gain and bias |
 ///
-/// The rules are facts of rounding to nearest (Higham 2002, chapter 4), and none is a matter of taste:
+/// The rules are facts of rounding to nearest (Higham 2002, chapter 4), not of taste:
 ///
-/// - With a significand of p bits, a running sum of k terms of equal size stands still at the 2^p-th, since the next
-///   one is half a unit in the last place: a share of 1 - 2^p / k of them is lost. From there on the error bound of any sum one after
-///   another, k u / (1 - k u), says nothing either. Kernels sum in the wider of float and the role `accum`, and float
-///   counts 2^24 terms; buffers of gradients are as narrow as the role `accumulate`.
-/// - The gradient of a mean over n terms has up to 1 / n in each, times the loss scale.
-/// - A product of k pairs reaches k |x| |w|.
-/// - Of a tensor that is scaled so that its largest number is the format's (policy/scaling.hpp), what is no larger than
-///   half the format's least number then is zero.
+/// - With a significand of p bits, a running sum of k terms of equal size stops growing at the 2^p-th term, because the
+///   next term is half a unit in the last place: a fraction of 1 - 2^p / k of the terms is lost. From there on the error
+///   bound of any sequential sum, k u / (1 - k u), is void, too. Kernels sum in the wider of float and the role `accum`,
+///   and float counts 2^24 terms; gradient buffers have the type of the role `accumulate`.
+/// - The gradient of a mean over n terms is up to 1 / n for each term, times the loss scale.
+/// - A product of k pairs can reach k |x| |w|.
+/// - In a tensor that is scaled so that its largest number is the format's (policy/scaling.hpp), numbers of at most half
+///   the format's least number become zero.
 #pragma once
 
 #include <cstdint>
@@ -44,25 +45,26 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Terms of equal size that a running sum in T can count: 2^p.
+/// The number of terms of equal size that a running sum in T can count: 2^p.
 template <number T>
 inline constexpr std::uint64_t countable_terms = std::uint64_t{1} << number_traits<T>::significand_bits;
 
-/// The share of k terms of equal size that a running sum in T loses.
+/// The fraction of k terms of equal size that a running sum in T loses.
 template <number T>
 constexpr double lost_share(std::uint64_t k) {
     return k <= countable_terms<T> ? 0.0 : 1.0 - static_cast<double>(countable_terms<T>) / static_cast<double>(k);
 }
 
-/// The largest number of a tensor may be so many times another one that is not to be zero in T, scaled by the rule.
+/// The largest ratio of a tensor's largest number to another number that does not become zero when it is scaled to T by
+/// the rule.
 template <number T>
 constexpr double scaled_range(const scaling_rule& rule) {
-    // A power of two lies up to a binade below the scale that would take all of the range.
+    // A power-of-two scale is up to a binade below the scale that would use the whole range.
     const double unused = static_cast<double>(1 << rule.margin) * (rule.steps == scale_steps::powers_of_two ? 2 : 1);
     return number_traits<T>::max / unused / (number_traits<T>::min_subnormal / 2);
 }
 
-/// The type that kernels sum in under the policy that holds at P: they have no accumulator narrower than float.
+/// The type in which kernels sum under the policy at P: float, or `accum` if that is wider.
 template <class P>
 using summed_in = promote<float, typename policy_within<P, as_given>::accum>;
 
@@ -71,7 +73,7 @@ namespace detail {
 template <class P>
 struct narrower_gradient {
     using output = typename policy_within<P, as_given>::output;
-    // In eight bits it has a scale of its own.
+    // An 8-bit gradient has a scale of its own.
     using read = typename policy_within<P, as_given>::grad;
     using grad = std::conditional_t<eight_bit<read>, output, read>;
     using type = std::conditional_t<(number_traits<output>::max < number_traits<grad>::max), output, grad>;
@@ -79,28 +81,28 @@ struct narrower_gradient {
 
 }  // namespace detail
 
-/// Of the types that gradients pass through under the policy that holds at P, as it is and as backward products read
-/// it (roles `output` and `grad`), the one of the smaller range.
+/// The type with the smaller range among those that gradients pass through under the policy at P: as stored (role
+/// `output`) and as backward products read them (role `grad`).
 template <class P>
 using narrowest_gradient = typename detail::narrower_gradient<P>::type;
 
-// What stands in the compiler's message.
-/// How many terms a sum has.
+// Types that appear in the compiler's message.
+/// The number of terms of a sum.
 template <std::uint64_t Terms>
 struct terms {};
-/// The precision of the type that it is made in.
+/// The precision of the type in which it is computed.
 template <int Bits>
 struct significand_bits {};
-/// How many of its terms, of equal size, are lost.
+/// The number of its terms, of equal size, that are lost.
 template <std::uint64_t Terms>
 struct lost_terms {};
-/// The loss scale in question.
+/// The loss scale.
 template <std::uint64_t Scale>
 struct loss_scale {};
-/// The largest finite number of a type, as far as 64 bits count.
+/// The largest finite number of a type, limited to 64 bits.
 template <std::uint64_t Number>
 struct largest_number {};
-/// The number that is reached, rounded to a whole one.
+/// The number that is reached, rounded to an integer.
 template <std::uint64_t Number>
 struct reached_number {};
 
@@ -117,7 +119,7 @@ inline constexpr std::uint64_t lost_of = K <= countable_terms<T> ? 0 : K - count
 template <std::uint64_t... Factors>
 constexpr std::uint64_t product_of() {
     std::uint64_t product = 1;
-    // Saturates, since it is compared alone.
+    // Saturates on overflow, which suffices for the comparison.
     for (const std::uint64_t f : {Factors...})
         product = f != 0 && product > ~std::uint64_t{0} / f ? ~std::uint64_t{0} : product * f;
     return product;
@@ -177,8 +179,8 @@ constexpr double range_of_compute() {
 
 }  // namespace detail
 
-/// True, or a compile-time error: sums of K terms as kernels make them under the policy that holds at P, in float or in
-/// a wider `accum`.
+/// True, or a compile-time error: for sums of K terms as kernels compute them under the policy at P, in float or in a
+/// wider `accum`.
 template <class P, std::uint64_t K>
 consteval bool check_sum_length() {
     using t = summed_in<P>;
@@ -186,7 +188,7 @@ consteval bool check_sum_length() {
                                            lost_terms<detail::lost_of<t, K>>>) > 0;
 }
 
-/// True, or a compile-time error: gradients of K micro-batches in the role `accumulate`.
+/// True, or a compile-time error: for gradients of K micro-batches, added in the role `accumulate`.
 template <class P, std::uint64_t K>
 consteval bool check_micro_batches() {
     using t = typename resolve<P>::accumulate;
@@ -194,8 +196,8 @@ consteval bool check_micro_batches() {
                                               lost_terms<detail::lost_of<t, K>>>) > 0;
 }
 
-/// True, or a compile-time error: a loss that is a mean over Terms (1 for a sum), times Scale, in the roles `grad` and
-/// `output`.
+/// True, or a compile-time error: for a loss that is a mean over Terms (1 for a sum), times Scale, in the roles `grad`
+/// and `output`.
 template <class P, std::uint64_t Scale, std::uint64_t Terms = 1>
 consteval bool check_loss_scale() {
     static_assert(Terms > 0, "halftone: check_loss_scale: a mean has one term, at least");
@@ -204,7 +206,7 @@ consteval bool check_loss_scale() {
     return sizeof(detail::loss_scale_check<loss_scale<Scale>, terms<Terms>, largest_number<largest>, holds>) > 0;
 }
 
-/// True, or a compile-time error: a product of K pairs of numbers up to X and W in magnitude, in the role `output`.
+/// True, or a compile-time error: for a product of K pairs of magnitudes up to X and W, in the role `output`.
 template <class P, std::uint64_t K, std::uint64_t X, std::uint64_t W>
 consteval bool check_product_range() {
     constexpr std::uint64_t reached = detail::product_of<K, X, W>(),
@@ -213,8 +215,8 @@ consteval bool check_product_range() {
     return sizeof(detail::product_range_check<terms<K>, reached_number<reached>, largest_number<largest>, holds>) > 0;
 }
 
-/// True, or a compile-time error: operands in the role `compute` of the policy that holds at P of which the largest is
-/// Ratio times the least that is not to be zero. What has more than eight bits is not scaled: there the format's own
+/// True, or a compile-time error: for operands in the role `compute` of the policy at P whose largest is Ratio times
+/// the smallest that should not become zero. Operands of more than eight bits are not scaled: for them the format's own
 /// range counts.
 template <class P, std::uint64_t Ratio>
 consteval bool check_scaled_range() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the machine tells about itself, for summaries.
+/// Information about the machine, for summaries of runs.
 ///
 ///     std::cout << ht::cpu_model() << '\n';            // "AMD EPYC 9554 64-Core Processor, family 25, model 17"
 #pragma once
@@ -21,7 +21,7 @@
 #endif
 
 #if defined(_WIN32)
-// As <windows.h> declares it, which would bring its macros along.
+// Declared as in <windows.h>, which would define its macros, too.
 struct _MEMORYSTATUSEX;
 extern "C" __declspec(dllimport) int __stdcall GlobalMemoryStatusEx(_MEMORYSTATUSEX*);
 #endif
@@ -29,8 +29,8 @@ extern "C" __declspec(dllimport) int __stdcall GlobalMemoryStatusEx(_MEMORYSTATU
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The processor's name, and the numbers of its generation where there are any: virtual machines shorten names. Its
-/// architecture where the system does not tell the name.
+/// The processor's name, with its family and model numbers if there are any, since virtual machines abbreviate names.
+/// Its architecture if the system does not tell the name.
 inline std::string cpu_model() {
 #if defined(_WIN32) && defined(__x86_64__)
     unsigned words[12] = {}, a = 0, b = 0, c = 0, d = 0;
@@ -44,7 +44,7 @@ inline std::string cpu_model() {
     name.erase(0, name.find_first_not_of(' '));
     name.erase(name.find_last_not_of(' ') + 1);
     if (!__get_cpuid(1, &a, &b, &c, &d)) return name;
-    unsigned family = a >> 8 & 15, model = a >> 4 & 15;  // as Linux counts them
+    unsigned family = a >> 8 & 15, model = a >> 4 & 15;  // numbered as in Linux
     if (family == 6 || family == 15) model += (a >> 16 & 15) << 4;
     if (family == 15) family += a >> 20 & 255;
     return name + ", family " + std::to_string(family) + ", model " + std::to_string(model);
@@ -67,7 +67,7 @@ inline std::string cpu_model() {
 #endif
 }
 
-/// Bytes of memory that this machine has; 0 where the system does not tell.
+/// The machine's memory in bytes; 0 if the system does not tell.
 inline std::uint64_t physical_memory() {
 #if defined(_SC_PHYS_PAGES) && defined(_SC_PAGESIZE)
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
@@ -76,7 +76,7 @@ inline std::uint64_t physical_memory() {
     struct {
         std::uint32_t bytes = 64, percent_in_use = 0;
         std::uint64_t physical = 0, others[6] = {};
-    } status;  // as the system lays it out
+    } status;  // with the system's layout
     static_assert(sizeof status == 64);
     return GlobalMemoryStatusEx(reinterpret_cast<_MEMORYSTATUSEX*>(&status)) != 0 ? status.physical : 0;
 #else

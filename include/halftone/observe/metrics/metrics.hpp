@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// metrics.jsonl: a run's figures, a JSON object a line. Needs nlohmann-json, so no umbrella header includes it.
+/// metrics.jsonl: a run's figures, one JSON object a line. Needs nlohmann-json, so no umbrella header includes it.
 ///
 ///     ht::metrics_file metrics{"results/metrics.jsonl"};
 ///     metrics.write(state, {{"policy", "amp_bf16"}});            // any further fields
 ///     metrics.commit();
 ///
-/// Fields: step, loss, lr, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and of these skipped_infinity,
-/// skipped_nan and skipped_outlier; see step_metrics. What is not finite becomes null. Each line is flushed when it is
-/// written; the file gets its name at the commit.
+/// Fields: step, loss, lr, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and its parts skipped_infinity,
+/// skipped_nan and skipped_outlier; see step_metrics. Numbers that are not finite become null. Each line is flushed
+/// when it is written; the file gets its final name by commit().
 #pragma once
 
 #include <string>
@@ -26,10 +26,10 @@ class metrics_file {
   public:
     using json = nlohmann::ordered_json;
 
-    /// Throws output_error where the file cannot be made.
+    /// Throws output_error if the file cannot be made.
     explicit metrics_file(const std::filesystem::path& path) : file_(path) {}
 
-    /// A step's line, with further fields in front. Throws output_error.
+    /// A step's line, with additional fields first. Throws output_error.
     void write(const step_metrics& m, const json& more = json::object()) {
         json line = more;
         line["step"] = m.step;
@@ -45,10 +45,10 @@ class metrics_file {
         line["skipped_outlier"] = m.skips.outlier;
         write_line(line);
     }
-    /// Any other line: an evaluation's.
+    /// Any other line, such as an evaluation's.
     void write_line(const json& line) { file_.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); }
 
-    /// Gives the file its name, in place of an earlier one. Throws output_error.
+    /// Gives the file its final name, replacing an existing file. Throws output_error.
     void commit() { file_.commit(); }
 
   private:

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files that are there whole or not at all.
+/// Files that are written completely or not at all.
 ///
-///     ht::output_folder folder{"results"};             // made where it is missing
+///     ht::output_folder folder{"results"};             // made if it does not exist
 ///     ht::output_file file{folder.path() / "summary.json"};
 ///     file.write(text);
-///     file.commit();                                   // now summary.json is there, or is the new one
+///     file.commit();                                   // summary.json now exists, and is the new one
 ///     folder.keep();
 ///
-/// Until its commit a file is called `<name>.part`. What is not committed and kept is gone when the object is: a failed
-/// run leaves nothing behind, and what an earlier one left stays whole.
+/// Until its commit a file is called `<name>.part`. Files that were not committed, and folders that were not kept, are
+/// removed by their objects' destructors: a failed run leaves nothing behind, and earlier files stay intact.
 #pragma once
 
 #include <cerrno>
@@ -32,11 +32,11 @@ struct output_error : error {
     using error::error;
 };
 
-/// A file that has its name only once all of it is written: until commit() it is called NAME.part, which is removed
-/// where commit() was not called.
+/// A file that gets its final name when it is complete: until commit() it is called NAME.part, which is removed if
+/// commit() is not called.
 class output_file {
   public:
-    /// Throws output_error where the file cannot be made.
+    /// Throws output_error if the file cannot be made.
     explicit output_file(std::filesystem::path path) : path_(std::move(path)), part_(path_) {
         part_ += ".part";
         std::error_code ignored;
@@ -57,15 +57,14 @@ class output_file {
 
     const std::filesystem::path& path() const { return path_; }
 
-    /// Writes and flushes, so that who follows the file sees it. Throws output_error, a full disk being the usual
-    /// reason.
+    /// Writes and flushes, so that readers see it at once. Throws output_error, usually because the disk is full.
     void write(std::string_view text) {
         errno = 0;
         stream_.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
         if (!stream_) fail<output_error>("output: cannot write ", part_.string(), reason());
     }
 
-    /// Gives the file its name, in place of an earlier one. Throws output_error; then there is no new file.
+    /// Gives the file its final name, replacing an existing file. Throws output_error; then there is no new file.
     void commit() {
         errno = 0;
         stream_.close();
@@ -86,14 +85,15 @@ class output_file {
     std::ofstream stream_;
 };
 
-/// A folder for a run's files, which is removed again, with those above it that were made for it, unless it is kept.
+/// A folder for a run's files. Unless it is kept, it is removed at the end, with the folders above it that were made
+/// for it.
 class output_folder {
   public:
-    /// Makes the folder, and those above it that are missing. Throws output_error where that cannot be done.
+    /// Makes the folder, and missing folders above it. Throws output_error if that fails.
     explicit output_folder(std::filesystem::path path) : path_(std::move(path)) {
         namespace fs = std::filesystem;
         if (path_.empty()) fail<output_error>("output: the folder's name is empty");
-        fs::path each = path_.root_path();  // whole: there is no folder above \\server\share
+        fs::path each = path_.root_path();  // \\server\share as a whole has no folder above
         std::error_code failed;
         for (const fs::path& part : path_.relative_path()) {
             each /= part;
@@ -116,11 +116,11 @@ class output_folder {
 
     const std::filesystem::path& path() const { return path_; }
 
-    /// From now on the folder stays.
+    /// Keeps the folder from now on.
     void keep() { made_.clear(); }
 
   private:
-    /// Removes what the constructor made, as far as it is empty.
+    /// Removes the folders that the constructor made, if they are empty.
     void remove_made() noexcept {
         std::error_code failed;
         while (!made_.empty()) {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How far a run is: a bar that stays in its line on a terminal, plain lines now and then elsewhere.
+/// A run's progress: a bar that is redrawn in its line on a terminal, a few plain lines elsewhere.
 ///
 ///     ht::progress bar{std::cerr, "amp_bf16", steps, {.columns = ht::terminal_columns(stderr)}};
 ///     bar.update({.step = 12, .loss = 2.41, .learning_rate = 3e-4}, seconds_since_start);
 ///     bar.finish();
 ///
-/// On a terminal, ten times a second at most, one write replaces the line:
+/// On a terminal one write replaces the line, at most ten times a second:
 ///
 ///     amp_bf16 [#######-------------]  36%  108/300  loss 2.4131  lr 9.21e-04  scale 65536  11.2k tokens/s  0:17 left
 ///
-/// A narrow terminal loses the fields from the bar on, and never wraps. It keeps no clock: seconds are handed in.
+/// On a narrow terminal fields are dropped, the bar first, so that the line never wraps. It has no clock: the caller
+/// passes seconds.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@
 #include <halftone/number/classify.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
 #endif
 
 namespace halftone {
@@ -33,19 +34,19 @@ struct progress_state {
     std::int64_t step = 0;            ///< steps done
     double loss = 0;
     double learning_rate = 0;
-    double loss_scale = 0;            ///< 0: none, not shown
-    double tokens_per_second = 0;     ///< 0: not known yet, not shown
+    double loss_scale = 0;            ///< 0: no loss scale, not shown
+    double tokens_per_second = 0;     ///< 0: unknown, not shown
 };
 
-/// How the line is drawn, and how often.
+/// How and how often the line is drawn.
 struct progress_options {
-    int columns = 0;                  ///< of the terminal; 0: plain lines
-    double redraw_seconds = 0.1;      ///< a terminal's line changes no sooner
-    int lines = 10;                   ///< plain lines in a run, evenly over its steps,
-    double line_seconds = 30;         ///< and a further one where so long nothing was said
+    int columns = 0;                  ///< width of the terminal; 0: plain lines
+    double redraw_seconds = 0.1;      ///< shortest time between two redraws
+    int lines = 10;                   ///< number of plain lines in a run, evenly distributed,
+    double line_seconds = 30;         ///< and an additional one after this much time
 };
 
-/// A line on a terminal that says how far a run is, or a few plain lines where the output is none.
+/// A line on a terminal that shows a run's progress, or a few plain lines if the output is not a terminal.
 class progress {
   public:
     /// The stream must outlive it. `total` is the number of steps.
@@ -53,10 +54,10 @@ class progress {
         : out_(&out), label_(std::move(label)), total_(total < 1 ? 1 : total), options_(options) {}
     progress(const progress&) = delete;
     progress& operator=(const progress&) = delete;
-    /// A line that was begun is ended, so that an error message stands on its own.
+    /// Ends a line that was begun, so that an error message starts on a line of its own.
     ~progress() { finish(); }
 
-    /// After a step; `seconds` have passed since the run began.
+    /// To be called after a step; `seconds` have passed since the run began.
     void update(const progress_state& state, double seconds) {
         if (options_.columns > 0) {
             if (is_open_ && state.step < total_ && seconds - shown_at_ < options_.redraw_seconds) return;
@@ -70,13 +71,13 @@ class progress {
         shown_at_ = seconds;
     }
 
-    /// A line of its own, above the bar.
+    /// Prints a line above the bar.
     void note(const std::string& text) {
         write((is_open_ ? "\r\x1b[K" : "") + text + "\n");
         is_open_ = false;
     }
 
-    /// Ends the bar's line. Nothing more is drawn until the next update.
+    /// Ends the bar's line. Nothing is drawn until the next update.
     void finish() {
         if (is_open_) write("\n");
         is_open_ = false;
@@ -97,14 +98,14 @@ class progress {
         const int room = (options_.columns < most_columns ? options_.columns : most_columns) - 1;
         int taken = width(t.head);
         bool shown[fields] = {};
-        for (const int f : {loss, left, rate, count, scale, lr}) {  // what matters most takes its place first
+        for (const int f : {loss, left, rate, count, scale, lr}) {  // the most important fields are placed first
             const int needed = t.field[f][0] == 0 ? 0 : 2 + width(t.field[f]);
             shown[f] = needed != 0 && taken + needed <= room;
             if (shown[f]) taken += needed;
         }
         const int bar = room - taken - 3 < 30 ? room - taken - 3 : 30;
         std::string& to = line_;
-        to.assign(1, '\r');  // by character: g++ 12 at -O3 warns of a literal (its bug 105651)
+        to.assign(1, '\r');  // not a literal: g++ 12 at -O3 warns of it (its bug 105651)
         to += t.head;
         if (bar >= 5) {
             const int full = static_cast<int>(bar * state.step / total_);
@@ -130,7 +131,7 @@ class progress {
         write(line_ += '\n');
     }
 
-    // In the order in which they stand on the line.
+    // In the order on the line.
     enum { count, loss, lr, scale, rate, left };
 
     void describe(const progress_state& state, double seconds, text& t) const {

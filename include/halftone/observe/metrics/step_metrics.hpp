@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The figures of a training run at one of its steps: what a trainer reports and metrics.jsonl holds.
+/// The figures of a training run at one of its steps: what a trainer reports, and what metrics.jsonl contains.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What is known of a run after a step.
+/// The figures of a run after a step.
 struct step_metrics {
     std::int64_t step = 0;             ///< steps done, skipped ones included
-    double loss = 0;                   ///< nats a token: the mean over the steps since the last report
+    double loss = 0;                   ///< nats a token, the mean over the steps since the last report
     double learning_rate = 0;
     double tokens_per_second = 0;      ///< over the steps since the last report, without evaluations
     double step_ms = 0;                ///< milliseconds a step, the median over the latest steps
-    std::size_t peak_bytes = 0;        ///< the most that was used at one time so far
+    std::size_t peak_bytes = 0;        ///< the most memory used at one time so far
     double loss_scale = 1;
     std::int64_t skipped = 0;          ///< steps skipped so far
     skip_counts skips{};               ///< the same by reason

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether a stream is a terminal, and how wide that is.
+/// Whether a stream is a terminal, and its width.
 ///
 ///     const int columns = ht::terminal_columns(stderr);       // 0: a file or a pipe
 #pragma once
@@ -19,7 +19,7 @@
 #endif
 
 #if defined(_WIN32)
-// As <windows.h> declares them, which would bring its macros along.
+// Declared as in <windows.h>, which would define its macros, too.
 struct _CONSOLE_SCREEN_BUFFER_INFO;
 extern "C" {
 __declspec(dllimport) int __stdcall GetConsoleMode(void*, unsigned long*);
@@ -31,8 +31,8 @@ __declspec(dllimport) int __stdcall GetConsoleScreenBufferInfo(void*, _CONSOLE_S
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The columns of the terminal that `stream` writes to, 80 where it does not tell; 0 where there is none. A console of
-/// Windows is told to heed escape sequences; one that cannot (before Windows 10) counts as none.
+/// The width of the terminal that `stream` writes to, 80 if it is unknown; 0 if it is not a terminal. On Windows it
+/// enables escape sequences; a console without them (before Windows 10) counts as no terminal.
 inline int terminal_columns(std::FILE* stream) {
 #if defined(_WIN32)
     const int descriptor = _fileno(stream);
@@ -47,10 +47,10 @@ inline int terminal_columns(std::FILE* stream) {
         std::uint16_t attributes;
         std::int16_t left, top, right, bottom;
         std::int16_t most_columns, most_rows;
-    } screen{};  // as the system lays it out
+    } screen{};  // with the system's layout
     static_assert(sizeof screen == 22);
     if (GetConsoleScreenBufferInfo(console, reinterpret_cast<_CONSOLE_SCREEN_BUFFER_INFO*>(&screen)) == 0) return 80;
-    const int columns = screen.right - screen.left + 1;  // of the window: the lines behind it may be longer
+    const int columns = screen.right - screen.left + 1;  // of the window, not of the buffer
     return columns > 0 ? columns : 80;
 #else
     const int descriptor = fileno(stream);

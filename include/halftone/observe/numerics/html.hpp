@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A numerics view as one HTML page: a strip for each tensor, strong where many of its values are, with the ranges of
-/// the small formats above. It needs no network, and reads in light and dark, on narrow and wide screens.
+/// A numerics view as one HTML page: for each tensor a strip that shows the histogram of its exponents, below the
+/// ranges of the small formats. The page loads nothing, and adapts to light and dark, narrow and wide screens.
 ///
 ///     std::ofstream("numerics.html") << ht::numerics_html(view, "amp_fp16, step 100");
 #pragma once
@@ -29,7 +29,7 @@ inline std::string escaped(const std::string& text) {
     return safe;
 }
 
-/// The page's columns are exponents.
+/// The page's horizontal axis: exponents.
 struct numerics_columns {
     int first, last;
     int count() const { return last - first + 1; }
@@ -59,8 +59,8 @@ std::string format_strip(const numerics_columns& c) {
 
 }  // namespace detail
 
-/// A page of HTML that shows each tensor's values by their exponents, beside the range of its type; it loads nothing
-/// from elsewhere.
+/// An HTML page that shows each tensor's values by exponent, with the range of its type; it loads nothing from
+/// elsewhere.
 inline std::string numerics_html(const numerics_view& view, const std::string& title) {
     using namespace detail;
     numerics_columns c{-30, 18};
@@ -144,7 +144,7 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         for (int e = c.first; e <= c.last; ++e) {
             const extent n = r.counts.count(e, e);
             if (n == 0) continue;
-            // The root, so that few values show beside many.
+            // The square root, so that few values are visible beside many.
             char opacity[40];
             std::snprintf(opacity, sizeof opacity, " fill-opacity=\"%.2f\"",
                           0.15 + 0.85 * std::sqrt(static_cast<double>(n) / static_cast<double>(most)));

@@ -18,7 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The same numbers as a JSON object: "step", "loss_scale", "tensors" and "proposals".
+/// The view as a JSON object: "step", "loss_scale", "tensors" and "proposals".
 inline nlohmann::ordered_json numerics_json(const numerics_view& view) {
     using json = nlohmann::ordered_json;
     const auto known = [](extent n) { return n < 0 ? json(nullptr) : json(n); };

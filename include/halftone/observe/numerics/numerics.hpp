@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What magnitudes a step's tensors have, operation by operation: what their types make zeros of or infinities, and
-/// which layers would do better in another type.
+/// The magnitudes of a step's tensors, operation by operation: how many values their types turn into zeros or
+/// infinities, and which layers should have another type.
 ///
 ///     ht::tape tape{device, ht::watched};
 ///     {
-///         ht::numerics_collector numerics{device, tape};     // looks at what follows; the host waits for each tensor
-///         ...                                                // a step, or some
+///         ht::numerics_collector numerics{device, tape};     // counts what follows; the host waits for each tensor
+///         ...                                                // one or several steps
 ///         const ht::numerics_view view = numerics.take(model, scaler.get_scale());
 ///         view.print(std::cout);
 ///         for (const auto& p : view.proposals()) std::cout << p.text << '\n';
 ///     }
 ///
-/// Numeric contract: counts, exact, of the values as they lie in memory (gradients times the loss scale). Of weights
-/// the wider source is there as well, so that it is known which zeros are made by rounding; of all others it is known
-/// how many values lie below the type's least normal number, where bits are lost, and how many are zeros, whatever made
-/// them. Operands of eight bits are counted as the product reads them, scaled, beside the tensor that they were made
-/// of: how many numbers became zero or saturated, at which scale. json.hpp and html.hpp write it to
-/// files.
+/// Numeric contract: exact counts of the values as stored (gradients times the loss scale). For weights the wider
+/// master is available, too, so that zeros made by rounding are known. For all other tensors the counts are of values
+/// below the type's least normal number, where bits are lost, and of zeros, whatever their cause. 8-bit operands are
+/// counted as the product reads them, scaled, beside the tensor that they were made from: how many numbers became zero
+/// or saturated, and at which scale. json.hpp and html.hpp write a view to files.
 #pragma once
 
 #include <map>
@@ -34,12 +33,12 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A listener that counts the values of every tensor of a watched tape by their exponents. It waits for the device at
-/// each tensor.
+/// A listener that counts the values of every tensor of a watched tape by exponent. It waits for the device at each
+/// tensor.
 template <class Device>
 class numerics_collector final : public tensor_listener {
   public:
-    /// Looks at the tape's tensors as long as it lives. Not within a step that is being captured.
+    /// Observes the tape's tensors during its lifetime. Not inside of a step that is being captured.
     numerics_collector(Device& device, tape<Device, watched_tape>& watched_by_it)
         : device_(&device), tape_(&watched_by_it) {
         tape_->watch(*this);
@@ -48,7 +47,7 @@ class numerics_collector final : public tensor_listener {
     numerics_collector(Device&, tape<Device, Kind>&) = delete;
     ~numerics_collector() override { tape_->unwatch(*this); }
 
-    /// Counts one tensor more.
+    /// Counts a tensor.
     void on_tensor(const watched_tensor& t) override {
         const auto [at, is_new] = numbers_.try_emplace(
             key{t.by, t.pass, t.role, t.parameter == nullptr ? "" : t.parameter, t.operand.tensor}, view_.rows.size());
@@ -63,7 +62,7 @@ class numerics_collector final : public tensor_listener {
         with_values(t, [&]<class V>(const V& values) { row.counts.add(statistics_of(*device_, values)); });
     }
 
-    /// All that was seen so far, and the model's weights as they are now; begins anew.
+    /// All counts so far, and the model's current weights; starts again from nothing.
     template <class Model>
     numerics_view take(const Model& model, float loss_scale = 1, std::int64_t step = 0) {
         numbers_.clear();
@@ -93,7 +92,7 @@ class numerics_collector final : public tensor_listener {
         const store::group& group = parameters.groups()[e.group];
         ((group.key == store::key_of<Storages>() ? add_weight_of<Storages>(view, parameters, group, e) : void()), ...);
     }
-    /// What kernels read, beside the master that it was rounded from.
+    /// The copy that kernels read, compared with the master that it was rounded from.
     template <class Storage>
     static void add_weight_of(numerics_view& view, const store& parameters, const store::group& group,
                               const store::entry& e) {

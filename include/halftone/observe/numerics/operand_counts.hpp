@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What became of a tensor that a product read in eight bits: numerics.hpp's rows of operands hold it.
+/// Counts of how the values of a tensor change when a product reads it in eight bits; rows of operands in numerics.hpp
+/// have them.
 ///
 ///     row.operand.saturated     // of row.counts.elements(), at row.operand.scale
 ///
-/// Numeric contract: counts, exact, of the operand as the product reads it beside the tensor that it was made of.
+/// Numeric contract: exact counts of the operand as the product reads it, compared with the tensor that it was made
+/// from.
 #pragma once
 
 #include <algorithm>
@@ -19,23 +21,23 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What scaling has made of a tensor that a product reads in eight bits.
+/// What scaling did to a tensor that a product reads in eight bits.
 struct operand_counts {
     scaled_tensor tensor{};
     scaling_rule rule{};
-    float scale = 0;            ///< the latest
+    float scale = 0;            ///< the latest scale
     float amax = 0;             ///< the largest finite magnitude of the tensor, before it was scaled
-    extent saturated = 0;       ///< finite numbers beyond the format's largest, which they became
-    extent flushed = 0;         ///< numbers other than zero that became zero
-    extent flushed_by_own = 0;  ///< that would have, by the scale of the tensor's own amax
+    extent saturated = 0;       ///< finite numbers that saturated at the format's largest
+    extent flushed = 0;         ///< nonzero numbers that became zero
+    extent flushed_by_own = 0;  ///< those that become zero with the scale of the tensor's own amax, too
 
-    /// Whether its scale follows from earlier windows.
+    /// Whether its scale follows from earlier windows (delayed scaling).
     bool is_delayed() const { return rule.history > 0; }
 };
 
 namespace detail {
 
-/// Elements in the device's memory, on the host.
+/// Elements of the device's memory, copied to the host.
 template <class T, class Device>
 std::vector<T> fetched(Device& device, const void* from, extent count) {
     std::vector<T> values(static_cast<std::size_t>(count));
@@ -43,7 +45,7 @@ std::vector<T> fetched(Device& device, const void* from, extent count) {
     return values;
 }
 
-/// Adds to the counts, and to those of the numbers that the product reads. Waits for the device.
+/// Adds to these counts, and to those of the 8-bit numbers. Waits for the device.
 template <class Device>
 void count_operand(Device& device, const watched_tensor& t, operand_counts& counts, tensor_statistics& of_read) {
     counts.tensor = t.operand.tensor;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a numerics view (numerics.hpp) says of layers that read eight bits: where numbers saturate or become zero, why,
-/// and which scaling or type they want. Not for itself: numerics.hpp includes it.
+/// Proposals of a numerics view (numerics.hpp) for layers with 8-bit operands: where numbers saturate or become zero,
+/// why, and which scaling or type avoids it. Included by numerics.hpp only.
 #pragma once
 
 #include <string>
@@ -13,13 +13,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// What speaks against how a layer's operands are scaled, or against eight bits.
+/// Objections to how a layer's operands are scaled, or to eight bits.
 struct operand_findings {
     std::string reasons;
     bool scaling_helps = true;
 };
 
-/// "the input", of a layer with several products "the input of up".
+/// "the input"; for a layer with several products "the input of up".
 inline std::string operand_text(const operand_counts& o, const std::string& parameter, const std::string& layer) {
     std::string text = name(o.tensor);
     const std::size_t end = parameter.rfind('.');
@@ -28,7 +28,7 @@ inline std::string operand_text(const operand_counts& o, const std::string& para
     return text;
 }
 
-/// More than this share became zero, or saturated; or the largest number became half of itself.
+/// Whether more than this fraction became zero, or saturated; or the largest number was halved.
 template <class Q>
 void judge_operand(const operand_counts& o, const tensor_statistics& counts, const std::string& what, double threshold,
                    operand_findings& findings) {
@@ -45,7 +45,7 @@ void judge_operand(const operand_counts& o, const tensor_statistics& counts, con
     };
     const std::string type = number_traits<Q>::name, scale = number_text(static_cast<double>(o.scale)),
                       amax = number_text(static_cast<double>(o.amax));
-    // Without a history: of powers of two, 1 may be made for an amax as well.
+    // The first window, without history; with powers of two a scale of 1 may also come from an amax.
     const bool is_first = o.is_delayed() && o.scale == 1 && o.rule.steps == scale_steps::any;
     const std::string made_for =
         is_first ? "the one that delayed scaling begins with"

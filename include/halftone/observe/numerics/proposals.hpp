@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a numerics view speaks for: another type for a layer, a region for a free operation, another loss scale, or no
-/// type. Not for itself: numerics.hpp includes it.
+/// Proposals of a numerics view: another type for a layer, a region for a free operation, another loss scale, or the
+/// finding that no type helps. Included by numerics.hpp only.
 ///
-/// Rows come in the order of the operations. So the first value that is not finite is its operation's own, and what
-/// comes after it was handed it. A gradient has the type of the value whose gradient it is: what an operation passes on
-/// has the type that the operation before it gives, and a rule for that one's layer widens it. Zeros do not tell what
-/// made them: where a gradient is zeros alone and the one before it is not, underflow is a suspicion, and said as such.
+/// Rows are in the order of the operations. So the first value that is not finite comes from its own operation, and
+/// later ones may have been passed on. A gradient has the type of the value that it belongs to: a gradient that an
+/// operation passes on has the type of the previous operation's result, and a rule for that operation's layer widens
+/// it. The cause of zeros is not known: if a gradient is all zeros and the one before it is not, underflow is only
+/// suspected, and the text says so.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ namespace detail {
 class numerics_judge {
   public:
     numerics_judge(const numerics_view& view, double threshold) : view_(view), rows_(view.rows), threshold_(threshold) {
-        // The scale is common to all layers: it grows as far as the gradient that overflows first.
+        // All layers share the scale: it can grow up to the gradient that overflows first.
         spare_ = 127;
         bool has_gradients = false;
         for (const numerics_row& r : rows_) {
@@ -51,10 +52,10 @@ class numerics_judge {
   private:
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-    /// What speaks against a layer's type, and by how much.
+    /// Objections to a layer's type, and their extent.
     struct findings {
         std::string reasons;
-        bool fits_bf16 = true;  // of all values that were counted
+        bool fits_bf16 = true;  // whether all values that were counted fit bfloat16
     };
 
     findings& of_layer(const std::string& layer) {
@@ -71,7 +72,7 @@ class numerics_judge {
         first_.push_back({layer, policy, text, operation});
     }
 
-    /// The last values before those of the i-th row's operation, on the way forward: what it was given, as a rule.
+    /// The last values before those of row i's operation in the forward pass: usually its input.
     const numerics_row* given(std::size_t i) const {
         std::size_t at = 0;
         while (at < rows_.size() && !(is_value(rows_[at]) && same_operation(rows_[at].by, rows_[i].by))) ++at;
@@ -81,14 +82,14 @@ class numerics_judge {
         }
         return nullptr;
     }
-    /// The gradient that was there before the i-th row's.
+    /// The gradient before that of row i.
     const numerics_row* gradient_before(std::size_t i) const {
         while (i-- > 0) {
             if (is_gradient(rows_[i])) return &rows_[i];
         }
         return nullptr;
     }
-    /// The layer whose rule widens the i-th row: of a gradient, that of what it is the gradient of.
+    /// The layer whose rule widens row i: for a gradient, the layer of the value that it belongs to.
     std::string layer_of(std::size_t i) const {
         const numerics_row& r = rows_[i];
         if (!is_gradient(r)) return is_of_layer(r) ? r.by.layer : "";
@@ -97,7 +98,7 @@ class numerics_judge {
         if (from == nullptr) return r.by.layer;
         return from->by.after.empty() ? from->by.layer : from->by.after;
     }
-    /// The operation, as a sentence about a layer names it.
+    /// The operation's name in a sentence about a layer.
     std::string text_of(const numerics_row& r, const std::string& layer) const {
         return is_of_layer(r) && r.by.layer == layer ? r.by.operation : place_of(r.by, "'s ");
     }
@@ -116,7 +117,7 @@ class numerics_judge {
 
     // ---- infinities and NaNs
 
-    /// The first row that is not finite; what comes after it was handed what it gave.
+    /// Judges the first row that is not finite; later ones may have been passed on from it.
     void judge_origin() {
         for (std::size_t i = 0; i < rows_.size() && origin_ == none; ++i) {
             if (!rows_[i].is_weight() && !rows_[i].is_operand() && not_finite(rows_[i]) > 0) origin_ = i;
@@ -124,7 +125,7 @@ class numerics_judge {
         if (origin_ == none) return;
         const numerics_row& r = rows_[origin_];
         const numerics_row* before = is_value(r) ? given(origin_) : gradient_before(origin_);
-        // Read in float16, what is beyond its end is an infinity, and the difference of two is none.
+        // Read as float16, a number beyond its range is infinite, and the difference of two infinities is NaN.
         const bool is_read_as_infinity =
             before != nullptr && before->counts.largest > number_traits<float16>::max && reads_float16(r);
         const bool is_by_weight = is_value(r) && is_of_layer(r) && has_weight(r.by.layer, [](const numerics_row& w) {
@@ -222,7 +223,7 @@ class numerics_judge {
                     "to hold them as well, ht::amp_bf16");
     }
 
-    // ---- numbers that lie too high or too low
+    // ---- numbers that are too large or too small
 
     void judge(std::size_t i) {
         const numerics_row& r = rows_[i];
@@ -231,14 +232,14 @@ class numerics_judge {
         const std::string layer = layer_of(i);
         const bool speaks = with_format(r.format, [&]<class T>(T) { return judge_numbers<T>(i, layer); });
         if (layer.empty()) return;
-        // What bfloat16 itself has lost, it does not hold.
+        // Values that bfloat16 itself has lost do not count.
         const bool fits =
             r.counts.subnormal<bfloat16>() <= threshold_ && !(speaks && r.format == value_format::bfloat16);
         findings& f = of_layer(layer);
         f.fits_bf16 = f.fits_bf16 && fits;
     }
 
-    /// Whether something was said against the type.
+    /// Whether there is an objection to the type.
     template <class T>
     bool judge_numbers(std::size_t i, const std::string& layer) {
         const numerics_row& r = rows_[i];
@@ -253,7 +254,7 @@ class numerics_judge {
             return true;
         }
         if (is_value(r)) {
-            // The range of bfloat16 is float's.
+            // bfloat16 has float's range.
             if (r.format != value_format::float16 || not_finite(r) > 0 || r.doublings() != 0) return false;
             const std::string reason = "the values of " + (layer.empty() ? place_of(r.by, " ") : r.by.operation) +
                                        " reach " + number_text(static_cast<double>(r.counts.largest)) + " in " + type +
@@ -263,12 +264,12 @@ class numerics_judge {
         }
         return is_zeros_alone(r) ? judge_zeros(i, layer) : judge_small<T>(r, layer);
     }
-    /// Of float16 alone: of all other types no whole gradient underflows.
+    /// For float16 only: in other types a whole gradient does not underflow.
     bool judge_zeros(std::size_t i, const std::string& layer) {
         const numerics_row& r = rows_[i];
         const numerics_row* before = gradient_before(i);
         const bool is_new = before != nullptr && !is_zeros_alone(*before);
-        // By weights of zeros no gradient passes.
+        // A weight of zeros passes no gradient.
         const bool is_so = is_of_layer(r) && has_weight(r.by.layer, is_zeros_alone);
         if (r.format != value_format::float16 || !is_new || is_so) return false;
         const std::string what = "all " + std::to_string(r.counts.elements()) + " values of the gradient that " +
@@ -314,7 +315,7 @@ class numerics_judge {
         return true;
     }
 
-    // ---- what follows
+    // ---- conclusions
 
     void add_rules(std::vector<numerics_proposal>& all) const {
         for (const auto& [layer, f] : layers_) {
@@ -341,7 +342,7 @@ class numerics_judge {
             all.push_back({layer, policy, layer + ": " + f.reasons + ": " + rule_text(layer, policy), ""});
         }
     }
-    /// Weights are looked at last, after an update.
+    /// Weights are examined last, after an update.
     void judge_weights(std::vector<numerics_proposal>& all) const {
         for (const numerics_row& r : rows_) {
             if (!r.is_weight() || not_finite(r) == 0) continue;
@@ -380,13 +381,13 @@ class numerics_judge {
     const numerics_view& view_;
     const std::vector<numerics_row>& rows_;
     double threshold_;
-    int spare_ = 0;  // doublings of the loss scale until a gradient overflows
+    int spare_ = 0;  // number of doublings of the loss scale before a gradient overflows
     std::size_t origin_ = none;
     std::vector<numerics_proposal> first_;
     std::vector<std::pair<std::string, findings>> layers_;
-    int small_ = 0, doublings_ = 0;  // gradients that a larger scale would mend, and how much larger
+    int small_ = 0, doublings_ = 0;  // gradients that a larger scale would help, and how many doublings
     extent small_zeros_ = 0;
-    int vanished_ = 0;  // gradients that are zeros alone
+    int vanished_ = 0;  // gradients that are all zeros
     std::string vanished_text_, vanished_rule_;
 };
 

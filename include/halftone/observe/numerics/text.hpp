@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers and shares for people, as numerics views write them: "3.1%", "0.0123", "65472".
+/// Numbers and fractions as text in numerics views: "3.1%", "0.0123", "65472".
 #pragma once
 
 #include <cstdio>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a numerics collector (numerics.hpp) has counted, and its table for people. Not for itself: numerics.hpp includes
-/// it.
+/// What a numerics collector (numerics.hpp) has counted, and its printed table. Included by numerics.hpp only.
 #pragma once
 
 #include <algorithm>
@@ -20,27 +19,27 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The values of one tensor, over all steps that were looked at.
+/// The values of one tensor, over all steps that were counted.
 struct numerics_row {
-    watched_operation by;                 ///< of weights: `layer` alone
-    halftone::pass pass = pass::forward;  ///< of weights: update
+    watched_operation by;                 ///< for weights only `layer`
+    halftone::pass pass = pass::forward;  ///< for weights: update
     tensor_role role = tensor_role::value;
-    std::string parameter;                ///< of weights and their gradients: the path
+    std::string parameter;                ///< for weights and their gradients: the path
     value_format format = value_format::float32;
     tensor_statistics counts{};
-    extent underflowed = -1;              ///< zeros that rounding has made of other numbers; -1: nobody can know
-    extent overflowed = -1;               ///< infinities that it has made of finite numbers; -1: nobody can know
-    operand_counts operand{};             ///< of operands alone
+    extent underflowed = -1;              ///< zeros that rounding has made of nonzero numbers; -1: unknown
+    extent overflowed = -1;               ///< infinities that rounding has made of finite numbers; -1: unknown
+    operand_counts operand{};             ///< for operands only
 
     /// Whether it is a weight, and not a value or a gradient of an operation.
     bool is_weight() const { return pass == pass::update; }
     bool is_operand() const { return role == tensor_role::operand; }
     const char* tensor() const { return is_weight() ? "weight" : name(role); }
-    /// The share of the finite values other than zero that is below the least normal number of the type.
+    /// The fraction of the finite nonzero values that is below the type's least normal number.
     double subnormal() const {
         return with_format(format, [this]<class T>(T) { return counts.template subnormal<T>(); });
     }
-    /// The share of the values that are half the type's largest number or more.
+    /// The fraction of the values whose magnitude is half the type's largest number or more.
     double saturation() const {
         return with_format(format, [this]<class T>(T) {
             const extent all = counts.count(-149, 127);
@@ -49,7 +48,7 @@ struct numerics_row {
                                   static_cast<double>(all);
         });
     }
-    /// How often all of it can be doubled before its largest value overflows.
+    /// How often the tensor can be doubled before its largest value overflows.
     int doublings() const {
         const int largest = with_format(format, []<class T>(T) { return number_traits<T>::max_exponent; });
         for (int e = 127; e >= -149; --e) {
@@ -61,21 +60,21 @@ struct numerics_row {
 
 /// A change of a policy or of the loss scale, and why.
 struct numerics_proposal {
-    std::string layer;      ///< empty: of the loss scale, or of a free operation that stands in no list's layer
-    std::string policy;     ///< "ht::amp_bf16", "ht::full_fp32"; empty: none, no type helps
-    std::string text;       ///< why, with the numbers, and the rule
-    std::string operation;  ///< of a free operation, which no rule names: `policy` is a region's. Else empty
+    std::string layer;      ///< empty for the loss scale, and for a free operation outside of lists' layers
+    std::string policy;     ///< "ht::amp_bf16", "ht::full_fp32"; empty if no type helps
+    std::string text;       ///< the reason, with numbers, and the rule
+    std::string operation;  ///< a free operation, for which `policy` is that of a region; otherwise empty
 };
 
-/// What a numerics_collector has counted.
+/// The counts of a numerics_collector.
 struct numerics_view {
     std::vector<numerics_row> rows;  ///< in the order of the operations; then weights
     float loss_scale = 1;
-    std::int64_t step = 0;           ///< where somebody has said it
+    std::int64_t step = 0;           ///< set by the caller, if known
 
-    /// A line for each tensor, and what the columns mean.
+    /// Prints a line for each tensor, and the meaning of the columns.
     void print(std::ostream& out) const;
-    /// The changes that the counts suggest, where more than this share of a tensor's values is concerned.
+    /// The changes that the counts suggest, if more than this fraction of a tensor's values is affected.
     std::vector<numerics_proposal> proposals(double threshold = 0.01) const;
 };
 
@@ -90,7 +89,7 @@ inline bool is_zeros_alone(const numerics_row& r) {
 inline bool is_of_layer(const numerics_row& r) { return !r.by.layer.empty() && r.by.after.empty(); }
 inline bool same_operation(const watched_operation& a, const watched_operation& b) { return !(a < b) && !(b < a); }
 
-/// "5 of 100 (5%)", of the row's values.
+/// "5 of 100 (5%)": n of the row's values.
 inline std::string of_all(const numerics_row& r, extent n) {
     const extent elements = r.counts.elements();
     return std::to_string(n) + " of " + std::to_string(elements) + " (" +

@@ -5,11 +5,11 @@
 ///     metrics.write_line({{"step", o.step}, {"overflow", ht::overflow_json(o)}});
 ///
 /// Fields: result; layer, after, operation, pass, micro_batch, tensor ("value", "gradient", "parameter gradient",
-/// "operand"), parameter, operand (of operands alone: tensor, type of eight bits, scale), kind ("+inf", "-inf", "NaN"),
+/// "operand"), parameter, operand (for operands only: tensor, its 8-bit type, scale), kind ("+inf", "-inf", "NaN"),
 /// type, elements, positive_infinities, negative_infinities, nans, largest; before: null, or layer, operation, largest;
-/// input and weight, which were not finite themselves: null, or parameter (of a weight), type, elements,
-/// positive_infinities, negative_infinities, nans.
-/// Of a step where no operation gave such a value, `result` alone.
+/// input and weight, which the operation read and which were not finite: null, or parameter (for a weight), type,
+/// elements, positive_infinities, negative_infinities, nans. For a step in which no operation gave such a value only
+/// `result`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -35,8 +35,7 @@ inline nlohmann::ordered_json overflow_source_json(const overflow_source& s) {
 
 }  // namespace detail
 
-/// The finding as a JSON object: "result" and, where it is located, the layer, the operation, its pass, and the
-/// counts.
+/// The finding as a JSON object: "result" and, if it is located, the layer, the operation, its pass, and the counts.
 inline nlohmann::ordered_json overflow_json(const overflow& o) {
     nlohmann::ordered_json j{{"result", name(o.result)}};
     if (!o.is_located) return j;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where it overflowed: the first operation of a step that gave an infinity or a NaN, with the path of its layer.
+/// Locates overflows: finds the first operation of a step that gave an infinity or a NaN, with the path of its layer.
 ///
 ///     ht::tape tape{device, ht::watched};
 ///     ht::overflow_finder finder{device, tape};
@@ -15,14 +15,14 @@
 ///     step 12 skipped (infinity): h.1.mlp, mlp, forward: 37 +inf of 8192 values in float16, the finite ones up to 65472;
 ///     before it h.1.mlp.norm, layer_norm, gave 4.1 at most
 ///
-/// Each tensor is counted by a kernel (kernel/count_nonfinite), and a record in the device's memory remembers the first that was
-/// not finite: nothing waits, and captured steps are watched as well. The host names it when it reads. First is first
-/// in time: forward before backward, earlier micro-batches before later ones.
+/// Each tensor is counted by a kernel (kernel/count_nonfinite), and a record in the device's memory stores the first
+/// that was not finite: nothing waits, and captured steps are covered, too. The host reads the record and adds names in
+/// take(). "First" is in time: forward before backward, earlier micro-batches before later ones.
 ///
-/// What is put onto the tape (constant, leaf, to_device) is counted as well: where that was not finite already, it says so
-/// beside the operation. finder.take(model) looks at the weights, too, those of that layer first, as they are then,
-/// which is as they were where the step was skipped. Doubles are not looked at: of an infinity that an operation made
-/// in double the first one with a result in another type has the name, a cast for instance.
+/// Variables put onto the tape (constant, leaf, to_device) are counted as well; if one was not finite already, the
+/// report says so beside the operation. finder.take(model) also examines the weights, those of that layer first, with
+/// their current values, which are those of the step if it was skipped. Doubles are not counted: for an infinity that
+/// an operation gave in double the report names the first operation whose result has another type, a cast for instance.
 #pragma once
 
 #include <cstdio>
@@ -40,38 +40,38 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A step that met a value which is not finite, or was skipped.
+/// A step that was skipped, or in which a value was not finite.
 struct overflow {
     std::int64_t step = 0;                        ///< counted by end_step, from 1
-    step_result result = step_result::taken;      ///< of the first optimizer that skipped it
-    bool is_located = false;                      ///< false: no operation gave such a value, and all below is empty
+    step_result result = step_result::taken;      ///< the result of the first optimizer that skipped it
+    bool is_located = false;                      ///< false: no operation gave such a value, and the members below are empty
     watched_operation by;
     halftone::pass pass = pass::forward;
-    int micro_batch = 0;                          ///< of the step, from 1
+    int micro_batch = 0;                          ///< number of the micro-batch in the step, from 1
     tensor_role role = tensor_role::value;
-    std::string parameter;    ///< whose gradient it is, or whose product reads it; else empty
-    watched_operand operand;  ///< of an operand: which, and its type of eight bits
-    float scale = 0;          ///< of an operand
+    std::string parameter;    ///< for its gradient, or a product's operand; otherwise empty
+    watched_operand operand;  ///< for an operand: which one, and its 8-bit type
+    float scale = 0;          ///< for an operand
     value_format format = value_format::float32;
     extent elements = 0;
     kernel::nonfinite_counts found;
-    watched_operation before;  ///< whose values were looked at before those, in the same pass; else empty
-    float before_largest = 0;                     ///< their largest magnitude
-    overflow_source input;   ///< the first that was put onto the tape before it, in the same micro-batch
-    overflow_source weight;  ///< of a forward operation: its layer's first, else the model's; where take() was given it
+    watched_operation before;  ///< the operation counted before, in the same pass; otherwise empty
+    float before_largest = 0;                     ///< the largest magnitude of its values
+    overflow_source input;   ///< the first input of the tape before it in the micro-batch that was not finite
+    overflow_source weight;  ///< for a forward operation and take(model): a weight of its layer, or of the model
 
     bool is_skipped() const { return result != step_result::taken; }
-    /// "+inf", "-inf" or "NaN": infinities first, which NaNs come of.
+    /// "+inf", "-inf" or "NaN": infinities first, since they cause NaNs.
     const char* kind() const {
         return found.positive_infinities > 0 ? "+inf" : found.negative_infinities > 0 ? "-inf" : "NaN";
     }
-    /// One line for people.
+    /// One line of text.
     std::string text() const;
 };
 
 namespace detail {
 
-/// A magnitude for people: "65472", "0.00123", "3.1e+20".
+/// A magnitude as text: "65472", "0.00123", "3.1e+20".
 inline std::string magnitude_text(float x) {
     char text[32];
     std::snprintf(text, sizeof text, x >= 1e5f && x < 1e6f ? "%.6g" : "%.5g", static_cast<double>(x));
@@ -89,10 +89,10 @@ struct overflow_entry {
     kernel::nonfinite_counts input_found{};
 };
 
-/// What the device knows of the step under way.
+/// The device's record of the current step.
 struct overflow_record {
     overflow_entry step{};
-    // The values or gradients looked at last, by this operation and by the one before it.
+    // The values or gradients counted last, by this operation and by the one before it.
     std::int32_t operation = -1, latest = -1, earlier = -1;
     float latest_largest = 0, earlier_largest = 0;
     std::int64_t steps = 0, written = 0;
@@ -101,8 +101,8 @@ struct overflow_record {
 struct note_counts {
     overflow_record* record;
     const kernel::nonfinite_counts* counts;
-    std::int32_t operation, tensor, is_beside;  // a parameter's gradient, or an operand
-    const tensor_scale* scale;                  // of an operand, or nullptr
+    std::int32_t operation, tensor, is_beside;  // is_beside: a parameter's gradient, or an operand
+    const tensor_scale* scale;                  // for an operand; otherwise nullptr
 
     HALFTONE_HD void operator()() const {
         overflow_record& r = *record;
@@ -174,8 +174,8 @@ struct forget_step {
 template <class Device>
 class overflow_finder final : public tensor_listener {
   public:
-    /// Looks at the tape's tensors as long as it lives; device and tape must outlive it. Remembers as many steps
-    /// between two calls of take(). Throws argument_error for none.
+    /// Observes the tape's tensors during its lifetime; device and tape must outlive it. Stores up to `steps` steps
+    /// between two calls of take(). Throws argument_error for 0.
     overflow_finder(Device& device, tape<Device, watched_tape>& watched_by_it, std::size_t steps = 1024)
         : tape_(&watched_by_it), record_(device), nonfinite_(device), room_(steps),
           entries_(device.memory(), steps * sizeof(detail::overflow_entry), memory_kind::other) {
@@ -186,7 +186,7 @@ class overflow_finder final : public tensor_listener {
     overflow_finder(Device&, tape<Device, Kind>&) = delete;
     ~overflow_finder() override { tape_->unwatch(*this); }
 
-    /// Ends a step, which these optimizers have taken or skipped. The device does it, in order with its other work.
+    /// Ends a step that these optimizers have taken or skipped. Runs on the device, in order with its other work.
     template <class... Outcomes>
     void end_step(const Outcomes&... outcomes) {
         (device().run(detail::note_result{record_.data(), outcomes.on_device()}), ...);
@@ -194,16 +194,16 @@ class overflow_finder final : public tensor_listener {
         tape_->begin_step();
         has_ended_one_ = true;
     }
-    /// Forgets what was found of the step under way: after an exception in it.
+    /// Discards what was found in the current step: after an exception.
     void discard() {
         device().run(detail::forget_step{record_.data()});
         tape_->begin_step();
         has_seen_one_ = false;
     }
 
-    /// The steps since the last call that were skipped or met a value which is not finite, the oldest first. Waits for
-    /// the device. Where there were more than it remembers, the oldest are lost; lost() counts them. Throws state_error
-    /// where tensors were looked at and no step has ever ended.
+    /// The steps since the last call that were skipped or in which a value was not finite, oldest first. Waits for the
+    /// device. If there were more than it stores, the oldest are lost; lost() counts them. Throws state_error if
+    /// tensors were counted and no step has ever ended.
     std::vector<overflow> take() {
         if (has_seen_one_ && !has_ended_one_)
             fail<state_error>(
@@ -221,7 +221,8 @@ class overflow_finder final : public tensor_listener {
         for (; taken_ < written; ++taken_) result.push_back(named(all[static_cast<std::size_t>(taken_ % room)]));
         return result;
     }
-    /// The same, and beside forward operations a weight that is not finite itself: of the layer, else of the model.
+    /// The same, and for forward operations also a weight that is not finite itself: of the layer, otherwise of the
+    /// model.
     template <class Model>
     std::vector<overflow> take(const Model& model) {
         std::vector<overflow> all = take();
@@ -231,14 +232,15 @@ class overflow_finder final : public tensor_listener {
         }
         return all;
     }
-    /// Steps whose findings were lost, since more were skipped between two calls of take() than are remembered.
+    /// The number of steps whose findings were lost, because more were skipped between two calls of take() than it
+    /// stores.
     std::int64_t lost() const { return lost_; }
 
-    /// Looks at one tensor more.
+    /// Counts a tensor.
     void on_tensor(const watched_tensor& t) override {
         has_seen_one_ = true;
         const auto id = number_of(tensors_, t);
-        watched_tensor whole = t;  // stands for all tensors of an operation's pass
+        watched_tensor whole = t;  // for all tensors of an operation's pass
         whole.role = {}, whole.parameter = nullptr, whole.format = {}, whole.count = 0, whole.operand = {};
         const auto operation = number_of(operations_, whole);
         count(t);
@@ -246,7 +248,7 @@ class overflow_finder final : public tensor_listener {
                                         t.role == tensor_role::parameter_gradient || t.role == tensor_role::operand,
                                         t.operand.scale});
     }
-    /// Looks at one input more.
+    /// Counts an input.
     void on_input(const watched_tensor& t) override {
         const auto id = number_of(tensors_, t);
         count(t);
@@ -260,7 +262,7 @@ class overflow_finder final : public tensor_listener {
         });
     }
 
-    // Steps that were captured hold these numbers, so they are given once and for good.
+    // Numbers of tensors, assigned once: captured steps contain them.
     struct order {
         static auto key(const watched_tensor& t) {
             return std::tuple(t.by, t.pass, t.micro_batch, t.role,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an operation that gave an infinity or a NaN (overflow.hpp) had read that was not finite by itself: an input that
-/// was put onto the tape, or a weight.
+/// What an operation that gave an infinity or a NaN (overflow.hpp) had read that was not finite already: an input of
+/// the tape, or a weight.
 ///
 ///     if (o.weight.elements > 0) std::cout << o.weight.parameter << " has " << o.weight.found.nans << " NaN\n";
 #pragma once
@@ -17,11 +17,11 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What an operation read that was not finite by itself.
+/// An input or weight that was not finite already.
 struct overflow_source {
-    std::string parameter{};  ///< of a weight: its path
+    std::string parameter{};  ///< for a weight: its path
     value_format format = value_format::float32;
-    extent elements = 0;  ///< 0: there was none
+    extent elements = 0;  ///< 0: there is none
     kernel::nonfinite_counts found{};
 };
 
@@ -40,7 +40,7 @@ inline std::string source_text(const overflow_source& s) {
     return odd_values_text(s.found, s.elements) + " values in " + name(s.format);
 }
 
-/// A weight as kernels read it, where that is not finite.
+/// Examines a weight as kernels read it, and describes it if it is not finite.
 template <class Storage>
 overflow_source odd_weight(const store& parameters, const store::entry& e) {
     using compute = typename Storage::compute;
@@ -59,7 +59,7 @@ overflow_source odd_weight(const store& parameters, const store::entry& e) {
     }
     return {};
 }
-/// The first whose path begins so.
+/// The first whose path begins with the given one.
 template <class... Storages>
 overflow_source first_odd_weight(const std::string& prefix, const store& parameters, types<Storages...>) {
     overflow_source source;
@@ -71,8 +71,8 @@ overflow_source first_odd_weight(const std::string& prefix, const store& paramet
     return source;
 }
 
-/// Which weight to name beside an operation on the way forward: one of its layer's, else any of the model's, for a tied
-/// head and a free operation read what is another layer's. The model as a whole is read once.
+/// Chooses the weight to name beside a forward operation: one of its layer's, otherwise any of the model's, since a
+/// tied head and free operations read other layers' weights. The whole model is read once.
 template <class Model>
 class odd_weights {
   public:

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where the time goes, by operation and pass.
+/// Where time is spent, by operation and pass.
 ///
 ///     ht::profiler profile;
 ///     { const ht::range r(&profile, "attention", ht::pass::forward); … }
 ///     profile.print(std::cout, steps);
 ///
-/// A range's time is its own: that of the ranges inside it counts for these alone, so the rows add up to the whole.
-/// Time is the calling thread's steady clock; a range that waits for other threads counts the wait.
+/// A range's time excludes that of the ranges inside it, so that the rows add up to the total. Time is the calling
+/// thread's steady clock; if a range waits for other threads, waiting counts.
 #pragma once
 
 #include <algorithm>
@@ -24,12 +24,12 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A listener that adds up the time of every operation, by pass, without that of the operations inside it.
+/// A listener that sums the time of every operation, by pass, without that of nested operations.
 class profiler final : public range_listener {
   public:
-    /// Nanoseconds since some moment.
+    /// Returns nanoseconds since an arbitrary moment.
     using clock = std::int64_t (*)();
-    /// The clock of the system that never goes back.
+    /// The system's monotonic clock.
     static std::int64_t steady_clock() {
         return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
             .count();
@@ -61,11 +61,11 @@ class profiler final : public range_listener {
         last_ = now;
     }
 
-    /// All times and calls are 0 again; the operations keep their order.
+    /// Sets all times and counts to 0; the operations keep their order.
     void clear() {
         for (row& r : rows_) r = {.operation = r.operation};
     }
-    /// One for each operation, in the order of their first range.
+    /// One row for each operation, in the order of their first range.
     const std::vector<row>& rows() const { return rows_; }
     /// The time of all operations and passes, in nanoseconds.
     std::int64_t total() const {
@@ -74,7 +74,7 @@ class profiler final : public range_listener {
         return sum;
     }
 
-    /// A table, the largest first: milliseconds a step in each pass, the share of the whole, calls a step.
+    /// Prints a table, the largest first: milliseconds a step in each pass, the share of the total, calls a step.
     void print(std::ostream& out, std::int64_t steps) const {
         std::vector<row> sorted = rows_;
         std::stable_sort(sorted.begin(), sorted.end(),
@@ -111,7 +111,7 @@ class profiler final : public range_listener {
         int pass;
     };
 
-    /// What passed since the last event belongs to the innermost open range.
+    /// Adds the time since the last event to the innermost open range.
     void settle(std::int64_t now) {
         if (!open_.empty()) rows_[open_.back().row].nanoseconds[open_.back().pass] += now - last_;
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rounding does to attention, for shadow runs.
+/// Error bounds of attention, for shadow runs.
 ///
-/// With S the largest |score| of a query (by norms), scores err by e = gamma S and their exponentials by a factor of
-/// exp(2 e) at most, the sum that divides them included. Weights of v and gradients of scores are rounded to the type
-/// in which products compute (kernel/attention/attention.hpp). How these errors go on is summed in double, weight by
-/// weight: as much work as attention is.
+/// Let S be a bound of |score| of a query (by norms). Scores have errors of at most e = gamma S, and their exponentials
+/// a factor of at most exp(2 e), including the sum that divides them. Weights of v and gradients of scores are rounded
+/// to the compute type (kernel/attention/attention.hpp). The propagation of these errors is summed in double, weight by
+/// weight: as much work as attention itself.
 #pragma once
 
 #include <halftone/autodiff/op/attention.hpp>
@@ -16,7 +16,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Operands in host memory, and where bounds go.
+/// Operands in host memory, and the destinations of bounds.
 struct shadow_heads {
     const_view<float, 4> q, k, v, o, d_o;
     view<double, 4> of_o{}, dq{}, dk{}, dv{};
@@ -33,7 +33,7 @@ struct shadow_heads {
         return largest;
     }
 
-    /// Compute: that of the pass; `read`: the relative error with which it reads operands; sums: as sum_error.
+    /// Compute: the compute type of the pass; `read`: the relative error of operands as read; sums: as sum_error.
     template <class Compute>
     void run(pass which, double read, double sums_of_head, double sums_of_keys) const {
         constexpr double u = unit_roundoff<float>;
@@ -53,7 +53,7 @@ struct shadow_heads {
                     if (p.empty()) continue;
                     const double largest = scale * std::sqrt(reference::dot(q, q, batch, i, head, i, head)) * largest_k;
                     const double relative = std::expm1(2 * (score * largest + 16 * u)) + 2 * store + sums_of_keys;
-                    // A weight that the type holds in part only, beside the largest, which is 1.
+                    // Weights so small beside the largest, which is 1, that the type holds them partly or not at all.
                     const double lost = contains<Compute, float> ? 0 : store * number_traits<Compute>::min_normal;
                     if (which == pass::forward) {
                         for (std::size_t j = 0; j < p.size(); ++j) {

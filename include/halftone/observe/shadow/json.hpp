@@ -22,7 +22,7 @@ inline nlohmann::ordered_json shadow_json(const shadow_report& report) {
     const shadow_row* first = report.first();
     json j{{"first", first == nullptr ? json(nullptr) : json(first - report.rows.data())}, {"rows", json::array()}};
     for (const shadow_row& r : report.rows) {
-        // JSON has no number that is not finite: the library writes null.
+        // JSON has no infinities and NaNs: the library writes null.
         j["rows"].push_back({{"layer", r.by.layer},
                              {"after", r.by.after},
                              {"operation", r.by.operation},

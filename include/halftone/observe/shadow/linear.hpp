@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rounding does to linear layers and perceptrons, for shadow runs, whether their products read operands as they
-/// lie or scaled and in eight bits (autodiff/op/scaled_linear.hpp). The bounds are the same; what differs is how far an
-/// operand as it is read may be from what it was, which a `reading` tells.
+/// Error bounds of linear layers and perceptrons, for shadow runs, whether their products read operands as stored or
+/// quantised to eight bits (autodiff/op/scaled_linear.hpp). The bounds are the same; a `reading` says how far an
+/// operand as read may be from the operand as stored.
 ///
-/// An operand of eight bits is held to what the scale of its own amax gives: a unit roundoff of the format, and half of
-/// its least subnormal number near zero. So what a stale scale (delayed scaling) cuts off or takes for zero lies beyond
+/// An 8-bit operand may differ by what the scale of its own amax allows: a unit roundoff of the format, and half of its
+/// least subnormal number near zero. So values that a stale scale (delayed scaling) saturates or rounds to zero exceed
 /// the bound.
 #pragma once
 
@@ -16,15 +16,15 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Operands as they lie, converted to the type that a product reads.
+/// Operands as stored, converted to the type that a product reads.
 template <class Roles>
 struct plain_reading {
     using compute = typename Roles::compute;
     using input_grad = typename Roles::input_grad;
     using weight_grad = typename Roles::weight_grad;
-    /// In which the perceptron's hidden activations lie.
+    /// The storage type of the perceptron's hidden activations.
     using hidden = storage_of<compute>;
-    /// In which a product multiplies what it reads as Read.
+    /// The type in which a product multiplies operands read as Read.
     template <class Read>
     using multiplied = Read;
 
@@ -50,7 +50,7 @@ struct plain_reading {
     static bool is_there(const variable<T, Rank>& kept) {
         return !kept.is_empty();
     }
-    /// What was kept of an input, for the weight's gradient.
+    /// The input that was kept for the weight's gradient.
     template <class Notes, class T, int Rank>
     static shadow_operand kept(const Notes& notes, const variable<T, Rank>& v) {
         const auto rows = as_rows(as_const(v.view()));
@@ -58,7 +58,7 @@ struct plain_reading {
     }
 };
 
-/// Operands in eight bits, and gradients where the roles say so.
+/// 8-bit operands, and 8-bit gradients if the roles say so.
 template <class Roles>
 struct scaled_reading {
     using compute = typename Roles::compute;
@@ -72,7 +72,7 @@ struct scaled_reading {
         const float scale =
             scale_for(largest_magnitude(values), static_cast<float>(traits::max), Roles::scaling::rule, 1);
         const double floor = std::min(traits::min_normal / static_cast<double>(scale), root_mean_square(values));
-        // The scale, its inverse, and the products with both are floats.
+        // The scale, its inverse, and products with both are floats.
         constexpr double u = traits::unit_roundoff + 4 * unit_roundoff<float>;
         std::vector<double> errors(values.size());
         for (std::size_t i = 0; i < values.size(); ++i)
@@ -103,7 +103,7 @@ struct scaled_reading {
     static bool is_there(const quantized<Q, Rank>& kept) {
         return !kept.values.is_empty();
     }
-    /// It stands for the input: as far from it as that from it.
+    /// q is read in place of the input: bounds its difference from it.
     template <class Notes, class Q, int Rank>
     static shadow_operand kept(const Notes& notes, const quantized<Q, Rank>& q) {
         tensor_scale scale;
@@ -120,7 +120,8 @@ auto value_as_rows(const Notes& notes, const gradient_of<T, Rank>& g) {
     return as_rows(const_view<T, Rank>(notes.value_of(g), g.shape()));
 }
 
-/// Adds what sums of a bias and a residual err by: of magnitudes up to |y| + 2 |bias| + |x||w|; and what the bias does.
+/// Adds the errors of sums with a bias and a residual, of magnitudes up to |y| + 2 |bias| + |x||w|; and the bias's own
+/// error.
 template <class Compute, class Notes, class Y, int Rank, class Bias>
 void add_epilogue(const Notes& notes, std::vector<double>& bound, const gradient_of<Y, Rank>& dy, const Bias& bias,
                   const shadow_operand& x, const shadow_operand& w) {
@@ -185,7 +186,7 @@ struct shadow_linear {
     }
 };
 
-/// The steepest that gelu is, with room for what its float evaluation errs by.
+/// An upper bound of |gelu'|, including the error of its evaluation in float.
 inline constexpr double steepest_gelu = 1.13;
 
 template <class Roles, class X, class Y, class Reading>
@@ -218,10 +219,10 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
         const auto beta = [&](std::size_t i) { return std::fabs(static_cast<double>(up_bias[i % up_bias.size()])); };
         for (std::size_t i = 0; i < inner.size(); ++i) inner[i] += 4 * u * beta(i) + of_bias[i % of_bias.size()];
         if (!r.pre.is_empty()) notes.bound_value(r.pre.view().data(), inner);
-        // gelu(x) = x times something from 0 to 1, evaluated in float by both.
+        // gelu(x) = x times a factor from 0 to 1, evaluated in float by both.
         for (std::size_t i = 0; i < inner.size(); ++i) inner[i] = steepest_gelu * inner[i] + 32 * u * beta(i);
         add_products(inner, 32 * u, x.read_rows(), up.read_rows());
-        // What the operation makes first are its hidden activations; a frozen layer keeps none.
+        // The operation's first result is its hidden activations; a frozen layer keeps none.
         const const_view<H, 2> activations(static_cast<const H*>(notes.first_made()), {x.rows(), up.rows()});
         const auto values = notes.read(activations);
         for (std::size_t i = 0; i < inner.size(); ++i)
@@ -257,7 +258,7 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
             }
             notes.bound_gradient(r.down_bias, times(column_magnitudes(values, width), column_sum_error(count)));
             if (r.pre.is_empty()) return;
-            // Where pre lay lies its gradient now: a product times gelu's slope, rounded.
+            // The memory of pre now holds its gradient: a product times gelu's derivative, rounded.
             const auto inner = notes.read(as_rows(as_const(r.pre.view())));
             const auto up = Reading::weight_beside_gradient(notes, r.up),
                        down = Reading::weight_beside_gradient(notes, r.down);
@@ -280,7 +281,7 @@ struct shadow_perceptron : private shadow_linear<Roles, X, Y, Reading> {
                 notes.bound_gradient(r.up, std::move(of_up));
             }
             auto of_bias = times(column_magnitudes(inner, up.rows()), column_sum_error(count));
-            // A sum of magnitudes is at most the root of their number times their norm.
+            // A sum of n magnitudes is at most sqrt(n) times their Euclidean norm.
             for (std::size_t i = 0; i < of_bias.size(); ++i)
                 of_bias[i] += std::sqrt(static_cast<double>(count)) * error.of_columns[i];
             notes.bound_gradient(r.up_bias, std::move(of_bias));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rounding does to cross-entropies, for shadow runs.
+/// Error bounds of cross-entropies, for shadow runs.
 ///
-/// A row's loss moves by no more than twice what its logits do, its probabilities by a factor of exp of that. Logits
-/// that are not kept are computed in double to know the probabilities: one more product of the head's size, on the
-/// host.
+/// A row's loss changes by at most twice the change of its logits, its probabilities by a factor of exp of that. If
+/// logits are not kept, they are computed in double to get the probabilities: one more product of the head's size, on
+/// the host.
 #pragma once
 
 #include <halftone/autodiff/op/loss.hpp>
@@ -14,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Rows of logits that lie as Logit, their errors at most `error` each (one for a row), and what becomes of them.
+/// Rows of logits stored as Logit, with errors of at most `error` (one for each row), and what depends on them.
 struct shadow_logits {
     extent classes = 0;
     std::vector<float> logits;
@@ -23,9 +23,9 @@ struct shadow_logits {
     double count = 0;
 
     bool counts(std::size_t row) const { return targets[row] >= 0 && targets[row] < classes; }
-    /// The error of a row's loss: logsumexp moves by as much as the logits do, and so does the target's.
+    /// The error of a row's loss: logsumexp changes at most as much as the logits do, and so does the target's logit.
     double of_row(std::size_t row) const { return 2 * error[row] + floats(row); }
-    /// The errors of exp, log and sums in float, of both.
+    /// The errors of exp, log and sums in float, in the policy's computation and the twin's.
     double floats(std::size_t row) const {
         double largest = 0;
         for (extent j = 0; j < classes; ++j) largest = std::max(largest, std::fabs(at(row, j)));
@@ -53,8 +53,8 @@ struct shadow_logits {
         }
         return sum / count + 2 * shadow_gamma(static_cast<double>(targets.size()) + 2, unit_roundoff<float>) * most;
     }
-    /// The gradient of a row's logits, which is at most |gradient| (p + 1 at the target) / count, and its error before
-    /// it is rounded.
+    /// The gradient of a row's logits, at most |gradient| (p + 1 at the target) / count, and its error before it is
+    /// rounded.
     template <class F>
     void each_gradient(std::size_t row, double gradient, const F& f) const {
         if (!counts(row)) return;
@@ -120,7 +120,7 @@ struct linear_cross_entropy_bounds<linear_cross_entropy_record<Roles, X, Rank, W
         extent rows, width;
         std::vector<float> x, w;
         double read;
-        std::vector<float> magnitudes;  // of w
+        std::vector<float> magnitudes;  // magnitudes of w
         shadow_logits all;
     };
     template <class Notes>

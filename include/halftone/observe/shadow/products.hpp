@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rounding does to products, for shadow runs: what all of them share, and matmul.
+/// Error bounds of products, for shadow runs: what all of them share, and matmul.
 ///
-/// An element of a product is a sum of k terms. Its error is at most the relative errors of the operands as they are
-/// read, and of the float sums (kernel/matmul/matmul.hpp), times sum |a||b|, which is at most the product of the norms
-/// of the row and the column (Cauchy-Schwarz). Where a result is read again within the operation (the perceptron's
-/// hidden layer, logits), the error of it goes on in the same way.
+/// An element of a product is a sum of k terms. Its error is at most the sum of the relative errors of operands as read
+/// and of float sums (kernel/matmul/matmul.hpp), times sum |a||b|, which is at most the product of the norms of the row
+/// and the column (Cauchy-Schwarz). If a result is read again within the operation (the perceptron's hidden layer,
+/// logits), its error propagates in the same way.
 #pragma once
 
 #include <halftone/autodiff/op/matmul.hpp>
@@ -51,15 +51,15 @@ inline std::vector<double> products(double factor, const std::vector<double>& a,
     return all;
 }
 
-/// The relative error of an operand that lies as T and is read as Compute.
+/// The relative error of an operand that is stored as T and read as Compute.
 template <class Compute, class T>
 constexpr double read_error = contains<Compute, T> ? 0.0 : number_traits<Compute>::unit_roundoff;
 
-/// The sums of the policy's product and of its twin's.
+/// The errors of the sums of the policy's product and of its twin's.
 template <class Compute, class Device>
 double sum_error(extent terms) {
     const double u = unit_roundoff<float>, n = static_cast<double>(terms) + 2;
-    // What matrix units cut off, or an engine where it reads a float for tfloat32.
+    // What matrix units truncate, or an engine that reads a float as tfloat32.
     constexpr bool is_split = requires { Compute::dropped; };
     const bool is_exact = std::is_same_v<Compute, float> || is_split || !simt_device<Device>;
     const double reads = std::is_same_v<Compute, tfloat32> && !is_exact ? 4 * unit_roundoff<tfloat32> : 0;
@@ -71,7 +71,7 @@ double sum_error(extent terms) {
     }
 }
 
-/// The relative error with which a weight is read, the twin holding what the copy holds.
+/// The relative error of a weight as read, where the twin has the values of the copy.
 template <class Compute, class Storage, int Rank>
 constexpr double weight_error(const parameter<Storage, Rank>&) {
     using copy = typename Storage::compute;
@@ -82,7 +82,7 @@ template <class Compute, class Weight>
     requires(Weight::is_variable)
 constexpr double weight_error(const Weight&) { return read_error<Compute, typename Weight::compute>; }
 
-/// Magnitudes of a weight as it is read: where that is the master, with room for what the copy lacks of the smallest.
+/// The magnitudes of a weight as read: for a master, with a margin for what the copy lacks of the smallest numbers.
 template <class Compute, class Notes, class Weight>
 std::vector<float> weight_magnitudes(const Notes& notes, const Weight& weight) {
     auto values = notes.read(values_for<Compute>(weight));
@@ -94,7 +94,7 @@ std::vector<float> weight_magnitudes(const Notes& notes, const Weight& weight) {
     return values;
 }
 
-/// How far a bias as it is read may be from what the twin has, which is what the copy holds.
+/// How far a bias as read may be from the twin's, which has the values of the copy.
 template <class Compute, class Bias>
 std::vector<double> bias_errors(const Bias&, const std::vector<float>& values) {
     std::vector<double> errors(values.size());
@@ -108,7 +108,7 @@ std::vector<double> bias_errors(const Bias&, const std::vector<float>& values) {
 
 inline double both(double a, double b) { return a + b + a * b; }
 
-/// Sums along the columns in float, the policy's and its twin's, and the sums of their terms' magnitudes.
+/// The errors of sums along columns in float, the policy's and its twin's, relative to the sums of magnitudes.
 inline double column_sum_error(extent rows) {
     return 2 * shadow_gamma(static_cast<double>(rows) + 2, unit_roundoff<float>);
 }
@@ -123,16 +123,16 @@ inline std::vector<double> times(std::vector<double> v, double factor) {
     return v;
 }
 
-/// A matrix that a product reads, and how far each element may be from what it was, as it is read.
+/// A matrix that a product reads, and bounds of how far each element as read is from the stored one.
 struct shadow_operand {
     shadow_matrix values, errors;
 
     shadow_operand() = default;
-    /// (rows, columns), row by row.
+    /// (rows, columns), row-major.
     shadow_operand(const std::vector<float>& v, const std::vector<double>& error, extent columns)
         : values(v.data(), static_cast<extent>(v.size()) / columns, columns),
           errors(error.data(), values.rows, columns) {}
-    /// By errors relative to the elements.
+    /// With errors relative to the elements.
     shadow_operand(const std::vector<float>& v, double relative, extent columns)
         : values(v.data(), static_cast<extent>(v.size()) / columns, columns), errors(values) {
         for (double& e : errors.of_rows) e *= relative;
@@ -140,7 +140,7 @@ struct shadow_operand {
     }
     extent rows() const { return values.rows; }
     extent columns() const { return values.columns; }
-    /// Norms of what is read, at most.
+    /// Upper bounds of the norms of what is read.
     std::vector<double> read_rows() const { return sum(values.of_rows, errors.of_rows); }
     std::vector<double> read_columns() const { return sum(values.of_columns, errors.of_columns); }
 
@@ -153,8 +153,8 @@ struct shadow_operand {
 
 enum class along { rows, columns };
 
-/// How far products of a's rows or columns with b's may be off. With errors a' and b' it is |a||b'| + |a'||b| +
-/// 2 |a'||b'|, whether a and b are what was read or what was meant, and what the sums err by.
+/// Bounds of the errors of products of a's rows or columns with b's: with errors a' and b' they are |a||b'| + |a'||b| +
+/// 2 |a'||b'|, whether a and b are the values as read or as stored, plus the errors of the sums.
 inline std::vector<double> product_bound(const shadow_operand& a, along a_side, const shadow_operand& b, along b_side,
                                          double of_sums) {
     const auto side = [](const shadow_matrix& m, along s) -> const std::vector<double>& {
@@ -178,7 +178,7 @@ struct matmul_bounds<matmul_record<Roles, A, B, Y, Rank>> {
     using input_grad = typename Roles::input_grad;
     using weight_grad = typename Roles::weight_grad;
 
-    /// Each matrix of a with each of b, by rows or columns.
+    /// The bounds for each matrix of a with each of b, by rows or columns.
     template <class ReadAs, class S, class T, class Device>
     static std::vector<double> each(const std::vector<float>& a, shape<3> sa, bool a_rows, const std::vector<float>& b,
                                     shape<3> sb, bool b_rows, Device&) {

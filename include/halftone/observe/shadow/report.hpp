@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a shadow run (shadow.hpp) has found: operation by operation, how far a policy's results are from those of fp32
-/// beside how far rounding may carry them.
+/// The result of a shadow run (shadow.hpp): for each operation, the difference of a policy's results from those of
+/// fp32, and the bound that rounding allows.
 ///
 ///     const ht::shadow_report report = ht::shadow_run(...);
 ///     report.print(std::cout);
@@ -18,20 +18,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// One tensor of a shadow run: how far the policy's values are from those of fp32, against the bound that the types
+/// One tensor of a shadow run: the difference of the policy's values from those of fp32, and the bound that the types
 /// allow.
 struct shadow_row {
-    watched_operation by;                 ///< of a weight's copy: `layer` alone
-    halftone::pass pass = pass::forward;  ///< of a weight's copy: update
+    watched_operation by;                 ///< for a weight's copy only `layer`
+    halftone::pass pass = pass::forward;  ///< for a weight's copy: update
     tensor_role role = tensor_role::value;
-    std::string parameter{};  ///< of weights and their gradients: the path
+    std::string parameter{};  ///< for weights and their gradients: the path
     value_format format = value_format::float32;
     extent elements = 0;
-    extent beyond = 0;               ///< elements that differ by more than their bound
-    double ratio = 0;                ///< the largest difference / bound; infinite where only one is finite
-    extent at = 0;                   ///< the element with it
-    double value = 0, expected = 0;  ///< the policy's, and what fp32 makes of the same inputs (a weight: the master)
-    double bound = 0;                ///< of their difference
+    extent beyond = 0;               ///< number of elements that differ by more than their bound
+    double ratio = 0;                ///< the largest difference / bound; infinite if only one value is finite
+    extent at = 0;                   ///< the index of that element
+    double value = 0, expected = 0;  ///< the policy's value, and fp32's for the same inputs (for a weight: the master)
+    double bound = 0;                ///< the bound of their difference
 
     bool is_weight() const { return pass == pass::update; }
     bool diverges() const { return beyond > 0; }
@@ -39,18 +39,18 @@ struct shadow_row {
     std::string text() const;
 };
 
-/// What a shadow run found.
+/// The result of a shadow run.
 struct shadow_report {
-    std::vector<shadow_row> rows;  ///< weights; then in the order of the operations
+    std::vector<shadow_row> rows;  ///< weights first, then the tensors in the order of the operations
 
-    /// The first that is beyond its bound; nullptr where none is.
+    /// The first row beyond its bound; nullptr if there is none.
     const shadow_row* first() const {
         for (const shadow_row& r : rows) {
             if (r.diverges()) return &r;
         }
         return nullptr;
     }
-    /// A line for each tensor.
+    /// Prints a line for each tensor.
     void print(std::ostream& out) const;
 };
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rounding does to norms, tables, sums and pointwise maps, and what operations of users' own are held to, for
-/// shadow runs.
+/// Error bounds of norms, tables, sums and pointwise maps, and the bounds for users' own operations, for shadow runs.
 ///
-/// All of these compute in float, whatever the types, and round once: policy and twin differ by float sums in another
-/// order, counted for both, and by that rounding.
+/// All of these compute in float, whatever the types, and round once: policy and twin differ by the order of float
+/// sums, which is counted for both, and by that rounding.
 #pragma once
 
 #include <halftone/autodiff/op/apply.hpp>
@@ -19,7 +18,7 @@ namespace detail {
 
 // ---- norms
 
-/// Rows of x less their means, over their deviations; of rms norms the means are 0.
+/// Rows of x minus their means, divided by their deviations; for RMS norm the means are 0.
 struct shadow_norm {
     extent width;
     std::vector<float> x, gain, bias, mean, rstd;
@@ -32,8 +31,8 @@ struct shadow_norm {
     std::size_t rows() const { return rstd.size(); }
     double gain_at(std::size_t i) const { return static_cast<double>(gain[i % gain.size()]); }
 
-    /// Of y, mean and rstd. Two passes: the mean errs by gamma times the mean of |x|, which shifts every difference;
-    /// the sum of their squares errs by its own gamma, and by the square of the shift.
+    /// The errors of y, mean and rstd. Two passes: the mean's error is gamma times the mean of |x|, and shifts every
+    /// difference; the sum of squares has its own gamma, and the square of the shift.
     void forward(std::vector<double>& y, std::vector<double>& of_mean, std::vector<double>& of_rstd) const {
         constexpr double u = unit_roundoff<float>;
         const double g = shadow_gamma(static_cast<double>(width) + 4, u);
@@ -54,7 +53,7 @@ struct shadow_norm {
             }
         }
     }
-    /// Of dx = rstd (g - mean(g) - standard(x) mean(g standard(x))), g = dy gain, and the sums over rows.
+    /// The errors of dx = rstd (g - mean(g) - standard(x) mean(g standard(x))), g = dy gain, and of the sums over rows.
     void backward(const std::vector<float>& dy, std::vector<double>& dx, std::vector<double>& dgain,
                   std::vector<double>& dbias) const {
         constexpr double u = unit_roundoff<float>;
@@ -137,10 +136,10 @@ struct norm_bounds<rms_norm_record<X, Y, Rank, Gain>> {
     }
 };
 
-// ---- tables, sums, maps, operations of the user's own
+// ---- tables, sums, maps, users' own operations
 
-/// Results are held to one rounding of what floats would give, and another one for what floats differ by, or to what the
-/// record says of itself: `roundings`, and the addends of its longest sum, `sum_length()`.
+/// Results may differ by one rounding from what floats give, and by another for the differences of floats; or as the
+/// record states: `roundings`, and the number of terms of its longest sum, `sum_length()`.
 template <class Record>
 struct usual_bounds {
     template <class Notes>
@@ -158,7 +157,7 @@ struct usual_bounds {
 template <class Y, class Table, class Positions>
 struct embedding_bounds<embedding_record<Y, Table, Positions>> {
     using record = embedding_record<Y, Table, Positions>;
-    /// One sum of two.
+    /// The bound of one sum of two values.
     template <class Notes>
     static void forward(Notes& notes, const record&) {
         notes.expect(0, 2);
@@ -202,7 +201,7 @@ struct usual_bounds<reduce_record<Op, Expression, Y, Inputs...>> {
     static void forward(Notes& notes, const record& r) {
         const auto& first = std::get<0>(r.gradients);
         const extent n = first.shape().size();
-        notes.expect(0, n + 16);  // what is summed by other names has one sign
+        notes.expect(0, n + 16);  // the terms of other losses have one sign
         if constexpr (std::is_same_v<Op, op::sum> || std::is_same_v<Op, op::mean>) {
             double sum = 0;
             using input = typename std::tuple_element_t<0, std::tuple<Inputs...>>::value_type;
@@ -225,7 +224,7 @@ struct usual_bounds<map_record<Op, Expression, Y, Rank, Inputs...>> {
     static void forward(Notes& notes, const record&) {
         notes.expect(1, 16);
     }
-    /// The gradient of an input that is broadcast is a sum.
+    /// The gradient of a broadcast input is a sum.
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         return [&notes, all = r.dy.shape().size()] { notes.expect(1, 16, 0, all); };
@@ -235,7 +234,7 @@ struct usual_bounds<map_record<Op, Expression, Y, Rank, Inputs...>> {
 template <class Storage, class T, int Rank>
 struct parameter_bounds<parameter_read_record<Storage, T, Rank>> {
     using record = parameter_read_record<Storage, T, Rank>;
-    /// The twin has what the copy has, also where the master is read.
+    /// The twin has the values of the copy, also where the master is read.
     template <class Notes>
     static void forward(Notes& notes, const record& r) {
         const auto values = notes.read(const_view<T, Rank>(notes.value_of(r.dy), r.dy.shape()));
@@ -250,7 +249,7 @@ struct parameter_bounds<parameter_read_record<Storage, T, Rank>> {
     }
 };
 
-/// How often values on their way through an operation of the user's own are rounded to its types: it may say so,
+/// How often values are rounded to its types within an operation of the user's own: one, or what the operation states,
 /// `static constexpr int roundings = 2;`.
 template <class Op>
 inline constexpr int own_roundings = 1;
@@ -264,7 +263,7 @@ extent longest_axis(const shape<Rank>& s) {
     for (int axis = 0; axis < Rank; ++axis) n = std::max(n, s[axis]);
     return n;
 }
-/// Whether a map could take the input for such a result: its axes are the result's last ones, or of one element.
+/// Whether a map could have this input for such a result: its axes are the result's last ones, or have one element.
 template <int In, int Out>
 bool is_broadcast(const shape<In>& input, const shape<Out>& result) {
     for (int axis = 1; axis <= In; ++axis) {
@@ -273,9 +272,9 @@ bool is_broadcast(const shape<In>& input, const shape<Out>& result) {
     return true;
 }
 
-/// How many terms the longest sum in an operation of the user's own has, by the shapes of its result and its inputs.
-/// Where a map could do the same it sums along one axis at most (softmax, norms, attention); else it may be a product,
-/// a look-up or a reduction, which sums rows, or what its result has fewer of.
+/// The number of terms of the longest sum in an operation of the user's own, estimated from the shapes of its result
+/// and inputs. If the shapes are those of a map, it sums along at most one axis (softmax, norms, attention); otherwise
+/// it may be a product, a look-up or a reduction, which sums over rows, or over what its result lacks.
 template <int Rank, class... Inputs>
 extent usual_sum_length(const shape<Rank>& result, const Inputs&... inputs) {
     extent n = longest_axis(result);
@@ -296,7 +295,8 @@ template <class Op>
 concept states_sum_length = requires {
     { Op::sum_length } -> std::convertible_to<extent>;
 };
-/// Whether it has a member of that name at all, also one that cannot be used: two bases that have it are ambiguous.
+/// Detects whether there is a member of that name at all, even an unusable one: with two bases that have it, its name
+/// is ambiguous.
 struct has_a_sum_length {
     int sum_length;
 };
@@ -305,8 +305,8 @@ struct with_a_sum_length : Op, has_a_sum_length {};
 template <class Op>
 concept names_sum_length = !std::is_final_v<Op> && !requires { &with_a_sum_length<Op>::sum_length; };
 
-/// As the operation says itself, `static constexpr ht::extent sum_length = 1;`, or a function of these shapes; else as
-/// usual.
+/// The number that the operation states, `static constexpr ht::extent sum_length = 1;`, or the function of these
+/// shapes; otherwise the estimate.
 template <class Op, class... Shapes>
 extent own_sum_length(const Shapes&... shapes) {
     constexpr bool is_usable = counts_sum_length<Op, Shapes...> || states_sum_length<Op> || !names_sum_length<Op>;
@@ -339,10 +339,10 @@ template <class Op, class Y, int Rank, class Kept, class Destinations, class To,
 struct usual_bounds<apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>> {
     using record = apply_record<Op, Y, Rank, Kept, Destinations, To, Policy>;
     template <class Notes>
-    static void forward(Notes&, const record&) {}  // own_bounds has
+    static void forward(Notes&, const record&) {}  // done by own_bounds
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
-        // Its gradients may be of the type in which it was handed that of its result.
+        // Its gradients may have the type of the incoming gradient.
         return [&notes, n = own_sum_length_of<Op>(r.dy, r.destinations), all = r.dy.shape().size()] {
             notes.expect(own_roundings<Op>, n, number_traits<Y>::unit_roundoff, all);
         };

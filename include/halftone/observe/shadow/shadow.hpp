@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A shadow run: a step under a policy and the same step in fp32, operation by operation, and the first operation that
-/// differs by more than its rounding explains.
+/// A shadow run: a step under a policy beside the same step in fp32, operation by operation; finds the first operation
+/// that differs by more than its rounding explains.
 ///
-///     ht::shadow_twin<decltype(model)> twin{device, config};       // the same model in fp32, made as the model is
+///     ht::shadow_twin<decltype(model)> twin{device, config};       // the same model in fp32, with the same arguments
 ///     const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
-///         return scaler.scale(m.loss(tape, batch));                // what backward() is given; called for both
+///         return scaler.scale(m.loss(tape, batch));                // the loss for backward(); called for both
 ///     });
-///     report.print(std::cout);                                     // report.first(): the first one, or nullptr
+///     report.print(std::cout);                                     // report.first(): the first such operation, or nullptr
 ///
 /// The twin gets the model's weights as kernels read them. After each of its operations, forward and backward, its
-/// results are compared with the policy's and then replaced by them, so that each operation answers for its own
-/// rounding alone. How far that goes follows from the types it computes and stores in and from its shape
-/// (products.hpp, linear.hpp, attention.hpp, losses.hpp, rows.hpp). Beyond it lie
-/// underflow, overflow, stale copies of weights, stale scales of operands in eight bits, and operations of one's own
-/// that cast wrongly or lose addends: such a one is held to what floats would give of the values that it is handed,
-/// rounded once, or as often as it says (`static constexpr int roundings = 2;`), and once more for what floats differ
-/// by. Float sums differ by their length, for which it has a usual one or its own (`sum_length`: autodiff/op/apply.hpp).
-/// What it does in fp32 as well nobody can see.
+/// results are compared with the policy's and then replaced by them, so that each operation is judged by its own
+/// rounding alone. The bound follows from the types in which it computes and stores, and from its shape (products.hpp,
+/// linear.hpp, attention.hpp, losses.hpp, rows.hpp). The bound is exceeded by underflow, overflow, stale copies of
+/// weights, stale scales of 8-bit operands, and users' own operations that cast wrongly or lose terms of sums. Such an
+/// operation is expected to give what floats would give from the values that it gets, rounded once, or as often as it
+/// states (`static constexpr int roundings = 2;`), and once more for differences between floats. Float sums differ by
+/// their length, which is estimated or stated (`sum_length`: autodiff/op/apply.hpp). Errors that the operation also
+/// makes in fp32 cannot be seen.
 ///
-/// Numbers below a type's least normal one count as rounded well where most of a tensor is larger (the root of the mean
-/// square of what fp32 gives), else as underflow. What follows from inputs that are not finite is not judged: there the
-/// bound is infinite, or fp32 gives nothing finite either.
+/// Values below a type's least normal number count as correctly rounded if most of the tensor is larger (by the root
+/// mean square of the fp32 values), otherwise as underflow. Results of inputs that are not finite are not judged: their
+/// bound is infinite, or the fp32 result is not finite either.
 ///
-/// Accumulators, optimizer and scaler are not touched. For a step now
-/// and then, outside captured steps: the host waits for every tensor, keeps all of them, and computes the bounds by
-/// itself.
+/// Accumulators, optimizer and scaler are not touched. Meant for occasional steps, outside of captured steps: the host
+/// waits for every tensor, keeps all of them, and computes the bounds itself.
 #pragma once
 
 #include <halftone/error.hpp>
@@ -53,7 +52,7 @@ struct model_in_fp32<Model<P>> {
     using type = Model<typename policy_in_fp32<P>::type>;
 };
 
-/// Compares what its tape shows with what was noted, and replaces it.
+/// Compares the values that its tape shows with those that were noted, and replaces them.
 template <class Device>
 class shadow_comparison final : public tensor_listener {
   public:
@@ -110,9 +109,9 @@ class shadow_comparison final : public tensor_listener {
     }
 
   public:
-    /// One element more.
+    /// Compares an element.
     static void look(shadow_row& row, extent at, float value, float expected, double bound) {
-        // Of inputs that are not finite. Where a bound knows the result alone, `expected` is not finite then.
+        // For inputs that are not finite. If the bound depends on the result alone, `expected` is not finite then.
         if (!(bound < HUGE_VAL) || !is_finite(static_cast<float>(bound))) return;
         double ratio = 0;
         if (is_finite(value) && is_finite(expected)) {
@@ -135,7 +134,7 @@ class shadow_comparison final : public tensor_listener {
     std::size_t next_ = 0;
 };
 
-/// Gives the twin what the model's kernels read, and holds that against the masters.
+/// Gives the twin the weights that the model's kernels read, and compares these with the masters.
 template <class Device>
 class shadow_weights {
   public:
@@ -205,7 +204,7 @@ class shadow_weights {
     std::vector<shadow_row>* rows_;
 };
 
-/// Where a shadow run's gradients go.
+/// Receives a shadow run's gradients.
 struct shadow_gradients {
     gradient_slabs slabs;
 
@@ -217,14 +216,14 @@ struct shadow_gradients {
 
 }  // namespace detail
 
-/// The type of a model with the same layers, all of it in fp32.
+/// The type of a model with the same layers, all in fp32.
 template <class Model>
 using shadow_twin = typename detail::model_in_fp32<std::remove_cv_t<Model>>::type;
 
-/// See the file's head. `step(tape, model)` returns the loss as backward() is to be given it, scaled or not; it is
-/// called for both and must do the same each time. `random`: what dropout draws by, tape.random_state() of the tape in
-/// question. The model is not changed; the twin's weights are. Throws argument_error where model and twin differ in
-/// more than their types, and what the step throws.
+/// Runs a step twice; see the file's head. `step(tape, model)` returns the loss for backward(), scaled or not; it is
+/// called for both models and must do the same each time. `random`: the state for dropout, tape.random_state() of the
+/// tape that is investigated. The model is not changed; the twin's weights are. Throws argument_error if model and twin
+/// differ in more than their types, and what the step throws.
 template <class Device, class Model, class Twin, class Step>
 shadow_report shadow_run(Device& device, Model& model, Twin& twin, const Step& step, const random_state& random = {}) {
     device.memory().expect_no_capture("a shadow run reads every tensor on the host; run it between steps");

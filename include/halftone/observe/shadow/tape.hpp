@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The hooks of the two tapes of a shadow run (shadow.hpp), and what is noted of the first one's operations.
+/// The hooks of a shadow run's two tapes (shadow.hpp), and the notes of the first one's operations.
 ///
-/// Both watch, and show what operations keep for themselves as well. On the policy's tape each record is looked at when
-/// it is made and before it runs: bounds_of<Record>, which the list in observe/operations.hpp has by the operation's tag,
-/// says how far rounding may carry each result, the last rounding aside.
+/// Both are watched tapes, which also show the operations' internal values. On the policy's tape each record is
+/// examined when it is made and before it runs: bounds_of<Record>, found in the list of observe/operations.hpp by the
+/// operation's tag, gives the bound of each result without the last rounding.
 #pragma once
 
 #include <algorithm>
@@ -23,15 +23,15 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Whose tape it is: the policy's, or that of its twin in fp32.
+/// The tape's model: the policy's, or its twin in fp32.
 enum class shadow_side { policy, twin };
 
-/// fp32 in the place of another policy.
+/// fp32 in place of another policy.
 template <class P>
 struct in_fp32 : full_fp32 {
     using stands_for = P;
 };
-/// A policy in fp32, a recipe with its rules, all of them in fp32.
+/// A policy in fp32; for a recipe, its rules with fp32 in all of them.
 template <class P>
 struct policy_in_fp32 {
     using type = in_fp32<P>;
@@ -61,8 +61,8 @@ struct shadow_tensor {
     std::string parameter;
     value_format format;
     std::vector<float> values;
-    std::vector<double> bound;  // without the last rounding's part; empty: nothing is said of this tensor
-    std::vector<double> added;  // magnitudes of what was there before, and the result was added to
+    std::vector<double> bound;  // without the last rounding; empty: this tensor is not judged
+    std::vector<double> added;  // magnitudes of the old values to which the result was added
 };
 
 /// n u / (1 - n u) (Higham 2002, section 3.1).
@@ -76,7 +76,7 @@ inline double root_mean_square(const std::vector<float>& values) {
     return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
 }
 
-/// Of what is finite.
+/// The largest finite magnitude.
 inline float largest_magnitude(const std::vector<float>& values) {
     float largest = 0;
     for (const float v : values) {
@@ -85,9 +85,9 @@ inline float largest_magnitude(const std::vector<float>& values) {
     return largest;
 }
 
-/// What rounding does to values: at most u times the magnitude. Below a type's least normal number it is more; that is
-/// taken for as good as nothing where these are the small ones among many, and for underflow where the root of the mean
-/// square lies there itself.
+/// The bound of rounding values: u times the magnitude. Below a type's least normal number the relative error is
+/// larger; that is accepted if these values are few and small beside the others, and counts as underflow if the root
+/// mean square itself is there.
 struct rounding_rule {
     double u, floor;
 
@@ -99,7 +99,7 @@ struct rounding_rule {
     double operator()(double value) const { return u * std::max(std::fabs(value), floor); }
 };
 
-/// Notes of what a tape shows, with the bounds that rules gave.
+/// Notes of what a tape shows, with the bounds from the rules.
 template <class Device>
 class shadow_notes final : public tensor_listener {
   public:
@@ -121,7 +121,7 @@ class shadow_notes final : public tensor_listener {
         tensors.push_back(std::move(s));
     }
 
-    // ---- for the tape
+    // ---- called by the tape
 
     void begin_operation() {
         bounds_.clear();
@@ -142,11 +142,12 @@ class shadow_notes final : public tensor_listener {
         note_length(count);
     }
     void note_length(extent count) { length_ = std::max(length_, count); }
-    /// A gradient goes there, and is added to what is there or, where is_there is false, is the first.
+    /// A gradient is written to `data`: added to the old values or, if is_there is false, the first there.
     template <class T>
     void note_target(const T* data, extent count, bool is_there) {
         if constexpr (is_watchable<T>) {
-            // What an operation gives twice to one input is not there yet as it asks for the second time.
+            // A gradient that an operation gives twice to one input has not been written yet when the second target is
+            // requested.
             const bool is_again = std::find(targets_.begin(), targets_.end(), data) != targets_.end();
             targets_.push_back(data);
             note_length(count);
@@ -159,7 +160,7 @@ class shadow_notes final : public tensor_listener {
         }
     }
 
-    // ---- for rules
+    // ---- called by the rules
 
     Device& device() const { return *device_; }
     /// The first tensor that the operation made.
@@ -174,7 +175,7 @@ class shadow_notes final : public tensor_listener {
         for (std::size_t i = 0; i < host.size(); ++i) floats[i] = static_cast<float>(host[i]);
         return floats;
     }
-    /// The value that the gradient belongs to, where it is still there.
+    /// The value that the gradient belongs to, if it still exists.
     template <class T, int Rank>
     static const T* value_of(const gradient_of<T, Rank>& g) {
         if (!g.is_empty() && g.graph().value_block(g.slot()) != graph::none)
@@ -191,8 +192,9 @@ class shadow_notes final : public tensor_listener {
         add(of_parameters_[p.owner().entries()[p.entry()].path], std::move(bound));
     }
     void bound_gradient(const absent&, const std::vector<double>&) {}
-    /// Of an operation without a rule of its own: as many roundings of its results, or of those of `unit` where this is
-    /// more, and float sums of so many terms; a gradient with fewer elements than `summed` sums these, too.
+    /// The bound for an operation without a rule of its own: `roundings` roundings of its results, or of values of
+    /// magnitude `unit` if larger, and float sums of `length` terms; a gradient with fewer elements than `summed` is
+    /// also summed over these.
     void expect(int roundings, extent length, double unit = 0, extent summed = 0) {
         roundings_ = roundings, length_ = std::max<extent>(length, 1), unit_ = unit, summed_ = summed;
     }
@@ -205,7 +207,7 @@ class shadow_notes final : public tensor_listener {
             for (std::size_t i = 0; i < to.size(); ++i) to[i] += more[i];
         }
     }
-    /// Of what is not finite the sums' part alone: fp32 says whether it had to be so.
+    /// For values that are not finite only the sums' part: the fp32 result shows whether they had to be.
     std::vector<double> usual_bound(const shadow_tensor& s) const {
         const double u = std::max(unit_, with_format(s.format, []<class T>(T) { return unit_roundoff<T>; }));
         const auto largest = static_cast<double>(largest_magnitude(s.values));
@@ -228,7 +230,7 @@ class shadow_notes final : public tensor_listener {
     double unit_ = 0;
 };
 
-/// What is known of the results of an operation of the user's own: rows.hpp.
+/// The bounds of results of a user's own operation: rows.hpp.
 template <class Op>
 struct own_bounds;
 
@@ -239,16 +241,16 @@ class shadow_hook : public watch_hook<Device> {
     static constexpr bool has_notes = Side == shadow_side::policy;
 
   public:
-    static constexpr bool leaves_out = false;  // so that policy and twin have the same operations
+    static constexpr bool leaves_out = false;  // policy and twin must have the same operations
     template <class P>
     using region_policy = typename std::conditional_t<has_notes, std::type_identity<P>, policy_in_fp32<P>>::type;
-    /// The twin's store has fp32 alone, and takes over what is read here.
+    /// The twin's store has fp32 only, and gets the values read here.
     template <class T, class Storage>
     using parameter_type =
         std::conditional_t<std::is_same_v<T, typename Storage::compute>, T, typename Storage::param>;
 
     explicit shadow_hook(tape<Device>& owner) : watch_base(owner) {}
-    /// Of the policy's tape: the one listener that has bounds to note.
+    /// For the policy's tape: the listener that receives bounds.
     void note_in(shadow_notes<Device>& notes)
         requires has_notes
     {
@@ -264,7 +266,7 @@ class shadow_hook : public watch_hook<Device> {
         if constexpr (has_notes) notes_->begin_operation();
         watch_base::template begin<Where>(operation);
     }
-    /// Memory for a result, shown to the listeners once the next operation begins.
+    /// Memory for a result, shown to the listeners when the next operation begins.
     template <class T, int Rank>
     void give(const variable<T, Rank>& made, bool wants_gradient) {
         if constexpr (is_watchable<T>) {
@@ -274,13 +276,13 @@ class shadow_hook : public watch_hook<Device> {
             if constexpr (has_notes) notes_->note_made(made.view().data(), made.size(), is_result);
         }
     }
-    /// It is only recorded where a gradient is wanted.
+    /// Called for all results; a record exists only if a gradient is wanted.
     template <class Op, class Y, class... Inputs>
     void give_own(const Y& y, const Inputs&... inputs) {
         if constexpr (has_notes) own_bounds<Op>::forward(*notes_, y, inputs...);
     }
-    /// What a user's operation is handed, shown before it runs: a copy, since it may lie in the store. What the twin
-    /// has of a parameter may differ from what is read here, and is not compared.
+    /// Shows the arguments of a user's operation before it runs: as copies, since they may be in the store. The twin's
+    /// version of a parameter may differ from what is read here, and is not compared.
     template <reading How, class V>
     V read(V argument) {
         using T = typename V::value_type;
@@ -302,7 +304,7 @@ class shadow_hook : public watch_hook<Device> {
             return copy;
         }
     }
-    /// Operands are told by what their products give, and the twin has none.
+    /// Operands are judged by the results of their products; the twin has no 8-bit operands.
     template <class... Ts>
     void read_scaled(const Ts&...) {}
     template <class Record>
@@ -325,7 +327,7 @@ class shadow_hook : public watch_hook<Device> {
             }
         });
     }
-    /// Where the gradient of v goes, noted.
+    /// Where the gradient of v is written; also noted.
     template <class T, int Rank>
     void give_gradient(const gradient_of<T, Rank>& v, const T* data, write_mode mode) {
         watch_base::give_gradient(v, data, mode);
@@ -333,7 +335,7 @@ class shadow_hook : public watch_hook<Device> {
             if (data != nullptr) notes_->note_target(data, v.shape().size(), mode == write_mode::add);
         }
     }
-    /// Where the gradient of a parameter goes, noted.
+    /// Where the gradient of a parameter is written; also noted.
     template <class Storage, int Rank>
     void give_parameter_gradient(const parameter<Storage, Rank>& p, const typename Storage::accumulate* data,
                                  write_mode mode) {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tape that shows what its operations give: every result on the way forward, every gradient on the way back, with
-/// the path of the layer that made it. observe/overflow/overflow.hpp and observe/numerics/numerics.hpp look at them.
+/// A tape that shows what its operations give: every result in the forward pass and every gradient in the backward
+/// pass, with the path of the layer that made it. observe/overflow/overflow.hpp and observe/numerics/numerics.hpp use
+/// it.
 ///
 ///     ht::tape tape{device, ht::watched};
-///     tape.watch(finder);                                    // any tensor_listener; tape.unwatch(finder) ends it
+///     tape.watch(finder);                                    // any tensor_listener, until tape.unwatch(finder)
 ///     tape.backward(scaler.scale(model.loss(tape, batch)), acc);
 ///
-/// It is a type of its own: on a plain tape nothing of this is compiled, and a step gives the same bits on both. Paths
-/// are those that at<> gives; a list of layers (nn::stack) adds the index. A free operation has no layer: it is told by
-/// the list's layer that it stands in, and by the layer before it. What an operation keeps for itself (a norm's means,
-/// say) is not shown, and neither are doubles.
+/// It is a type of its own: plain tapes have no code for this, and a step gives the same bits on both. Paths are those
+/// of at<>, with the index for layers of a list (nn::stack). A free operation has no layer: it is named by the list's
+/// layer in which it is called, and by the layer called before it. Operations' internal values (a norm's means, say)
+/// are not shown, and neither are doubles.
 ///
-/// A tensor is shown before anything can overwrite it: a result when the next operation begins, or the backward pass; a
-/// gradient when the operation's backward function is through, contributions of earlier ones included.
+/// A tensor is shown before anything can overwrite it: a result when the next operation or the backward pass begins; a
+/// gradient when the operation's backward function has returned, including contributions of earlier ones.
 #pragma once
 
 #include <algorithm>
@@ -29,11 +30,11 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Names the kind of tape that is watched.
+/// The kind of a watched tape.
 struct watched_tape {
     explicit watched_tape() = default;
 };
-/// ht::tape tape{device, ht::watched}.
+/// Written as ht::tape tape{device, ht::watched}.
 inline constexpr watched_tape watched{};
 
 namespace detail {
@@ -50,7 +51,7 @@ constexpr value_format format_of() {
                                             : value_format::float32;
 }
 
-/// True, or a compile-time error, for who looks at tapes of this kind.
+/// True, or a compile-time error, for tools that need a watched tape.
 template <class Kind>
 consteval bool check_watched() {
     static_assert(
@@ -63,13 +64,13 @@ consteval bool check_watched() {
     return true;
 }
 
-/// The layer that roles or a region's policy belong to.
+/// The layer to which roles or a region's policy belong.
 template <class Where>
 inline constexpr path_name place_of_where = path_of<Where>;
 template <class Roles, class P>
 inline constexpr path_name place_of_where<roles_of_layer<Roles, P>> = path_of<P>;
 
-/// Notes what operations give until it can be shown, and shows it to listeners.
+/// Keeps operations' results until they can be shown, and shows them to listeners.
 template <class Device>
 class watch_hook : public tape_hook {
   public:
@@ -79,14 +80,14 @@ class watch_hook : public tape_hook {
     ~watch_hook() { forget(); }
 
     void watch(tensor_listener& listener) { listeners_.push_back(&listener); }
-    /// The listener is shown nothing any more.
+    /// Shows nothing more to the listener.
     void unwatch(const tensor_listener& listener) { std::erase(listeners_, &listener); }
     bool is_watched() const { return !listeners_.empty(); }
     void begin_step() { micro_batch_ = 0; }
 
     // ---- forward
 
-    /// As a plain tape's, shown as an input.
+    /// As a plain tape's; shown as an input.
     template <class T, int Rank>
     void input(const variable<T, Rank>& v) {
         if constexpr (is_watchable<T>) {
@@ -108,12 +109,13 @@ class watch_hook : public tape_hook {
     template <class T, int Rank>
     void give(const variable<T, Rank>& made, bool wants_gradient) {
         if constexpr (is_watchable<T>) {
-            // In float an operation also notes what is for itself alone; its result comes first, or wants a gradient.
+            // Of an operation's floats only its result is shown, which comes first or takes a gradient; others are
+            // internal.
             if (is_open_ && made.size() != 0 && (std::exchange(is_first_, false) || wants_gradient || sizeof(T) == 2))
                 note_value(made);
         }
     }
-    /// What a product with this weight reads in eight bits, made of x: shown at once, while both are there.
+    /// The 8-bit operand of a product with this weight, made from x: shown at once, while both exist.
     template <class X, class Q, int Rank, class Weight>
     void read_scaled(const view<X, Rank>& x, const view<Q, Rank>& q, const tensor_scale* scale, const Weight& weight,
                      scaled_tensor tensor, const scaling_rule& rule) {
@@ -153,12 +155,12 @@ class watch_hook : public tape_hook {
     template <class Record, class Run>
     void backward(const Record&, const watched_operation* by, const Run& run) {
         pass_ = halftone::pass::backward;
-        show();  // the gradient that the pass begins with
+        show();  // the gradient with which the pass begins
         current_ = by;
         run();
         show();
     }
-    /// Where the gradient of v goes; it is shown once the operation's pass is over.
+    /// Where the gradient of v is written; it is shown when the operation's backward function has returned.
     template <class T, int Rank>
     void give_gradient(const gradient_of<T, Rank>& v, const T*, write_mode) {
         if constexpr (is_watchable<T>) {
@@ -168,13 +170,13 @@ class watch_hook : public tape_hook {
             }
         }
     }
-    /// Where the gradient of a parameter goes, likewise.
+    /// Where the gradient of a parameter is written; shown in the same way.
     template <class Storage, int Rank>
     void give_parameter_gradient(const parameter<Storage, Rank>& p, const typename Storage::accumulate* data,
                                  write_mode) {
         note_parameter_gradient(p, data, p.shape().size());
     }
-    /// A sparse gradient is shown as the rows that there is room for: behind those that are there they are zero.
+    /// A sparse gradient is shown with its whole capacity: rows after the existing ones are zero.
     template <class Storage, int Rank>
     void give_rows(const parameter<Storage, Rank>& p,
                    const gradient_slabs::row_place<typename Storage::accumulate>& to) {
@@ -194,7 +196,7 @@ class watch_hook : public tape_hook {
         is_open_ = false;
     }
 
-    /// Operations belong to the index-th of a list's layers, while it lives.
+    /// While an object of this class lives, operations belong to layer `index` of a list.
     class list_scope {
       public:
         list_scope(watch_hook& owner, const path_name& list, int index) : owner_(&owner) {
@@ -210,16 +212,16 @@ class watch_hook : public tape_hook {
         watch_hook* owner_;
     };
 
-  protected:  // observe/shadow/tape.hpp
-    /// A tensor that nobody was shown yet.
+  protected:  // for observe/shadow/tape.hpp
+    /// A tensor that has not been shown yet.
     struct unseen {
         tensor_role role;
         const char* parameter;
         value_format format;
-        const void* data;                  // of a gradient: nullptr, it may still move
+        const void* data;                  // nullptr for a gradient, whose memory may still change
         extent count;
-        graph::index block = graph::none;  // of a value: held meanwhile
-        graph::index slot = graph::none;   // of a gradient
+        graph::index block = graph::none;  // for a value: its block, kept alive until it is shown
+        graph::index slot = graph::none;   // for a gradient
         bool is_input = false;
     };
     struct list {
@@ -227,7 +229,7 @@ class watch_hook : public tape_hook {
         int position, index;
     };
 
-    /// The variable's memory, which is there until it is shown.
+    /// The variable's memory, which is kept until it is shown.
     template <class T, int Rank>
     graph::index held(const variable<T, Rank>& v) {
         const auto block = owner_->graph().value_block(v.slot());
@@ -264,7 +266,7 @@ class watch_hook : public tape_hook {
     const watched_operation* known(const std::string& layer, const std::string& after, const char* operation) {
         return &*operations_.insert({layer, after, operation}).first;
     }
-    /// A layer's path with indices where its type says '*' or "last", as store::run_time_path has it.
+    /// A layer's path with indices where its type has '*' or "last", as store::run_time_path.
     std::string run_time_path(std::string_view path) const {
         std::string text;
         for (int position = 0;; ++position) {
@@ -299,11 +301,11 @@ class watch_hook : public tape_hook {
     std::vector<unseen> pending_;
     std::set<watched_operation> operations_;
     std::vector<list> lists_;
-    std::string latest_;                          // the layer of the last operation that had one
+    std::string latest_;                          // the layer of the last operation that is in one
     const watched_operation* current_ = nullptr;
     halftone::pass pass_ = halftone::pass::forward;
     int micro_batch_ = 0;
-    bool is_open_ = false, is_first_ = false;     // an operation is under way; has made nothing yet
+    bool is_open_ = false, is_first_ = false;     // an operation is running; it has made nothing yet
 };
 
 }  // namespace detail
@@ -315,9 +317,9 @@ class tape<Device, watched_tape> : public detail::hooked_tape<Device, detail::wa
     explicit tape(Device& device, watched_tape = watched)
         : detail::hooked_tape<Device, detail::watch_hook<Device>>(device) {}
 
-    /// From now on the listener is shown every tensor; it must outlive the tape's use, or be taken off.
+    /// Shows every tensor to the listener from now on; it must outlive the tape's use, or be removed.
     void watch(tensor_listener& listener) { this->hook().watch(listener); }
-    /// The listener is shown nothing any more.
+    /// Shows nothing more to the listener.
     void unwatch(const tensor_listener& listener) { this->hook().unwatch(listener); }
     bool is_watched() const { return this->hook().is_watched(); }
     /// The next backward pass is the first of a step.

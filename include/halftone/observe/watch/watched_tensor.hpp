@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A tensor as a watched tape (watched_tape.hpp) shows it: which operation's it is, in which pass, where it lies.
+/// A tensor as a watched tape (watched_tape.hpp) shows it: its operation, its pass, and its memory.
 ///
 ///     void on_tensor(const ht::watched_tensor& t) override {
-///         ht::with_values(t, [&](const auto& values) { ... });     // a view in the type of its elements
+///         ht::with_values(t, [&](const auto& values) { ... });     // a view with its element type
 ///     }
 #pragma once
 
@@ -20,12 +20,12 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What a tensor is to the operation that gave it.
+/// What a tensor is to its operation.
 enum class tensor_role {
-    value,               ///< its result
-    gradient,            ///< of what it read of other operations
-    parameter_gradient,  ///< as accumulated so far
-    operand,             ///< what a product of its reads in eight bits, scaled: shown as it was before
+    value,               ///< the operation's result
+    gradient,            ///< the gradient of an input that another operation gave
+    parameter_gradient,  ///< the gradient of a parameter, as accumulated so far
+    operand,             ///< an operand that its product reads in eight bits; shown before quantisation
 };
 /// The role in words: "value", "gradient", "parameter gradient" or "operand".
 constexpr const char* name(tensor_role r) {
@@ -33,10 +33,10 @@ constexpr const char* name(tensor_role r) {
     return names[static_cast<int>(r)];
 }
 
-/// The types whose values are shown; those of eight bits, of operands.
+/// The types of values that are shown; 8-bit ones are those of operands.
 enum class value_format { float32, float16, bfloat16, float8_e4m3, float8_e5m2 };
 
-/// f(T{}), of the type that the format names.
+/// Calls f(T{}) with the type T that the format names.
 template <class Function>
 auto with_format(value_format format, const Function& f) {
     switch (format) {
@@ -52,15 +52,15 @@ auto with_format(value_format format, const Function& f) {
             return f(float{});
     }
 }
-/// The format's number type: "bfloat16", say.
+/// The format's name, such as "bfloat16".
 inline const char* name(value_format format) {
     return with_format(format, []<class T>(T) { return number_traits<T>::name; });
 }
 
-/// Which operation it was. Lives as long as the tape; two of one tape are the same where their addresses are.
+/// Identifies an operation. Lives as long as the tape; two operations of one tape are the same if their addresses are.
 struct watched_operation {
-    std::string layer;      ///< "h.3.attn.qkv"; of a free operation the list's layer that it stands in, or empty
-    std::string after;      ///< of a free operation: the last layer before it; else empty
+    std::string layer;      ///< "h.3.attn.qkv"; for a free operation the list's layer in which it is called, or empty
+    std::string after;      ///< for a free operation: the last layer called before it; otherwise empty
     std::string operation;  ///< "linear"
 
     friend bool operator<(const watched_operation& a, const watched_operation& b) {
@@ -70,13 +70,13 @@ struct watched_operation {
 
 namespace detail {
 
-/// "h.1.mlp, mlp"; of a free operation "h.1, add (after h.1.attn.proj)".
+/// "h.1.mlp, mlp"; for a free operation "h.1, add (after h.1.attn.proj)".
 inline std::string place_of(const watched_operation& o, const char* between = ", ") {
     std::string text = o.layer.empty() ? o.operation : o.layer + between + o.operation;
     if (!o.after.empty()) text += " (after " + o.after + ")";
     return text;
 }
-/// "gradient of weight": a parameter by its path below the layer, where it lies there.
+/// "gradient of weight": a parameter is named by its path below the layer if it belongs to it.
 inline std::string gradient_text(const std::string& parameter, const std::string& layer) {
     const bool is_below = parameter.rfind(layer + ".", 0) == 0;
     return "gradient of " + (is_below ? parameter.substr(layer.size() + 1) : parameter);
@@ -84,34 +84,34 @@ inline std::string gradient_text(const std::string& parameter, const std::string
 
 }  // namespace detail
 
-/// A tensor in eight bits, as a product reads it.
+/// An 8-bit tensor, as a product reads it.
 struct watched_operand {
     scaled_tensor tensor{};
-    value_format format{};                ///< of eight bits
-    const void* values = nullptr;         ///< the device's memory, as many as the tensor has
-    const tensor_scale* scale = nullptr;  ///< likewise
+    value_format format{};                ///< its 8-bit type
+    const void* values = nullptr;         ///< in the device's memory; as many as the tensor has
+    const tensor_scale* scale = nullptr;  ///< in the device's memory
     scaling_rule rule{};
 };
 
-/// A tensor as a listener is shown it: whose it is, what it is to that operation, and where its values lie.
+/// A tensor as it is shown to a listener: its operation, its role there, and its memory.
 struct watched_tensor {
     const watched_operation* by;
     halftone::pass pass;
-    int micro_batch;  ///< backward passes before this one in the step
+    int micro_batch;  ///< number of backward passes before in the step
     tensor_role role;
     const char*
-        parameter;  ///< "h.3.attn.qkv.weight", whose gradient it is; of an operand, the product's weight; or nullptr
+        parameter;  ///< "h.3.attn.qkv.weight" for its gradient; for an operand the product's weight; or nullptr
     value_format format;
-    const void* data;  ///< the device's memory
+    const void* data;  ///< in the device's memory
     extent count;
     watched_operand operand{};
 };
 
-/// f(view of the tensor), in the type of its elements.
+/// Calls f with a view of the tensor in its element type.
 template <class Function>
 void with_values(const watched_tensor& t, const Function& f) {
     const auto in = [&]<class T>(T) { f(const_view<T, 1>(static_cast<const T*>(t.data), {t.count})); };
-    switch (t.format) {  // nothing is shown in eight bits alone
+    switch (t.format) {  // the tensor itself is never 8-bit
         case value_format::float16:
             return in(float16{});
         case value_format::bfloat16:
@@ -121,8 +121,8 @@ void with_values(const watched_tensor& t, const Function& f) {
     }
 }
 
-/// Shown each tensor in the order of the operations. The values are there until the call returns, and work on the
-/// device that it launches comes before whatever overwrites them.
+/// Is shown each tensor in the order of the operations. The values are valid until the call returns, and for work on
+/// the device that it launches, which runs before anything overwrites them.
 class tensor_listener {
   public:
     tensor_listener() = default;
@@ -130,9 +130,9 @@ class tensor_listener {
     tensor_listener& operator=(const tensor_listener&) = delete;
     virtual ~tensor_listener() = default;
 
-    /// A result, a gradient, or an operand in eight bits.
+    /// A result, a gradient, or an 8-bit operand.
     virtual void on_tensor(const watched_tensor& tensor) = 0;
-    /// What constant(), leaf() and to_device() put onto the tape, in the same order: by no operation, "input".
+    /// A variable that constant(), leaf() or to_device() made, in the same order; its operation is "input".
     virtual void on_input(const watched_tensor&) {}
 };
 
