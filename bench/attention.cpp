@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on the CPU beside PyTorch's scaled_dot_product_attention, forward and backward, in GFLOP/s and as a share
-/// of what the registers reach.
+/// Times attention on the CPU beside PyTorch's scaled_dot_product_attention, forward and backward, in GFLOP/s and as a
+/// fraction of the peak from registers.
 ///
 ///     bench_attention --json attention.json --torch python3 --filter causal
 ///
-/// q, k and v are slices of one (batch, time, 3, heads, head_size) buffer, as a model's projection leaves them, and o
-/// and its gradient are (batch, time, heads, head_size); PyTorch has the same layout. Forward gives the logsumexp too,
-/// as training needs it; backward is alone, without the forward pass before it.
+/// q, k and v are slices of one (batch, time, 3, heads, head_size) buffer, as a model's projection writes them; o and
+/// its gradient are (batch, time, heads, head_size). PyTorch gets the same layout. The forward pass also computes the
+/// logsumexp, as training needs it; the backward pass is timed without the forward pass.
 ///
-/// Operations: 4 batch heads head_size for every pair of a query and a key that it sees on average (causal: half of
-/// queries x keys) forward, and 2.5 times as many backward, though that computes the scores anew.
+/// Operations are counted as 4 batch heads head_size for each pair of a query and a key that it sees on average
+/// (causal: half of queries x keys) forward, and 2.5 times as many backward; recomputing the scores there is not
+/// counted.
 
 #include <halftone/exec/measure.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
@@ -36,7 +37,7 @@ struct shape {
         if (!sequences.empty()) all += " packed " + std::to_string(sequences.size());
         return all + (causal ? " causal" : " full");
     }
-    /// What forward does.
+    /// The operations of the forward pass.
     double operations() const {
         double pairs = 0;
         for (const extent n : sequences) pairs += static_cast<double>(n) * static_cast<double>(n);
@@ -46,7 +47,7 @@ struct shape {
     }
 };
 
-/// The shapes of the targets; what GPT-2's training has at short lengths; other heads.
+/// The shapes that have targets; those of GPT-2's training at short lengths; other numbers of heads.
 std::vector<shape> shapes() {
     std::vector<shape> all;
     for (const bool causal : {true, false}) {
@@ -69,7 +70,7 @@ std::vector<shape> few_shapes() {
     return all;
 }
 
-/// One problem's memory, and what runs on it.
+/// The memory of one problem, and the code that runs on it.
 template <class T>
 struct problem {
     explicit problem(const shape& s)
@@ -127,7 +128,7 @@ class runner {
                              p.forward.options, p.forward.sequences);
         };
         const auto backward = [&](auto& d) { ht::attention_gradients<P>(d, p.backward); };
-        forward(with_.device);  // what backward reads
+        forward(with_.device);  // results that backward reads
         time("attention forward", s, "forward", s.operations(), forward);
         time("attention backward", s, "backward", 2.5 * s.operations(), backward);
     }
@@ -157,7 +158,7 @@ class runner {
     const char *policy_, *dtype_;
 };
 
-/// Scratch memory against length: what shows that it is linear.
+/// Prints scratch memory against length, which shows that it is linear.
 void tell_memory(ht::cpu& device, bench::report& report) {
     bench::json rows = bench::json::array();
     for (extent length = 256; length <= 65536; length *= 4) {

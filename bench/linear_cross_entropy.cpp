@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The end of a language model on the CPU, a linear layer and cross-entropy whose logits are not kept, beside PyTorch, which
-/// keeps them: the forward pass, and both passes.
+/// Times the head of a language model on the CPU, a linear layer with cross-entropy whose logits are not stored, beside
+/// PyTorch, which stores them: the forward pass, and both passes.
 ///
 ///     bench_linear_cross_entropy --json linear_cross_entropy.json --torch python3 --filter bf16
 ///
-/// Operations are counted as those of the products that there must be: one forward, three in both passes. The fourth, by
-/// which halftone computes the logits again, is not counted.
+/// Operations are counted as those of the necessary products: one forward, three in both passes. The fourth, by which
+/// halftone recomputes the logits, is not counted.
 
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/number.hpp>
@@ -23,7 +23,8 @@ using ht::extent;
 struct shape {
     extent rows, width, classes;
 };
-/// GPT-2's batches of 256 and of 1024 tokens, its vocabulary as it is and filled up to whole vectors, and bytes.
+/// GPT-2's batches of 256 and of 1024 tokens, with its vocabulary as it is and padded to whole vectors, and a
+/// vocabulary of bytes.
 constexpr shape shapes[] = {{256, 768, 50304}, {1024, 768, 50304}, {256, 768, 50257}, {4096, 384, 256}};
 
 template <class T>

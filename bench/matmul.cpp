@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products on the CPU beside oneDNN, OpenBLAS and PyTorch, in GFLOP/s and as a share of what the registers reach.
+/// Times products on the CPU beside oneDNN, OpenBLAS and PyTorch, in GFLOP/s and as a fraction of the peak from
+/// registers.
 ///
 ///     bench_matmul --json matmul.json --torch python3 --filter bf16
 ///
-/// Operands are row-major and what is packed is packed anew in each run, as in a step whose activations are new. Peers
-/// are linked where they are found (oneDNN, OpenBLAS); PyTorch is driven where --torch names a Python that has it.
+/// Operands are row-major, and packing is part of each run, as in a step whose activations are new. Peers are linked if
+/// they are found (oneDNN, OpenBLAS); PyTorch is run if --torch names a Python that has it.
 #include <array>
 #include <cmath>
 #include <memory>
@@ -36,7 +37,7 @@ struct shape {
     extent m, n, k;
     bool ta = false, tb = false;  ///< that operand is stored transposed
     std::string what = {};
-    extent offset = 0;  ///< bytes from a cache line's begin to where operands and result begin
+    extent offset = 0;  ///< distance of operands and result from a cache line, in bytes
 };
 
 /// The squares and GPT-2's layers with their two gradients: y = x w, dx = dy w^T, dw = x^T dy.
@@ -50,7 +51,7 @@ std::vector<shape> shapes(bool quick) {
         if (quick && rows != 1024) continue;
         for (const auto& [k, n] :
              {std::pair<extent, extent>{768, 2304}, {768, 768}, {768, 3072}, {3072, 768}, {768, 50304}}) {
-            if (rows == 8192 && n == 50304) continue;  // its logits take 0.8 GB, and as much for each contender
+            if (rows == 8192 && n == 50304) continue;  // the logits take 0.8 GB, for each contender
             all.push_back({rows, n, k});
             all.push_back({rows, k, n, false, true, " dx"});
             all.push_back({k, n, rows, true, false, " dw"});
@@ -58,7 +59,7 @@ std::vector<shape> shapes(bool quick) {
     }
     return all;
 }
-/// Shapes that fit nothing.
+/// Extents that are multiples of no block size.
 std::vector<shape> odd_shapes() {
     return {{256, 50304, 768},  {256, 50257, 768}, {1024, 1024, 1024}, {1024, 1024, 1023},
             {1021, 1019, 1013}, {1, 768, 768},     {4, 768, 768},      {16, 3072, 768},
@@ -66,8 +67,8 @@ std::vector<shape> odd_shapes() {
             {1, 50257, 768, false, true, " w^T"},
             {1024, 64, 1024},   {64, 1024, 64},    {1024, 1024, 16},  {1024, 16, 768},   {256, 16, 3072}};
 }
-/// Operands and results that begin off a cache line, by one element, and by what operator new leaves: 16 bytes, or 32.
-/// `halftone_aligned` of these rows is the same product of aligned operands.
+/// Operands and results that are not aligned to a cache line: off by one element, and by the alignment of operator new,
+/// 16 or 32 bytes. In these rows `halftone_aligned` is the same product with aligned operands.
 std::vector<shape> offset_shapes(extent element) {
     std::vector<shape> all;
     for (const auto& [m, n, k] : {std::array<extent, 3>{512, 512, 512}, {1024, 3072, 768}, {256, 50304, 768}, {4, 3072, 768}}) {
@@ -82,14 +83,14 @@ std::vector<shape> offset_shapes(extent element) {
 }
 
 #if defined(BENCH_ONEDNN)
-/// oneDNN's threads are those of the OpenMP that it was built with.
+/// Sets the number of threads of the OpenMP runtime with which oneDNN was built.
 void set_openmp_threads(int threads) {
     if (void* const function = dlsym(RTLD_DEFAULT, "omp_set_num_threads"))
         reinterpret_cast<void (*)(int)>(function)(threads);
 }
 
-/// oneDNN's matmul primitive over the same row-major memory; none where it has no such product on this processor, as of
-/// bfloat16 without AVX-512.
+/// oneDNN's matmul primitive over the same row-major memory; empty if oneDNN has no such product on this processor,
+/// such as bfloat16 without AVX-512.
 template <class T>
 std::optional<bench::contender> onednn(const shape& s, const T* a, const T* b) {
     using tag = dnnl::memory::format_tag;
@@ -161,9 +162,9 @@ class runner {
             }));
         }
 #endif
-        // PyTorch takes seconds for a large product of float16 where the processor has no unit for it.
+        // PyTorch takes seconds for a large float16 product if the processor has no instructions for it.
         const bool slow_there = std::is_same_v<T, ht::float16> && s.m * s.n * s.k > extent{512} * 512 * 512;
-        // Types that become floats to be multiplied stand beside floats.
+        // Types that are converted to float are compared with PyTorch's float products.
         bench::values<float> a32, b32, c32;
         if (std::is_same_v<T, ht::float16> || (std::is_same_v<T, ht::bfloat16> && !with_.peers_have_bf16())) {
             a32 = bench::random_values<float>(s.m * s.k, 1), b32 = bench::random_values<float>(s.k * s.n, 2), c32.resize(all_of_c.size());
@@ -219,7 +220,7 @@ int main(int argc, char** argv) {
         for (const shape& each : odd_shapes()) fp32.run(each);
         for (const shape& each : offset_shapes(4)) fp32.run(each);
         for (const shape& each : shapes(true)) fp16.run(each);
-        // Elsewhere these are products of floats.
+        // On other sets these are products of floats.
         if (s.device.instruction_set() == ht::isa::amx) {
             runner<ht::split_fp32, float> split(s, "split_fp32", "float32");
             for (const shape& each : shapes(true)) split.run(each);

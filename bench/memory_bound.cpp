@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations that the memory bounds, on the CPU beside PyTorch: GB/s and the share of what a copy reaches in the same run.
+/// Times memory-bound operations on the CPU beside PyTorch: in GB/s and as a fraction of a copy's rate in the same run.
 ///
 ///     bench_memory_bound --json memory_bound.json --torch python3 --filter layer_norm
 ///
-/// Bytes are those that must be read and written once. Large cases turn over buffers of 192 MiB and more in all, so that
-/// none is in a cache when its turn comes; "cached" cases stay in the second-level and third-level caches.
-/// memory_bound/*.hpp has the families of operations, one a file.
+/// Bytes are those that must be read and written once. Large cases alternate between buffers of at least 192 MiB in
+/// total, so that none is in a cache when it is used; "cached" cases stay in the L2 and L3 caches. memory_bound/*.hpp
+/// has the families of operations, one a file.
 #include <memory_bound/convert.hpp>
 #include <memory_bound/loss.hpp>
 #include <memory_bound/norm.hpp>

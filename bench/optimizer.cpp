@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The optimizer's part of a training step on the CPU, of as many parameters as GPT-2 has: the norm of the gradients, then
-/// AdamW (or SGD) with fp32 masters, rounding the copies that products read.
+/// Times the optimizer's part of a training step on the CPU for GPT-2's number of parameters: the norm of the
+/// gradients, then AdamW (or SGD) with fp32 masters and rounding of the copies that products read.
 ///
 ///     bench_optimizer --json optimizer.json --torch python3
 ///
-/// Bytes are those that have to be moved: 30 a parameter for AdamW with a 16-bit copy (gradient, master and two moments
-/// read, the latter three written, and the copy), 4 for the norm. PyTorch's fused AdamW writes no copy: 28, and
-/// clip_grad_norm_ reads the gradients once and scales them in a pass of its own, 12.
+/// Bytes are those that have to be moved: for AdamW with a 16-bit copy 30 a parameter (gradient, master and two moments
+/// are read; master, moments and copy are written), for the norm 4. PyTorch's fused AdamW writes no copy: 28; its
+/// clip_grad_norm_ reads the gradients once and scales them in another pass: 12.
 #include <random>
 
 #include <memory_bound/family.hpp>
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     extent count = 124475904;  // GPT-2 with its vocabulary padded to 50,304
     o.rounds = 9;
     CLI::App app{"Times an optimizer's step on the CPU, beside PyTorch's."};
-    app.add_option("--parameters", count, "how many")->check(CLI::Range(extent{64}, extent{1} << 32))->capture_default_str();
+    app.add_option("--parameters", count, "number of parameters")->check(CLI::Range(extent{64}, extent{1} << 32))->capture_default_str();
     return bench::run_program("bench_optimizer", app, o, argc, argv, [&](const bench::session& with) {
         ht::cpu& device = with.device;
         bench::report& report = with.report;
@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
                             .step = &step,
                             .key = {}});
         };
-        // The machine wanders, so a copy has its turns in each case.
+        // The machine's speed drifts, so the copy takes its turns in each case.
         const extent copied = std::min(extent{1} << 28, 8 * count);
         const bench::operands<std::byte> from(device, 1, copied), to(device, 1, copied);
         const std::string shape = std::to_string(count);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The whole training step of a GPT on the CPU: forward, loss, backward, clipping by norm, AdamW with fp32 masters.
+/// Times the whole training step of a GPT on the CPU: forward, loss, backward, clipping by norm, AdamW with fp32
+/// masters.
 ///
 ///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // beside PyTorch and llm.c
-///     bench_train_step --growth --json growth.json                                // seconds a step against sizes,
-///     bench/growth_picture.py growth.json -o growth.svg                           // and their picture
+///     bench_train_step --growth --json growth.json                                // seconds a step for various sizes,
+///     bench/growth_picture.py growth.json -o growth.svg                           // and a plot of them
 ///
-/// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width C,
-/// length T; attention is causal, and what it computes again in its backward pass does not count. The share is of the
-/// peak that the registers reach in the same run. After each case: where our own step's time goes.
+/// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width
+/// C, length T; attention is causal, and what the backward pass recomputes does not count. The fraction is of the peak
+/// from registers in the same run. After each case it prints where halftone's step spends its time.
 #include <cmath>
 #include <random>
 
@@ -50,7 +51,7 @@ std::vector<shape> shapes() {
             {"6x384", gpt(6, 6, 384, 256, 256), 16, 256}};
 }
 
-/// A model with all that its steps take, on one batch of random tokens.
+/// A model with everything that its steps need, on one batch of random tokens.
 template <class P>
 class training {
     struct batch_view {
@@ -154,7 +155,7 @@ void run_case(const settings& o, const bench::session& with, bench::plain_peer* 
     report.add_row(row);
 }
 
-/// The exponent of seconds as a power of sizes: the slope of the least-squares line through their logarithms.
+/// The exponent of a power law of seconds over sizes: the slope of the least-squares line through their logarithms.
 double slope(const std::vector<double>& sizes, const std::vector<double>& seconds) {
     double n = static_cast<double>(sizes.size()), x = 0, y = 0, xx = 0, xy = 0;
     for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -164,7 +165,7 @@ double slope(const std::vector<double>& sizes, const std::vector<double>& second
     return (n * xy - x * y) / (n * xx - x * x);
 }
 
-/// Seconds a step against one size at a time, beside what the peaks would allow: operations at the register-only rate,
+/// Seconds a step for one size at a time, beside the time that the peaks allow: operations at the peak from registers,
 /// then 34 bytes a parameter (gradients read for their norm, and 30 in the update) at the rate of a copy.
 class growth {
   public:
@@ -197,7 +198,7 @@ class growth {
         double size;
     };
 
-    /// The median of some steps after the first.
+    /// The median time of some steps after the first.
     double seconds_of(const point& p) const {
         ht::cpu device{{.threads = p.threads}};
         training<ht::amp_bf16> ours(device, p.model);

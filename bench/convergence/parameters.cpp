@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What 16-bit parameters cost in loss: the same GPT from the same weights on the same batches, its parameters kept in
-/// fp32 masters (beside their bf16 copies and in two halves), in bf16 with stochastic rounding (moments in fp32 and in
-/// bf16), and in bf16 rounded to nearest, whose updates are mostly smaller than half a step of their parameter and are
-/// lost: the run that stalls.
+/// The cost of 16-bit parameters in loss: trains the same GPT from the same weights on the same batches, with its
+/// parameters in fp32 masters (with bf16 copies, and split in two halves), in bf16 with stochastic rounding (moments in
+/// fp32 and in bf16), and in bf16 rounded to nearest. In the last one most updates are smaller than half a step of
+/// their parameter and are lost, so that training stalls.
 ///
 ///     bench_parameters --text FILE --json OUT
 ///
-/// The library's optimizers refuse the last one at compile time ("have so few bits that an optimizer's updates round
-/// away"): here is one of our own that passes the kernel the other rounding.
+/// The library's optimizers reject the last one at compile time ("have so few bits that an optimizer's updates round
+/// away"), so this file has an optimizer of its own that passes the kernel the other rounding.
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -35,7 +35,7 @@ struct settings {
     std::uint64_t seed = 1;
 };
 
-/// AdamW as ht::adamw, its parameters rounded to nearest.
+/// AdamW as ht::adamw, with parameters rounded to nearest.
 template <class Device, class Model>
 class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
     using base = ht::detail::optimizer<Device, Model, 2>;
@@ -85,7 +85,7 @@ struct result {
     std::string parameters;
     double initial_loss = 0, train_loss = 0, validation_loss = 0;
     std::size_t parameter_bytes = 0, moment_bytes = 0;
-    double unmoved = 0;  ///< the share of the last steps' updates that changed nothing, of parameters with a gradient
+    double unmoved = 0;  ///< fraction of the last steps' updates that changed nothing, of parameters with gradients
 };
 
 /// The bytes of a store's parameters, masters and copies.
@@ -106,7 +106,8 @@ result train(const char* name, ht::cpu& device, const settings& o, const ht::tok
     model_type model{device, {.vocabulary = 256, .context = o.context, .layers = static_cast<int>(o.layers), .heads = o.heads, .width = o.width}, o.seed};
     Optimizer<ht::cpu, model_type> optimizer{
         device, model, {.lr = o.lr, .beta2 = 0.999, .weight_decay = 0.1, .seed = o.seed}};
-    // A constant rate after the warm-up: a schedule that falls to zero would freeze narrow parameters by itself.
+    // A constant rate after the warm-up: with a schedule that falls to zero, narrow parameters would stop changing by
+    // itself.
     optimizer.set_schedule({.total_steps = o.steps, .warmup_ratio = 0.05});
     ht::accumulator acc{model, ht::unscaled};
     ht::tape tape{device};
@@ -135,7 +136,7 @@ result train(const char* name, ht::cpu& device, const settings& o, const ht::tok
         const auto before = bytes_of(model.parameters());
         optimizer.step(grads);
         const auto after = bytes_of(model.parameters());
-        std::size_t changed = 0, all = 0, at = 0;  // of a split master, its lower half
+        std::size_t changed = 0, all = 0, at = 0;  // for a split master, of its lower half
         for (const ht::store::group& g : model.parameters().groups()) {
             for (std::size_t end = at + g.master.bytes(); at < end; at += g.param_bytes, ++all) {
                 changed += std::equal(before.begin() + static_cast<std::ptrdiff_t>(at),

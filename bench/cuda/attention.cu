@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention, 16,384 tokens of 2,048 channels at every length, and packed sequences of various lengths. Operations as
-/// they are counted everywhere: two products of queries x keys x head size forward, five backward, half of it under a
-/// causal mask.
+/// Attention for 16,384 tokens of 2,048 channels at several lengths, and packed sequences of various lengths.
+/// Operations are counted as usual: two products of queries x keys x head size forward, five backward, half of that
+/// under a causal mask.
 #include "measure.cuh"
 
 namespace bench {
@@ -11,15 +11,15 @@ namespace {
 
 using bf16 = ht::bfloat16;
 
-/// As bench/peers/torch_gpu.py has them.
+/// The same as in bench/peers/torch_gpu.py.
 constexpr std::int32_t packed_lengths[] = {4096, 1024, 2048, 512, 3072, 256, 1536, 3840};
 
 struct attention_case {
     ht::shape<4> shape;  ///< of all operands
     ht::attention_mask mask;
-    double pairs;                ///< of queries and keys, of all heads
+    double pairs;                ///< of queries and keys, over all heads
     std::string name;            ///< "16 x 1024", "8 packed of 256 to 4096"
-    ht::packed_sequences packs;  ///< or none
+    ht::packed_sequences packs;  ///< or empty
 
     std::string text() const {
         return name + ", " + std::to_string(shape[2]) + " heads of " + std::to_string(shape[3]) +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the benchmarks of a GPU share: what a row says, and which rows are wanted.
+/// What the GPU benchmarks share: the contents of a row, and which rows are measured.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,20 @@ namespace bench {
 
 struct row {
     std::string kernel{}, shape{}, policy{}, engine{};
-    double seconds = 0, p10 = 0, p90 = 0;  ///< the median of many, and where a tenth lies below and above
+    double seconds = 0, p10 = 0, p90 = 0;  ///< the median of many runs, and the 10th and 90th percentiles
     double rate = 0;
     std::string unit{};                    ///< "TFLOP/s" or "GB/s", bytes read and written
-    double percent_of_peak = 0;            ///< of what cuBLASLt or a copy reached in this run
+    double percent_of_peak = 0;            ///< of the rate of cuBLASLt or a copy in this run
     std::vector<std::pair<std::string, double>> ratio_to{};
 };
 
-/// All shapes; of these the most telling; one large shape of each kind, run once, for a profiler; few and small ones; or a
-/// tiny one of each kind, without a peer: whether it runs, not how fast.
+/// All shapes; the most informative ones; one large shape of each kind, run once, for a profiler; few and small ones;
+/// or a tiny one of each kind without a peer, which only shows that it runs.
 enum class amount { all, thin, once, few, tiny };
 
 struct settings {
-    std::vector<std::string> filters{};  ///< only kernels whose name contains one of them; none: all
-    double seconds_each = 0.15;          ///< that a case is measured for
+    std::vector<std::string> filters{};  ///< only kernels whose name contains one of these; empty: all
+    double seconds_each = 0.15;          ///< seconds for which a case is measured
     amount how_much = amount::all;
 
     template <class T>
@@ -41,21 +41,21 @@ struct settings {
     bool has_peers() const { return !is_once() && !is_tiny(); }
 };
 
-/// Where rows go as they are measured.
+/// Receives rows as they are measured.
 class listener {
   public:
     virtual ~listener() = default;
     virtual void on_row(const row& r) = 0;
-    /// A product by halftone's kernels and by an engine.
+    /// A product was timed by halftone's kernels and by an engine.
     virtual void on_product(const halftone::measured_product& p) = 0;
 };
 
-/// One kernel's results on whole numbers.
+/// The results of one kernel on integers.
 struct smoke_row {
     std::string kernel{};
-    std::int64_t wrong = 0, of = 0;  ///< elements
-    std::string what{};              ///< empty where all is right
-    double seconds = 0;              ///< of the host, making and comparing the numbers included
+    std::int64_t wrong = 0, of = 0;  ///< number of wrong elements, and of all
+    std::string what{};              ///< empty if all are right
+    double seconds = 0;              ///< on the host, including making and comparing the numbers
 };
 class smoke_listener {
   public:
@@ -63,24 +63,24 @@ class smoke_listener {
     virtual void on_kernel(const smoke_row& r) = 0;
 };
 
-/// What the machine reaches: rates that others are compared with.
+/// Rates of the machine, to which others are compared.
 struct peaks {
-    double copy_bytes = 0;     ///< a second, read and written
-    double bf16_flops = 0;     ///< a second, cuBLASLt's best at 8192 cubed; 0 where it is not there
+    double copy_bytes = 0;     ///< bytes a second, read and written
+    double bf16_flops = 0;     ///< operations a second, cuBLASLt's best at 8192 cubed; 0 without cuBLASLt
 };
 
 struct gpu_description {
     std::string name{}, cuda{}, driver{};
     int architecture = 0;  ///< 10 times the compute capability
 };
-/// Throws where there is no usable GPU.
+/// Throws if there is no usable GPU.
 gpu_description describe_gpu();
 
-/// Throws where the GPU does not do what it is told: memory, a kernel, and what the kernel wrote.
+/// Throws if the GPU does not work: allocates memory, runs a kernel, and checks what it wrote.
 void check_gpu();
 
 peaks measure_peaks(const settings& s);
-/// Each kernel on whole numbers; the largest product has `large` rows and columns.
+/// Runs each kernel on integers; the largest product has `large` rows and columns.
 void run_smoke_test(std::int64_t large, smoke_listener& to);
 void bench_matmul(const settings& s, const peaks& p, listener& to);
 void bench_matmul_bytes(const settings& s, const peaks& p, listener& to);

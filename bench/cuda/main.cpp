@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Kernels on a GPU, beside what the same GPU's copy and cuBLASLt reach in the same run.
+/// Times kernels on a GPU, beside the rates of a copy and of cuBLASLt on the same GPU in the same run.
 ///
-/// Exit codes: 0; 2 for arguments; 3 without a usable GPU; 1 where a kernel gave wrong values or failed.
+/// Exit codes: 0; 2 for arguments; 3 without a usable GPU; 1 if a kernel gave wrong values or failed.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -31,7 +31,7 @@ struct options {
     bool smoke = false, check = false;
 };
 
-/// The JSON file, whole after every row: a run that ends in the middle leaves what it had.
+/// The JSON file, rewritten completely after every row, so that an interrupted run leaves the rows so far.
 class results final : public bench::listener, public bench::smoke_listener {
   public:
     results(const options& o, const bench::gpu_description& gpu) : file_(o.file), table_file_(o.table_file), gpu_(gpu) {
@@ -111,7 +111,7 @@ class results final : public bench::listener, public bench::smoke_listener {
     bool wrong_ = false, unwritten_ = false;
 };
 
-/// Those of the file, where it is there and of this GPU; else those measured now, which the file then has.
+/// The peaks from the file, if it exists and is of this GPU; otherwise measures them and writes the file.
 bench::peaks find_peaks(const options& o, const bench::gpu_description& gpu) {
     if (std::ifstream file(o.ceilings_file); !o.ceilings_file.empty() && file) {
         const json known = json::parse(file, nullptr, false);

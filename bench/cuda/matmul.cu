@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix product beside cuBLASLt's, where that is there: the best of the algorithms that its heuristics propose,
-/// on the same operands, and cuBLASLt as the engine of halftone's own call, from which a matmul_table is made.
+/// The matrix product beside cuBLASLt's, if available: the fastest algorithm that its heuristic proposes, on the same
+/// operands; and cuBLASLt as the engine of halftone's own call, from which a matmul_table is made.
 #include <limits>
 #include <memory>
 #include <random>
@@ -20,7 +20,7 @@ namespace {
 
 using bf16 = ht::bfloat16;
 
-/// How a and b lie in memory: what a linear layer's forward pass, and its two gradients, need.
+/// The layouts of a and b that a linear layer's forward pass and its two gradients need.
 enum class layout {
     nt,  ///< a: (m, k), b: (n, k) transposed; y = x w'
     nn,  ///< a: (m, k), b: (k, n); dx = dy w
@@ -31,7 +31,7 @@ const char* name(layout l) { return l == layout::nt ? "nt" : l == layout::nn ? "
 struct problem {
     ht::extent m, n, k;
     layout way = layout::nt;
-    ht::extent offset = 0;  ///< elements that the operands begin off an aligned address
+    ht::extent offset = 0;  ///< distance of the operands from an aligned address, in elements
 };
 
 template <class T>
@@ -65,11 +65,11 @@ void check(cublasStatus_t code, const char* call) {
     if (code != CUBLAS_STATUS_SUCCESS) ht::fail<ht::cuda_error>("cublasLt: ", call, " gave ", static_cast<int>(code));
 }
 
-/// cuBLASLt's product with sums in float, in the algorithm that proved fastest.
+/// cuBLASLt's product with sums in float, by the algorithm that was fastest.
 template <class T, class Compute = T>
 class peer {
   public:
-    // Column-major: c' = b' a', so that its a is our b.
+    // cuBLASLt is column-major: c' = b' a', so that its a is our b.
     peer(ht::cuda& gpu, const problem& p, const operands<T>& x)
         : gpu_(gpu), workspace_(gpu.memory(), {ht::extent{64} << 20}) {
         const cudaDataType type = std::is_same_v<T, bf16>          ? CUDA_R_16BF
@@ -153,8 +153,8 @@ class peer {
 };
 #endif
 
-/// Some elements of c against products in double: whoever is fast must also be right. Largest error, relative to the
-/// sum of magnitudes.
+/// Compares some elements of c with products in double, since a fast result must also be right. Returns the largest
+/// error, relative to the sum of magnitudes.
 template <class Compute, class T>
 double largest_error(ht::cuda& gpu, const problem& p, const operands<T>& x) {
     const auto a = view_a(p, x), b = view_b(p, x), c = view_c(p, x);
@@ -187,7 +187,7 @@ double largest_error(ht::cuda& gpu, const problem& p, const operands<T>& x) {
             sum += term;
             magnitude += std::fabs(term);
         }
-        // A rounding of the result, and float sums.
+        // The bound: one rounding of the result, and float sums.
         const double error =
             std::fabs(static_cast<double>(static_cast<float>(got)) - sum) / (magnitude * 1e-5 + std::fabs(sum));
         if (!(error <= worst)) worst = error;
@@ -226,7 +226,7 @@ void bench_problem(const settings& s, const peaks& p, listener& to, const char* 
         to.on_row(r);
     };
     if (!s.has_peers()) return to.on_row(r);
-    // Under the table's roof alone: of operands off an aligned address it knows nothing.
+    // Only for aligned operands, which are all that the table covers.
     if (of.offset == 0) {
         by_engine(r, ht::product_end::result, [&](ht::cuda& device, const operands<T>& x) {
             ht::matmul<Policy>(device, view_a(of, x), view_b(of, x), view_c(of, x));
@@ -311,7 +311,7 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
         return;
     }
     for (const ht::extent n : {512, 1024, 2048, 4096, 8192}) bf16_problem({n, n, n});
-    // GPT-2 of 124M parameters over 8,192 tokens: the products of a block and the head, forward and backward.
+    // GPT-2 with 124M parameters for 8,192 tokens: the products of a block and of the head, forward and backward.
     for (const ht::extent out : {3 * width, width, 4 * width}) {
         bf16_problem({tokens, out, width});
         bf16_problem({tokens, width, out, layout::nn});
@@ -323,7 +323,7 @@ void bench_matmul(const settings& s, const peaks& p, listener& to) {
         bf16_problem({tokens, width, classes, layout::nn});
         bf16_problem({classes, width, tokens, layout::tn});
     }
-    // Few rows, short sums, odd sums, pointers to odd elements.
+    // Few rows, short sums, odd extents, unaligned pointers.
     bf16_problem({64, 4096, 4096});
     bf16_problem({4096, 4096, 512});
     bf16_problem({4096, 4096, 4095});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of eight-bit numbers, as a linear layer under fp8_hybrid has them, beside cuBLASLt as the engine of the same
-/// call. On a GPU whose own instruction does not multiply them halftone's are bf16 products of widened operands.
+/// Products of 8-bit operands, as in a linear layer under fp8_hybrid, beside cuBLASLt as the engine of the same call.
+/// On a GPU without 8-bit mma.sync, halftone's are bf16 products of widened operands.
 #include "measure.cuh"
 
 #if defined(BENCH_CUBLASLT)
@@ -15,7 +15,7 @@ namespace {
 using ht::float8_e4m3;
 using ht::float8_e5m2;
 
-/// Some elements of c against sums in double.
+/// Compares some elements of c with sums in double.
 template <class A, class B, class C>
 bool is_right(ht::cuda& gpu, const ht::view<A, 2>& a, const ht::view<B, 2>& b, const ht::view<C, 2>& c) {
     const auto read = [&](const auto& element) {
@@ -31,13 +31,13 @@ bool is_right(ht::cuda& gpu, const ht::view<A, 2>& a, const ht::view<B, 2>& b, c
             sum += term;
             magnitude += std::fabs(term);
         }
-        // Sums in 14 bits, 32 at a time, and the rounding of the result.
+        // The bound: sums in 14 bits, 32 at a time, and the rounding of the result.
         if (!(std::fabs(read(c(i, j)) - sum) <= 35 * 0x1p-13 * magnitude + 0x1p-8 * std::fabs(sum))) return false;
     }
     return true;
 }
 
-/// `name`: which of a layer's products it is.
+/// `name`: which of the layer's products it is.
 template <class A, class C>
 void bench_bytes(const settings& s, const peaks& p, listener& to, const char* name, ht::extent m, ht::extent n,
                  ht::extent k, bool a_transposed, bool b_transposed) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a kernel is timed: many launches in one CUDA graph, over as many sets of buffers as outsize the second-level
-/// cache three times, and the median of many such graphs.
+/// How a kernel is timed: many launches in one CUDA graph, alternating between sets of buffers that together are three
+/// times as large as the L2 cache; the median of many such graphs.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace bench {
 
 namespace ht = halftone;
 
-/// Uniform in [-1, 1], of any type: random, since zeros are multiplied faster.
+/// Uniform in [-1, 1], of any type. Random, because products of zeros run faster.
 template <class T>
 __global__ void fill_uniform(T* x, std::int64_t n, std::uint32_t seed) {
     for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
@@ -41,7 +41,8 @@ ht::tensor<T, Rank> random_tensor(ht::cuda& gpu, const ht::shape<Rank>& shape, s
     return t;
 }
 
-/// Sets of buffers in turn: `bytes` is what one set holds. At least one, at most as many as 8 GiB hold; two of tiny shapes.
+/// The number of sets of buffers, of which one takes `bytes`: at least one, at most as many as fit into 8 GiB; two for
+/// tiny shapes.
 inline int sets_for(const ht::cuda& gpu, const settings& s, double bytes) {
     if (s.is_tiny()) return 2;
     if (s.is_once()) return 1;
@@ -54,7 +55,7 @@ struct timing {
     double median = 0, p10 = 0, p90 = 0;  ///< seconds of one call
 };
 
-/// Times call(i), i counting up; it must only launch work on the device's stream.
+/// Times call(i) for i = 0, 1, ...; it must only launch work on the device's stream.
 inline timing measure(ht::cuda& gpu, const settings& s, int sets, const std::function<void(int)>& call) {
     using ht::detail::cuda_check;
     const cudaStream_t stream = gpu.stream();
@@ -76,7 +77,7 @@ inline timing measure(ht::cuda& gpu, const settings& s, int sets, const std::fun
         cudaEventDestroy(end);
         return {seconds, seconds, seconds};
     }
-    // Every set once: modules are loaded, workspaces have their size.
+    // Every set once, so that modules are loaded and workspaces have their size.
     for (int i = 0; i < sets; ++i) call(i);
     gpu.synchronize();
     const double once = seconds_of([&] { call(0); });
@@ -115,7 +116,7 @@ inline bool is_wanted(const settings& s, const std::string& kernel) {
            });
 }
 
-/// The row of a kernel that does `work` (operations or bytes) a call.
+/// The row of a kernel that does `work` (operations or bytes) in a call.
 inline row make_row(const std::string& kernel, const std::string& shape, const std::string& policy, const timing& t,
                     double work, double peak, bool in_flops) {
     row r{kernel, shape, policy, "halftone", t.median, t.p10, t.p90};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Kernels that memory limits: what they reach of a copy's bandwidth, which is measured in the same run.
+/// Memory-bound kernels: their bandwidth as a fraction of a copy's, which is measured in the same run.
 #include "measure.cuh"
 
 namespace bench {

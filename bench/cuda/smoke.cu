@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Each kernel once on this GPU, on whole numbers: smoke_checks.hpp.
+/// Runs each kernel once on this GPU, on integers: smoke_checks.hpp.
 #include <chrono>
 
 #include <halftone/exec/cuda/sort.cuh>

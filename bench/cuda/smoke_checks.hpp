@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Each kernel once, on whole numbers of which every result is exact, whatever the order of sums: what is not equal is
-/// wrong. Of any device, so that the numbers themselves are tested without a GPU.
+/// Runs each kernel once, on integers for which every result is exact whatever the order of sums, so that results are
+/// compared for equality. It works on any device, so that the numbers themselves are tested without a GPU.
 ///
 ///     bench::smoke_checks<ht::cuda>{gpu, 2048}.run([](const bench::smoke_result& r) { ... });
 ///
-/// Operands are made on the host and copied; results begin as NaN. The file is long since it has a check of each kernel.
+/// Operands are made on the host and copied; results are initialised with NaN. The file is long because it has a check
+/// of each kernel.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ namespace ht = halftone;
 
 struct smoke_result {
     std::string kernel{};
-    std::int64_t wrong = 0, of = 0;  ///< elements
-    std::string what{};              ///< the first wrong one, or what was thrown
+    std::int64_t wrong = 0, of = 0;  ///< number of wrong elements, and of all
+    std::string what{};              ///< the first wrong element, or the exception's message
 };
 
 template <class Device>
@@ -39,7 +40,7 @@ class smoke_checks {
     /// large: the rows and columns of the largest product; 512 columns are summed.
     smoke_checks(Device& device, extent large) : device_(device), large_(large) {}
 
-    /// Calls report(smoke_result) after each kernel; what one of them throws is its result.
+    /// Calls report(smoke_result) after each kernel; an exception that a kernel throws becomes its result.
     template <class Report>
     void run(const Report& report) {
         const auto each = [&](const char* kernel, const auto& check) {
@@ -103,7 +104,7 @@ class smoke_checks {
         return host;
     }
 
-    /// want(i): element i of `got` before it is rounded to T.
+    /// want(i): the expected element i of `got`, before it is rounded to T.
     template <class T, int Rank, class F>
     void compare(const char* name, const ht::tensor<T, Rank>& got, const F& want) {
         const std::vector<T> values = read(got);
@@ -179,7 +180,7 @@ class smoke_checks {
 
     enum class layout { nt, nn, tn };
 
-    /// Sums of k terms of -1, 0 and 1; of a large product some rows are compared.
+    /// Sums of k terms of -1, 0 and 1; of a large product only some rows are compared.
     template <class Policy, class T>
     void product(layout way, extent m, extent n, extent k, extent apart, extent off) {
         const auto of_a = [](extent i, extent p) { return (i * 5 + p * 3 + i * p) % 3 - 1; };
@@ -219,7 +220,7 @@ class smoke_checks {
 
     // ---- attention
 
-    /// Scores that are equal, so that each of `length` keys, a power of two, weighs as much: outputs are means.
+    /// Equal scores, so that each of `length` keys, a power of two, has the same weight: outputs are means.
     void attention(extent head_size) {
         constexpr extent length = 128, heads = 2;
         const ht::shape<4> shape{1, length, heads, head_size};
@@ -255,19 +256,20 @@ class smoke_checks {
                                                                                              full,
                                                                                              {}});
             compare("o", x.o, [](extent) { return 1.5; });
-            // An eighth of the queries asks for each of the first eight columns.
+            // An eighth of the queries has a gradient in each of the first eight columns.
             compare("dv", x.dv, [&](extent e) { return column(e) < 8 ? 0.125 : 0.0; });
             return x;
         };
-        // Scores of 0 by queries of 0. Their gradients are (v - its mean) / 128, of numbers 0 to 3 as are the keys.
+        // Queries of 0 give scores of 0. Gradients of scores are (v - its mean) / 128, of integers 0 to 3 as the keys
+        // are.
         operands x = differentiate(zero, of_key);
         compare("dq", x.dq, [](extent) { return 0.125 / 4 * (0 * -1.5 + 1 * -0.5 + 2 * 0.5 + 3 * 1.5); });
         compare("dk", x.dk, zero);
-        // Keys that are all alike: every second query has scores of head_size / 8.
+        // Equal keys: every second query has scores of head_size / 8.
         x = differentiate([&](extent e) { return static_cast<double>(time(e) % 2); }, [](extent) { return 1.0; });
         compare("dk, of equal keys", x.dk, [&](extent e) { return 0.125 * 0.5 * (of_key(e) - 1.5); });
         compare("dq, of equal keys", x.dq, zero);
-        // Under a causal mask the mean of what is alike at all times.
+        // Under a causal mask the mean of values that are the same at all times.
         const auto v = make<bf16, 4>(shape, [&](extent e) { return static_cast<double>(e % stride - 100); });
         const auto q = make<bf16, 4>(shape, zero), o = unwritten<bf16, 4>(shape);
         operation::template forward<bf16>(
@@ -286,10 +288,10 @@ class smoke_checks {
 
     static constexpr extent rows = 8, width = 1024;
 
-    /// Of 32 lanes with 8 columns each, the first 16 and the last 16: what lanes exchange matters.
+    /// Whether i is in the first 16 of 32 lanes with 8 columns each; makes exchanges between lanes matter.
     static bool is_first(extent i) { return i / 8 % 32 < 16; }
     static double sign(extent i) { return is_first(i) ? 1 : -1; }
-    /// Gradients of rows of two signs: their means are 2 where the sign is 1, and 0 elsewhere.
+    /// Gradients of rows of +1 and -1: their means are 2 where the sign is +1, and 0 elsewhere.
     static double of_dy(extent i) { return is_first(i) ? 4.0 - 4 * (i % 2) : 1.0 - 2 * (i % 2); }
 
     /// Rows of 1 and -1: mean 0, variance 1.
@@ -349,7 +351,7 @@ class smoke_checks {
         compare("dx", dx, [](extent i) { return (2 * of_dy(i) - 2 * sign(i)) / 8; });
         compare("dgain", dgain, [](extent j) { return rows * of_dy(j) * sign(j); });
     }
-    /// Half of the numbers are alike, the others next to nothing.
+    /// Half of the numbers are equal, the others negligible beside them.
     static double half(extent i) { return is_first(i) ? 5 : -10000; }
     void softmax() {
         using operation = ht::kernel::softmax<Device>;
@@ -357,7 +359,7 @@ class smoke_checks {
         const auto y = unwritten<bf16, 2>({rows, width}), dx = unwritten<bf16, 2>({rows, width});
         operation::template forward<bf16, bf16>(device_, {.x = x.const_view(), .y = y.view()});
         compare("y", y, [](extent i) { return is_first(i) ? 2.0 / width : 0.0; });
-        // Of those that count 1 in the mean.
+        // Gradients of the numbers that are not negligible; 1 in the mean.
         const auto of_dy = [](extent i) { return i / 8 % 16 < 8 ? 2.0 : 0.0; };
         const auto dy = make<bf16, 2>({rows, width}, of_dy);
         operation::template backward<bf16, bf16>(device_,
@@ -434,7 +436,7 @@ class smoke_checks {
         equal("sum of squares", 0, read(kept)[0].squares, static_cast<double>(sum));
         equal("found_inf", 0, read(found)[0], 0);
     }
-    /// Without gradients: what the decay leaves, three quarters.
+    /// Without gradients: weight decay leaves three quarters of a parameter.
     void adamw() {
         constexpr extent n = 10'001;
         const auto master = make<float, 1>({n}, [](extent i) { return 4 * (i % 99); });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole training step of a small GPT and of GPT-2 124M, launched kernel by kernel and as one captured graph, in turns:
-/// what the host's part of a step costs. Of both, the time from a step to the next as a training loop has it, with other tokens each
-/// time. And where cuBLASLt is there, the same with its products where they are the faster ones.
+/// A whole training step of a small GPT and of GPT-2 124M, launched kernel by kernel and as one captured graph, in
+/// turn: the difference is the cost of the host's part. Timed from one step to the next, as in a training loop, with
+/// other tokens each time. If cuBLASLt is available, also with its products where they are faster.
 #include <chrono>
 
 #include <halftone/amp.hpp>
@@ -22,7 +22,7 @@ namespace {
 
 using model_type = ht::nn::gpt<ht::amp_bf16>;
 
-/// A model with all that its steps take.
+/// A model with everything that its steps need.
 struct training {
     ht::cuda& gpu;
     model_type model;
@@ -44,7 +44,7 @@ struct training {
     }
 };
 
-/// A model and how long it is trained for.
+/// A model's configuration, and how long it is trained.
 struct step_case {
     std::string kernel, shape;
     ht::nn::gpt_config config;
@@ -93,13 +93,14 @@ void bench_case(const step_case& c, listener& to, const std::string& engine = "h
     to.on_row(row_of(c.kernel, of_plain));
     row r = row_of(c.kernel + ", captured", of_graph);
     r.ratio_to.emplace_back("the uncaptured step's speed", of_plain.median / of_graph.median);
-    // Both have seen as many steps, of other batches: losses that are far apart mean that a replay did something else.
+    // Both have taken the same number of steps, on other batches: losses that differ much mean that a replay did
+    // something else.
     const double untrained = std::log(static_cast<double>(c.config.vocabulary));
     if (captured.captures() != 1 || !(captured.loss() < untrained + 0.5)) r.engine = "WRONG: " + captured.reason();
     to.on_row(r);
 }
 
-/// By halftone's kernels, then with the products that cuBLASLt is the faster for.
+/// With halftone's kernels, then with the products for which cuBLASLt is faster.
 void bench_both(const settings& s, const step_case& c, listener& to) {
     bench_case(c, to);
 #if defined(BENCH_CUBLASLT)
@@ -123,7 +124,7 @@ void bench_step(const settings& s, listener& to) {
                     s.pick(4, 4, 1), s.pick(100, 20, 2), s.is_thin() ? 5 : s.pick(15, 3, 1)},
                    to);
     }
-    // As bench/peers/torch_gpu.py has it.
+    // The same as in bench/peers/torch_gpu.py.
     if ((s.is_all() || s.is_thin()) && is_wanted(s, "GPT-2 step")) {
         const ht::nn::gpt_config gpt2{.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768};
         bench_both(s, {"GPT-2 step", "GPT 12 x 768, 8 x 1024 tokens, 50304 classes", gpt2, 8, 8, s.is_thin() ? 3 : 7}, to);

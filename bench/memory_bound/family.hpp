@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the families of bench_memory_bound share: operands of which there are several, in turn, and a case beside PyTorch.
+/// What the families of bench_memory_bound share: several sets of operands, used in turn, and a case beside PyTorch.
 ///
 ///     b.run("layer_norm", "forward", {8192, 768}, bytes, [&](int copies) { ... return [=](int copy) { ... }; }, {{"op", ...}});
 #pragma once
@@ -18,7 +18,7 @@ namespace bench {
 
 using halftone::extent;
 
-/// `copies` arrays of n elements, each normal random numbers, one after the other in the device's memory.
+/// `copies` arrays of n normally distributed random numbers each, contiguous in the device's memory.
 template <class T>
 class operands {
   public:
@@ -35,7 +35,7 @@ class operands {
             }
         }
         T* const all = (*this)(0);
-        // By all threads, as a program that fills its own tensors would touch them.
+        // Initialised by all threads, as a program that fills its own tensors would do it (first touch).
         const extent count = copies * each_, pieces = (count + 65535) / 65536;
         device.parallel_for(pieces, [&](extent piece) {
             const extent end = std::min(count, (piece + 1) * 65536);
@@ -49,7 +49,7 @@ class operands {
     halftone::buffer memory_;
 };
 
-/// A copy by all threads; past the caches where asked and known how.
+/// A copy by all threads; with non-temporal stores if requested and available.
 inline void copy_bytes(halftone::cpu& device, std::byte* to, const std::byte* from, extent n, bool past_caches) {
     constexpr extent piece = 262144;
     device.parallel_for((n + piece - 1) / piece, [&](extent i) {
@@ -71,8 +71,8 @@ struct memory_bound {
     const bench::peaks& peaks;
     const char *policy, *dtype;
 
-    /// One case: `bytes` must be read and written in a run; make(copies) prepares so many sets of operands and returns
-    /// what works on one of them, given its number. PyTorch is asked for `work` with as many copies.
+    /// One case: a run reads and writes `bytes`; make(copies) prepares that many sets of operands and returns a
+    /// function of a set's number. PyTorch gets `work` with the same number of copies.
     template <class Make>
     void run(const char* kernel, const std::string& shape, double bytes, const Make& make, json work) const {
         const case_name name{kernel, shape, policy};
@@ -86,7 +86,8 @@ struct memory_bound {
             body(next);
             next = (next + 1) % copies;
         }));
-        // As many bytes copied, by whom it is fastest at that size: the machine wanders, so a copy has its turns in each case.
+        // A copy of the same number of bytes, by the fastest method at that size. The machine's speed drifts, so the
+        // copy takes its turns in each case.
         const auto half = static_cast<extent>(bytes / 2) / 4096 * 4096;
         const operands<std::byte> from(device, copies, half), to(device, copies, half);
         int turn = 0;

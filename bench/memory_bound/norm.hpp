@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows: layer norm, RMS norm and softmax, forward and backward. Parameters and their gradients are floats, as under autocast.
+/// Row-wise operations: layer norm, RMS norm and softmax, forward and backward. Parameters and their gradients are
+/// floats, as under autocast.
 #pragma once
 
 #include <halftone/kernel/norm/cpu.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A program of its own as a peer: it is asked in one line and answers in one line, and waits without work between them,
-/// so that rounds may alternate.
+/// A peer that is a program of its own: it gets a request in one line and answers in one line, and sleeps between
+/// requests, so that rounds can alternate between contenders.
 #pragma once
 
 #include <csignal>
@@ -17,10 +17,10 @@
 
 namespace bench {
 
-/// The program and the pipes to it.
+/// The child process and the pipes to it.
 class child {
   public:
-    /// `name` is what errors call it.
+    /// `name` is the program's name in error messages.
     child(std::string name, std::vector<std::string> command) : name_(std::move(name)) {
         int to[2], from[2];
         if (pipe(to) != 0 || pipe(from) != 0) throw std::runtime_error(name_ + ": no pipe");
@@ -52,7 +52,7 @@ class child {
 
     const std::string& name() const { return name_; }
 
-    /// A line and its answer. Throws std::runtime_error where there is none.
+    /// Sends a line and returns the answer. Throws std::runtime_error if there is none.
     std::string ask(const std::string& question) {
         if (std::fputs((question + "\n").c_str(), out_) < 0 || std::fflush(out_) != 0)
             throw std::runtime_error(name_ + ": it has gone");
@@ -68,13 +68,13 @@ class child {
     std::FILE *out_ = nullptr, *in_ = nullptr;
 };
 
-/// A program that is told what to prepare ("key value key value ...") and then how often to do it ("run 3"), and answers
-/// with the seconds that this took.
+/// A program that gets the work to prepare ("key value key value ...") and then the number of runs ("run 3"), and
+/// answers with the seconds that these took.
 class plain_peer {
   public:
     plain_peer(const std::string& program, int threads) : child_(program, {program, std::to_string(threads)}) {}
 
-    /// It prepares one thing at a time.
+    /// The program prepares one piece of work at a time.
     struct contender contender(std::string engine, const json& work) {
         std::string line;
         for (const auto& [key, value] : work.items()) line += key + " " + value.dump() + " ";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// As many multiply-adds as the registers feed, for peaks.hpp.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+/// The largest rate of multiply-adds from registers, for peaks.hpp.
+// No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 
@@ -11,7 +11,7 @@ namespace HALFTONE_SET {
 
 constexpr int peak_chains = f32::lanes == 16 ? 24 : 10, peak_factors = f32::lanes == 16 ? 4 : 2;
 
-/// Keeps a vector in its register, and the compiler from knowing what it holds.
+/// Keeps a vector in its register, and its value unknown to the compiler.
 HALFTONE_INLINE void hold(f32& x) {
 #if defined(__x86_64__)
     __asm__ volatile("" : "+v"(x.v));
@@ -20,9 +20,9 @@ HALFTONE_INLINE void hold(f32& x) {
 #endif
 }
 
-/// 2 x lanes x chains x count operations on one thread. As in a product, the next multiply-add has other factors: a
-/// multiplier that gets the same ones again takes less power, as it does for zeros. `random` holds 2 x factors vectors of
-/// numbers around one of either sign; a sum grows to a few times `count`, and is never subnormal.
+/// Runs 2 x lanes x chains x count operations on one thread. As in a product, consecutive multiply-adds have different
+/// factors: a multiplier takes less power with repeated operands, as it does with zeros. `random` holds 2 x factors
+/// vectors of numbers around +1 or -1; a sum grows to a few times `count`, and is never subnormal.
 inline float multiply_add_peak(long count, const float* random) {
     f32 sums[peak_chains], a[peak_factors], b[peak_factors];
 #pragma GCC unroll 4

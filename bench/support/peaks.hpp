@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the machine reaches on all threads in this run: multiply-adds that stay in registers, and a copy of memory. Of
-/// random numbers, as the kernels' operands are: a processor that multiplies zeros runs at a clock which no product sees
-/// (on a Xeon with AMX 5,500 to 7,400 GFLOP/s from registers, where random tiles reach 4,400 to 4,750).
+/// The machine's peaks on all threads, measured in this run: multiply-adds from registers, and a copy of memory. With
+/// random numbers, as the kernels' operands are: with zeros a processor runs at a higher clock than any product reaches
+/// (on a Xeon with AMX 5,500 to 7,400 GFLOP/s from registers, compared to 4,400 to 4,750 with random tiles).
 #pragma once
 
 #include <cstdlib>
@@ -22,7 +22,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512_bf16 {
-/// `random`: eight vectors of numbers around one, as multiply_add_peak takes them.
+/// `random`: eight vectors of numbers around one, as for multiply_add_peak.
 inline float pair_peak(long count, const bfloat16* random) {
     constexpr int factors = 4;
     __m512 sums[24];
@@ -47,7 +47,7 @@ inline float pair_peak(long count, const bfloat16* random) {
     for (int i = 1; i < 24; ++i) all = _mm512_add_ps(all, sums[i]);
     return _mm512_cvtss_f32(all);
 }
-/// Copies past the caches; n is a multiple of 64 and both ends lie on cache lines.
+/// Copies with non-temporal stores; n is a multiple of 64 and both addresses are aligned to cache lines.
 inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
     for (std::size_t i = 0; i < n; i += 64) {
         _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i),
@@ -60,12 +60,12 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t n) {
 }  // namespace halftone
 #include <halftone/exec/cpu/set/end.hpp>
 
-// Sorted, these two would change places.
+// The order of these two inclusions matters.
 #include <halftone/exec/cpu/set/amx.hpp>
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace amx {
-/// `random`: four tiles of 16 x 32 numbers around one, as multiply_add_peak takes them.
+/// `random`: four tiles of 16 x 32 numbers around one, as for multiply_add_peak.
 inline float tile_peak(long count, const bfloat16* random) {
     enter_tiles();
     complete_stores();
@@ -96,21 +96,21 @@ inline float tile_peak(long count, const bfloat16* random) {
 
 namespace bench {
 
-/// Rates of the whole device, the best of several tries.
+/// The rates of the whole device, each the best of several tries.
 struct peaks {
-    double fp32 = 0;        ///< multiply-adds on floats, 2 operations each, a second
-    double bf16 = 0;        ///< on pairs of bfloat16 or on tiles; those on floats where the set has neither
+    double fp32 = 0;        ///< operations a second in multiply-adds of floats, 2 operations each
+    double bf16 = 0;        ///< the same for pairs of bfloat16 or tiles; for floats if the set has neither
     double copy_bytes = 0;  ///< bytes read and written a second
 };
 
 namespace detail {
 
-/// The least seconds of several runs of work(thread) on every thread at once.
+/// The least time of several runs of work(thread) on every thread at once.
 template <class Work>
 double least_seconds(halftone::cpu& device, int tries, const Work& work) {
     double least = 1e30;
     const auto first = std::chrono::steady_clock::now();
-    // A thread that has just begun may share a core with another for some milliseconds.
+    // Threads that have just started may share a core for some milliseconds.
     for (int i = 0; i < tries || seconds_since(first) < 0.2; ++i) {
         const auto begin = std::chrono::steady_clock::now();
         device.parallel_for(device.threads(), [&](halftone::extent thread) { work(thread); });
@@ -175,7 +175,7 @@ inline peaks measure_peaks(halftone::cpu& device) {
     return p;
 }
 
-/// Measures the peaks and tells them.
+/// Measures the peaks and reports them.
 inline peaks measure_peaks(halftone::cpu& device, report& to) {
     const peaks p = measure_peaks(device);
     to.machine_figure("peak_fp32_flops", p.fp32, 1e9, "GFLOP/s from registers");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The frame of a benchmark: its arguments, what the machine reaches, the cases, the JSON.
+/// The common part of all benchmarks: arguments, the machine's peaks, the cases, the JSON.
 ///
 ///     int main(int argc, char** argv) {
 ///         bench::options o;
@@ -21,13 +21,13 @@ struct session {
     const options& o;
     bench::report& report;
     const bench::peaks& peaks;
-    torch_peer* torch;  ///< none where none was asked for
+    torch_peer* torch;  ///< nullptr if none was requested
 
-    /// Whether oneDNN, and PyTorch by it, has products of bfloat16 here. Else PyTorch takes a hundred times as
-    /// long as for floats.
+    /// Whether oneDNN, which PyTorch uses, has bfloat16 products on this processor. Otherwise PyTorch takes a hundred
+    /// times as long as for floats.
     bool peers_have_bf16() const { return device.instruction_set() >= halftone::isa::avx512; }
 
-    /// PyTorch's part in a case of products, where it is asked for: in floats, and named so, where it has no others.
+    /// Adds PyTorch to a case of products, if requested: in floats, with a name that says so, if it has no others.
     void add_torch(std::vector<contender>& all, json work, std::string engine = "torch") const {
         if (torch == nullptr) return;
         if (work["dtype"] == "bfloat16" && !peers_have_bf16()) {
@@ -37,8 +37,8 @@ struct session {
         all.push_back(torch->contender(std::move(engine), std::move(work)));
     }
 
-    /// Compares and tells a case of so many operations on T beside what the registers reach for it; PyTorch then forgets
-    /// what it has prepared.
+    /// Times a case with this number of operations on T and reports it with the peak from registers for T; afterwards
+    /// PyTorch frees what it has prepared.
     template <class T>
     void tell_operations(const case_name& name, const std::vector<contender>& all, double operations) const {
         const bool pairs = std::is_same_v<T, halftone::bfloat16>;
@@ -48,7 +48,7 @@ struct session {
     }
 };
 
-/// Exit codes: 0; 2 for arguments; 1 where something failed, told in one line.
+/// Exit codes: 0; 2 for arguments; 1 for any failure, reported in one line.
 template <class Body>
 int run_program(const char* name, CLI::App& app, options& o, int argc, char** argv, const Body& body) {
     add_options(app, o);

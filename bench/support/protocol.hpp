@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the CPU's benchmarks time, and how they tell what they saw.
+/// How the CPU benchmarks measure time, and how they report it.
 ///
-/// Whoever is compared takes turns: a round runs every contender once, in an order that moves by one from round to
-/// round, each as often as fills some milliseconds. Before its turn the machine rests until the threads of the one
-/// before have stopped spinning, and the work is done once untimed, so that its own are awake. A ratio is the median of
-/// the rounds' ratios, so that a machine which wanders between rounds moves both alike. Operands are random; outputs
-/// differ from contender to contender.
+/// Contenders take turns: a round runs every contender once, in an order that is rotated from round to round, each as
+/// often as fills some milliseconds. Before a turn the machine rests until the threads of the previous contender have
+/// stopped spinning, and the work is done once untimed, so that the contender's own threads are awake. A ratio is the
+/// median of the rounds' ratios, so that drift of the machine's speed between rounds affects both alike. Operands are
+/// random; each contender has its own outputs.
 ///
 ///     bench::report report("bench_matmul", options);
 ///     report.add({"matmul", "256x256x256", "bf16"}, bench::compare({{"halftone", run}, {"onednn", peer}}, options), flops, peak);
@@ -39,10 +39,10 @@ using json = nlohmann::ordered_json;
 struct options {
     std::string json_file{};
     std::string filter{};  ///< only cases whose kernel, shape or policy contains it
-    std::string torch{};   ///< a Python that has PyTorch; none: no such peer
+    std::string torch{};   ///< a Python that has PyTorch; empty: no such peer
     int threads = 2;
     int rounds = 15;
-    double seconds = 0.3;  ///< that each contender runs in a case, in all rounds together
+    double seconds = 0.3;  ///< seconds for each contender in a case, over all rounds
     double rest = 0.02;    ///< seconds between turns
 };
 
@@ -61,7 +61,7 @@ inline void add_options(CLI::App& app, options& o) {
         ->capture_default_str();
 }
 
-/// Parses; an exit code where the program is to end.
+/// Parses the command line; returns an exit code if the program should end.
 inline int parse(CLI::App& app, int argc, char** argv, const char* program) {
     try {
         app.parse(argc, argv);
@@ -74,7 +74,7 @@ inline int parse(CLI::App& app, int argc, char** argv, const char* program) {
     return -1;
 }
 
-/// Someone who does the same work: `run(times)` does it that often and returns the seconds that this took.
+/// A contender: `run(times)` does the work that often and returns the seconds it took.
 struct contender {
     std::string engine;
     std::function<double(int times)> run;
@@ -84,7 +84,7 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// A contender out of something that runs here.
+/// A contender made of a function of this program.
 template <class Work>
 contender local(std::string engine, Work work) {
     return {std::move(engine), [work](int times) mutable {
@@ -103,15 +103,15 @@ inline double quantile(std::vector<double> values, double q) {
 struct timing {
     std::string engine;
     double seconds = 0, p10 = 0, p90 = 0;
-    double times_faster = 1;  ///< that the first contender is than this one: the median over the rounds
+    double times_faster = 1;  ///< the first contender's speed relative to this one: the median over the rounds
 };
 
-/// Times all in turn; the first is ours.
+/// Times all contenders in turn; the first one is halftone.
 inline std::vector<timing> compare(const std::vector<contender>& all, const options& o) {
     const auto n = all.size();
     std::vector<int> times(n, 1);
     for (std::size_t c = 0; c < n; ++c) {
-        all[c].run(1);  // what is made at the first call is made here
+        all[c].run(1);  // initialises what the first call makes
         const double once = std::max(1e-9, std::min(all[c].run(1), all[c].run(1)));
         times[c] = static_cast<int>(std::clamp(o.seconds / o.rounds / once, 1.0, 1e6));
     }
@@ -139,7 +139,7 @@ struct case_name {
     std::string kernel, shape, policy;
 };
 
-/// The table that people read and the JSON that programs read, row by row as they are measured.
+/// Prints a table and collects the JSON, row by row as cases are measured.
 class report {
   public:
     report(std::string program, const options& o, const halftone::cpu& device) : options_(o) {
@@ -166,14 +166,15 @@ class report {
         return (name.kernel + " " + name.shape + " " + name.policy).find(options_.filter) != std::string::npos;
     }
 
-    /// A figure of the machine, such as a peak.
+    /// Reports a figure of the machine, such as a peak.
     void machine_figure(const std::string& what, double value, double scale, const char* unit) {
         all_[what] = value;
         std::printf("%s %.1f %s\n", what.c_str(), value / scale, unit);
     }
     void note(const std::string& key, const json& value) { all_[key] = value; }
 
-    /// A row: `work` operations or bytes in one run, `unit` "GFLOP/s" or "GB/s", the peak in operations or bytes a second.
+    /// Adds a row: `work` operations or bytes in one run, `unit` "GFLOP/s" or "GB/s", and the peak in operations or
+    /// bytes a second.
     void add(const case_name& name, const std::vector<timing>& timings, double work, const char* unit, double peak,
              const char* peak_name) {
         const timing& ours = timings.front();
@@ -202,11 +203,11 @@ class report {
                                 {"ratio_to", ratios},
                                 {"peer_seconds", peers}});
     }
-    /// A row of any other form.
+    /// Adds a row of any other form.
     void add_row(json row) { all_["rows"].push_back(std::move(row)); }
     const json& all() const { return all_; }
 
-    /// Writes the JSON where one was asked for. An exit code.
+    /// Writes the JSON if requested. Returns an exit code.
     int finish(const char* program) const {
         if (options_.json_file.empty()) return 0;
         try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operands of benchmarks: random, since zeros and repeated numbers take a processor less power; and where a cache line
-/// begins, as tensors of halftone and of PyTorch lie, and what oneDNN takes for itself.
+/// Operands for benchmarks: random, because zeros and repeated numbers take a processor less power; and aligned to
+/// cache lines, as tensors of halftone, PyTorch and oneDNN are.
 #pragma once
 
 #include <cstdint>

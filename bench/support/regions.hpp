@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where a training step's time goes: by operation and pass, and within each how much of it only one thread works.
+/// Where a training step's time is spent: by operation and pass, and how much of each is outside of parallel regions,
+/// on one thread.
 ///
 ///     bench::regions executor(2);
 ///     ht::cpu device{{.executor = &executor}};
@@ -20,8 +21,8 @@
 
 namespace bench {
 
-/// The threads of a pool, and a clock of what happens between its parallel regions. While it does not watch it costs a
-/// branch a region.
+/// A thread pool with a clock of the time between its parallel regions. While it does not watch, it costs one branch a
+/// region.
 class regions final : public halftone::executor {
   public:
     explicit regions(int threads) : pool_(threads), busy_(static_cast<std::size_t>(pool_.concurrency())) {}
@@ -50,10 +51,11 @@ class regions final : public halftone::executor {
         parallel_ = count_ = 0;
         for (thread_time& t : busy_) t.nanoseconds = 0;
     }
-    /// Nanoseconds inside parallel regions, by the caller's clock, and how many there were.
+    /// The nanoseconds inside of parallel regions, by the caller's clock, and their number.
     std::int64_t parallel() const { return parallel_; }
     std::int64_t count() const { return count_; }
-    /// Nanoseconds that threads waited inside them for work to begin or for others to end, all threads together.
+    /// The nanoseconds that threads waited inside of regions for work to begin or for others to end, summed over all
+    /// threads.
     std::int64_t idle() const {
         std::int64_t sum = parallel_ * concurrency();
         for (const thread_time& t : busy_) sum -= t.nanoseconds;
@@ -76,7 +78,7 @@ class regions final : public halftone::executor {
     bool watches_ = false;
 };
 
-/// Time by operation and pass: all of it, and what lies outside of parallel regions.
+/// Time by operation and pass: the total, and the part outside of parallel regions.
 class breakdown final : public halftone::range_listener {
   public:
     explicit breakdown(const regions& of) : regions_(of) { current_ = this; }
@@ -95,7 +97,7 @@ class breakdown final : public halftone::range_listener {
         serial_.clear();
     }
 
-    /// Prints a table, of `steps` steps that took `seconds` together, and returns it.
+    /// Prints a table for `steps` steps that took `seconds` together, and returns it.
     json print(int steps, double seconds) const {
         json rows = json::array();
         std::printf("  %-22s %10s %10s %10s %10s %7s %10s\n", "ms a step", "forward", "backward", "update", "total",
@@ -139,7 +141,7 @@ class breakdown final : public halftone::range_listener {
     }
 
   private:
-    /// A clock that stands still while several threads work.
+    /// A clock that is stopped inside of parallel regions.
     static std::int64_t serial_clock() { return halftone::profiler::steady_clock() - current_->regions_.parallel(); }
     inline static const breakdown* current_ = nullptr;
 
