@@ -29,7 +29,7 @@ void print_row() {
 }
 
 void three_types() {
-    // bfloat16 has float's range in coarse steps; float16 finer steps in a short range.
+    // bfloat16 has float's range with coarse steps; float16 has finer steps in a short range.
     print_row<float>();
     print_row<float16>();
     print_row<bfloat16>();
@@ -49,8 +49,8 @@ void nearest_even() {
 
 void swamping() {
     // 1000 times 0.1, in a sum that is rounded after every addition. From 32 on, bfloat16's step is 0.25: a term of 0.1
-    // is less than half of it, and the sum swallows every further one. This is why accumulators are float (the role
-    // `accum`).
+    // is less than half of that, so every further addition rounds back to the same sum. This is why sums are kept in
+    // float (the role `accum`).
     const bfloat16 term{0.1};
     bfloat16 narrow_sum{};
     float wide_sum = 0;
@@ -65,8 +65,7 @@ void swamping() {
 }
 
 void small_updates() {
-    // A weight of 1 that 1000 steps move by 0.001 each. In bfloat16 an update below half a step, 1/256, is lost for
-    // good.
+    // A weight of 1 that 1000 steps change by 0.001 each. In bfloat16 an update below half a step, 1/256, is lost.
     constexpr float update = 0.001f;
     bfloat16 lost{1};
     float master = 1;
@@ -78,9 +77,8 @@ void small_updates() {
                 static_cast<double>(master));
     // Prints: 1 + 1000 x 0.001: in bfloat16 1.000, with a float master 2.000
 
-    // Stochastic rounding needs no master: about one update in eight moves the weight, by a whole step, so that it is
-    // right on average. The random bits are a function of (seed, step, tensor, index): a run can be repeated bit by
-    // bit.
+    // Stochastic rounding needs no master: about one update in eight changes the weight, by a whole step, so that it is
+    // right on average. The random bits are a function of (seed, step, tensor, index): a run can be repeated exactly.
     constexpr int runs = 1000;
     double mean = 0;
     for (int run = 0; run < runs; ++run) {
@@ -97,13 +95,13 @@ void small_updates() {
 }
 
 void range_of_fp16() {
-    // Above: the largest number is 65504, and from half a step beyond it on, everything is infinite.
+    // Large numbers: the largest is 65504, and from half a step beyond it on everything is infinite.
     std::printf("float16: %g -> %g, %g -> %g\n", 65519.0, static_cast<double>(float16(65519)), 65520.0,
                 static_cast<double>(float16(65520)));
     // Prints: float16: 65519 -> 65504, 65520 -> inf
 
-    // Below: the least number is 2^-24, and half of it rounds to zero. Gradients of 1e-8 are common; lesson 4 saves
-    // them.
+    // Small numbers: the least is 2^-24, and half of it rounds to zero. Gradients of 1e-8 are common; lesson 4 shows
+    // how to keep them.
     const double least = static_cast<double>(std::numeric_limits<float16>::denorm_min());
     std::printf("float16: 2^%d is the least, half of it -> %g, 1e-8 -> %g; bfloat16: 1e-8 -> %.3g\n", std::ilogb(least),
                 static_cast<double>(float16(least / 2)), static_cast<double>(float16(1e-8)),

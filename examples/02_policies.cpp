@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 2: a policy, and what a wrong one says.
+/// Lesson 2: policies, and the messages that wrong ones give.
 ///
 /// A policy is a type that names a number type for each role in a training step. A recipe gives each layer of a model
 /// its policy, by the layer's path. Both are resolved by the compiler: a table shows the result, and a mistake does not
@@ -20,8 +20,8 @@ constexpr const char* name_of = ht::number_traits<T>::name;
 
 template <class P>
 void print_roles(const char* preset) {
-    // `param` is what the optimizer keeps, `compute` what products read, `output` what a layer gives to the next,
-    // `accum` what sums run in, `state` the optimizer's moments. (See policy/roles.hpp for the other three.)
+    // `param` is what the optimizer keeps, `compute` what products read, `output` the type of layers' results, `accum`
+    // that of sums, `state` the optimizer's moments. (policy/roles.hpp has the other three.)
     std::printf("%-10s %-9s %-9s %-9s %-6s %-6s %s\n", preset, name_of<typename P::param>, name_of<typename P::compute>,
                 name_of<typename P::output>, name_of<typename P::accum>, name_of<typename P::state>,
                 yes_or_no(ht::needs_scaling<P>));
@@ -40,14 +40,14 @@ void presets() {
     // Prints: pure_bf16  bfloat16  bfloat16  bfloat16  float  float  no
 }
 
-// One role changed, by inheriting a preset or by a transform: the same.
+// A preset with one role changed, by inheriting from it or by a transform: the same policy.
 struct wide_output : ht::amp_bf16 {
     using output = float;
 };
 static_assert(std::is_same_v<wide_output::output, ht::with_output<ht::amp_bf16, float>::output>);
 
-// A default, then rules by path. '*' stands for any run of characters, a rule covers everything below what it names,
-// and of several rules that name a layer the last one wins.
+// A default, then rules by path. '*' stands for any run of characters, a rule also holds for everything below what it
+// names, and if several rules name a layer the last one wins.
 using recipe = ht::recipe<ht::amp_bf16,                           // everything, unless a rule says
                           ht::rule<"h.last.mlp", ht::full_fp32>,  // the last block's perceptron
                           ht::rule<"*.norm", ht::full_fp32>,      // every norm, the one at the top too
@@ -55,8 +55,9 @@ using recipe = ht::recipe<ht::amp_bf16,                           // everything,
 using model = ht::nn::gpt<recipe>;
 
 void resolved() {
-    // What each operation reads, sums in and gives. "h.*" are the blocks that no rule names by number. What attention
-    // and perceptron add to the residual stream is rounded to its type, which is what "embed" gives, bfloat16 here.
+    // What each operation reads, sums in and gives. "h.*" are the blocks that no rule names by number. The sum of the
+    // residual stream and what attention or perceptron adds to it is rounded to the stream's type, that of the result
+    // of "embed", here bfloat16.
     ht::print_policies<model>(std::cout);
     // Prints: path              op                    in        accumulate  out
     // Prints: h.*.attn.norm     layer_norm            float     float       float
@@ -67,8 +68,8 @@ void resolved() {
 }
 
 void wrong_ones() {
-    // Each mistake has a concept, which can be asked. Where a layer, a model or an optimizer meets one that does not
-    // hold, compilation ends with a sentence that says where, what and how to fix it.
+    // Each mistake has a concept that can be tested. If a layer, a model or an optimizer gets a policy that does not
+    // satisfy it, compilation fails with a sentence that says where, what and how to fix it.
 
     // An accumulator must hold what it sums. In a model:
     //     halftone: the accumulator of this policy (role `accum`) is narrower than the operands it sums (role
@@ -96,7 +97,7 @@ void wrong_ones() {
                 yes_or_no(ht::names_a_layer<"*.norm", model>), yes_or_no(ht::names_a_layer<"*.nrom", model>));
     // Prints: does a rule for this path name a layer? *.norm: yes; *.nrom: no
 
-    // tests/compile_fail holds these programs, and that compilers refuse them with these sentences is tested:
+    // tests/compile_fail has these programs; tests check that compilers reject them with these sentences.
     // lesson_policies.cpp has the three of this lesson.
 }
 

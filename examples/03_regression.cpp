@@ -16,12 +16,12 @@ namespace ht = halftone;
 // bf16 products; the layer gives float, as a last layer should.
 using policy = ht::with_output<ht::amp_bf16, float>;
 
-/// A model owns a store, where its parameters live, and layers, which know their places in it.
+/// A model owns a store, which holds its parameters, and layers, which are handles into the store.
 struct line : ht::nn::model {
     ht::nn::linear<ht::at<policy, "fit">> fit;
 
     explicit line(auto& device) : model{device}, fit{parameters(), 2, 1} {
-        commit(*this);  // all layers are made: takes the memory and fills it
+        commit(*this);  // all layers have been made: allocates and initialises
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fit); }
 };
@@ -30,14 +30,14 @@ constexpr ht::extent points = 8, micro = points / 2;  // in all, and in a micro-
 const float inputs[points][2] = {{1, 0}, {0, 1}, {1, 1}, {-1, 0}, {0, -1}, {-1, -1}, {1, -1}, {-1, 1}};
 const float targets[points] = {2.5f, -0.5f, 1.5f, -1.5f, 1.5f, -0.5f, 3.5f, -2.5f};
 
-/// The loss of `count` points from `first` on. What it computes on the way stays on the tape.
+/// The loss of `count` points from `first` on. Intermediate results stay on the tape.
 auto loss_of(auto& tape, const line& model, ht::extent first, ht::extent count) {
     const auto x = tape.to_device(ht::const_view<float, 2>(inputs[first], {count, 2}));
     const auto prediction = model.fit(tape, x);  // (count, 1)
     return ht::mean_squared_error(tape, prediction, ht::const_view<float, 2>(targets + first, {count, 1}));
 }
 
-/// What lies in a device's memory is copied to the host to be looked at: a GPU's cannot be read by a pointer.
+/// Copies from the device's memory to the host before printing: a GPU's memory cannot be read through a pointer.
 void print_gradients(const char* what, auto& device, const auto& grads, const line& model) {
     const auto weight = ht::to_host(device, grads.of(model.fit.weight));  // (1, 2)
     const auto bias = ht::to_host(device, grads.of(model.fit.bias));      // (1)
@@ -55,12 +55,13 @@ void descend(auto& device, const auto& parameter, const auto& gradient, float ra
 void lesson(auto& device) {
     line model{device};
 
-    // Parameters begin at random. assign() gives them other values: the master, and its rounded bf16 copy.
+    // Parameters are initialised at random. assign() sets other values: the master, and its rounded bf16 copy.
     const float zeros[] = {0, 0};
     model.fit.weight.assign(zeros);
 
-    // 1. Forward: the tape records. 2. Backward: gradients are added into an accumulator, and the tape is empty again.
-    // Losses that no scaler scales are declared as such; bf16 has float's range and needs none (lesson 4).
+    // 1. Forward: the tape records. 2. Backward: gradients are added to an accumulator, and the tape is empty again. An
+    // accumulator for losses without a scaler is declared ht::unscaled; bf16 has float's range and needs no scaler
+    // (lesson 4).
     ht::tape tape{device};
     ht::accumulator acc{model, ht::unscaled};
     const auto loss = loss_of(tape, model, 0, points);
@@ -70,15 +71,15 @@ void lesson(auto& device) {
     // Prints: loss of all points: 4
     // Prints: its gradients: -3 1.5, -1
 
-    // Gradient accumulation: two micro-batches, each loss divided by their number, give the same gradients while only
-    // half of the activations are in memory at a time. They add up in `accumulate`, float here: in bf16 they would
-    // swamp.
+    // Gradient accumulation: two micro-batches, each loss divided by their number, give the same gradients, while only
+    // half of the activations are in memory at a time. Gradients are added in `accumulate`, float here: in bf16 small
+    // ones would be lost.
     for (ht::extent first = 0; first < points; first += micro) {
         const auto part = loss_of(tape, model, first, micro);
         std::printf("loss of a micro-batch: %g\n", static_cast<double>(part.item()));
         tape.backward(part / 2, acc);
     }
-    const auto grads = acc.take();  // ends the window; good until the next backward pass
+    const auto grads = acc.take();  // ends the window; valid until the next backward pass
     print_gradients("gradients of both", device, grads, model);
     // Prints: loss of a micro-batch: 2.75
     // Prints: loss of a micro-batch: 5.25
@@ -111,7 +112,7 @@ void lesson(auto& device) {
         descend(device, model.fit.bias, g.of(model.fit.bias), rate);
         model.parameters().refresh();
     }
-    // Once the copies are right the loss is zero, and the masters rest where they round to the copies.
+    // Once the copies are right the loss is zero, and the masters stay at values that round to the copies.
     show("fitted");
     const auto bias = ht::to_host(device, model.fit.bias.master());
     const auto bias_copy = ht::to_host(device, model.fit.bias.values());

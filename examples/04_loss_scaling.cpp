@@ -3,9 +3,9 @@
 /// Lesson 4: loss scaling rescues fp16.
 ///
 /// A network learns corrections of about 1e-5. The loss is a mean over 8192 numbers, so that the gradient of each of
-/// them is about 2e-5 / 8192 = 2e-9, and float16's least number is 6e-8: all of them are rounded to zero. A loss that
-/// is multiplied by 65536 has gradients which are as much larger, and an optimizer that divides them again makes the
-/// step that was meant (Micikevicius et al. 2018). How large the factor may be, a dynamic scale finds out.
+/// them is about 2e-5 / 8192 = 2e-9; float16's least number is 6e-8, so all of them are rounded to zero. If the loss is
+/// multiplied by 65536, so are the gradients, and an optimizer that divides them again makes the intended step
+/// (Micikevicius et al. 2018). A dynamic scale finds out how large the factor may be.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -24,7 +24,7 @@ struct network : ht::nn::model {
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
 
-    // The last layer begins at zero, so that the network gives zeros at first.
+    // The last layer is initialised with zeros, so that the network gives zeros at first.
     explicit network(auto& device)
         : model{device}, up{parameters(), features, hidden}, down{parameters(), hidden, results, {.mean = 0}} {
         commit(*this, 7);
@@ -47,13 +47,13 @@ struct data_set {
     }
 };
 
-/// Trains for some steps and prints what happens on the way. In step `accident` the data are spoilt.
+/// Trains for some steps and prints what happens. In step `accident` the data contain an outlier.
 template <class P>
 void train(auto& device, const char* name, const ht::grad_scaler_options& options, int steps, int accident = -1) {
     const data_set data;
     network<P> model{device};
     ht::adamw optimizer{device, model, {.lr = 2e-6, .weight_decay = 0}};
-    ht::grad_scaler scaler{device, options};  // with .enabled = false it lets pass everything; the loop is the same
+    ht::grad_scaler scaler{device, options};  // with .enabled = false it does nothing; the loop is the same
     ht::accumulator acc{model};
     ht::tape tape{device};
 
@@ -67,13 +67,13 @@ void train(auto& device, const char* name, const ht::grad_scaler_options& option
         if (step != accident) last_loss = loss.item();
 
         tape.backward(scaler.scale(loss), acc);      // the gradients of scale * loss
-        auto grads = scaler.unscale(acc.take());     // to be read times 1 / scale; notes whether all are finite
-        const auto outcome = optimizer.step(grads);  // changes nothing where one is not
+        auto grads = scaler.unscale(acc.take());     // read times 1 / scale; finds whether all are finite
+        const auto outcome = optimizer.step(grads);  // changes nothing if one is not
         scaler.update();                             // then halves the scale; after enough good steps doubles it
 
         if (step == 0) {
             int zeros = 0;
-            const auto slopes = ht::to_host(device, grads.of(model.down.weight));  // wherever the device keeps them
+            const auto slopes = ht::to_host(device, grads.of(model.down.weight));  // from the device's memory
             for (const float slope : slopes) zeros += slope == 0 ? 1 : 0;
             std::printf("%s: %d of %d gradients of down.weight are zero\n", name, zeros,
                         static_cast<int>(slopes.size()));
@@ -91,7 +91,7 @@ void train(auto& device, const char* name, const ht::grad_scaler_options& option
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
-    // What should happen. (bf16 would do as well: it has float's range.)
+    // The intended result, in fp32. (bf16 would do as well: it has float's range.)
     train<ht::full_fp32>(device, "fp32", {.enabled = false}, 60);
     // Prints: fp32: 0 of 2048 gradients of down.weight are zero
     // Prints: fp32: loss 6.8e-11, after 60 steps 1.6e-12
@@ -101,8 +101,8 @@ void lesson(auto& device) {
     // Prints: unscaled: 2048 of 2048 gradients of down.weight are zero
     // Prints: unscaled: loss 6.8e-11, after 10 steps 6.8e-11
 
-    // With one it learns what fp32 learns. The scale doubles after 25 good steps; the broken number in step 40 makes
-    // gradients overflow: that step is skipped, the weights stay as they were, and the scale is halved.
+    // With a scale it learns what fp32 learns. The scale doubles after 25 good steps; the outlier in step 40 makes
+    // gradients overflow: that step is skipped, the weights are unchanged, and the scale is halved.
     train<ht::amp_fp16>(device, "scaled", {.init_scale = 0x1p16f, .growth_interval = 25}, 60, 40);
     // Prints: scaled: 0 of 2048 gradients of down.weight are zero
     // Prints: scaled: from step 25 on the scale is 2^17

@@ -33,7 +33,7 @@ struct block {
     block(ht::store& s, const config& c) : norm{s, c.width}, attn{s, c.width, c.heads}, fc{s, c.width, c.width} {}
 
     auto operator()(auto&& ctx, const auto& x) const {  // (batch, time, width)
-        const auto mixed = attn(ctx, norm(ctx, x), x);  // x is added where the product's sums lie
+        const auto mixed = attn(ctx, norm(ctx, x), x);  // x is added in the product's epilogue
         return ht::add(ctx, mixed, ht::gelu(ctx, fc(ctx, mixed)));
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.attn, self.fc); }
@@ -54,23 +54,25 @@ struct reader : ht::nn::model {
           h{parameters(), c.depth, c},
           norm{parameters(), c.width},
           head{parameters(), c.width, c.vocabulary} {
-        commit(*this, 7);  // takes the memory, and checks that every rule names a layer
+        commit(*this, 7);  // allocates the memory, and checks that every rule names a layer
     }
     auto logits(auto&& ctx, const ht::const_view<std::int32_t, 2>& tokens) const {  // (batch, time, vocabulary)
         const auto x = norm(ctx, h(ctx, embed(ctx, tokens)));
-        // A region is a value: a layer that is called in it follows its policy, if it has none of its own.
+        // A region is an object: a layer that inherits, called in it, computes by the region's policy.
         return head(ht::autocast<ht::full_fp32>(ctx), x);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed, self.h, self.norm, self.head); }
 };
 
-// The last block's fc computes in fp32 and gives bf16: ht::add gives the wider type of the two, and a block must return
-// the type that it takes. The head inherits: it computes as the region says that logits() calls it in.
+// The last block's fc computes in fp32 and gives bf16: ht::add gives the wider type of its operands, and a block must
+// return the type that it takes. The head inherits its policy: it computes as the region in which logits() calls it
+// says.
 using fp32_inside = ht::with_output<ht::full_fp32, ht::bfloat16>;
 using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>, ht::rule<"h.last.fc", fp32_inside>,
                           ht::rule<"head", ht::inherit>>;
 
-/// Parameters whose types agree lie side by side, a group, so that an optimizer walks over them in one pass.
+/// Parameters with the same storage types form a group and are contiguous, so that an optimizer updates them in one
+/// pass.
 void print_groups(const ht::store& parameters) {
     for (std::size_t group = 0; group < parameters.groups().size(); ++group) {
         std::size_t count = 0, tensors = 0;
@@ -101,7 +103,7 @@ void lesson(auto& device) {
     const auto length = static_cast<ht::extent>(bytes.size()) - 1;
     const ht::const_view<std::int32_t, 2> tokens(bytes.data(), {1, length}), targets(bytes.data() + 1, {1, length});
 
-    // Groups of the optimizer go by the same paths: norms and biases are better left without decay.
+    // The optimizer's groups use the same paths: norms and biases are better without decay.
     ht::adamw optimizer{device, model, {.lr = 1e-2, .weight_decay = 0.1}, {{"*.norm", {.weight_decay = 0}}}};
     ht::accumulator acc{model, ht::unscaled};
     ht::tape tape{device};
@@ -118,7 +120,7 @@ void lesson(auto& device) {
     // Prints: step 20: loss 0.0
 
     // The same code in an inference context, which records nothing. Free operations follow a region, too: this softmax
-    // is computed in fp32 and gives float, whatever the logits' type.
+    // computes in fp32 and gives float, whatever the logits' type.
     ht::inference eval{device};
     std::vector<std::int32_t> said(bytes.begin(), bytes.begin() + 3);
     while (said.back() != '.' && said.size() < bytes.size()) {

@@ -2,10 +2,11 @@
 /// \file
 /// Lesson 6: a loss with a gradient in it.
 ///
-/// A network that learns a jump becomes as steep as it can. A gradient penalty forbids that: where the slope of the
-/// network by its input exceeds 1, the excess is part of the loss (Gulrajani et al. 2017, "Improved Training of
-/// Wasserstein GANs"). So a gradient has to be differentiated once more. Under a loss scale it has to be unscaled
-/// first: or the penalty would be that of a slope 65536 times as steep, and another one whenever the scale changes.
+/// A network that learns a jump becomes as steep as it can. A gradient penalty prevents that: where the derivative of
+/// the network with respect to its input exceeds 1, the excess is part of the loss (Gulrajani et al. 2017, "Improved
+/// Training of Wasserstein GANs"). So a gradient has to be differentiated once more. Under a loss scale it must be
+/// unscaled first: otherwise the penalty would be that of a derivative 65536 times as large, and would change whenever
+/// the scale changes.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -33,7 +34,7 @@ struct network : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
 
-/// Trains on a jump from -1 to 1, and tells how steep the network is in the end.
+/// Trains on a jump from -1 to 1, and prints how steep the network is at the end.
 template <class P>
 void train(auto& device, const char* name, float weight) {
     std::vector<float> inputs, targets;
@@ -57,7 +58,7 @@ void train(auto& device, const char* name, float weight) {
         const auto y = model(tape, x);
         const auto loss = ht::mean_squared_error(tape, y, t_values);
 
-        // The gradient of all results together holds the slope at each sample. It is a variable of the tape.
+        // The gradient of the sum of all results contains the derivative at each sample. It is a variable of the tape.
         const auto scaled = scaler.scale(ht::sum(ht::autocast<ht::full_fp32>(tape), y));
         const auto slopes = scaler.unscale(tape.gradients(scaled, x)).of(x);
         // Without unscale, ht::norm(tape, tape.gradients(scaled, x)) does not compile.
@@ -83,7 +84,7 @@ void lesson(auto& device) {
     train<ht::amp_fp16>(device, "without a penalty", 0);
     // Prints: without a penalty: the steepest slope is above 2
 
-    // The same network, which may rise by about 1 for each 1 of its input: that is a ramp, and no jump any more.
+    // The same network, which may now rise by about 1 for each 1 of its input: a ramp instead of a jump.
     train<ht::amp_fp16>(device, "with one", 10);
     // Prints: with one: the steepest slope is below 2
 }

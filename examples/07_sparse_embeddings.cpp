@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 7: a large table of which a step looks up few rows, and the gradient of these rows alone.
+/// Lesson 7: a large table of which a step looks up few rows, and its sparse gradient.
 ///
-/// A model of words or of a shop's items learns a vector for each id, and a step sees a few of them. The gradient of
-/// the table is zero everywhere else. Held densely it takes the table's own size, is written, measured and read by the
-/// optimizer in every step, and nearly all of that is zeros. `ht::nn::sparse_embedding` holds the rows that were looked
-/// up: their indices, each once, and their sums. The loop around it stays the same.
+/// A model of words or of a shop's items learns a vector for each id, and a step sees few of them. The gradient of the
+/// table is zero everywhere else. Stored densely it has the table's size, is written, and is read by the norm and the
+/// optimizer in every step, and nearly all of it is zeros. `ht::nn::sparse_embedding` stores the rows that were looked
+/// up: their indices, each once, and the sums of their gradients. The training loop stays the same.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -19,8 +19,8 @@ namespace ht = halftone;
 
 constexpr ht::extent items = 3000, width = 16, kinds = 4, lookups = 48;
 
-/// The same layer with a dense gradient. Which of the two it is follows from the operation that the table is stored
-/// for, here `op::embedding`.
+/// The same layer with a dense gradient. The operation for which the table is stored, here `op::embedding`, decides
+/// which of the two it is.
 template <class P>
 struct dense_embedding {
     using policy = P;
@@ -36,7 +36,7 @@ struct dense_embedding {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// Classifies an item by its vector alone.
+/// Classifies an item by its vector.
 template <class P, template <class> class Embedding>
 struct classifier : ht::nn::model {
     using policy = P;
@@ -50,7 +50,7 @@ struct classifier : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed, self.head); }
 };
 
-/// What is looked up in a step: popular items often, others seldom.
+/// The ids of a step: popular items often, others rarely.
 struct batch {
     std::vector<std::int32_t> ids, labels;
 
@@ -82,8 +82,8 @@ auto train(auto& device, const char* name, const auto& options) {
         const auto loss = ht::cross_entropy(tape, model.head(tape, model.embed(tape, b.tokens())), b.targets());
         tape.backward(scaler.scale(loss), acc);
         auto grads =
-            scaler.unscale(acc.take());  // the finite check sees the rows that were looked up, duplicates summed
-        optimizer.step(grads);                    // changes these rows alone
+            scaler.unscale(acc.take());  // checks the rows that were looked up, duplicates summed
+        optimizer.step(grads);                    // changes only these rows
         scaler.update();
     }
     auto after = ht::to_host(device, ht::as_const(ht::flatten(model.embed.table.master())));
@@ -99,8 +99,8 @@ auto train(auto& device, const char* name, const auto& options) {
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
-    // Plain SGD moves a row by its gradient. Where that is zero nothing happens, and both tables end with the same
-    // bits.
+    // Plain SGD changes a row by its gradient only. Where that is zero nothing happens, and both tables end with the
+    // same bits.
     const auto dense = train<dense_embedding, ht::sgd>(device, "sgd, dense", ht::sgd_options{.lr = 0.5});
     const auto sparse = train<ht::nn::sparse_embedding, ht::sgd>(device, "sgd, sparse", ht::sgd_options{.lr = 0.5});
     std::printf("the tables are %s\n",
@@ -109,8 +109,9 @@ void lesson(auto& device) {
     // Prints: sgd, sparse: gradients take 3840 bytes; 415 of 3000 rows have changed
     // Prints: the tables are equal
 
-    // AdamW decays every row in every step, and its moments go on pushing a row long after it was looked up. Over rows
-    // it is lazy, as torch.optim.SparseAdam is: a row that is not looked up stays as it is, and so do its moments.
+    // AdamW decays every row in every step, and its moments go on changing a row long after it was looked up. With a
+    // sparse gradient it is lazy, as torch.optim.SparseAdam: a row that is not looked up is unchanged, and so are its
+    // moments.
     train<dense_embedding, ht::adamw>(device, "adamw, dense", ht::adamw_options{.lr = 0.01});
     train<ht::nn::sparse_embedding, ht::adamw>(device, "adamw, sparse", ht::adamw_options{.lr = 0.01});
     // Prints: adamw, dense: gradients take 192512 bytes; 3000 of 3000 rows have changed

@@ -2,10 +2,10 @@
 /// \file
 /// Lesson 8: one layer in fp32, and what it changes.
 ///
-/// A network learns temperatures between 99.9 and 100.1. Numbers of bfloat16 near 100 are half a degree apart, since
-/// they have eight significant bits, so that the last layer can say 100 and nothing else that is any better, whatever
-/// the layers before it learn. The remedy is one line of a recipe. Which line it is, and what it costs, shows below;
-/// all other layers of a large model would go on in bf16.
+/// A network learns temperatures between 99.9 and 100.1. Near 100, numbers of bfloat16 are half a degree apart, since
+/// they have eight significant bits, so the last layer can give 100 and nothing closer, whatever the layers before it
+/// learn. The remedy is one line of a recipe. Which line, and what it costs, is shown below; all other layers of a
+/// large model would stay in bf16.
 #include <cstdio>
 #include <vector>
 
@@ -24,7 +24,7 @@ struct thermometer : ht::nn::model {
     ht::nn::linear<ht::at<P, "up">> up;
     ht::nn::linear<ht::at<P, "down">> down;
 
-    // The bias begins at 100, which all temperatures have in common; the differences are to be learned.
+    // The bias is initialised with 100, which all temperatures have in common; the network learns the differences.
     explicit thermometer(auto& device)
         : model{device},
           up{parameters(), features, hidden},
@@ -35,14 +35,13 @@ struct thermometer : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
 
-// The recipes: all in bf16; the wrong layer in fp32; the right one; and of the right one its results alone.
+// The recipes: all in bf16; the wrong layer in fp32; the right layer in fp32; only the right layer's results in fp32.
 using plain = ht::amp_bf16;
 using wrong_layer = ht::recipe<ht::amp_bf16, ht::rule<"up", ht::full_fp32>>;
 using right_layer = ht::recipe<ht::amp_bf16, ht::rule<"down", ht::full_fp32>>;
 using results_alone = ht::recipe<ht::amp_bf16, ht::rule<"down", ht::with_output<ht::amp_bf16, float>>>;
 
-// Where types meet is known before anything runs. The network is given data in float, of which no gradient is wanted:
-// `const float`.
+// Casts are known at compile time. The network's input is data in float, of which no gradient is wanted: `const float`.
 template <class P>
 constexpr int casts = ht::casts<thermometer<P>, const float>;
 static_assert(casts<plain> < casts<right_layer>);
@@ -79,22 +78,22 @@ void train(auto& device, const char* name) {
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
     // The inputs are read as bf16, forward and for the gradient of the weights: two casts, and no other in the layers.
-    // And nothing is learned: every result is rounded to 100.
+    // Nothing is learned, because every result is rounded to 100.
     train<plain>(device, "all in bf16");
     // Prints: all in bf16: loss 0.0050, in the end more than a half; 2 casts, 768 bytes of bf16 copies
 
-    // fp32 in a layer that lacks no precision does not help: the next layer casts its results to bf16. (A layer in fp32
-    // reads its master, and has no copy.)
+    // fp32 in a layer that needs no more precision does not help: the next layer casts its results to bf16. (A layer in
+    // fp32 reads its master, and has no copy.)
     train<wrong_layer>(device, "up in fp32");
     // Prints: up in fp32: loss 0.0050, in the end more than a half; 2 casts, 384 bytes of bf16 copies
 
-    // What helps is the last layer in fp32: weights, products and results. It reads its input as fp32, too, forward and
+    // What helps is fp32 in the last layer: weights, products and results. It also reads its input as fp32, forward and
     // backward.
     train<right_layer>(device, "down in fp32");
     // Prints: down in fp32: loss 0.0050, in the end less than a twentieth; 4 casts, 384 bytes of bf16 copies
 
-    // Its results alone in fp32 would do. Products of bf16 are summed in float anyway; what was lost was lost when the
-    // sums were rounded to the layer's output. The gradients, in fp32 now, are read as bf16: two casts of the four.
+    // fp32 for its results only is enough. bf16 products are summed in float anyway; precision was lost when the sums
+    // were rounded to the layer's output. The gradients, now in fp32, are read as bf16: two of the four casts.
     train<results_alone>(device, "results of down in fp32");
     // Prints: results of down in fp32: loss 0.0050, in the end less than a twentieth; 4 casts, 768 bytes of bf16 copies
 }

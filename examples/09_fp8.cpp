@@ -2,11 +2,11 @@
 /// \file
 /// Lesson 9: eight bits, and the scale that they need.
 ///
-/// A float8_e4m3 holds magnitudes from 2^-9 to 448, a float8_e5m2 from 2^-16 to 57344, and a tensor's numbers rarely
-/// lie there by themselves. So each tensor has a factor, its scale, that takes its largest magnitude to the format's;
-/// the product of two such tensors is divided by both. Weights and activations want the four significant bits of the
-/// one format, gradients the range of the other (Micikevicius et al. 2022). With delayed scaling the factor follows from
-/// what the last steps met, so that a tensor is read once.
+/// A float8_e4m3 holds magnitudes from 2^-9 to 448, a float8_e5m2 from 2^-16 to 57344, and a tensor's numbers are
+/// rarely in these ranges by themselves. So each tensor has a factor, its scale, that maps its largest magnitude to the
+/// format's; the product of two such tensors is divided by both scales. Weights and activations need the four
+/// significant bits of the first format, gradients the range of the second (Micikevicius et al. 2022). With delayed
+/// scaling the factor follows from the tensors of the last steps, so that a tensor is read only once.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,7 +18,7 @@
 
 namespace ht = halftone;
 
-/// Prints what eight bits lose of numbers: the share that becomes zero, and the mean relative error of the others.
+/// Prints what numbers lose in eight bits: the fraction that becomes zero, and the mean relative error of the others.
 template <class T>
 void look(const char* what, const std::vector<float>& numbers, float scale) {
     int zeros = 0;
@@ -82,14 +82,14 @@ void windows(auto& device) {
     ht::tape tape{device};
     const std::vector<float> targets(8);
     for (int step = 0; step < 7; ++step) {
-        const ht::amax_state before = model.parameters().amaxes().read()[0];  // fc.weight, input
+        const ht::amax_state before = model.parameters().amaxes().read()[0];  // the record of fc.weight's input
         const float amax = step == 2 ? 16.0f : 1.0f;
         std::vector<ht::bfloat16> x(16, ht::bfloat16(amax / 2));
         x[5] = ht::bfloat16(amax);
         const auto y = model.fc(tape, tape.to_device(ht::const_view<ht::bfloat16, 2>(x.data(), {2, 8})));
         tape.backward(ht::mean_squared_error(tape, y, ht::const_view<float, 2>(targets.data(), {2, 4})), acc);
         auto grads = acc.take();
-        optimizer.step(grads);  // the window ends: amax goes into the history
+        optimizer.step(grads);  // ends the window: stores the amax in the history
         std::printf("step %d: amax %g, scale %g%s\n", step, static_cast<double>(amax),
                     static_cast<double>(before.scale),
                     amax * before.scale > 448 ? ", too large: what is beyond 448 becomes that" : "");
@@ -99,7 +99,7 @@ void windows(auto& device) {
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
     formats();
-    // The first step has no history, and its scale is 1. The third meets an amax sixteen times as large as any in its
+    // The first step has no history, and its scale is 1. The third has an amax sixteen times as large as any in its
     // history, and saturates. The next three steps scale for that amax, until it has left the history of three windows.
     windows(device);
     // Prints: step 0: amax 1, scale 1

@@ -2,10 +2,10 @@
 /// \file
 /// Lesson 10: find the overflow.
 ///
-/// In float16 a step is skipped now and then, and the loss scale is halved: that is as it should be. Where every step
-/// is skipped, the scale falls for ever and the model does not learn, and the question is which operation it was. A
-/// watched tape knows: the first operation of a step that gave an infinity or a NaN, by the path of its layer. Then a
-/// look at what the tensors of a step hold says which layer wants another type.
+/// In float16 a step is skipped from time to time, and the loss scale is halved: that is normal. If every step is
+/// skipped, the scale falls forever and the model does not learn; then the question is which operation causes it. A
+/// watched tape finds out: it reports the first operation of a step that gave an infinity or a NaN, by the path of its
+/// layer. Counts of the values in a step's tensors then tell which layer should have another type.
 #include <cstdio>
 #include <vector>
 
@@ -19,8 +19,8 @@ namespace ht = halftone;
 
 constexpr ht::extent samples = 64, features = 8, hidden = 32;
 
-/// Its inputs are large: of the order of 1,000, as prices or pixels are that nobody has normalised. What `square` makes
-/// of them is of the order of 1,000,000, and float16 ends at 65,504.
+/// Its inputs are large, of the order of 1,000, like prices or pixels that nobody has normalised. The layer `square`
+/// turns them into numbers of the order of 1,000,000; float16's largest number is 65,504.
 template <class P>
 struct network : ht::nn::model {
     using policy = P;
@@ -55,7 +55,7 @@ void train(auto& device, const char* name) {
     ht::adamw optimizer{device, model, {.lr = 1e-8, .weight_decay = 0}};
     ht::grad_scaler scaler{device, {.init_scale = 16}};
     ht::accumulator acc{model};
-    ht::tape tape{device, ht::watched};                  // in place of tape{device}: the one change that watching wants
+    ht::tape tape{device, ht::watched};                  // in place of tape{device}: the only change in the loop
     ht::overflow_finder finder{device, tape};
 
     const auto step = [&] {
@@ -71,7 +71,7 @@ void train(auto& device, const char* name) {
     for (int i = 0; i < 5; ++i) step();
     std::printf("%s: %d of 5 steps are skipped\n", name, static_cast<int>(optimizer.skipped_steps()));
 
-    // Here the host waits. In a training loop it asks when it logs; the reports of the steps since then are kept.
+    // Here the host waits. A training loop calls this when it logs; the reports of all steps since then are kept.
     const auto overflows = finder.take();
     if (!overflows.empty()) {
         const ht::overflow& o = overflows.front();
@@ -81,8 +81,8 @@ void train(auto& device, const char* name) {
                     static_cast<double>(o.before_largest));
     }
 
-    // What the tensors of one more step hold, and which types the collector proposes. It waits for each tensor, so use
-    // it in a step now and then.
+    // Counts the values in the tensors of one more step, and proposes other types. It waits for each tensor, so use it
+    // in occasional steps.
     ht::numerics_collector numerics{device, tape};
     step();
     for (const auto& p : numerics.take(model, scaler.get_scale()).proposals()) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The command line of the lessons that need a device: the CPU, or with `--device cuda` the GPU, where nvcc compiled
-/// them.
+/// The command line of lessons that need a device: the CPU, or with `--device cuda` the GPU, if nvcc compiled them.
 ///
 ///     int main(int argc, char** argv) {
 ///         return with_device(argc, argv, [](auto& device) { lesson(device); });      // ht::cpu& or ht::cuda&
 ///     }
 ///
-/// What goes wrong is one line and an exit code: 3 where there is no GPU that can be used, 2 for all else.
+/// Errors print one line and give an exit code: 3 if there is no usable GPU, 2 for all others.
 #pragma once
 
 #include <cstdio>
@@ -51,6 +50,6 @@ int with_device(int argc, char** argv, const Lesson& lesson) try {
     halftone::cpu device;
     lesson(device);
     return 0;
-} catch (const halftone::error& e) {  // an instruction set that is not there, say
+} catch (const halftone::error& e) {  // an instruction set that the processor lacks, say
     return end_with(2, e.what());
 }

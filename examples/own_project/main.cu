@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A program that has its memory and its stream already, and borrows two kernels: one fused product on its __half
-/// pointers, and one pointwise operation of its own, which is an ordinary lambda.
+/// A program with its own memory and stream that uses two kernels: one fused product on its __half pointers, and one
+/// pointwise operation of its own, an ordinary lambda.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +21,7 @@ void check(cudaError_t code, const char* what) {
 }
 #define CHECK(call) check((call), #call)
 
-/// What the project does with memory is its own affair.
+/// The project's own memory management.
 template <class T>
 T* upload(const std::vector<T>& values) {
     T* p = nullptr;
@@ -43,8 +43,8 @@ double gelu(double x) { return 0.5 * x * (1 + std::tanh(0.7978845608028654 * (x 
 
 constexpr int batch = 64, width = 96, hidden = 200;
 
-/// All that is asked of halftone: y = a sigmoid(a / 2) of a = gelu(x w' + b). Views say how the project's memory is to
-/// be read, and own nothing; the kernels go into the project's stream, and nothing waits for them.
+/// All that halftone does here: y = a sigmoid(a / 2) of a = gelu(x w' + b). Views describe the project's memory and own
+/// nothing; the kernels are launched on the project's stream, and nothing waits for them.
 void hidden_layer(ht::cuda& gpu, const __half* x, const __half* w, const __half* b, __half* y) {
     const ht::view rows(x, ht::shape<2>{batch, width}), weights(w, ht::shape<2>{hidden, width});
     const ht::view bias(b, ht::shape<1>{hidden});
@@ -63,7 +63,7 @@ int main() try {
            *y_gpu = upload(std::vector<__half>(batch * hidden));
     std::string name;
     {
-        ht::cuda gpu{stream};  // for as long as there is work; it borrows the stream, which has to outlive it
+        ht::cuda gpu{stream};  // uses the project's stream, which has to outlive it
         name = gpu.description();
         hidden_layer(gpu, x_gpu, w_gpu, b_gpu, y_gpu);
     }
@@ -71,7 +71,8 @@ int main() try {
     CHECK(cudaMemcpyAsync(result.data(), y_gpu, result.size() * sizeof(__half), cudaMemcpyDeviceToHost, stream));
     CHECK(cudaStreamSynchronize(stream));
 
-    // y is rounded twice to 11 bits and its largest value is below 40; the sum of 96 products costs far less.
+    // y is rounded twice to 11 bits and its largest value is below 40; the error of the sums of 96 products is much
+    // smaller.
     double worst = 0;
     for (int i = 0; i < batch; ++i) {
         for (int j = 0; j < hidden; ++j) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The whole of a program with a kernel of its own on the GPU; nothing to configure and nothing to link:
+/// A complete program with a GPU kernel of its own; nothing to configure and nothing to link:
 ///
 ///     nvcc -std=c++20 -arch=native -I../../include one_file.cu -o one_file && ./one_file
 #include <cstdio>

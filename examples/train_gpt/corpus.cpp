@@ -4,7 +4,7 @@
 
 #include "options.hpp"
 
-// The build says where the repository lies; a program compiled by hand looks in the current folder.
+// The build defines the repository's path; a program compiled by hand looks in the current folder.
 #if !defined(HALFTONE_SOURCE_DIR)
 #define HALFTONE_SOURCE_DIR "."
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU, as far as a program that is built with or without one needs to know. Both throw exit_with(3) where there is
-/// none: gpu.cu is built where there is CUDA, no_gpu.cpp elsewhere.
+/// The GPU's interface for a program that is built with or without CUDA. Both functions throw exit_with(3) if there is
+/// no GPU: gpu.cu is built if CUDA is available, no_gpu.cpp otherwise.
 #pragma once
 
 #include <string>

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Trains the same byte-level GPT from the same initial weights on the same batches under full_fp32, amp_fp16 and
-/// amp_bf16 (and, where they were built and are asked for, tf32 and fp8_hybrid), and puts side by side what each of
-/// them costs and reaches. `train_gpt --help` lists the options.
+/// amp_bf16 (and, if built and requested, tf32 and fp8_hybrid), and compares their cost and their losses. `train_gpt
+/// --help` lists the options.
 ///
-/// Exit codes: 0; 2 for arguments, text or an output folder that make no run, with one line and nothing left behind; 3
-/// for a device that is not there; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for the
-/// rest.
+/// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind; 3 for a device
+/// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for everything else.
 #include <atomic>
 #include <csignal>
 #include <iostream>
@@ -61,7 +60,7 @@ run_result run_policy(const std::string& policy, const options& o, const ht::tok
     return run_named(policy, device, o, corpus, around);
 }
 
-/// What the bf16 model wrote; where it was not among them, the last one.
+/// Prints the text that the bf16 model wrote, or, without such a model, the last one.
 void print_text(std::ostream& out, const std::vector<run_result>& runs) {
     const run_result* writer = nullptr;
     for (const run_result& r : runs) {

@@ -32,8 +32,7 @@ void check_range(const char* option, std::int64_t value, std::int64_t least, std
     if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
 }
 
-/// Bytes that the run needs at the very least: parameters, gradients and moments, what a micro-batch keeps, and the
-/// batch.
+/// A lower bound of the run's memory: parameters, gradients and moments, what a micro-batch keeps, and the batch.
 double least_memory(const options& o) {
     const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
     const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);

@@ -24,7 +24,7 @@ struct reporter::state {
     machine where;
     ht::output_folder folder;
     ht::metrics_file metrics;
-    ht::output_file summary;  // opened early, so that a folder which takes no files is told before training
+    ht::output_file summary;  // opened early, so that an unwritable folder is reported before training
 };
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What train_gpt tells: progress while it runs, then the table, the text, and the files.
+/// The output of train_gpt: progress while it runs, then the table, the text, and the files.
 #pragma once
 
 #include <iosfwd>
@@ -10,24 +10,24 @@
 
 #include "run.hpp"
 
-/// Where the program runs, as summary.json says it.
+/// The machine, as described in summary.json.
 struct machine {
     std::string device, isa;
     int threads = 0;
-    std::string gpu;  ///< empty: none is used
+    std::string gpu;  ///< empty: no GPU is used
 };
 
-/// The progress of runs, and their metrics.jsonl.
+/// Reports the progress of runs, and writes their metrics.jsonl.
 class reporter {
   public:
     /// Makes the folder and opens the file in it. Throws halftone::output_error.
     reporter(const options& o, const machine& where);
     ~reporter();
 
-    /// The observer of one policy's run; it refers to the reporter, and ends the progress bar with its life.
+    /// The observer of one policy's run. The reporter must outlive it; its destructor ends the progress bar.
     std::unique_ptr<halftone::trainer_callback> observe(const std::string& policy);
 
-    /// Writes summary.json and leaves both files. Throws halftone::output_error; then nothing is left.
+    /// Writes summary.json and keeps both files. Throws halftone::output_error; then no file is left.
     void commit(const std::vector<run_result>& runs);
 
   private:
@@ -37,5 +37,5 @@ class reporter {
 
 void print_table(std::ostream& out, const std::vector<run_result>& runs);
 
-/// Printable bytes as they are, others as a dot.
+/// The text with non-printable bytes replaced by dots.
 std::string printable(const std::string& text);

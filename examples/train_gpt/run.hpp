@@ -13,22 +13,22 @@
 
 #include "options.hpp"
 
-/// What a run needs from the program around it.
+/// What a run gets from the rest of the program.
 struct surroundings {
     halftone::trainer_callback& observer;
-    halftone::profiler* profile = nullptr;          ///< where --profile asks for it
-    bool (*is_interrupted)() = nullptr;             ///< asked after every step
+    halftone::profiler* profile = nullptr;          ///< with --profile
+    bool (*is_interrupted)() = nullptr;             ///< called after every step
 };
 
 struct run_result {
     std::string policy;
     std::size_t parameters = 0;
     halftone::training_result training;
-    std::optional<halftone::evaluation_result> validation;  ///< none where the run was interrupted
+    std::optional<halftone::evaluation_result> validation;  ///< empty if the run was interrupted
     std::string text;                                       ///< what the model wrote
 };
 
-/// Defined for each policy and device in a file of its own, so that none takes long to compile.
+/// Defined for each policy and device in a file of its own, to keep each file's compile time short.
 template <class Policy, class Device>
 run_result run(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
 

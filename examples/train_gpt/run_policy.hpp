@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of run(); each policy's and device's file includes it and instantiates it.
+/// The definition of run(), which each policy's and device's file includes and instantiates.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace ht = halftone;
 
 namespace {
 
-/// A byte drawn from softmax(logits / temperature). A temperature below 1 prefers the likely ones.
+/// A byte drawn from softmax(logits / temperature). A temperature below 1 prefers likely bytes.
 template <class Logit>
 std::int32_t draw(const std::vector<Logit>& logits, double temperature, double uniform) {
     const auto value = [&](std::size_t i) { return static_cast<double>(static_cast<float>(logits[i])); };
@@ -38,12 +38,12 @@ std::int32_t draw(const std::vector<Logit>& logits, double temperature, double u
     return static_cast<std::int32_t>(logits.size() - 1);
 }
 
-/// `count` bytes that follow `prompt`, each drawn from what the model expects after the window before it. The same for
-/// the same weights and seed.
+/// `count` bytes that continue `prompt`, each drawn from the model's prediction for the window before it. Deterministic
+/// for given weights and seed.
 template <class Device, class Model>
 std::string write_text(Device& device, const Model& model, const std::string& prompt, std::int64_t count,
                        std::uint64_t seed) {
-    constexpr std::uint32_t stream = 0x80000001;  // Philox counters that neither weights nor batches use
+    constexpr std::uint32_t stream = 0x80000001;  // a Philox tensor number that neither weights nor batches use
     constexpr double temperature = 0.8;
     ht::inference eval{device};
     std::vector<std::int32_t> tokens;
@@ -64,7 +64,7 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
     return text;
 }
 
-/// Makes the weights of a layer so large, for one step, that what it gives overflows in float16.
+/// Makes the weights of a layer so large, for one step, that its results overflow in float16.
 class planter final : public ht::trainer_callback {
   public:
     planter(ht::store& parameters, const std::string& layer, std::int64_t step)
@@ -80,10 +80,10 @@ class planter final : public ht::trainer_callback {
     }
 
   private:
-    // A power of two, so that the weights of before come back to the bit.
+    // A power of two, so that the weights are restored exactly.
     static constexpr float factor = 0x1p19f;
 
-    /// Times so much; false where there are none.
+    /// Multiplies the weights; false if there are none.
     bool spoil(float times) {
         bool found = false;
         const auto& entries = parameters_->entries();
@@ -107,7 +107,7 @@ class planter final : public ht::trainer_callback {
 };
 
 #if defined(TRAIN_GPT_MORE)
-/// Before a step: its first micro-batch under the policy and in fp32.
+/// Before a step, runs its first micro-batch under the policy and in fp32.
 template <class Device, class Model, class Trainer>
 class shadower final : public ht::trainer_callback {
   public:
@@ -169,7 +169,7 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
          .final_lr_ratio = 0.1,
          .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
          .eval_steps = o.eval_every,
-         // The customary 2,000 is for long runs; a short one would never see the scale move.
+         // The usual 2,000 is for long runs; in a short one the scale would never change.
          .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
          .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
          .numerics_steps = o.numerics_every,
@@ -191,7 +191,7 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
     planter plant{model.parameters(), o.planted_layer, o.planted_step};
     trainer.add_callback(plant);
 #if defined(TRAIN_GPT_MORE)
-    shadower shadow{device, model, trainer, data, o};  // after what is planted
+    shadower shadow{device, model, trainer, data, o};  // after the planter
     trainer.add_callback(shadow);
 #endif
 
