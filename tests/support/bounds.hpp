@@ -19,16 +19,17 @@
 
 namespace support {
 
-/// Unit roundoff of float, in which kernels sum.
+/// The unit roundoff of float, in which kernels sum.
 inline constexpr double u = halftone::unit_roundoff<float>;
 
-/// The relative error of n roundings in a row: n u / (1 - n u) (Higham 2002, section 3.1). Of a sum whose terms pass
-/// through at most n additions, relative to the sum of magnitudes.
+/// The relative error of n consecutive roundings: n u / (1 - n u) (Higham 2002, section 3.1); for a sum whose terms
+/// pass through at most n additions, relative to the sum of magnitudes.
 inline double gamma(double n, double roundoff = u) { return n * roundoff / (1 - n * roundoff); }
 
-/// The error of a sum of n products of operands that are read as Compute, relative to sum |a||b|: each passes through
-/// its own rounding and n additions at most. Of operands that may be multiplied in pieces (kernel/matmul/cpu/split.hpp) the
-/// products of later pieces pass through six times as many, and some are dropped.
+/// The error of a sum of n products with operands read as Compute, relative to sum |a||b|: each product has one
+/// rounding and passes through at most n additions. If operands may be multiplied in pieces
+/// (kernel/matmul/cpu/split.hpp), products of later pieces pass through six times as many additions, and some are
+/// dropped.
 template <class Compute>
 double product_error(double n, double roundoff = u) {
     if constexpr (requires { Compute::dropped; }) {
@@ -37,15 +38,16 @@ double product_error(double n, double roundoff = u) {
         return gamma(n + 1, roundoff);
     }
 }
-/// And by what it may be off besides, where a unit takes pieces, products and sums below 2^-126 for zero. `operands` is
-/// sum (|a| + |b|).
+/// The additional error of units that treat pieces, products and sums below 2^-126 as zero. `operands` is sum (|a| +
+/// |b|).
 inline double flushed_error(double n, double operands) { return 0x1p-125 * operands + 14 * n * 0x1p-126; }
 
 template <class Device>
 inline constexpr bool is_on_cpu = requires(const Device& device) { device.instruction_set(); };
 
-/// The relative error of e^-difference on its way to, or from, numbers of T: what exec/cpu/simd/math.simd.hpp promises of a
-/// CPU's vectors, kernel/exponential.hpp of a GPU's kernels, and for wider numbers three units in the last place.
+/// The relative error of e^-difference with arguments from, or results in, numbers of T: for a CPU's vectors as
+/// exec/cpu/simd/math.simd.hpp states, for a GPU's kernels as kernel/exponential.hpp does; for wider numbers three
+/// units in the last place.
 template <class Device, class T>
 double exp_error(double difference) {
     if constexpr (sizeof(T) >= sizeof(float)) {
@@ -56,15 +58,16 @@ double exp_error(double difference) {
         return (4 + 2 * difference) * u;
     }
 }
-/// And what it may be off besides: below float's normal numbers it loses digits, or is 0.
+/// The additional absolute error: below float's normal numbers the result loses digits, or is 0.
 template <class Device, class T>
 constexpr double exp_least() {
     using traits = halftone::number_traits<float>;
     return sizeof(T) >= sizeof(float) || is_on_cpu<Device> ? traits::min_subnormal : traits::min_normal;
 }
 
-/// The relative error of gelu and silu that become a T, t being the argument of their sigmoid, and the absolute one of
-/// their slopes: what exec/cpu/simd/math.simd.hpp promises of a CPU's vectors, and kernel/map/expression/scalar.hpp of a GPU's threads.
+/// The relative error of gelu and silu with results in T, where t is the argument of their sigmoid, and the absolute
+/// error of their derivatives: for a CPU's vectors as exec/cpu/simd/math.simd.hpp states, for a GPU's threads as
+/// kernel/map/expression/scalar.hpp does.
 template <class T>
 double gated_error(double t) {
     if constexpr (sizeof(T) >= sizeof(float)) return (6 + 4 * std::fabs(t)) * u;
@@ -83,13 +86,13 @@ double rounding(double value) {
     return std::max(traits::unit_roundoff * std::fabs(value), traits::min_subnormal / 2);
 }
 
-/// The error of rounding to T something that lies within `error` of `value`, that error included.
+/// The error of rounding to T a number within `error` of `value`, that error included.
 template <class T>
 double rounded(double value, double error) {
     return error + rounding<T>(std::fabs(value) + error);
 }
 
-/// Remembers the value that came closest to its bound, or exceeded it most.
+/// Keeps the value with the largest ratio of error to bound.
 class comparison {
   public:
     void expect(double got, double want, double bound) {
@@ -99,13 +102,13 @@ class comparison {
                              : std::isfinite(error) ? std::max(error / bound, 1 + 1e-9)
                                                     : HUGE_VAL;
         if (count_ == 0 || ratio > ratio_) ratio_ = ratio, got_ = got, want_ = want, bound_ = bound, at_ = count_;
-        // A bound as large as the value itself cannot catch a wrong one.
+        // A bound as large as the value itself could not detect a wrong value.
         telling_ += std::fabs(want) > 2 * bound ? 1 : 0;
         ++count_;
     }
 
     bool within() const { return count_ > 0 && ratio_ <= 1; }
-    /// That share of the values, at least, exceeds twice its bounds: a kernel that gives zeros would have been found out.
+    /// Whether at least this fraction of the values exceeds twice its bound: a kernel that gives zeros would then fail.
     bool telling(double share = 0.5) const {
         return static_cast<double>(telling_) >= share * static_cast<double>(count_);
     }

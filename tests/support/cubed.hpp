@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operation as users write them: x^3, which keeps its input. A test that wants a cast rule derives from it.
+/// An operation of a user's own: x^3, which keeps its input. Tests that need a cast rule derive from it.
 #pragma once
 
 #include <halftone/autodiff/op/apply.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs a test on a CPU of one thread for every instruction set that is tested here (each_set.hpp), without a word about
-/// the others.
+/// Runs a test on a CPU device with one thread for every instruction set that can be tested here (each_set.hpp),
+/// without messages about the others.
 ///
 ///     support::for_each_cpu([&](ht::cpu& device) { ... });
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs a test on every instruction set, or on each that has a body of its own, as far as this processor can execute
-/// them; HALFTONE_ISA caps them, as it does for programs.
+/// Runs a test on every instruction set, or on each that has a body of its own, that this processor can execute;
+/// HALFTONE_ISA limits them, as it does for programs.
 ///
 ///     support::for_each_isa([&](ht::isa set) { ht::cpu device{{.instruction_set = set}}; ... });
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace support {
 
-/// Around the vectors of every set and around four of them, and larger.
+/// Widths around one vector and around four vectors of every set, and larger ones.
 inline constexpr std::int64_t widths[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 67, 129, 257, 768, 1021};
 
 inline bool is_tested(halftone::isa set) {
@@ -44,7 +44,7 @@ void for_each_isa(const Test& test) {
     for_each_of(halftone::every_isa, test);
 }
 
-/// For kernels on f32 vectors: bfloat16 and tile instructions add no body to these.
+/// For kernels on f32 vectors: sets with bfloat16 and tile instructions have no bodies of their own for these.
 template <class Test>
 void for_each_set(const Test& test) {
     using halftone::isa;

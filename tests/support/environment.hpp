@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Variables of this process's environment.
+/// Sets environment variables of this process.
 ///
 ///     support::set_environment("HALFTONE_ISA", "portable");       // nullptr removes it
 #pragma once
@@ -11,7 +11,7 @@ namespace support {
 
 inline void set_environment(const char* name, const char* value) {
 #if defined(_WIN32)
-    _putenv_s(name, value == nullptr ? "" : value);  // an empty one is none there
+    _putenv_s(name, value == nullptr ? "" : value);  // an empty value removes it
 #else
     value == nullptr ? unsetenv(name) : setenv(name, value, 1);
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// x * y + z of floats, rounded once. What std::fma ought to be, which mingw-w64's (10.0) is not in a quarter of cases.
+/// x * y + z of floats, rounded once, in place of std::fma, which is wrong in a quarter of cases with mingw-w64 (10.0).
 #pragma once
 
 #include <bit>
@@ -14,7 +14,8 @@ inline float fused(float x, float y, float z) {
     const double product = static_cast<double>(x) * y;  // exact
     double sum = product + z;
     const double back = sum - product, error = (product - (sum - back)) + (z - back);  // exact, too (Knuth)
-    // Rounded to odd, after which rounding to float is as rounding once: a double has more than two bits more.
+    // Rounded to odd, after which rounding to float is as a single rounding: a double has more than two additional
+    // bits.
     if (std::isfinite(sum) && error != 0 && std::bit_cast<std::uint64_t>(sum) % 2 == 0) {
         constexpr double infinity = std::numeric_limits<double>::infinity();
         sum = std::nextafter(sum, error > 0 ? infinity : -infinity);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A gradient against central differences, in double.
+/// Compares a gradient with central differences, in double.
 ///
 ///     support::check_gradient([&](const std::vector<double>& x) { return loss(x); }, x, gradient);
 #pragma once
@@ -17,7 +17,8 @@
 namespace support {
 
 /// The derivative of f along axis i by differences at h and h / 2, combined so that the error is of order h^4
-/// (Richardson); `error` gets what remains: the correction's own size, and the rounding of f divided by the step.
+/// (Richardson extrapolation); `error` gets the remaining error: the size of the correction, and the rounding of f
+/// divided by the step.
 template <class F>
 double central_difference(const F& f, std::vector<double> x, std::size_t i, double& error) {
     const double h = 1e-3 * std::max(1.0, std::fabs(x[i])), at = x[i];
@@ -32,7 +33,7 @@ double central_difference(const F& f, std::vector<double> x, std::size_t i, doub
         slope[halving] = (above - below) / (2 * step);
     }
     const double correction = (slope[1] - slope[0]) / 3;
-    // A thousand roundings are more than any of the tested functions makes for one value.
+    // An upper bound: none of the tested functions has a thousand roundings for one value.
     error = std::fabs(correction) * h + 1000 * halftone::unit_roundoff<double> * std::max(1.0, largest) / (h / 2);
     return slope[1] + correction;
 }

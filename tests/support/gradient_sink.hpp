@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The least that a tape's backward pass needs to put gradients of parameters somewhere, and a look at what it put
-/// there.
+/// A minimal accumulator: the members that a tape's backward pass needs for gradients of parameters, and access to
+/// these gradients.
 ///
 ///     support::gradient_sink sink(parameters);
 ///     tape.backward(loss, sink);
 ///     sink.of(weight)                                    // as doubles, in the order of its elements
-///     sink.close();                                      // the next backward pass begins anew
+///     sink.close();                                      // the next backward pass overwrites
 #pragma once
 
 #include <string>
@@ -34,7 +34,7 @@ class gradient_sink {
         const auto all = read<Storage>(p.entry());
         return {all.begin(), all.end()};
     }
-    /// The gradient of entry i, which has to be accumulated in float.
+    /// The gradient of entry i, which must be accumulated in float.
     std::vector<float> entry(std::size_t i) const {
         return read<in_float>(i);
     }
@@ -45,7 +45,7 @@ class gradient_sink {
     struct in_float {
         using accumulate = float;
     };
-    /// Copied out of the device's memory.
+    /// A copy of a gradient from the device's memory.
     template <class Storage>
     std::vector<typename Storage::accumulate> read(std::size_t i) const {
         const halftone::store::entry& e = slabs_.owner().entries()[i];
@@ -57,7 +57,7 @@ class gradient_sink {
     halftone::gradient_slabs slabs_;
 };
 
-/// The masters of entry i, which have to be floats, out of the device's memory and into it.
+/// Copies the masters of entry i, which must be floats, from and to the device's memory.
 inline std::vector<float> read_masters(const halftone::store& s, std::size_t i) {
     const halftone::store::entry& e = s.entries()[i];
     std::vector<float> values(e.count);
@@ -70,13 +70,13 @@ inline void write_masters(halftone::store& s, std::size_t i, const std::vector<f
     s.memory().write(s.groups()[e.group].master.data() + e.master * sizeof(float), values.data(),
                      e.count * sizeof(float));
 }
-/// The same where they lie, on the CPU.
+/// Their address, on the CPU.
 inline float* masters(halftone::store& s, std::size_t i) {
     const halftone::store::entry& e = s.entries()[i];
     return reinterpret_cast<float*>(s.groups()[e.group].master.data()) + e.master;
 }
 
-/// Sets a parameter by hand.
+/// Sets a parameter's values.
 template <class Storage, int Rank, class T>
 void set(const halftone::parameter<Storage, Rank>& p, const std::vector<T>& values) {
     for (std::size_t i = 0; i < values.size(); ++i)

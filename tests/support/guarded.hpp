@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Arrays whose neighbourhood is watched, at any alignment: a kernel must not touch what lies before and behind.
+/// Arrays with guard bytes before and after, at any alignment: detects writes outside of the array.
 ///
-///     support::guarded<ht::bfloat16> y{rows * width, 1};         // one element off the vector's boundary
+///     support::guarded<ht::bfloat16> y{rows * width, 1};         // one element off a vector's alignment
 ///     run(y.data());
 ///     CHECK(y.intact());
 #pragma once
@@ -19,7 +19,7 @@ namespace support {
 template <class T>
 class guarded {
   public:
-    /// Contents are NaN, so that what a kernel forgets to write shows.
+    /// Contents are NaN, so that elements that a kernel does not write are detected.
     explicit guarded(std::int64_t count, std::int64_t offset = 1)
         : bytes_(static_cast<std::size_t>(count + 2 * margin) * sizeof(T) + 64, 0xff), count_(count) {
         const auto address = reinterpret_cast<std::uintptr_t>(bytes_.data());
@@ -48,7 +48,7 @@ class guarded {
     halftone::view<T, 1> view() const { return {first_, {count_}}; }
     halftone::const_view<T, 1> const_view() const { return {first_, {count_}}; }
 
-    /// True where every byte around the array is as it was.
+    /// Whether every guard byte is unchanged.
     bool intact() const {
         const auto* begin = reinterpret_cast<const unsigned char*>(first_);
         const auto* end = reinterpret_cast<const unsigned char*>(first_ + count_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations of a language model with their gradients, in plain loops over any number type: double for the values,
-/// `tracked` for the bounds as well. `Store` says what becomes of results that a kernel stores in a narrow type.
+/// The operations of a language model with their gradients, as plain loops over any number type: double for the values,
+/// `tracked` for the bounds as well. `Store` says how results are rounded that a kernel stores in a narrow type.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct matrix {
 
     matrix() = default;
     matrix(int r, int c) : rows(r), columns(c), values(static_cast<std::size_t>(r) * static_cast<std::size_t>(c)) {}
-    /// Numbers of another type, exactly.
+    /// Converts numbers to another type, exactly.
     template <class T>
     matrix(int r, int c, const T* data) : matrix(r, c) {
         for (std::size_t i = 0; i < values.size(); ++i) values[i] = Number(static_cast<double>(data[i]));
@@ -80,7 +80,7 @@ matrix<Number> plus_row(matrix<Number> x, const matrix<Number>& row) {
     return x;
 }
 
-/// y = (x - mean) rstd gain + bias, row by row.
+/// y = (x - mean) rstd gain + bias, for each row.
 template <class Number>
 struct layer_norm_of {
     matrix<Number> normalised, y;
@@ -103,7 +103,7 @@ struct layer_norm_of {
             }
         }
     }
-    /// dx, dgain, dbias.
+    /// Computes dx, dgain, dbias.
     void backward(const matrix<Number>& dy, const matrix<Number>& gain, matrix<Number>& dx, matrix<Number>& dgain,
                   matrix<Number>& dbias) const {
         dx = matrix<Number>(dy.rows, dy.columns);
@@ -128,7 +128,7 @@ struct layer_norm_of {
     }
 };
 
-/// y = x rstd gain, row by row.
+/// y = x rstd gain, for each row.
 template <class Number>
 struct rms_norm_of {
     matrix<Number> normalised, y;
@@ -168,13 +168,13 @@ struct rms_norm_of {
     }
 };
 
-/// Attention of one batch entry's heads: rows are times, (time, heads x head_size); keys as many as queries.
+/// Attention of one batch entry: rows are times, (time, heads x head_size); as many keys as queries.
 template <class Number>
 struct attention_of {
     int heads, head_size;
     bool causal;
     matrix<Number> q, k, v, o;
-    std::vector<matrix<Number>> weights;  // of each head
+    std::vector<matrix<Number>> weights;  // one for each head
 
     template <class Store>
     attention_of(const matrix<Number>& queries, const matrix<Number>& keys, const matrix<Number>& values, int head_count, bool is_causal, const Store& store)
@@ -189,7 +189,7 @@ struct attention_of {
                 const Number logsumexp = largest + log(sum.total());
                 for (int j = 0; j < seen(i); ++j) p(i, j) = exp(score(h, i, j) - logsumexp);
                 for (int d = 0; d < head_size; ++d) {
-                    // A kernel multiplies weights that are not yet divided, which it stores, and divides the sum.
+                    // A kernel multiplies unnormalised weights, which it stores, and divides the sum.
                     sum_of<Number> mix;
                     for (int j = 0; j < seen(i); ++j)
                         mix.add(store(exp(score(h, i, j) - largest)) * v(j, h * head_size + d));
@@ -238,7 +238,7 @@ struct attention_of {
 
   private:
     int seen(int i) const { return causal ? i + 1 : k.rows; }
-    // The factor, and its product with that of another base of the exponential, are floats.
+    // The scale, and its product with that of another base of the exponential, are floats.
     Number scale() const { return further_roundings(Number(1 / std::sqrt(static_cast<double>(head_size))), 2); }
     Number score(int h, int i, int j) const {
         sum_of<Number> sum;
@@ -247,7 +247,7 @@ struct attention_of {
     }
 };
 
-/// The mean over rows of -log softmax(x)[target]; rows with the target -100 do not count. `seed` is the loss's
+/// The mean of -log softmax(x)[target] over rows; rows with the target -100 do not count. `seed` is the loss's
 /// gradient.
 template <class Number>
 struct cross_entropy_of {

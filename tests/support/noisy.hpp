@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A number with a random error at every operation, as large as a float kernel's rounding may be: a definition run many
-/// times over it shows how far rounding carries through a whole model, where worst-case bounds outgrow the values.
+/// A number with a random error at every operation, as large as a float kernel's rounding may be. Running a definition
+/// many times with it shows how rounding propagates through a whole model, for which worst-case bounds would exceed the
+/// values.
 ///
-/// Rounding errors are taken for independent and bounded, as in probabilistic error analysis (Higham and Mary 2019).
-/// The error of a result is then, to first order, a sum of bounded independent terms, which by Hoeffding's inequality
-/// exceeds lambda times the root of the sum of their squared bounds with a probability of at most 2 exp(-lambda^2 / 2).
-/// The noise here is uniform within the bounds, so that root is sqrt(3) times the deviation that it causes.
+/// Rounding errors are assumed to be independent and bounded, as in probabilistic error analysis (Higham and Mary
+/// 2019). To first order the error of a result is then a sum of bounded independent terms, which by Hoeffding's
+/// inequality exceeds lambda times the root of the sum of their squared bounds with a probability of at most 2
+/// exp(-lambda^2 / 2). The noise here is uniform within the bounds, so that this root is sqrt(3) times the standard
+/// deviation that it causes.
 ///
 ///     support::spread s(exact.size());
 ///     for (int i = 0; i < support::spread::samples; ++i) s.add(values of a noisy run, exact);
@@ -42,7 +44,7 @@ struct noisy {
     noisy() = default;
     noisy(double exact) : value(exact) {}  // NOLINT(google-explicit-constructor)
 
-    /// With a further error of at most `roundoff`, relative.
+    /// With an additional relative error of at most `roundoff`.
     noisy rounded(double roundoff = u) const { return value * (1 + roundoff * noise()); }
 
     friend noisy operator-(const noisy& a) { return -a.value; }
@@ -70,17 +72,17 @@ inline noisy further_roundings(noisy x, int count) {
     return x;
 }
 
-/// Stored as T: an error of half a unit in T's last place, or of half a subnormal.
+/// Stored as T: adds an error of half a unit in T's last place, or of half a subnormal number.
 template <class T>
 struct noisily_stored_as {
     noisy operator()(const noisy& x) const { return x.value + support::rounding<T>(x.value) * noise(); }
 };
 
-/// The deviation of several results, sample by sample.
+/// The standard deviations of several results, over samples.
 class spread {
   public:
     static constexpr int samples = 48;
-    /// Exceeded with a probability of at most 2 exp(-lambda^2 / 2), 3e-8.
+    /// The bound is exceeded with a probability of at most 2 exp(-lambda^2 / 2), 3e-8.
     static constexpr double lambda = 6;
 
     explicit spread(std::size_t count = 0) : squares_(count) {}

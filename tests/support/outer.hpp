@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Two operations as someone adds them, in this file alone: y = a bᵀ, a product with its gradient, and softsign, a map.
+/// Two operations as a user would add them, in this file alone: y = a bᵀ, a product with its gradient, and softsign, a
+/// map.
 ///
 ///     auto y = ht::outer(ctx, a, b);                 // (m), (n): (m, n)
 ///     auto y = ht::softsign(ctx, x);
@@ -49,7 +50,7 @@ struct outer_record : kept_operands<Y, 2, variable<A, 1>, variable<B, 1>> {
 
 }  // namespace detail
 
-/// Where `off` is not 1, a result of 16 bits is that many times what it should be.
+/// If `off` is not 1, 16-bit results are wrong by that factor.
 template <class As = by_category, recording_context Context, class A, class B>
 auto outer(Context&& context, const variable<A, 1>& a, const variable<B, 1>& b, float off = 1) {
     using roles = detail::product_roles<As, Context, op::outer, A, B>;

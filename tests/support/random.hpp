@@ -2,7 +2,7 @@
 /// \file
 /// Reproducible test data of any element type.
 ///
-///     support::random data{1};                                    // a seed a test case
+///     support::random data{1};                                    // one seed for each test case
 ///     auto x = data.normals<ht::bfloat16>(rows * width);
 #pragma once
 
@@ -25,7 +25,7 @@ class random {
         const std::uint32_t a = bits(), b = bits();
         return static_cast<double>(halftone::normal(a, b).first);
     }
-    /// One of 0 to count - 1.
+    /// A random integer from 0 to count - 1.
     int below(int count) {
         return static_cast<int>(static_cast<std::uint64_t>(bits()) * static_cast<std::uint64_t>(count) >> 32);
     }

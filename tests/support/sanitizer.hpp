@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whether a sanitizer runs the tests: one's own memory does not bear limits, and it ends the program where too much
-/// memory is asked for.
+/// Whether tests run under a sanitizer, whose own memory does not respect limits, and which ends the program if too
+/// much memory is allocated.
 #pragma once
 
 namespace support {

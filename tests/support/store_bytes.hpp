@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a store holds, byte by byte, out of the memory of any device.
+/// The contents of a store as bytes, from the memory of any device.
 ///
 ///     CHECK(support::bytes_of(a.parameters()) == support::bytes_of(b.parameters()));
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace support {
 
-/// Masters and copies, group by group.
+/// Masters and copies of all groups.
 inline std::vector<std::byte> bytes_of(const halftone::store& s) {
     std::vector<std::byte> all;
     for (const halftone::store::group& g : s.groups()) {

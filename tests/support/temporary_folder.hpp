@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A folder for a test's files, gone at the end of its scope.
+/// A folder for a test's files, removed at the end of the scope.
 ///
 ///     const support::temporary_folder folder;
 ///     const auto file = folder.write("a.txt", "some bytes");

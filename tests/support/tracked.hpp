@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A number that knows how far a float kernel's result may lie from it: running error analysis (Higham 2002, section
-/// 3.3). A definition written once over its number type gives the exact values in double, and with `tracked` the bounds
-/// as well.
+/// A number with a bound of the error of a float kernel's result: running error analysis (Higham 2002, section 3.3). A
+/// definition that is written once over its number type gives the exact values with double, and with `tracked` the
+/// bounds as well.
 ///
 ///     template <class N> N mean_of_squares(const std::vector<N>& x) { support::sum_of<N> s; for (N v : x) s.add(v * v); return s.total() / N(x.size()); }
 ///     const support::tracked want = mean_of_squares(exact_inputs);
 ///     comparison.expect(got, want.value, want.error);
 ///
-/// The bounds hold for sums in any order, with multiply-adds or without; functions have the errors that
+/// The bounds hold for sums in any order, with or without fused multiply-add; functions have the errors that
 /// exec/cpu/simd/math.simd.hpp states.
 #pragma once
 
@@ -26,7 +26,7 @@ struct tracked {
     tracked(double exact) : value(exact) {}  // NOLINT(google-explicit-constructor)
     tracked(double exact, double bound) : value(exact), error(bound) {}
 
-    /// The same, after one more rounding to float.
+    /// The same number after one more rounding to float.
     tracked rounded(double roundoff = u) const {
         return {value, error + roundoff * (std::fabs(value) + error) + 0x1p-150};
     }
@@ -48,7 +48,7 @@ struct tracked {
     }
 };
 
-/// Functions over both number types. Two units in the last place are at most four unit roundoffs.
+/// Functions for both number types. Two units in the last place are at most four unit roundoffs.
 inline double exp(double x) { return std::exp(x); }
 inline tracked exp(const tracked& x) {
     return tracked(std::exp(x.value), std::exp(x.value) * std::expm1(x.error)).rounded(4 * u);
@@ -71,7 +71,7 @@ inline double gelu_argument(double x) { return 1.5957691216057308 * (x + 0.04471
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 }  // namespace detail
 
-/// GPT-2's gelu and its derivative, on their way to a T; the latter is nowhere steeper than 0.81, the former nowhere than
+/// GPT-2's gelu and its derivative, with results in T; the derivative's derivative is at most 0.81, the function's
 /// 1.13.
 template <class T = float>
 double gelu(double x) {
@@ -97,11 +97,11 @@ inline tracked larger(const tracked& a, const tracked& b) {
     return {std::max(a.value, b.value), std::max(a.error, b.error)};
 }
 
-/// Some further roundings, which a kernel may do and the definition has no operation for.
+/// Additional roundings that a kernel may make and for which the definition has no operation.
 inline double further_roundings(double x, int) { return x; }
 inline tracked further_roundings(const tracked& x, int count) { return x.rounded(gamma(count)); }
 
-/// A sum of any number of terms, in whatever order.
+/// A sum of any number of terms, in any order.
 template <class Number>
 class sum_of {
   public:
@@ -127,13 +127,13 @@ class sum_of<tracked> {
     int count_ = 0;
 };
 
-/// What becomes of a value that is stored as T: in double it is rounded, a tracked one may be off by so much more.
+/// A value that is stored as T: doubles are rounded, tracked numbers get a larger bound.
 template <class T>
 struct stored_as {
     double operator()(double x) const { return static_cast<double>(T(static_cast<float>(x))); }
     tracked operator()(const tracked& x) const { return {x.value, support::rounded<T>(x.value, x.error)}; }
 };
-/// What stays as it is: floats, whose roundings `tracked` counts where they arise.
+/// A value that is stored exactly: floats, whose roundings `tracked` counts where they occur.
 struct stored_exactly {
     double operator()(double x) const { return x; }
     tracked operator()(const tracked& x) const { return x; }
