@@ -18,7 +18,7 @@ class counting_memory final : public ht::memory_resource {
     int released = 0;
     const char* who_captures = nullptr;
 
-    ~counting_memory() override { give_back_left(); }
+    ~counting_memory() override { free_deferred(); }
 
     void write(void*, const void*, std::size_t) override {}
     void read(void*, const void*, std::size_t) override {}

@@ -112,7 +112,7 @@ namespace detail {
 /// A device's engine, and when it is used.
 class engine_slot {
   public:
-    explicit engine_slot(engine_use wish = engine_use::by_table) : use_(wish) {
+    explicit engine_slot(engine_use use = engine_use::by_table) : use_(use) {
         if (const char* name = std::getenv("HALFTONE_MATMUL"); name != nullptr && *name != '\0') {
             use_ = std::strcmp(name, "halftone") == 0 ? engine_use::never : engine_use::always;
             if (use_ == engine_use::always) asked_for_ = name;

@@ -23,7 +23,7 @@ namespace detail {
 /// The twin of a device's engine: leases its scratch memory, and multiplies nothing.
 class measured_engine final : public matmul_engine {
   public:
-    void stand_for(matmul_engine* real) { real_ = real; }
+    void measure_for(matmul_engine* real) { real_ = real; }
 
     const char* name() const override { return real_->name(); }
     bool can(const product_description& p) override { return real_->can(p); }
@@ -69,7 +69,7 @@ class measured {
     {
         matmul_engine* const engine = real_->engine_for(p);
         if (engine == nullptr) return nullptr;
-        engine_.stand_for(engine);
+        engine_.measure_for(engine);
         return &engine_;
     }
 

@@ -97,19 +97,19 @@ class workspace final : public detail::capture_dependency {
 
     std::byte* take(std::size_t bytes) {
         if (bytes == 0) return nullptr;
-        std::byte* const data = given_ == nullptr ? take_of_blocks(bytes) : take_of_given(bytes);
+        std::byte* const data = given_ == nullptr ? take_from_blocks(bytes) : take_from_given(bytes);
         total_ += bytes;
         wanted_ = std::max(wanted_, total_);
         return data;
     }
-    std::byte* take_of_given(std::size_t bytes) const {
+    std::byte* take_from_given(std::size_t bytes) const {
         if (bytes > given_bytes_ - total_) {
             fail<out_of_memory>("workspace: no ", bytes, " bytes beside ", total_, " in use; the caller gave ",
                                 given_bytes_, " (ht::workspace_bytes tells what an operation takes)");
         }
         return given_ + total_;
     }
-    std::byte* take_of_blocks(std::size_t bytes) {
+    std::byte* take_from_blocks(std::size_t bytes) {
         if (total_ == 0) {
             hold(std::max(wanted_, bytes));
         } else if (blocks_.back().memory.bytes() - blocks_.back().used < bytes) {

@@ -72,7 +72,7 @@ class memory_resource {
                                 ", and a graph would own them; do the same work once before the capture on the same "
                                 "context, or give that a workspace (ht::workspace_bytes)");
         }
-        give_back_left();
+        free_deferred();
         if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounding up would overflow
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
@@ -85,9 +85,9 @@ class memory_resource {
         bytes = round_up(bytes, block_alignment);
         usage_.remove_block(bytes);
         if (is_capturing_ || captured_by_others() != nullptr) {
-            left_.push_back({block, bytes});  // freeing it now would become part of the graph
+            deferred_.push_back({block, bytes});  // freeing it now would become part of the graph
         } else {
-            give_back_left();
+            free_deferred();
             release(block, bytes);
         }
     }
@@ -117,7 +117,7 @@ class memory_resource {
         capturing& operator=(const capturing&) = delete;
         ~capturing() {
             memory_.is_capturing_ = false;
-            memory_.give_back_left();
+            memory_.free_deferred();
         }
 
       private:
@@ -135,9 +135,9 @@ class memory_resource {
   protected:
     /// Frees the blocks whose freeing was deferred by a capture, unless work is being captured now. A resource whose
     /// stream users can capture calls it in its destructor.
-    void give_back_left() noexcept {
-        for (const auto& [block, bytes] : left_) release(block, bytes);
-        left_.clear();
+    void free_deferred() noexcept {
+        for (const auto& [block, bytes] : deferred_) release(block, bytes);
+        deferred_.clear();
     }
 
   private:
@@ -165,7 +165,7 @@ class memory_resource {
 
     memory_usage usage_;
     detail::capture_dependency_list capture_dependencies_;
-    std::vector<given_back> left_;
+    std::vector<given_back> deferred_;
     bool is_capturing_ = false;
 };
 

@@ -62,7 +62,7 @@ class stack {
             if (kind == named::size) {
                 f(common_[next++]);
             } else {
-                see_special(f, kind, std::make_index_sequence<named::size>{});
+                visit_special(f, kind, std::make_index_sequence<named::size>{});
             }
         }
     }
@@ -87,7 +87,7 @@ class stack {
         (static_cast<void>(kind == I ? (x = call(ctx, *std::get<I>(special_), std::move(x), more...), 0) : 0), ...);
     }
     template <class F, std::size_t... I>
-    void see_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
+    void visit_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
         (static_cast<void>(kind == I ? (f(*std::get<I>(special_)), 0) : 0), ...);
     }
     template <class Context, class B, class X, class... More>

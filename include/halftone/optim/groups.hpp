@@ -138,7 +138,7 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
     for (const update_segment& next : each) {
         if (!wanted(next)) continue;
         const store::group& g = parameters.groups()[next.group];
-        const auto goes_on = [&](const update_segment& s) {
+        const auto joins_last = [&](const update_segment& s) {
             return !g.has_sparse_gradients && s.group == next.group && s.rates == next.rates &&
                    s.step_group == next.step_group && s.master + s.count == next.master &&
                    s.gradient + s.count == next.gradient &&
@@ -146,7 +146,7 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
         };
         update_segment* last = nullptr;
         for (update_segment& s : segments) {
-            if (goes_on(s)) last = &s;
+            if (joins_last(s)) last = &s;
         }
         if (last != nullptr) {
             last->count += next.count;

@@ -167,9 +167,9 @@ class optimizer {
                 fail<argument_error>(name_, ": a state with ", s.skipped, " skipped steps, ", count,
                                      " of them for one reason");
         }
-        const auto is_odd = [&](std::int64_t steps) { return steps < 0 || steps > s.steps; };
+        const auto is_invalid = [&](std::int64_t steps) { return steps < 0 || steps > s.steps; };
         if ((!s.step_counts.empty() && s.step_counts.size() != each_.size()) ||
-            std::any_of(s.step_counts.begin(), s.step_counts.end(), is_odd)) {
+            std::any_of(s.step_counts.begin(), s.step_counts.end(), is_invalid)) {
             fail<argument_error>(name_, ": a state with the step counts of ", s.step_counts.size(),
                                  " parameters; expected none, or for each of ", each_.size(), ", 0 to ", s.steps);
         }

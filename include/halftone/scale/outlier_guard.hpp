@@ -231,10 +231,10 @@ class outlier_guard {
     }
     /// Restores a state; from a longer window the latest values. Throws argument_error for an invalid state.
     void load(const outlier_state& s) {
-        const auto is_odd = [](float v) { return !is_finite(v); };
+        const auto is_nonfinite = [](float v) { return !is_finite(v); };
         if (s.norms.size() != s.losses.size() || s.in_a_row < 0 || s.outliers < 0 ||
-            std::any_of(s.norms.begin(), s.norms.end(), is_odd) ||
-            std::any_of(s.losses.begin(), s.losses.end(), is_odd)) {
+            std::any_of(s.norms.begin(), s.norms.end(), is_nonfinite) ||
+            std::any_of(s.losses.begin(), s.losses.end(), is_nonfinite)) {
             fail<argument_error>("outlier_guard: a state with ", s.norms.size(), " norms, ", s.losses.size(),
                                  " losses, ", s.in_a_row, " outliers in a row of ", s.outliers,
                                  "; expected as many norms as losses, all finite, and no negative count");

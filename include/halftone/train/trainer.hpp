@@ -125,7 +125,7 @@ class trainer {
             const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
             const bool evaluates =
                 evaluation_data<Data> && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
-            if (!is_apart || logs || evaluates || state_.step == 1) read();
+            if (!is_asynchronous || logs || evaluates || state_.step == 1) read();
             state_.seconds = seconds_before + since(begin);
             for (trainer_callback* callback : callbacks_) callback->on_step(state_);
             if (logs) log();
@@ -182,7 +182,7 @@ class trainer {
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
     /// Whether the device works asynchronously, so that reading from it means waiting.
-    static constexpr bool is_apart = capturing_device<Device>;
+    static constexpr bool is_asynchronous = capturing_device<Device>;
 
     struct one_step {
         trainer* self;
@@ -208,8 +208,8 @@ class trainer {
         }();
         if (std::exchange(is_under_way_, true)) drop_step();
         if (looks_now()) {
-            take_and_look(batch);
-        } else if constexpr (is_apart && requires { batch.with_views(same_view{}); }) {
+            observed_step(batch);
+        } else if constexpr (is_asynchronous && requires { batch.with_views(same_view{}); }) {
             if (arguments_.capture_steps == step_capture::off || listener_ != nullptr || !capture_refused_.empty()) {
                 take(batch);
             } else {
@@ -247,7 +247,7 @@ class trainer {
     }
     /// Runs a step uncaptured, with its tensors observed.
     template <class Batch>
-    void take_and_look(const Batch& batch) {
+    void observed_step(const Batch& batch) {
         if constexpr (watches) {
             numerics_collector<Device> numerics(*device_, tape_);
             const float scale = scaler_.get_scale();

@@ -20,7 +20,7 @@ inline constexpr double_backward_tape double_backward{};
 
 namespace detail {
 
-struct twice_and_another {};
+struct conflicting_kinds {};
 
 }  // namespace detail
 
@@ -124,18 +124,18 @@ class tape<Device, double_backward_tape> : public tape<Device> {
     template <class T, int Rank>
     variable<T, Rank> take(const gradient_of<T, Rank>& result) {
         index& at = gradients_[place(result.slot())];
-        if (is_asked(result.slot())) this->graph().retain(at);
-        return {this->graph(), is_asked(result.slot()) ? at : std::exchange(at, none), result.shape()};
+        if (is_requested(result.slot())) this->graph().retain(at);
+        return {this->graph(), is_requested(result.slot()) ? at : std::exchange(at, none), result.shape()};
     }
     /// Whether an input takes a gradient.
     template <class T, int Rank>
     bool takes(const gradient_of<T, Rank>& input) const {
-        return this->takes_gradient(input) && (!this->graph().is_leaf(input.slot()) || is_asked(input.slot()));
+        return this->takes_gradient(input) && (!this->graph().is_leaf(input.slot()) || is_requested(input.slot()));
     }
     template <class Storage, int Rank>
     bool takes(const parameter<Storage, Rank>& p) const {
         const index* const at = parameter_at(p.owner(), p.entry());
-        return at != nullptr && *at != unasked;
+        return at != nullptr && *at != not_requested;
     }
     bool takes(const absent&) const { return false; }
     /// Sets an input's gradient, or adds to it if it has one.
@@ -187,14 +187,14 @@ class tape<Device, double_backward_tape> : public tape<Device> {
     }
 
   private:
-    static constexpr index none = detail::graph::none, unasked = -2;
+    static constexpr index none = detail::graph::none, not_requested = -2;
 
     struct entry {
         const void* record;
         void (*run)(tape& t, const void* record);
         const char* operation;
     };
-    struct asked_store {
+    struct visited_store {
         const store* owner;
         std::size_t first;  ///< of its entries in parameter_gradients_
     };
@@ -223,14 +223,14 @@ class tape<Device, double_backward_tape> : public tape<Device> {
 
     static std::size_t place(index slot) { return static_cast<std::size_t>(slot); }
     index gradient_at(index slot) const { return place(slot) < gradients_.size() ? gradients_[place(slot)] : none; }
-    bool is_asked(index slot) const {
-        for (const index a : asked_) {
+    bool is_requested(index slot) const {
+        for (const index a : requested_) {
             if (a == slot) return true;
         }
         return false;
     }
     const index* parameter_at(const store& owner, std::size_t entry) const {
-        for (const asked_store& s : stores_) {
+        for (const visited_store& s : stores_) {
             if (s.owner == &owner) return &parameter_gradients_[s.first + entry];
         }
         return nullptr;
@@ -260,7 +260,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         if (this->graph().is_consumed(v.slot()))
             fail<state_error>("gradients: by a variable of shape ", v.shape(),
                               " that an earlier backward pass has consumed");
-        asked_.push_back(v.slot());
+        requested_.push_back(v.slot());
     }
     template <class Storage, int Rank>
     void ask(const parameter<Storage, Rank>& p) {
@@ -281,18 +281,18 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         }
     }
     index* table_of(const store& owner) {
-        for (const asked_store& s : stores_) {
+        for (const visited_store& s : stores_) {
             if (s.owner == &owner) return &parameter_gradients_[s.first];
         }
         stores_.push_back({&owner, parameter_gradients_.size()});
-        parameter_gradients_.resize(parameter_gradients_.size() + owner.entries().size(), unasked);
+        parameter_gradients_.resize(parameter_gradients_.size() + owner.entries().size(), not_requested);
         return &parameter_gradients_[stores_.back().first];
     }
 
     /// Throws if a gradient arrived at a value that a rule has computed: that would be a third derivative.
     void check_order() const {
         for (const index slot : given_) {
-            if (gradient_at(slot) == none || this->graph().is_leaf(slot) || is_asked(slot)) continue;
+            if (gradient_at(slot) == none || this->graph().is_leaf(slot) || is_requested(slot)) continue;
             fail<state_error>(
                 "gradients: this loss depends on gradients that an earlier gradients() gave, which would be "
                 "differentiated a third time; call backward for it");
@@ -321,7 +321,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
     }
     bool collect_entry(gradient_variables<Device>& to, const store& owner, std::size_t entry) {
         const index slot = *parameter_at(owner, entry);
-        if (slot == none || slot == unasked) return false;
+        if (slot == none || slot == not_requested) return false;
         this->graph().retain(slot);
         put(to, &owner, entry,
             variable<float, 1>(this->graph(), slot, {static_cast<extent>(owner.entries()[entry].count)}));
@@ -351,7 +351,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         release(parameter_gradients_);
         parameter_gradients_.clear();
         given_.clear();
-        asked_.clear();
+        requested_.clear();
         stores_.clear();
         for (const read_parameter& r : read_) this->graph().release(r.slot);
         read_.clear();
@@ -360,8 +360,8 @@ class tape<Device, double_backward_tape> : public tape<Device> {
 
     std::vector<entry> rules_;
     std::vector<index> gradients_;  ///< by slot; valid during gradients()
-    std::vector<index> given_, asked_;
-    std::vector<asked_store> stores_;
+    std::vector<index> given_, requested_;
+    std::vector<visited_store> stores_;
     std::vector<index> parameter_gradients_;
     std::vector<read_parameter> read_;
     std::shared_ptr<typename gradient_variables<Device>::lists> spare_ =
@@ -372,7 +372,7 @@ tape(Device&, double_backward_tape) -> tape<Device, double_backward_tape>;
 
 /// Two kinds at once: fails with a message.
 template <class Device>
-class tape<Device, detail::twice_and_another> {
+class tape<Device, detail::conflicting_kinds> {
   public:
     template <class First, class Second>
     tape(Device&, const First&, const Second&) {
@@ -383,9 +383,9 @@ class tape<Device, detail::twice_and_another> {
     }
 };
 template <class Device, class Kind>
-tape(Device&, const double_backward_tape&, const Kind&) -> tape<Device, detail::twice_and_another>;
+tape(Device&, const double_backward_tape&, const Kind&) -> tape<Device, detail::conflicting_kinds>;
 template <class Device, class Kind>
-tape(Device&, const Kind&, const double_backward_tape&) -> tape<Device, detail::twice_and_another>;
+tape(Device&, const Kind&, const double_backward_tape&) -> tape<Device, detail::conflicting_kinds>;
 
 namespace detail {
 

@@ -4,8 +4,8 @@
 /// run.
 ///
 ///     preemption_watch watch;                          // one for each thread
-///     watch.leave_out(now - fell_asleep);              // time that it slept voluntarily
-///     if (watch.look(now)) preempted.note(now);        // from time to time
+///     watch.exclude(now - fell_asleep);              // time that it slept voluntarily
+///     if (watch.was_preempted(now)) preempted.note(now);        // from time to time
 ///     const int looks = preempted.is_recent(now) ? few : many;
 ///
 /// On an idle machine a thread loses about a thousandth of its time to the system; beside a busy process, half of it.
@@ -33,11 +33,11 @@ class preemption_watch {
   public:
     using clock = std::chrono::steady_clock;
 
-    void leave_out(clock::duration asleep) { begin_ += asleep; }
+    void exclude(clock::duration asleep) { begin_ += asleep; }
 
     /// Whether this thread has run for less than 7/8 of the time since the last measurement. Measures again only after
     /// 2 ms, since the system call takes up to a microsecond; false in between.
-    bool look(clock::time_point now) {
+    bool was_preempted(clock::time_point now) {
         const clock::duration passed = now - begin_;
         if (passed < std::chrono::milliseconds(2)) return false;
         const std::chrono::nanoseconds ran = time_of_this_thread(), lost = passed - (ran - ran_);

@@ -63,13 +63,13 @@ class processor_set {
 #if defined(__linux__)
     processor_set() { CPU_ZERO(&set_); }
     /// Adds the processors that a thread may use.
-    void add_those_of(thread_id thread) {
+    void add_processors_of(thread_id thread) {
         cpu_set_t usable;
         if (thread != 0 && sched_getaffinity(thread, sizeof usable, &usable) == 0) CPU_OR(&set_, &set_, &usable);
     }
     static processor_set of_this_thread() {
         processor_set set;
-        set.add_those_of(current_thread());
+        set.add_processors_of(current_thread());
         return set;
     }
     void remove(int processor) {
@@ -86,7 +86,7 @@ class processor_set {
   private:
     cpu_set_t set_;
 #else
-    void add_those_of(thread_id) {}
+    void add_processors_of(thread_id) {}
     static processor_set of_this_thread() { return {}; }
     void remove(int) {}
     int count() const { return 0; }

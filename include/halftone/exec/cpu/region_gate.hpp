@@ -17,7 +17,7 @@
 #include <cstdint>
 
 #include <halftone/config.hpp>
-#include <halftone/exec/cpu/sleeping_place.hpp>
+#include <halftone/exec/cpu/atomic_waiter.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // what follows and is no template is compiled once, in halftone::compiled
@@ -79,7 +79,7 @@ class region_gate {
             // compares.
             const std::uint32_t before = left_.load(std::memory_order_acquire);
             if (is_empty()) return;
-            for_leave_.sleep_while(left_, before);
+            for_leave_.wait_while(left_, before);
         }
     }
 
@@ -107,7 +107,7 @@ class region_gate {
         for (;;) {
             const std::uint32_t state = state_.load(std::memory_order_acquire);
             if (state >> round_shift != last) return state >> round_shift;
-            for_regions_.sleep_while(state_, state);
+            for_regions_.wait_while(state_, state);
         }
     }
 
@@ -127,7 +127,7 @@ class region_gate {
 
     alignas(64) std::atomic<std::uint32_t> state_{0};
     alignas(64) std::atomic<std::uint32_t> left_{0};  ///< incremented by each thread that leaves a closed region last
-    detail::sleeping_place for_regions_, for_leave_;
+    detail::atomic_waiter for_regions_, for_leave_;
 };
 
 }  // namespace HALFTONE_ABI

@@ -106,7 +106,7 @@ class thread_pool final : public executor {
         for (started_ = 1; started_ < threads_; ++started_) {
             try {
                 new (&helpers_[started_].thread)
-                    std::thread([this, worker = started_, last = gate_.region()] { serve(worker, last); });
+                    std::thread([this, worker = started_, last = gate_.region()] { help_until_stopped(worker, last); });
             } catch (const std::exception&) {  // system_error, or bad_alloc
                 return;
             }
@@ -115,7 +115,7 @@ class thread_pool final : public executor {
 
     void dismiss() {
         function_ = [](void*, int) noexcept {};  // for threads that were about to enter the last region
-        quits_.store(true, std::memory_order_relaxed);
+        stopping_.store(true, std::memory_order_relaxed);
         gate_.open();
         gate_.close();
         for (int worker = 1; worker < started_; ++worker) {
@@ -135,7 +135,7 @@ class thread_pool final : public executor {
         helpers_[0].id.store(detail::current_thread(), std::memory_order_relaxed);
         detail::processor_set usable;
         for (int worker = 0; worker < started_; ++worker)
-            usable.add_those_of(helpers_[worker].id.load(std::memory_order_relaxed));
+            usable.add_processors_of(helpers_[worker].id.load(std::memory_order_relaxed));
         const int count = usable.count();
         active_.store(count == 0 || count > started_ ? started_ : count, std::memory_order_relaxed);
     }
@@ -160,23 +160,23 @@ class thread_pool final : public executor {
     /// Waits for a region other than number `last`; returns its number.
     std::uint32_t wait(helper& own, std::uint32_t last) {
         const clock::time_point begin = clock::now();
-        if (own.watch.look(begin)) preempted_.note(begin);
+        if (own.watch.was_preempted(begin)) preempted_.note(begin);
         if (!gate_.spin_for_another(last, is_alone(begin) ? long_spins : short_spins)) {
             const clock::time_point fell_asleep = clock::now();
             last = gate_.wait_for_another(last);
-            own.watch.leave_out(clock::now() - fell_asleep);
+            own.watch.exclude(clock::now() - fell_asleep);
         }
         return last;
     }
 
-    void serve(int worker, std::uint32_t last) {
+    void help_until_stopped(int worker, std::uint32_t last) {
         helper& own = helpers_[worker];
         own.id.store(detail::current_thread(), std::memory_order_relaxed);
         own.watch.restart(clock::now());
-        detail::short_time_slice::wish();
+        detail::short_time_slice::request();
         for (;;) {
             last = wait(own, last);
-            if (quits_.load(std::memory_order_relaxed)) return;
+            if (stopping_.load(std::memory_order_relaxed)) return;
             if (worker >= active_.load(std::memory_order_relaxed)) {
                 own.core.store(-1, std::memory_order_relaxed);
                 continue;
@@ -197,7 +197,7 @@ class thread_pool final : public executor {
     void* argument_ = nullptr;
     region_gate gate_;
     std::atomic<int> active_;  ///< number of threads that have a processor
-    std::atomic<bool> quits_{false};
+    std::atomic<bool> stopping_{false};
     detail::recent_event preempted_;  ///< of any helper
 };
 

@@ -3,7 +3,7 @@
 /// Asks the scheduler to run a thread soon after it wakes, in exchange for shorter time slices. The thread's share of
 /// the processor does not grow.
 ///
-///     short_time_slice::wish();                        // for this thread, for good
+///     short_time_slice::request();                        // for this thread, for good
 ///     const short_time_slice for_now;                  // until the end of the block
 ///
 /// A thread that wakes beside a busy process otherwise waits until that process's time slice is over, up to 4 ms. Linux
@@ -30,16 +30,16 @@ namespace detail {
 
 class short_time_slice {
   public:
-    short_time_slice() : changed_(read(before_) && ask_for_short(before_)) {}
+    short_time_slice() : changed_(read(before_) && request_short(before_)) {}
     ~short_time_slice() {
         if (changed_) write(before_);
     }
     short_time_slice(const short_time_slice&) = delete;
     short_time_slice& operator=(const short_time_slice&) = delete;
 
-    static void wish() {
+    static void request() {
         attributes now;
-        if (read(now)) ask_for_short(now);
+        if (read(now)) request_short(now);
     }
 
   private:
@@ -54,7 +54,7 @@ class short_time_slice {
     };
     static constexpr std::uint64_t shortest = 100'000;
 
-    static bool ask_for_short(attributes wanted) {
+    static bool request_short(attributes wanted) {
 #if defined(__linux__)
         if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // the user's choice
 #endif

@@ -50,7 +50,7 @@ class cublaslt_engine final : public matmul_engine {
             fail<argument_error>("cublaslt: the matmul table ", table_.name(), " was measured on an sm_",
                                  table_.architecture(), ", and ", properties.name, " is an sm_", architecture_);
         }
-        device_ = present_device();
+        device_ = current_device_number();
         cublaslt_check(cublasLtCreate(&handle_), "cublasLtCreate");
     }
     ~cublaslt_engine() override {

@@ -132,7 +132,7 @@ class cuda_stream {
         int count = 0;
         cuda_check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
         const int of_stream = is_owned_ ? -1 : device_of(stream_);
-        if (device_ < 0) device_ = of_stream >= 0 ? of_stream : present_device();
+        if (device_ < 0) device_ = of_stream >= 0 ? of_stream : current_device_number();
         if (of_stream >= 0 && device_ != of_stream)
             fail<argument_error>("cuda: device ", device_, "; the stream is one of device ", of_stream);
         if (device_ >= count) fail<argument_error>("cuda: device ", device_, "; there are ", count);

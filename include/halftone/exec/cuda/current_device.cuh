@@ -35,7 +35,7 @@ inline bool is_default_stream(cudaStream_t stream) {
     return stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
 }
 
-inline int present_device() {
+inline int current_device_number() {
     int device = 0;
     cuda_check(cudaGetDevice(&device), "cudaGetDevice");
     return device;

@@ -24,7 +24,7 @@ class cuda_memory final : public memory_resource {
                          cudaMemPool_t pool = nullptr)
         : device_(device), stream_(stream), limit_(limit), pool_(pool) {}
     ~cuda_memory() override {
-        if (captured_by_others() == nullptr) give_back_left();
+        if (captured_by_others() == nullptr) free_deferred();
     }
     /// From now on allocates from a pool of its own, which is made at the first allocation and keeps up to `keeps` free
     /// bytes.

@@ -21,12 +21,12 @@ constexpr bool has_228_kb(int version) { return version == 90 || (version >= 100
 /// The architectures that this file is compiled for: kernels for others are not instantiated. Where the compiler does
 /// not tell, all of them.
 struct compiled_code {
-    bool with_228_kb = true, with_less = true;
+    bool with_228_kb = true, without_228_kb = true;
 };
 constexpr compiled_code code_of_this_file() {
 #if defined(__CUDA_ARCH_LIST__)
     compiled_code code{false, false};
-    for (const int version : {__CUDA_ARCH_LIST__}) (has_228_kb(version / 10) ? code.with_228_kb : code.with_less) = true;
+    for (const int version : {__CUDA_ARCH_LIST__}) (has_228_kb(version / 10) ? code.with_228_kb : code.without_228_kb) = true;
     return code;
 #else
     return {};

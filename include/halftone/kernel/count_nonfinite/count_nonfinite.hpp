@@ -20,7 +20,7 @@ namespace detail {
 /// Of one chunk of values, on the CPU.
 struct chunk_magnitude {
     float largest;
-    std::int32_t is_odd;  // 1 if a value is not finite
+    std::int32_t has_nonfinite;  // 1 if a value is not finite
 };
 
 }  // namespace detail

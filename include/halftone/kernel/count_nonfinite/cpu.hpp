@@ -32,7 +32,7 @@ struct count_nonfinite<cpu> {
             magnitude(n, values.data() + first, here);
             parts[index] = {0, 0, 0, here.largest};
             // Rare, so the definition counts them one by one.
-            if (here.is_odd != 0) parts[index] = reference::count_nonfinite(const_view<T, 1>(values.data() + first, {n}));
+            if (here.has_nonfinite != 0) parts[index] = reference::count_nonfinite(const_view<T, 1>(values.data() + first, {n}));
         });
         device.run([&] {
             nonfinite_counts all;

@@ -141,11 +141,11 @@ struct embedding_runs {
 
     /// Whether the place before has the same token, and whether the place after has.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE bool comes_from_before(Simt simt, extent place) const {
+    HALFTONE_HD HALFTONE_INLINE bool continues_from_before(Simt simt, extent place) const {
         return place > 0 && simt.load(sorted, place - 1) == simt.load(sorted, place);
     }
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE bool goes_on(Simt simt, extent place) const {
+    HALFTONE_HD HALFTONE_INLINE bool continues_after(Simt simt, extent place) const {
         return place + 1 < rows && simt.load(sorted, place + 1) == simt.load(sorted, place);
     }
     HALFTONE_KERNEL template <class Simt>
@@ -171,7 +171,7 @@ struct embedding_sums_kernel {
         if (piece >= place.rows || i >= place.vectors) return;
         const extent begin = piece * runs.places, end = runs.end_of(piece);
         extent token = simt.load(runs.sorted, begin);
-        bool from_before = runs.comes_from_before(simt, begin);
+        bool from_before = runs.continues_from_before(simt, begin);
         vec<float, N> sum{};
         for (extent at = begin; at < end; ++at) {
             const extent next = simt.load(runs.sorted, at);
@@ -187,7 +187,7 @@ struct embedding_sums_kernel {
         }
         if (from_before) {
             store_rounded<N>(simt, runs.continued.part(piece * runs.width, runs.width), i, sum);
-        } else if (runs.goes_on(simt, end - 1)) {
+        } else if (runs.continues_after(simt, end - 1)) {
             store_rounded<N>(simt, runs.begun.part(piece * runs.width, runs.width), i, sum);
         } else {
             runs.finish(simt, token, end - 1, i, sum);
@@ -213,13 +213,13 @@ struct embedding_joins_kernel {
         if (piece >= place.rows || i >= place.vectors) return;
         const extent begin = piece * runs.places, end = runs.end_of(piece);
         const extent token = simt.load(runs.sorted, end - 1);
-        const bool begins_here = simt.load(runs.sorted, begin) != token || !runs.comes_from_before(simt, begin);
-        if (!begins_here || !runs.goes_on(simt, end - 1)) return;
+        const bool begins_here = simt.load(runs.sorted, begin) != token || !runs.continues_from_before(simt, begin);
+        if (!begins_here || !runs.continues_after(simt, end - 1)) return;
         vec<float, N> sum = load_from_row<N>(simt, runs.begun, runs.width, piece, i);
         for (extent later = piece + 1;; ++later) {
             add_to(sum, load_from_row<N>(simt, runs.continued, runs.width, later, i));
             const extent last = runs.end_of(later) - 1;
-            if (simt.load(runs.sorted, last) != token || !runs.goes_on(simt, last)) break;
+            if (simt.load(runs.sorted, last) != token || !runs.continues_after(simt, last)) break;
         }
         runs.finish(simt, token, end - 1, i, sum);
     }

@@ -221,9 +221,9 @@ struct matmul<Device> {
         using deep_kernel =
             typename by_matrix_units<Compute, deep, panel_load::direct, A, B>::template kernel<Operands, Results>;
         if constexpr (code.with_228_kb) {
-            if (!code.with_less || device.architecture().template fits_two_blocks<deep_kernel>()) return run(deep{});
+            if (!code.without_228_kb || device.architecture().template fits_two_blocks<deep_kernel>()) return run(deep{});
         }
-        if constexpr (code.with_less) run(matrix_unit_tiling<128, 128, 64 / bytes, 2, 2, 3>{});
+        if constexpr (code.without_228_kb) run(matrix_unit_tiling<128, 128, 64 / bytes, 2, 2, 3>{});
     }
 
     template <class Compute, class A, class B, class Operands, class Results, class Batch>

@@ -20,7 +20,7 @@ template <class Rule, rounding Rounding, rounding CopyRounding, class Param, cla
 struct optimizer_step_kernel {
     static constexpr int threads = 256;
     static constexpr int n = update_run, kinds = Rule::moments;
-    using present = present_step<typename Rule::scalars>;
+    using present = step_context<typename Rule::scalars>;
     static constexpr word shared_bytes = sizeof(present);
 
     global_span<Param> master;

@@ -13,13 +13,13 @@ namespace HALFTONE_SET {
 template <class X>
 float largest_magnitude(extent count, const X* x) {
     four_vectors largest = broadcast_four(0.0f);
-    mask odd = less(splat(1.0f), splat(0.0f));
+    mask nonfinite = less(splat(1.0f), splat(0.0f));
     for_vectors_unrolled(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 v = load(x + j, n);
-        odd = either(odd, not_finite(v));
+        nonfinite = either(nonfinite, not_finite(v));
         largest.v[k] = max(abs(v), largest.v[k]);
     });
-    return any(odd) ? __builtin_inff() : maximum(largest);
+    return any(nonfinite) ? __builtin_inff() : maximum(largest);
 }
 
 /// y = scale x, and the largest magnitude of x.
@@ -27,15 +27,15 @@ template <class X, class Y>
 float quantize_piece(extent count, const X* x, float by, Y* y) {
     const f32 scale = splat(by), most = splat(static_cast<float>(number_traits<Y>::max)), least = -most;
     four_vectors largest = broadcast_four(0.0f);
-    mask odd = less(splat(1.0f), splat(0.0f));
+    mask nonfinite = less(splat(1.0f), splat(0.0f));
     for_vectors_unrolled(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
         const f32 v = load(x + j, n);
-        const mask is_odd = not_finite(v);
-        odd = either(odd, is_odd);
+        const mask is_nonfinite = not_finite(v);
+        nonfinite = either(nonfinite, is_nonfinite);
         largest.v[k] = max(abs(v), largest.v[k]);
-        store(y + j, select(is_odd, v, min(max(v * scale, least), most)), n);
+        store(y + j, select(is_nonfinite, v, min(max(v * scale, least), most)), n);
     });
-    return any(odd) ? __builtin_inff() : maximum(largest);
+    return any(nonfinite) ? __builtin_inff() : maximum(largest);
 }
 
 }  // namespace HALFTONE_SET

@@ -59,9 +59,9 @@ std::vector<ledger_entry> running_linear(const std::array<ledger_entry, N>& all,
 /// If only operands after the activation take a gradient, nothing from before it is kept.
 template <std::size_t N, class Record>
 std::vector<ledger_entry> running_mlp(const std::array<ledger_entry, N>& all, const Record& r) {
-    const bool goes_on = !r.pre.is_empty();
+    const bool passes_back = !r.pre.is_empty();
     return running(
-        all, {true, true, goes_on, goes_on && r.dx.is_wanted(), !r.down.is_frozen(), goes_on && !r.up.is_frozen()});
+        all, {true, true, passes_back, passes_back && r.dx.is_wanted(), !r.down.is_frozen(), passes_back && !r.up.is_frozen()});
 }
 /// The lines of a norm.
 template <class X, class Y, class Storage, class Record>
@@ -219,7 +219,7 @@ concept tells_reads = requires(const Record& r) {
     r.dy;
 };
 template <class Op, class Reads, class Y, int Rank, class... Inputs, int... Ranks>
-auto told_lines(const gradient_of<Y, Rank>&, const std::tuple<gradient_of<Inputs, Ranks>...>& inputs) {
+auto lines_of_fields(const gradient_of<Y, Rank>&, const std::tuple<gradient_of<Inputs, Ranks>...>& inputs) {
     return by_element<Op, element_type<Op, Inputs...>, Reads, Y, Inputs...>(wanted_of(inputs));
 }
 /// For any other record only the name is known.
@@ -227,7 +227,7 @@ template <class Record>
 struct usual_lines {
     static auto lines(const Record& r) {
         if constexpr (tells_reads<Record>) {
-            return told_lines<typename Record::operation, typename Record::reads>(r.dy, r.gradients);
+            return lines_of_fields<typename Record::operation, typename Record::reads>(r.dy, r.gradients);
         } else {
             return std::array{ledger_entry{Record::operation::name, ledger_pass::forward, "?", "?", "?"}};
         }

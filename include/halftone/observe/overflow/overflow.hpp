@@ -226,7 +226,7 @@ class overflow_finder final : public tensor_listener {
     template <class Model>
     std::vector<overflow> take(const Model& model) {
         std::vector<overflow> all = take();
-        detail::odd_weights<Model> weights(model);
+        detail::nonfinite_weights<Model> weights(model);
         for (overflow& o : all) {
             if (o.is_located && o.pass == pass::forward) o.weight = weights.beside(o.by);
         }
@@ -325,14 +325,14 @@ inline std::string overflow::text() const {
     std::string t = "step " + std::to_string(step);
     t += is_skipped() ? std::string(" skipped (") + name(result) + "): " : " taken: ";
     if (!is_located) {
-        const bool is_odd = result == step_result::infinity || result == step_result::not_a_number;
-        return t + (is_odd ? "no operation gave it: gradients overflowed as they were unscaled, were written by hand, or "
+        const bool is_nonfinite = result == step_result::infinity || result == step_result::not_a_number;
+        return t + (is_nonfinite ? "no operation gave it: gradients overflowed as they were unscaled, were written by hand, or "
                              "are too large for a moment"
                            : "all values were finite");
     }
     t += detail::place_of(by) + ", " + name(pass);
     if (micro_batch > 1) t += ", micro-batch " + std::to_string(micro_batch);
-    t += ": " + detail::odd_values_text(found, elements) +
+    t += ": " + detail::nonfinite_text(found, elements) +
          (role == tensor_role::value      ? " values"
           : role == tensor_role::gradient ? " values of the gradient that it passes on"
           : role == tensor_role::operand

@@ -28,7 +28,7 @@ struct overflow_source {
 namespace detail {
 
 /// "3 +inf, 2 NaN of 100"
-inline std::string odd_values_text(const kernel::nonfinite_counts& found, extent elements) {
+inline std::string nonfinite_text(const kernel::nonfinite_counts& found, extent elements) {
     std::string t;
     if (found.positive_infinities > 0) t += std::to_string(found.positive_infinities) + " +inf, ";
     if (found.negative_infinities > 0) t += std::to_string(found.negative_infinities) + " -inf, ";
@@ -37,12 +37,12 @@ inline std::string odd_values_text(const kernel::nonfinite_counts& found, extent
     return t + " of " + std::to_string(elements);
 }
 inline std::string source_text(const overflow_source& s) {
-    return odd_values_text(s.found, s.elements) + " values in " + name(s.format);
+    return nonfinite_text(s.found, s.elements) + " values in " + name(s.format);
 }
 
 /// Examines a weight as kernels read it, and describes it if it is not finite.
 template <class Storage>
-overflow_source odd_weight(const store& parameters, const store::entry& e) {
+overflow_source nonfinite_weight(const store& parameters, const store::entry& e) {
     using compute = typename Storage::compute;
     const store::group& group = parameters.groups()[e.group];
     if constexpr (is_watchable<compute>) {
@@ -61,11 +61,11 @@ overflow_source odd_weight(const store& parameters, const store::entry& e) {
 }
 /// The first whose path begins with the given one.
 template <class... Storages>
-overflow_source first_odd_weight(const std::string& prefix, const store& parameters, types<Storages...>) {
+overflow_source first_nonfinite_weight(const std::string& prefix, const store& parameters, types<Storages...>) {
     overflow_source source;
     for (const store::entry& e : parameters.entries()) {
         if (e.path.rfind(prefix, 0) != 0) continue;
-        ((source = source.elements == 0 ? odd_weight<Storages>(parameters, e) : source), ...);
+        ((source = source.elements == 0 ? nonfinite_weight<Storages>(parameters, e) : source), ...);
         if (source.elements != 0) break;
     }
     return source;
@@ -74,16 +74,16 @@ overflow_source first_odd_weight(const std::string& prefix, const store& paramet
 /// Chooses the weight to name beside a forward operation: one of its layer's, otherwise any of the model's, since a
 /// tied head and free operations read other layers' weights. The whole model is read once.
 template <class Model>
-class odd_weights {
+class nonfinite_weights {
   public:
-    explicit odd_weights(const Model& model) : parameters_(&model.parameters()) {}
+    explicit nonfinite_weights(const Model& model) : parameters_(&model.parameters()) {}
 
     overflow_source beside(const watched_operation& by) {
         if (by.after.empty() && !by.layer.empty()) {
-            auto own = first_odd_weight(by.layer + '.', *parameters_, signatures_of<Model>{});
+            auto own = first_nonfinite_weight(by.layer + '.', *parameters_, signatures_of<Model>{});
             if (own.elements != 0) return own;
         }
-        if (!any_) any_ = first_odd_weight("", *parameters_, signatures_of<Model>{});
+        if (!any_) any_ = first_nonfinite_weight("", *parameters_, signatures_of<Model>{});
         return *any_;
     }
 

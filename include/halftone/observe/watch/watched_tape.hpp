@@ -66,9 +66,9 @@ consteval bool check_watched() {
 
 /// The layer to which roles or a region's policy belong.
 template <class Where>
-inline constexpr path_name place_of_where = path_of<Where>;
+inline constexpr path_name layer_path_of = path_of<Where>;
 template <class Roles, class P>
-inline constexpr path_name place_of_where<roles_of_layer<Roles, P>> = path_of<P>;
+inline constexpr path_name layer_path_of<roles_of_layer<Roles, P>> = path_of<P>;
 
 /// Keeps operations' results until they can be shown, and shows them to listeners.
 template <class Device>
@@ -101,7 +101,7 @@ class watch_hook : public tape_hook {
     void begin(const char* operation) {
         show();
         if (is_watched()) {
-            static constexpr auto place = place_of_where<Where>.text();
+            static constexpr auto place = layer_path_of<Where>.text();
             begin_at(place.data, operation);
         }
     }

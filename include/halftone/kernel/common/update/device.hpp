@@ -163,7 +163,7 @@ HALFTONE_HD HALFTONE_INLINE void store_halves(Simt simt, const global_span<bfloa
 
 /// What every thread of a step needs; one thread of each block reads and computes it.
 template <class Scalars>
-struct present_step {
+struct step_context {
     Scalars scalars;
     gradient_factors factors;
     word step;  // the step's number, part of the random numbers' key

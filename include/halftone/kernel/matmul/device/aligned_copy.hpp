@@ -32,17 +32,17 @@ struct aligned_copy_kernel {
 
     grid_shape grid() const {
         const int elements = each * across;
-        return simt::blocks_along_x(extent{bands()} * ((length + elements - 1) / elements));
+        return simt::blocks_along_x(extent{parts_of_line()} * ((length + elements - 1) / elements));
     }
     /// The number of parts of a row that blocks copy.
-    HALFTONE_HD HALFTONE_INLINE int bands() const {
+    HALFTONE_HD HALFTONE_INLINE int parts_of_line() const {
         const int lines_of_block = threads / across;
         return (lines + lines_of_block - 1) / lines_of_block;
     }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const int piece = simt.block().x / bands(), band = simt.block().x - piece * bands();
+        const int piece = simt.block().x / parts_of_line(), band = simt.block().x - piece * parts_of_line();
         const int line = band * (threads / across) + simt.thread() / across;
         const int first = piece * (each * across) + simt.thread() % across;
         if (line >= lines) return;

@@ -49,13 +49,13 @@ struct multiply_add_sums {
             simt.barrier();
         }
         for (int i = 0; i < panels; ++i) {
-            const bool goes_on = i + 1 < panels;
-            if (goes_on) {
+            const bool has_next = i + 1 < panels;
+            if (has_next) {
                 fetch<tiling::tile_m>(simt, a, first.row, (first_panel + i + 1) * depth, next_a);
                 fetch<tiling::tile_n>(simt, b, first.column, (first_panel + i + 1) * depth, next_b);
             }
             multiply(simt, i % 2, sums);
-            if (goes_on) {
+            if (has_next) {
                 // Writes the other slot, which all threads have finished reading before the last barrier.
                 put<tiling::tile_m>(simt, a.axis, a_panel((i + 1) % 2), next_a);
                 put<tiling::tile_n>(simt, b.axis, b_panel((i + 1) % 2), next_b);

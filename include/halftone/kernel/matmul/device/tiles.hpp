@@ -65,7 +65,7 @@ constexpr const matmul_table_row& matmul_row_of(int version) {
 struct tile_pace {
     matmul_tile tile;
     extent rows, columns;
-    double alone, among_others, end = 0, start = 0;
+    double alone, sharing, end = 0, start = 0;
 };
 inline constexpr tile_pace tile_paces[] = {
     {matmul_tile::small, 64, 64, 0.5625, 0.4375},
@@ -92,7 +92,7 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
         for (int parts = 1; parts <= most_parts; ++parts) {
             const extent blocks = tiles * parts, rounds = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;
             const double turns = static_cast<double>(rounds), depth = static_cast<double>((k + parts - 1) / parts),
-                         products = (rounds <= 1 ? pace.alone : turns * pace.among_others) * depth,
+                         products = (rounds <= 1 ? pace.alone : turns * pace.sharing) * depth,
                          ends = turns * pace.end + pace.start,
                          sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large /
                                 multiprocessors,

@@ -2,10 +2,10 @@
 /// \file
 /// Sleep until a word in memory changes: std::atomic's wait and notify, or a replacement where these lose wake-ups.
 ///
-///     detail::sleeping_place place;
-///     place.sleep_while(word, seen);                   // returns once `word` is not `seen` any more
+///     detail::atomic_waiter waiter;
+///     waiter.wait_while(word, seen);                   // returns once `word` is not `seen` any more
 ///     word.store(other, std::memory_order_seq_cst);    // elsewhere
-///     place.wake(word);
+///     waiter.wake(word);
 ///
 /// libstdc++ without futexes (mingw-w64, GCC 12) compares the word first and locks its mutex afterwards: a change and
 /// notification in between are missed, and the thread sleeps forever. On such systems a mutex and a condition variable
@@ -28,13 +28,13 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// Where threads sleep until a word changes. After every change of the word wake() must be called.
-class sleeping_place {
+class atomic_waiter {
   public:
     using word = std::atomic<std::uint32_t>;
 
 #if defined(HALFTONE_WAITS_BY_MUTEX)
     /// Returns when `w` is no longer `seen`; everything before the change is visible then.
-    void sleep_while(const word& w, std::uint32_t seen) const {
+    void wait_while(const word& w, std::uint32_t seen) const {
         std::unique_lock<std::mutex> lock(mutex_);
         while (w.load(std::memory_order_acquire) == seen) changed_.wait(lock);
     }
@@ -50,7 +50,7 @@ class sleeping_place {
     mutable std::condition_variable changed_;
 #else
     /// Returns when `w` is no longer `seen`; everything before the change is visible then.
-    void sleep_while(const word& w, std::uint32_t seen) const { w.wait(seen, std::memory_order_acquire); }
+    void wait_while(const word& w, std::uint32_t seen) const { w.wait(seen, std::memory_order_acquire); }
     /// Wakes all sleeping threads; to be called after a sequentially consistent change of `w`. libstdc++ first checks
     /// whether any thread waits; a weaker store could become visible only after that check, and a thread about to sleep
     /// would miss it.
