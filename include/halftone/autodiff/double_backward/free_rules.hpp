@@ -29,8 +29,9 @@ struct rule<matmul_record<Roles, A, B, Y, Rank>> {
         using by_weight = typename Roles::weight_grad;
         if (!tape.has(r.dy)) return;
         const factor<Y> g = factor_of_matrices(tape.take(r.dy));
-        if (tape.takes(r.da)) tape.give(r.da, product<by_input, A>(tape.inner(), g, !factor_of_matrices(r.b)));
-        if (tape.takes(r.db)) tape.give(r.db, product<by_weight, B>(tape.inner(), !factor_of_matrices(r.a), g));
+        if (tape.takes(r.da)) tape.give(r.da, recorded_product<by_input, A>(tape.inner(), g, !factor_of_matrices(r.b)));
+        if (tape.takes(r.db))
+            tape.give(r.db, recorded_product<by_weight, B>(tape.inner(), !factor_of_matrices(r.a), g));
     }
 };
 

@@ -59,7 +59,8 @@ struct rule<map_record<Op, E, Y, Rank, Inputs...>> {
         using T = typename X::value_type;
         const auto& dx = std::get<I>(r.gradients);
         if (!tape.takes(dx)) return;
-        const auto slope = detail::gradient_expression<static_cast<int>(I), static_cast<int>(sizeof...(Inputs))>(r.expression);
+        const auto slope =
+            detail::gradient_expression<static_cast<int>(I), static_cast<int>(sizeof...(Inputs))>(r.expression);
         using S = std::remove_const_t<decltype(slope)>;
         if constexpr (std::is_same_v<S, symbolic::zero>) {
             return;
@@ -126,9 +127,7 @@ variable<float, Rank> read_weight(Tape& tape, const parameter<Storage, Rank>& we
 }
 template <class Compute, class Tape, class Weight>
     requires(Weight::is_variable)
-auto read_weight(Tape&, const Weight& weight) {
-    return weight.value;
-}
+auto read_weight(Tape&, const Weight& weight) { return weight.value; }
 
 /// True, or a compile-time error, for a product in Compute of variables of these types, which are also those of their
 /// gradients.
@@ -148,7 +147,7 @@ void give_parameters(Tape& tape, const variable<Dy, 1>& dy, extent rows, const v
                      const Weight& weight, const Bias& bias) {
     const extent out = weight.shape()[0], in = weight.shape()[1];
     if (tape.takes(weight)) {
-        tape.give(weight, product<Compute, typename weight_gradient<Weight>::type>(
+        tape.give(weight, recorded_product<Compute, typename weight_gradient<Weight>::type>(
                               tape.inner(), factor_of(dy, {1, rows, out}, orientation::transposed),
                               factor_of(x, {1, rows, in})));
     }
@@ -161,14 +160,15 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
     static void run(Tape& tape, const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
-        static_assert(check_double_backward_operands<typename Roles::compute, X, typename weight_gradient<Weight>::type>());
+        static_assert(
+            check_double_backward_operands<typename Roles::compute, X, typename weight_gradient<Weight>::type>());
         if (!tape.has(r.dy)) return;
         const extent out = r.weight.shape()[0], in = r.weight.shape()[1], rows = rows_of(r.dy.shape());
         const variable<Y, Rank> dy = tape.take(r.dy);
         if (tape.takes(r.dx)) {
             const auto w = read_weight<typename Roles::compute>(tape, r.weight);
-            tape.give(r.dx, product<typename Roles::input_grad, X>(tape.inner(), factor_of(dy, {1, rows, out}),
-                                                                   factor_of(w, {1, out, in})));
+            tape.give(r.dx, recorded_product<typename Roles::input_grad, X>(tape.inner(), factor_of(dy, {1, rows, out}),
+                                                                            factor_of(w, {1, out, in})));
         }
         give_parameters<typename Roles::weight_grad>(tape, flat(dy), rows, r.x, r.weight, r.bias);
         if (r.has_residual && tape.takes(r.dresidual)) tape.give(r.dresidual, dy);

@@ -25,7 +25,8 @@ namespace detail {
 
 /// c = epilogue(ab).
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
-void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c, const Epilogue& e) {
+void product_with_epilogue(Device& device, const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c,
+                           const Epilogue& e) {
     check_matmul(a, b, c);
     kernel::matmul<Device>::template run<Compute>(device, a, b, epilogue_of(e, c));
 }
@@ -90,7 +91,8 @@ auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight,
     const auto w = transpose(detail::values_for<compute>(weight));
     const auto rows = as_rows(x);
     const auto to = as_rows(y);
-    detail::product<compute>(root.device(), rows, w, to, detail::linear_epilogue<compute>(bias, residual));
+    detail::product_with_epilogue<compute>(root.device(), rows, w, to,
+                                           detail::linear_epilogue<compute>(bias, residual));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             detail::linear_record<Roles, X, Y, Rank, Weight, Bias> r{weight.is_frozen() ? variable<X, Rank>{} : x,
@@ -115,8 +117,7 @@ struct mlp_record {
     using input_grad = typename Roles::input_grad;
     using weight_grad = typename Roles::weight_grad;
     using H = storage_of<typename Roles::compute>;
-    variable<X, Rank>
-        x;  // x and hidden are empty if their weight is frozen, pre if x takes no gradient
+    variable<X, Rank> x;  // x and hidden are empty if their weight is frozen, pre if x takes no gradient
     variable<typename Roles::output, Rank> pre;
     variable<H, Rank> hidden;
     gradient_of<X, Rank> dx;
@@ -137,7 +138,8 @@ struct mlp_record {
         if (!pre.is_empty()) {
             // dpre overwrites pre: every element is read once, right before it is written.
             const auto dpre = as_rows(pre);
-            product<input_grad>(tape.device(), g, values_for<typename Roles::compute>(down), dpre, gelu_gradient{dpre});
+            product_with_epilogue<input_grad>(tape.device(), g, values_for<typename Roles::compute>(down), dpre,
+                                              gelu_gradient{dpre});
             if (const auto to = tape.gradient_target(dx)) {
                 product<input_grad>(tape.device(), dpre, values_for<typename Roles::compute>(up),
                                     as_rows(view(to.data, dx.shape())), to.mode);
@@ -181,13 +183,14 @@ auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const 
         if (reaches_pre) pre = root.template make<typename Roles::output>(hidden_shape, false);
     }
     if (pre.is_empty()) {
-        detail::product<compute>(root.device(), rows, up_values, h, bias_gelu{detail::values_for<compute>(up_bias)});
+        detail::product_with_epilogue<compute>(root.device(), rows, up_values, h,
+                                               bias_gelu{detail::values_for<compute>(up_bias)});
     } else {
-        detail::product<compute>(root.device(), rows, up_values, h,
-                                 bias_gelu_keep{detail::values_for<compute>(up_bias), as_rows(pre)});
+        detail::product_with_epilogue<compute>(root.device(), rows, up_values, h,
+                                               bias_gelu_keep{detail::values_for<compute>(up_bias), as_rows(pre)});
     }
-    detail::product<compute>(root.device(), as_const(h), down_values, as_rows(y),
-                             detail::linear_epilogue<compute>(down_bias, residual));
+    detail::product_with_epilogue<compute>(root.device(), as_const(h), down_values, as_rows(y),
+                                           detail::linear_epilogue<compute>(down_bias, residual));
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             detail::mlp_record<Roles, X, Y, Rank, Weight, Bias> r{

@@ -2,7 +2,7 @@
 /// \file
 /// The epilogue of a linear layer's product: adds a bias, a residual, both or neither.
 ///
-///     detail::product<compute>(device, x, w, y, detail::linear_epilogue<compute>(bias, residual));
+///     detail::product_with_epilogue<compute>(device, x, w, y, detail::linear_epilogue<compute>(bias, residual));
 #pragma once
 
 #include <halftone/autodiff/engine/operation.hpp>

@@ -96,7 +96,7 @@ struct product_record {
 
 /// The products ab, consecutive matrices.
 template <class Compute, class ByLeft, class ByRight, class Y, class Root, class A, class B>
-variable<Y, 1> product(Root& root, const factor<A>& a, const factor<B>& b) {
+variable<Y, 1> recorded_product(Root& root, const factor<A>& a, const factor<B>& b) {
     const auto range = root.range(op::matmul::name);
     const bool of_a = a.values.wants_gradient(), of_b = b.values.wants_gradient();
     const shape<3> s{a.view().count(), a.view().rows(), b.view().columns()};
@@ -113,8 +113,8 @@ variable<Y, 1> product(Root& root, const factor<A>& a, const factor<B>& b) {
     return y;
 }
 template <class Compute, class Y, class Root, class A, class B>
-variable<Y, 1> product(Root& root, const factor<A>& a, const factor<B>& b) {
-    return product<Compute, Compute, Compute, Y>(root, a, b);
+variable<Y, 1> recorded_product(Root& root, const factor<A>& a, const factor<B>& b) {
+    return recorded_product<Compute, Compute, Compute, Y>(root, a, b);
 }
 
 template <class ByLeft, class ByRight, class A, class B, class Y>
@@ -124,12 +124,12 @@ struct rule<product_record<ByLeft, ByRight, A, B, Y>> {
         if (!tape.has(r.dy)) return;
         const factor<Y> g{tape.take(r.dy), r.y};
         if (tape.takes(r.da)) {
-            tape.give(r.da, r.a.turned == orientation::straight ? product<ByLeft, A>(tape.inner(), g, !r.b)
-                                                                : product<ByLeft, A>(tape.inner(), r.b, !g));
+            tape.give(r.da, r.a.turned == orientation::straight ? recorded_product<ByLeft, A>(tape.inner(), g, !r.b)
+                                                                : recorded_product<ByLeft, A>(tape.inner(), r.b, !g));
         }
         if (tape.takes(r.db)) {
-            tape.give(r.db, r.b.turned == orientation::straight ? product<ByRight, B>(tape.inner(), !r.a, g)
-                                                                : product<ByRight, B>(tape.inner(), !g, r.a));
+            tape.give(r.db, r.b.turned == orientation::straight ? recorded_product<ByRight, B>(tape.inner(), !r.a, g)
+                                                                : recorded_product<ByRight, B>(tape.inner(), !g, r.a));
         }
     }
 };
@@ -146,14 +146,14 @@ variable<float, 1> filled(Root& root, extent count, float value) {
 template <class Root>
 variable<float, 1> row_sums(Root& root, const variable<float, 1>& x, extent rows) {
     const extent width = rows == 0 ? 0 : x.size() / rows;
-    return product<float, float>(root, factor_of(x, {1, rows, width}),
-                                 factor_of(filled(root, width, 1), {1, width, 1}));
+    return recorded_product<float, float>(root, factor_of(x, {1, rows, width}),
+                                          factor_of(filled(root, width, 1), {1, width, 1}));
 }
 /// Broadcasts each value to all columns of its row.
 template <class Root>
 variable<float, 1> in_columns(Root& root, const variable<float, 1>& x, extent width) {
-    return product<float, float>(root, factor_of(x, {1, x.size(), 1}),
-                                 factor_of(filled(root, width, 1), {1, 1, width}));
+    return recorded_product<float, float>(root, factor_of(x, {1, x.size(), 1}),
+                                          factor_of(filled(root, width, 1), {1, 1, width}));
 }
 /// The sum of each row, broadcast to all its columns.
 template <class Root>
@@ -164,7 +164,8 @@ variable<float, 1> row_totals(Root& root, const variable<float, 1>& x, extent ro
 template <class Y, class Root, class X>
 variable<Y, 1> column_sums(Root& root, const variable<X, 1>& x, extent width) {
     const extent rows = width == 0 ? 0 : x.size() / width;
-    return product<float, Y>(root, factor_of(filled(root, rows, 1), {1, 1, rows}), factor_of(x, {1, rows, width}));
+    return recorded_product<float, Y>(root, factor_of(filled(root, rows, 1), {1, 1, rows}),
+                                      factor_of(x, {1, rows, width}));
 }
 
 // ---- attention's heads
