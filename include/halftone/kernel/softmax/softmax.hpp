@@ -67,16 +67,38 @@ void check(const softmax_backward<X, Y>& a) {
 
 }  // namespace kernel
 
+namespace detail {
+
+/// What softmax and log_softmax below share. Kernel: kernel::softmax or kernel::log_softmax.
+template <class P, template <class> class Kernel, class Device, class X, class Y>
+void run_softmax(Device& device, const X& x, const Y& y, double scale) {
+    using arguments = kernel::softmax_forward<element_in<X>, element_in<Y>>;
+    static_assert(check_function<P, element_in<X>, element_in<Y>>());
+    static_assert(check_ranks<2, X, Y>());
+    Kernel<Device>::forward(
+        device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
+}
+/// What their gradients share.
+template <class P, template <class> class Kernel, class Device, class Y, class Dy, class Dx>
+void run_softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale, write_mode mode) {
+    using arguments = kernel::softmax_backward<element_in<Dx>, element_in<Y>>;
+    static_assert(check_function<P, element_in<Y>, element_in<Dx>>());
+    static_assert(check_ranks<2, Y, Dy, Dx>());
+    Kernel<Device>::backward(device, arguments{.y = as_view(y),
+                                               .dy = as_view(dy),
+                                               .dx = as_view(dx),
+                                               .scale = static_cast<decltype(arguments::scale)>(scale),
+                                               .mode = mode});
+}
+
+}  // namespace detail
+
 /// y = exp(scale x) / (the sum of exp(scale x)) for each row: x and y are (rows, width), with any leading dimension,
 /// and y may be x if the types agree. The head of this file says how infinities are treated. Throws shape_error.
 template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void softmax(Device& device, const X& x, const Y& y, double scale = 1) {
-    using arguments = kernel::softmax_forward<detail::element_in<X>, detail::element_in<Y>>;
-    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Y>>());
-    static_assert(detail::check_ranks<2, X, Y>());
-    kernel::softmax<Device>::forward(
-        device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
+    detail::run_softmax<P, kernel::softmax>(device, x, y, scale);
 }
 /// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
@@ -93,14 +115,7 @@ template <class P, class Device, class Y, class Dy, class Dx>
     requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
 void softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale = 1,
                        write_mode mode = write_mode::overwrite) {
-    using arguments = kernel::softmax_backward<detail::element_in<Dx>, detail::element_in<Y>>;
-    static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
-    static_assert(detail::check_ranks<2, Y, Dy, Dx>());
-    kernel::softmax<Device>::backward(device, arguments{.y = as_view(y),
-                                                        .dy = as_view(dy),
-                                                        .dx = as_view(dx),
-                                                        .scale = static_cast<decltype(arguments::scale)>(scale),
-                                                        .mode = mode});
+    detail::run_softmax_gradients<P, kernel::softmax>(device, y, dy, dx, scale, mode);
 }
 /// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
@@ -116,11 +131,7 @@ void softmax_gradients(Device&, const Views&...) {
 template <class P, class Device, class X, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void log_softmax(Device& device, const X& x, const Y& y, double scale = 1) {
-    using arguments = kernel::softmax_forward<detail::element_in<X>, detail::element_in<Y>>;
-    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<Y>>());
-    static_assert(detail::check_ranks<2, X, Y>());
-    kernel::log_softmax<Device>::forward(
-        device, arguments{.x = as_view(x), .y = as_view(y), .scale = static_cast<decltype(arguments::scale)>(scale)});
+    detail::run_softmax<P, kernel::log_softmax>(device, x, y, scale);
 }
 /// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
@@ -137,14 +148,7 @@ template <class P, class Device, class Y, class Dy, class Dx>
     requires(detail::kernel_device<Device> && detail::viewables<Y, Dy, Dx>)
 void log_softmax_gradients(Device& device, const Y& y, const Dy& dy, const Dx& dx, double scale = 1,
                            write_mode mode = write_mode::overwrite) {
-    using arguments = kernel::softmax_backward<detail::element_in<Dx>, detail::element_in<Y>>;
-    static_assert(detail::check_function<P, detail::element_in<Y>, detail::element_in<Dx>>());
-    static_assert(detail::check_ranks<2, Y, Dy, Dx>());
-    kernel::log_softmax<Device>::backward(device, arguments{.y = as_view(y),
-                                                            .dy = as_view(dy),
-                                                            .dx = as_view(dx),
-                                                            .scale = static_cast<decltype(arguments::scale)>(scale),
-                                                            .mode = mode});
+    detail::run_softmax_gradients<P, kernel::log_softmax>(device, y, dy, dx, scale, mode);
 }
 /// Fails with a message, where compilers would only list candidates.
 template <class Device, class... Views>
