@@ -147,6 +147,16 @@ struct element<parameter<Storage, Rank>> {
 template <class T>
 using element_of = typename element<T>::type;
 
+template <class T, int Rank>
+inline constexpr bool is_weight_of_rank = false;
+template <class T, int Rank>
+inline constexpr bool is_weight_of_rank<variable<T, Rank>, Rank> = true;
+template <class Storage, int Rank>
+inline constexpr bool is_weight_of_rank<parameter<Storage, Rank>, Rank> = true;
+/// A variable, or a parameter of a store, of this rank.
+template <class T, int Rank>
+concept weight_of_rank = is_weight_of_rank<T, Rank>;
+
 template <class As, class Context, class X, int Rank, class W, class B>
 auto free_linear(Context&& context, const variable<X, Rank>& x, const W& weight, const B& bias) {
     return halftone::linear<product_roles<As, Context, op::linear, X, element_of<W>>>(context, x, as_weight(weight),
@@ -230,35 +240,14 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
 
 /// x weightᵀ + bias. x: (…, in), weight: (out, in), bias: (out), optional; weight and bias are each a variable or a
 /// parameter of a store. Throws shape_error.
-template <class As = by_category, recording_context Context, class X, int Rank, class W>
-auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight) {
+template <class As = by_category, recording_context Context, class X, int Rank, detail::weight_of_rank<2> Weight>
+auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight) {
     return detail::free_linear<As>(context, x, weight, absent{});
 }
-template <class As = by_category, recording_context Context, class X, int Rank, class W, class B>
+template <class As = by_category, recording_context Context, class X, int Rank, detail::weight_of_rank<2> Weight,
+          detail::weight_of_rank<1> Bias>
     requires detail::type_choice<As>
-auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight, const variable<B, 1>& bias) {
-    return detail::free_linear<As>(context, x, weight, bias);
-}
-template <class As = by_category, recording_context Context, class X, int Rank, class Storage>
-auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight) {
-    return detail::free_linear<As>(context, x, weight, absent{});
-}
-template <class As = by_category, recording_context Context, class X, int Rank, class Storage>
-    requires detail::type_choice<As>
-auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight,
-            const parameter<Storage, 1>& bias) {
-    return detail::free_linear<As>(context, x, weight, bias);
-}
-template <class As = by_category, recording_context Context, class X, int Rank, class W, class Storage>
-    requires detail::type_choice<As>
-auto linear(Context&& context, const variable<X, Rank>& x, const variable<W, 2>& weight,
-            const parameter<Storage, 1>& bias) {
-    return detail::free_linear<As>(context, x, weight, bias);
-}
-template <class As = by_category, recording_context Context, class X, int Rank, class Storage, class B>
-    requires detail::type_choice<As>
-auto linear(Context&& context, const variable<X, Rank>& x, const parameter<Storage, 2>& weight,
-            const variable<B, 1>& bias) {
+auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias) {
     return detail::free_linear<As>(context, x, weight, bias);
 }
 
