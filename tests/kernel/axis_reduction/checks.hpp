@@ -12,7 +12,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/axis_reduction/function.hpp>
+#include <halftone/kernel/axis_reduction/along/function.hpp>
 #include <halftone/kernel/axis_reduction/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/classify.hpp>

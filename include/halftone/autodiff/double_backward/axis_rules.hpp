@@ -19,12 +19,12 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
         using enum kernel::axis_operation;
         if (!tape.has(r.dy)) return;
         const auto dy = tape.take(r.dy);
-        if (!tape.takes(r.dx)) return;
+        if (!tape.takes(r.dx())) return;
         auto& root = tape.inner();
         if constexpr (Kind == sum) {
-            tape.give(r.dx, spread<Op, X>(root, dy, r.dx.shape(), Along{}, r.factor));
+            tape.give(r.dx(), spread<Op, X>(root, dy, r.dx().shape(), Along{}, r.factor));
         } else {
-            give(tape, r, root, spread<Op, float>(root, dy, r.dx.shape(), Along{}));
+            give(tape, r, root, spread<Op, float>(root, dy, r.dx().shape(), Along{}));
         }
     }
 
@@ -37,10 +37,10 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
             const double share = 1.0 / static_cast<double>(reduced_size(s, Along{}));
             const auto mean = reduce_axes<op::mean, sum, float>(root, r.x, Along{}, share);
             const auto f = [k = static_cast<float>(2 * r.factor)](auto x, auto m, auto d) { return k * (x - m) * d; };
-            tape.give(r.dx, compute<X>(root, f, r.x, spread<Op, float>(root, mean, s, Along{}), slope));
+            tape.give(r.dx(), compute<X>(root, f, r.x, spread<Op, float>(root, mean, s, Along{}), slope));
         } else if constexpr (Kind == logsumexp) {
             const auto f = [](auto x, auto y, auto d) { return halftone::exp(x - y) * d; };
-            tape.give(r.dx, compute<X>(root, f, r.x, spread<Op, float>(root, r.y, s, Along{}), slope));
+            tape.give(r.dx(), compute<X>(root, f, r.x, spread<Op, float>(root, r.y, s, Along{}), slope));
         } else {
             // Which elements are chosen has no derivative.
             const auto x = root.detach(r.x);
@@ -49,7 +49,7 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
                 root, [](auto v, auto y) { return halftone::where(v == y, 1.0f, 0.0f); }, x,
                 spread<Op, float>(root, chosen, s, Along{}));
             const auto count = reduce_axes<op::sum, sum, float>(root, is_chosen, Along{}, 1.0);
-            tape.give(r.dx, compute<X>(
+            tape.give(r.dx(), compute<X>(
                                 root, [](auto chosen_one, auto n, auto d) { return chosen_one * d / n; }, is_chosen,
                                 spread<Op, float>(root, count, s, Along{}), slope));
         }
@@ -64,10 +64,10 @@ template <class Op, class From, class T, int Rank, class Along>
 struct rule<spread_record<Op, From, T, Rank, Along>> {
     template <class Tape>
     static void run(Tape& tape, const spread_record<Op, From, T, Rank, Along>& r) {
-        if (!tape.has(r.dto)) return;
-        const auto dy = tape.take(r.dto);
-        if (tape.takes(r.dfrom))
-            tape.give(r.dfrom, reduce_axes<Op, kernel::axis_operation::sum, From>(tape.inner(), dy, Along{}, r.factor));
+        if (!tape.has(r.dy)) return;
+        const auto dy = tape.take(r.dy);
+        if (tape.takes(std::get<0>(r.gradients)))
+            tape.give(std::get<0>(r.gradients), reduce_axes<Op, kernel::axis_operation::sum, From>(tape.inner(), dy, Along{}, r.factor));
     }
 };
 
@@ -77,7 +77,7 @@ struct rule<cumsum_record<X, Y, Rank, Axis>> {
     static void run(Tape& tape, const cumsum_record<X, Y, Rank, Axis>& r) {
         if (!tape.has(r.dy)) return;
         const auto dy = tape.take(r.dy);
-        if (tape.takes(r.dx)) tape.give(r.dx, running_sums<X, Axis>(tape.inner(), dy, !r.is_reversed));
+        if (tape.takes(r.dx())) tape.give(r.dx(), running_sums<X, Axis>(tape.inner(), dy, !r.is_reversed));
     }
 };
 

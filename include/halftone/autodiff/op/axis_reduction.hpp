@@ -17,7 +17,7 @@
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
-#include <halftone/kernel/axis_reduction/function.hpp>
+#include <halftone/kernel/axis_reduction/along/function.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -37,11 +37,20 @@ using every_axis = typename all_axes<std::make_integer_sequence<int, Rank>>::typ
 template <int Rank, class Along>
 inline constexpr int rank_without = Rank - Along::count;
 
+/// How many elements an output is made of.
+template <int Rank, int... Axes>
+extent reduced_size(const shape<Rank>& s, axis_list<Axes...>) {
+    extent size = 1;
+    for (const int axis : resolved_axes<Rank, Axes...>::values) size *= s[axis];
+    return size;
+}
+
 /// What the gradient of a reduction reads. `kept` is empty where nothing is read.
 template <class Op, kernel::axis_operation Kind, class X, int Rank, class Y, class Along>
 struct axis_record {
     using operation = Op;
     static constexpr bool reads_x = Kind != kernel::axis_operation::sum;
+    static constexpr int roundings = 1;
     struct reads {
         template <std::size_t, std::size_t>
         static constexpr bool value = reads_x;
@@ -50,14 +59,17 @@ struct axis_record {
     variable<X, Rank> x;
     variable<kernel::statistic<X, Y>, 1> kept;
     variable<Y, rank_without<Rank, Along>> y;
-    gradient_of<X, Rank> dx;
+    std::tuple<gradient_of<X, Rank>> gradients;
     gradient_of<Y, rank_without<Rank, Along>> dy;
+
+    const gradient_of<X, Rank>& dx() const { return std::get<0>(gradients); }
+    extent sum_length() const { return reduced_size(dx().shape(), Along{}) + 16; }
 
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        if (const auto to = tape.gradient_target(dx)) {
-            const view<X, Rank> out(to.data, dx.shape());
+        if (const auto to = tape.gradient_target(dx())) {
+            const view<X, Rank> out(to.data, dx().shape());
             kernel::axis_reduction<typename Tape::device_type>::backward(
                 tape.device(), kernel::reduction_gradient<X, Y>{.x = x.is_empty() ? out.data() : x.view().data(),
                                                                 .layout = kernel::axis_layout_of(out, Along{}),
@@ -102,7 +114,7 @@ auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
         if (wanted) {
             constexpr bool keeps_y = Kind == kernel::axis_operation::logsumexp;
             root.record(record{factor, record::reads_x ? x : variable<X, Rank>{}, kept,
-                               keeps_y ? y : variable<Y, out>{}, gradient_of(x), gradient_of(y)});
+                               keeps_y ? y : variable<Y, out>{}, {gradient_of(x)}, gradient_of(y)});
         }
     }
     return y;
@@ -114,22 +126,22 @@ struct spread_record {
     using operation = Op;
     using reads = reads_nothing;
     double factor;
-    gradient_of<From, rank_without<Rank, Along>> dfrom;
-    gradient_of<T, Rank> dto;
+    std::tuple<gradient_of<From, rank_without<Rank, Along>>> gradients;
+    gradient_of<T, Rank> dy;
 
     template <class Tape>
     void backward(Tape& tape) {
-        if (!dto.is_there()) return;
-        if (const auto to = tape.gradient_target(dfrom)) {
-            const auto dy = as_const(dto.view());
+        if (!dy.is_there()) return;
+        if (const auto to = tape.gradient_target(std::get<0>(gradients))) {
+            const auto from = as_const(dy.view());
             kernel::axis_reduction<typename Tape::device_type>::run(
-                tape.device(), kernel::reduction<T, From>{.x = dy.data(),
-                                                          .layout = kernel::axis_layout_of(dy, Along{}),
+                tape.device(), kernel::reduction<T, From>{.x = from.data(),
+                                                          .layout = kernel::axis_layout_of(from, Along{}),
                                                           .y = to.data,
                                                           .factor = factor,
                                                           .mode = to.mode});
         }
-        tape.finish(dto);
+        tape.finish(dy);
     }
 };
 template <class Op, class T, class Root, class From, int Kept, int Rank, int... Axes>
@@ -147,7 +159,7 @@ variable<T, Rank> spread(Root& root, const variable<From, Kept>& v, const shape<
                                                            .factor = factor});
     if constexpr (Root::records) {
         if (wanted)
-            root.record(spread_record<Op, From, T, Rank, axis_list<Axes...>>{factor, gradient_of(v), gradient_of(y)});
+            root.record(spread_record<Op, From, T, Rank, axis_list<Axes...>>{factor, {gradient_of(v)}, gradient_of(y)});
     }
     return y;
 }
@@ -157,15 +169,17 @@ struct cumsum_record {
     using operation = op::cumsum;
     using reads = reads_nothing;
     bool is_reversed;
-    gradient_of<X, Rank> dx;
+    std::tuple<gradient_of<X, Rank>> gradients;
     gradient_of<Y, Rank> dy;
+
+    const gradient_of<X, Rank>& dx() const { return std::get<0>(gradients); }
 
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        if (const auto to = tape.gradient_target(dx)) {
+        if (const auto to = tape.gradient_target(dx())) {
             kernel::axis_reduction<typename Tape::device_type>::accumulate(
-                tape.device(), kernel::running_sum<Y, X>{as_const(dy.view()).data(), around_axis<Axis>(dx.shape()), to.data,
+                tape.device(), kernel::running_sum<Y, X>{as_const(dy.view()).data(), around_axis<Axis>(dx().shape()), to.data,
                                                          !is_reversed, to.mode});
         }
         tape.finish(dy);
@@ -181,7 +195,7 @@ variable<Y, Rank> running_sums(Context&& context, const variable<X, Rank>& x, bo
         root.device(),
         kernel::running_sum<X, Y>{x.view().data(), around_axis<Axis>(x.shape()), y.view().data(), is_reversed});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(cumsum_record<X, Y, Rank, Axis>{is_reversed, gradient_of(x), gradient_of(y)});
+        if (wanted) root.record(cumsum_record<X, Y, Rank, Axis>{is_reversed, {gradient_of(x)}, gradient_of(y)});
     }
     return y;
 }
@@ -229,14 +243,6 @@ struct less_log_function {
 
 template <int Rank, int... Axes>
 inline constexpr bool is_last_axis = sizeof...(Axes) == 1 && resolved_axes<Rank, Axes...>::contains(Rank - 1);
-
-/// How many elements an output is made of.
-template <int Rank, int... Axes>
-extent reduced_size(const shape<Rank>& s, axis_list<Axes...>) {
-    extent size = 1;
-    for (const int axis : resolved_axes<Rank, Axes...>::values) size *= s[axis];
-    return size;
-}
 
 }  // namespace detail
 
@@ -349,9 +355,10 @@ auto std(Context&& context, const variable<X, Rank>& x, const var_options& optio
 /// Where the largest along one axis is first, as torch.argmax(x, dim), a NaN being larger than any number: indices of
 /// std::int32_t, as tokens and targets are, without gradient. ht::keepdim as for sum. Throws shape_error where there is nothing
 /// to choose from, or an index does not fit.
-template <recording_context Context, class X, int Rank, int Axis, class... Keep>
+template <recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
-auto argmax(Context&& context, const variable<X, Rank>& x, axis_list<Axis> along, Keep... keep) {
+auto argmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
+    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     return detail::with_kept_axes(
         context, detail::indices_along(context, "argmax", kernel::axis_operation::amax, x, along), x.shape(), along, keep...);
 }
@@ -361,9 +368,10 @@ auto argmax(Context&& context, const variable<X, Rank>& x) {
     return detail::indices_along(context, "argmax", kernel::axis_operation::amax, x, detail::every_axis<Rank>{});
 }
 /// Where the smallest along one axis is first, as argmax has the largest.
-template <recording_context Context, class X, int Rank, int Axis, class... Keep>
+template <recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
-auto argmin(Context&& context, const variable<X, Rank>& x, axis_list<Axis> along, Keep... keep) {
+auto argmin(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
+    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     return detail::with_kept_axes(
         context, detail::indices_along(context, "argmin", kernel::axis_operation::amin, x, along), x.shape(), along, keep...);
 }
@@ -374,10 +382,11 @@ auto argmin(Context&& context, const variable<X, Rank>& x) {
 }
 
 /// The sums along one axis up to each element, as torch.cumsum(x, dim), in x's shape; added up in double.
-template <class As = by_category, recording_context Context, class X, int Rank, int Axis>
-auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axis>) {
+template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
+auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along) {
+    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     using Y = chosen_output<As, policy_of<Context>, op::cumsum, X>;
-    return detail::running_sums<Y, detail::resolved_axes<Rank, Axis>::values[0]>(context, x, false);
+    return detail::running_sums<Y, detail::resolved_axes<Rank, Axes...>::values[0]>(context, x, false);
 }
 
 namespace detail {

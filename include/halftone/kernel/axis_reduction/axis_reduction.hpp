@@ -18,7 +18,7 @@
 #include <cstdint>
 #include <limits>
 
-#include <halftone/kernel/axis_reduction/layout.hpp>
+#include <halftone/kernel/axis_reduction/along/layout.hpp>
 #include <halftone/kernel/common/fp64/fp64.hpp>
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/write_mode.hpp>

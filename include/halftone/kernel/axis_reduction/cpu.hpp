@@ -283,21 +283,21 @@ inline void reduce(cpu& device, const source& x, const axis_layout& l, const pas
 }
 
 /// What a function does to the elements of a task's outputs.
-using share = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
+using sharing = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
 template <axis_operation Operation>
-share share_of(const cpu& device) {
+sharing sharing_of(const cpu& device) {
     return device.select(&portable::share_block<Operation>, &avx2::share_block<Operation>, &avx512::share_block<Operation>);
 }
-inline share share_of(const cpu& device, axis_operation operation) {
+inline sharing sharing_of(const cpu& device, axis_operation operation) {
     using enum axis_operation;
-    return operation == var         ? share_of<var>(device)
-           : operation == logsumexp ? share_of<logsumexp>(device)
-           : operation == sum       ? share_of<sum>(device)
-                                    : share_of<amax>(device);
+    return operation == var         ? sharing_of<var>(device)
+           : operation == logsumexp ? sharing_of<logsumexp>(device)
+           : operation == sum       ? sharing_of<sum>(device)
+                                    : sharing_of<amax>(device);
 }
 
 /// dx = (or +=) with(x, kept, slopes), where x is read unless it is missing.
-inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, share with, const float* kept,
+inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, sharing with, const float* kept,
                  const float* slopes, const sink& dx, write_mode mode) {
     const plan cut = plan::of(l);
     device.parallel_for(cut.tasks * cut.pieces, sizeof(worker), [&](extent index, std::byte* scratch) {
@@ -442,7 +442,7 @@ struct axis_reduction<cpu> {
                 const double factor = a.operation == var ? 2 * a.factor : a.operation == logsumexp ? 1 : a.factor;
                 scale_slopes(device, source_of(device, a.dy), l.outputs, static_cast<float>(factor), nullptr, slopes);
             }
-            give(device, x, a.operation != sum, l, share_of(device, a.operation), a.operation == sum ? slopes : a.kept,
+            give(device, x, a.operation != sum, l, sharing_of(device, a.operation), a.operation == sum ? slopes : a.kept,
                  slopes, sink_of(device, a.dx), a.mode);
         }
     }

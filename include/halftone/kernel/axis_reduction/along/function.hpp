@@ -60,6 +60,14 @@ void reduce_view(Device& device, const char* name, kernel::axis_operation operat
                                                     .factor = factor});
 }
 
+/// True, or a compile-time error, for one axis.
+template <int... Axes>
+consteval bool check_one_axis(axis_list<Axes...>) {
+    static_assert(sizeof...(Axes) == 1,
+                  "halftone: this operation goes along one axis, ht::axes<1>: argmax and argmin count along it, or without "
+                  "axes over all elements in row-major order; cumsum adds along it");
+    return true;
+}
 /// An index along `size` elements as a std::int32_t.
 inline void expect_indices(const char* operation, const kernel::axis_layout& l) {
     kernel::expect_elements(operation, l);
@@ -71,7 +79,7 @@ inline void expect_indices(const char* operation, const kernel::axis_layout& l) 
 template <class Device, class T, int Rank, int... Axes, int Out>
 void index_view(Device& device, const char* name, kernel::axis_operation operation, const view<T, Rank>& x,
                 axis_list<Axes...> along, const view<std::int32_t, Out>& y) {
-    static_assert(sizeof...(Axes) == 1, "halftone: argmax and argmin count along one axis: ht::axes<1>");
+    static_assert(check_one_axis(axis_list<Axes...>{}));
     const kernel::axis_layout layout = checked_layout(name, x, along, y);
     expect_indices(name, layout);
     kernel::axis_reduction<Device>::index(
@@ -160,13 +168,13 @@ void argmin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
 }
 /// y = the sums of x along one axis up to each element, in double and rounded where they are stored. x and y are contiguous,
 /// of one shape; y may be x where the types agree. Throws shape_error.
-template <class Device, class X, int Axis, class Y>
+template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
-void cumsum(Device& device, const X& x, axis_list<Axis> along, const Y& y) {
+void cumsum(Device& device, const X& x, axis_list<Axes...>, const Y& y) {
+    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     const auto from = as_view(x);
     const auto to = as_view(y);
-    using resolved = detail::resolved_axes<std::remove_const_t<decltype(from)>::rank, Axis>;
-    (void)along;
+    using resolved = detail::resolved_axes<std::remove_const_t<decltype(from)>::rank, Axes...>;
     kernel::expect("cumsum", "x", from, from.shape());
     kernel::expect("cumsum", "y", to, from.shape());
     kernel::axis_reduction<Device>::accumulate(
