@@ -229,9 +229,13 @@ struct first_equal_kernel {
             const extent o = block * threads + simt.thread();
             if (o < layout.outputs) simt.store(y, o, first_from(simt, o, 0, 1));
         } else {
-            std::int32_t at = first_from(simt, block, simt.thread(), threads);
-            at = simt::block_reduce<threads>(simt, at, shared_span<std::int32_t>{0, threads / 32}, smaller{});
-            if (simt.thread() == 0) simt.store(y, block, at);
+            const shared_span<std::int32_t> of_warps{0, threads / 32};
+            std::int32_t at = simt::warp_reduce(simt, first_from(simt, block, simt.thread(), threads), smaller{});
+            if (simt.lane() == 0) simt.store(of_warps, simt.warp(), at);
+            simt.barrier();
+            if (simt.thread() != 0) return;
+            HALFTONE_UNROLL for (int w = 1; w < threads / 32; ++w) at = smaller{}(at, simt.load(of_warps, w));
+            simt.store(y, block, at);
         }
     }
 
