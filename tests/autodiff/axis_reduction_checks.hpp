@@ -66,7 +66,8 @@ void all_gradients(Device& device) {
     gradients_along(device, ht::shape<4>{2, 3, 2, 2}, axes<1, -1>);
     const auto x = distinct(ht::shape<3>{2, 3, 4});
     const auto along = [&](auto axis) {
-        const auto report = ht::check_gradients(device, [&](auto& c, auto v) { return ht::cumsum(c, v, axis); }, x.view());
+        const auto report = ht::check_gradients(
+            device, [&](auto& c, auto v) { return ht::cumsum(c, v, axis); }, x.view());
         CHECK_MESSAGE(report.agrees(), report.text());
     };
     along(axes<0>), along(axes<1>), along(axes<2>);
@@ -108,7 +109,8 @@ void shapes_and_values(Device& device) {
     CHECK(values(device, ht::std(eval, x))[0] == doctest::Approx(std::sqrt(13.0)));
     CHECK(values(device, ht::logsumexp(eval, x))[0] == doctest::Approx(12.458675).epsilon(1e-6));
     // Softmax along the middle is that along the last of what is turned.
-    const auto p = values(device, ht::softmax(eval, x, axes<1>)), logs = values(device, ht::log_softmax(eval, x, axes<1>));
+    const auto p = values(device, ht::softmax(eval, x, axes<1>)),
+               logs = values(device, ht::log_softmax(eval, x, axes<1>));
     const double sum = 1 + std::exp(-2) + std::exp(-4);
     for (std::size_t i = 0; i < 12; ++i) {
         const double want = std::exp(-4 + 2 * static_cast<double>(i / 2 % 3)) / sum;
@@ -143,7 +145,8 @@ void narrow_results(Device& device) {
     for (int i = 0; i < 4; ++i) sum += std::exp(static_cast<double>(i) / 2);
     for (int i = 0; i < 4; ++i) {
         const double want = std::exp(static_cast<double>(i) / 2) / sum;
-        CHECK(std::fabs(static_cast<double>(dx.data()[i]) - want) <= support::rounded<bfloat16>(want, 110 * 4 * support::u * want));
+        CHECK(std::fabs(static_cast<double>(dx.data()[i]) - want) <=
+              support::rounded<bfloat16>(want, 110 * 4 * support::u * want));
     }
 }
 

@@ -99,7 +99,8 @@ void expect_close(support::comparison& c, double got, double want, double roundo
     if (std::isnan(want)) return c.expect(std::isnan(got) ? 0 : 1, 0, 0);
     if (std::isinf(want)) return c.expect(got == want ? 0 : 1, 0, 0);
     const double in_float = 2 * support::gamma(60) * (std::fabs(want) + 4.5);
-    const double in_type = roundoff > support::u ? (is_gradient ? 6 : 2) * roundoff * (std::fabs(want) + (is_gradient ? 3 : 0)) : 0;
+    const double in_type =
+        roundoff > support::u ? (is_gradient ? 6 : 2) * roundoff * (std::fabs(want) + (is_gradient ? 3 : 0)) : 0;
     c.expect(got, want, in_float + in_type);
 }
 

@@ -386,7 +386,9 @@ void check_axis_reductions(Device& device) {
                   first = std::exp(a - log_sum(a, b)), second = std::exp(b - log_sum(a, b));
               });
     check_all("log_softmax", [](auto& t, auto y) { return ht::log_softmax(t, y, axes<0>); },
-              [&](double a, double b, double& first, double& second) { first = a - log_sum(a, b), second = b - log_sum(a, b); });
+              [&](double a, double b, double& first, double& second) {
+                  first = a - log_sum(a, b), second = b - log_sum(a, b);
+              });
 }
 
 /// Dropout is linear; the mask is read off the result.

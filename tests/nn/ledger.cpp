@@ -441,7 +441,8 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::add(ctx, x, z), ht::sub(ctx, x, z), ht::mul(ctx, x, z), ht::div(ctx, x, z), ht::pow(ctx, x, z);
     ht::atan2(ctx, x, z), ht::addcmul(ctx, x, z, z), ht::addcdiv(ctx, x, z, z);
     ht::mean(ctx, x), ht::dot(ctx, x, z), ht::norm(ctx, x), ht::softmax(ctx, x), ht::log_softmax(ctx, x);
-    ht::cumsum(ctx, x, ht::axes<0>), ht::logsumexp(ctx, x), ht::var(ctx, x), ht::std(ctx, x), ht::amax(ctx, x), ht::amin(ctx, x);
+    ht::cumsum(ctx, x, ht::axes<0>), ht::logsumexp(ctx, x), ht::var(ctx, x), ht::std(ctx, x), ht::amax(ctx, x);
+    ht::amin(ctx, x);
     ht::mean_squared_error(ctx, x, z), ht::l1_loss(ctx, x, z), ht::smooth_l1_loss(ctx, x, z), ht::huber_loss(ctx, x, z);
     ht::binary_cross_entropy_with_logits(ctx, x, z), ht::binary_cross_entropy(bare, z, z);
     ht::matmul(ctx, x, z), ht::linear(ctx, x, z), ht::cat(ctx, 0, x, z), ht::stack(ctx, 0, x, z);

@@ -90,7 +90,8 @@ struct reduced_net : ht::nn::model {
     auto operator()(auto&& t, const auto& x) const {
         const auto y = up(t, x);
         const auto sums = ht::add(t, ht::sum(t, y, ht::axes<1>), ht::var(t, y, ht::axes<1>));
-        return ht::add(t, ht::add(t, sums, ht::logsumexp(t, y, ht::axes<1>)), ht::amax(t, ht::cumsum(t, y, ht::axes<0>), ht::axes<1>));
+        const auto largest = ht::amax(t, ht::cumsum(t, y, ht::axes<0>), ht::axes<1>);
+        return ht::add(t, ht::add(t, sums, ht::logsumexp(t, y, ht::axes<1>)), largest);
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up); }
 };

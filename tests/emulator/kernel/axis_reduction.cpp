@@ -58,8 +58,10 @@ void right_in_every_schedule(const ht::shape<Rank>& s, ht::axis_list<Axes...> al
     const guarded<bfloat16> x(data.integers<bfloat16>(s.size(), 100), 0);
     const axis_layout l = ht::kernel::axis_layout_of(x.const_view(s), along);
     std::vector<double> sums(static_cast<std::size_t>(l.outputs)), largest(sums.size());
-    ht::reference::reduce(x.const_view(s), along, axis_operation::sum, 1.0, ht::view<double, 1>(sums.data(), {l.outputs}));
-    ht::reference::reduce(x.const_view(s), along, axis_operation::amax, 1.0, ht::view<double, 1>(largest.data(), {l.outputs}));
+    ht::reference::reduce(x.const_view(s), along, axis_operation::sum, 1.0,
+                          ht::view<double, 1>(sums.data(), {l.outputs}));
+    ht::reference::reduce(x.const_view(s), along, axis_operation::amax, 1.0,
+                          ht::view<double, 1>(largest.data(), {l.outputs}));
     const guarded<float> y(l.outputs);
     const guarded<std::int32_t> at(l.outputs);
     emulator::check_kernels([&](emulator::device& device) {
@@ -74,9 +76,9 @@ void right_in_every_schedule(const ht::shape<Rank>& s, ht::axis_list<Axes...> al
         bool right = true;
         for (extent o = 0; o < l.outputs; ++o) {
             const auto elements = elements_of(x.data(), l, o);
-            right = right && at[o] == ht::reference::index_of_most(
-                                          l.reduced_size,
-                                          [&](extent i) { return elements[static_cast<std::size_t>(i)]; }, true);
+            right = right &&
+                    at[o] == ht::reference::index_of_most(
+                                 l.reduced_size, [&](extent i) { return elements[static_cast<std::size_t>(i)]; }, true);
         }
         return right;
     });
@@ -96,7 +98,8 @@ TEST_CASE("axis_reduction on a GPU: sums along rows in every schedule, and every
     emulator::check_kernels([&](emulator::device& device) {
         kernel::accumulate(device, ht::kernel::running_sum<bfloat16, float>{x.data(), s, y.data()});
         bool right = true;
-        for (extent i = 0; i < s.size(); ++i) right = right && static_cast<double>(y[i]) == want[static_cast<std::size_t>(i)];
+        for (extent i = 0; i < s.size(); ++i)
+            right = right && static_cast<double>(y[i]) == want[static_cast<std::size_t>(i)];
         return right;
     });
 }

@@ -33,8 +33,8 @@ using ht::kernel::axis_layout;
 using ht::kernel::axis_operation;
 using support::guarded;
 
-inline constexpr axis_operation every_operation[] = {axis_operation::sum, axis_operation::var, axis_operation::logsumexp,
-                                                     axis_operation::amax, axis_operation::amin};
+inline constexpr axis_operation every_operation[] = {
+    axis_operation::sum, axis_operation::var, axis_operation::logsumexp, axis_operation::amax, axis_operation::amin};
 
 /// The elements of an output, in double.
 template <class X>
@@ -79,20 +79,21 @@ inline ht::reference::reduced error_of(axis_operation operation, const std::vect
             sum += e;
             error += e * (rounded + 8 * support::u) + 0x1p-126;
         }
-        const double off = sum_error(x.size()) + error / sum + 2 * support::u * (std::fabs(want.value) + std::fabs(largest));
+        const double off =
+            sum_error(x.size()) + error / sum + 2 * support::u * (std::fabs(want.value) + std::fabs(largest));
         return {off, off};
     }
     return {0, 0};
 }
-
 
 /// x's elements lie from x on in these strides; y, kept and the gradient by the definition of each output.
 template <class X, class Y, int Rank, int... Axes, class Device>
 void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...> along, axis_operation operation) {
     CAPTURE(static_cast<int>(operation));
     const axis_layout l = ht::kernel::axis_layout_of(x, along);
-    const double factor = operation == axis_operation::var ? 1.0 / std::max(1.0, static_cast<double>(l.reduced_size) - 1)
-                                                           : 1.0 / static_cast<double>(l.reduced_size);
+    const double factor = operation == axis_operation::var
+                              ? 1.0 / std::max(1.0, static_cast<double>(l.reduced_size) - 1)
+                              : 1.0 / static_cast<double>(l.reduced_size);
     const guarded<Y> y(l.outputs, 3);
     const guarded<float> kept(l.outputs);
     ht::kernel::axis_reduction<Device>::run(
@@ -119,7 +120,8 @@ void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...
     for (extent o = 0; o < l.outputs; ++o) {
         const double want = 2 + static_cast<double>(y[o]);
         CHECK(std::fabs(static_cast<double>(sum[o]) - want) <=
-              support::rounded<Y>(want, 2 * support::rounding<Y>(static_cast<double>(y[o])) + 2 * support::u * std::fabs(want)));
+              support::rounded<Y>(
+                  want, 2 * support::rounding<Y>(static_cast<double>(y[o])) + 2 * support::u * std::fabs(want)));
     }
 }
 
@@ -137,21 +139,23 @@ void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes..
     for (extent o = 0; o < l.outputs; ++o)
         kept[o] = static_cast<float>(definition(operation, elements_of(x.data(), l, o), factor).kept);
     ht::kernel::axis_reduction<Device>::backward(
-        device, ht::kernel::reduction_gradient<X, Y>{x.data(), l, kept.data(), dy.data(), dx.data(), operation, factor, mode});
+        device,
+        ht::kernel::reduction_gradient<X, Y>{x.data(), l, kept.data(), dy.data(), dx.data(), operation, factor, mode});
     support::comparison c;
     for (extent o = 0; o < l.outputs; ++o) {
         const std::vector<double> in = elements_of(x.data(), l, o);
         const double k = static_cast<double>(kept[o]), slope = static_cast<double>(dy[o]);
         const auto element = [&](extent i) { return in[static_cast<std::size_t>(i)]; };
-        ht::reference::reduce_gradient(operation, l.reduced_size, element, k, slope, factor, [&](extent i, double want) {
-            // The slope is a product or a quotient with a rounded factor; differences, exponentials and products follow.
-            double error = (4 + 8) * support::u * std::fabs(want);
-            if (operation == axis_operation::logsumexp)
-                error += std::fabs(want) * 2 * support::u * std::fabs(element(i) - k) + 0x1p-126 * std::fabs(slope);
-            const double old = mode == ht::write_mode::add ? 0.5 : 0.0;
-            c.expect(static_cast<double>(dx.data()[l.output_offset(o) + l.reduced_offset(i)]), old + want,
-                     support::rounded<X>(old + want, error + support::u * std::fabs(old + want)));
-        });
+        ht::reference::reduce_gradient(
+            operation, l.reduced_size, element, k, slope, factor, [&](extent i, double want) {
+                // The slope is a product or a quotient with a rounded factor; differences, exponentials and products follow.
+                double error = (4 + 8) * support::u * std::fabs(want);
+                if (operation == axis_operation::logsumexp)
+                    error += std::fabs(want) * 2 * support::u * std::fabs(element(i) - k) + 0x1p-126 * std::fabs(slope);
+                const double old = mode == ht::write_mode::add ? 0.5 : 0.0;
+                c.expect(static_cast<double>(dx.data()[l.output_offset(o) + l.reduced_offset(i)]), old + want,
+                         support::rounded<X>(old + want, error + support::u * std::fabs(old + want)));
+            });
     }
     CHECK_MESSAGE(c.within(), c);
     CHECK(dx.intact());
@@ -172,7 +176,8 @@ void all_operations(Device& device, const ht::shape<Rank>& s, axis_list<Axes...>
     for (const bool largest : {true, false}) {
         const guarded<std::int32_t> at(l.outputs);
         ht::kernel::axis_reduction<Device>::index(
-            device, ht::kernel::reduction_index<X>{x.data(), l, at.data(), largest ? axis_operation::amax : axis_operation::amin});
+            device, ht::kernel::reduction_index<X>{x.data(), l, at.data(),
+                                                   largest ? axis_operation::amax : axis_operation::amin});
         extent wrong = 0;
         for (extent o = 0; o < l.outputs; ++o) {
             const std::vector<double> in = elements_of(x.data(), l, o);
@@ -211,8 +216,10 @@ void free_functions(Device& device) {
     constexpr extent rows = 5, columns = 21;
     support::random data(3);
     const guarded<float> x(data.normals<float>(rows * columns, 1, 0.5));
-    const ht::const_view<float, 2> turned(x.data(), {columns, rows}, {1, columns}), broadcast(x.data(), {rows, 4}, {columns, 0});
-    const auto check = [&](const auto& call, const auto& in, auto along, axis_operation operation, double factor, bool root) {
+    const ht::const_view<float, 2> turned(x.data(), {columns, rows}, {1, columns}),
+        broadcast(x.data(), {rows, 4}, {columns, 0});
+    const auto check = [&](const auto& call, const auto& in, auto along, axis_operation operation, double factor,
+                           bool root) {
         const axis_layout l = ht::kernel::axis_layout_of(in, along);
         const guarded<float> y(l.outputs), kept(l.outputs);
         call(in, along, ht::view<float, 1>(y.data(), {l.outputs}));
@@ -240,7 +247,8 @@ void free_functions(Device& device) {
     const auto spread = [&](const auto& in, auto along) {
         const auto n = static_cast<double>(ht::kernel::axis_layout_of(in, along).reduced_size);
         check([&](auto& v, auto a, auto y) { ht::var(device, v, a, y); }, in, along, var, 1 / (n - 1), false);
-        check([&](auto& v, auto a, auto y) { ht::var(device, v, a, y, {.correction = 0}); }, in, along, var, 1 / n, false);
+        check([&](auto& v, auto a, auto y) { ht::var(device, v, a, y, {.correction = 0}); }, in, along, var, 1 / n,
+              false);
         check([&](auto& v, auto a, auto y) { ht::std(device, v, a, y); }, in, along, var, 1 / (n - 1), true);
     };
     each(turned, ht::axes<0>), each(turned, ht::axes<1>), each(broadcast, ht::axes<0>), each(broadcast, ht::axes<1>);
@@ -286,9 +294,10 @@ void what_is_special(Device& device) {
     ht::var(device, ht::const_view<float, 2>(rows + 9, {1, 1}), ht::axes<1>, ht::view<float, 1>(y, {1}));
     CHECK(ht::is_nan(y[0]));
     ht::amax(device, no_rows, ht::axes<1>, ht::view<float, 1>(nullptr, {0}));
-    CHECK_THROWS_WITH_AS(ht::amax(device, nothing, ht::axes<1>, out),
-                         "amax: there are no elements along the axes that are reduced, so none is the largest or the smallest",
-                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        ht::amax(device, nothing, ht::axes<1>, out),
+        "amax: there are no elements along the axes that are reduced, so none is the largest or the smallest",
+        ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::sum(device, x, ht::axes<0>, out), "sum: y is (4); expected (3)", ht::shape_error);
 
     // Elements that are equally large share evenly; where one is a NaN, none is.
@@ -312,9 +321,10 @@ void running_sums(Device& device, const ht::shape<3>& s, bool is_reversed, ht::w
     std::vector<X> absolute;
     for (extent i = 0; i < s.size(); ++i) absolute.push_back(static_cast<X>(std::fabs(static_cast<float>(x[i]))));
     ht::reference::running_sum(x.const_view(s), is_reversed, ht::view<double, 3>(want.data(), s));
-    ht::reference::running_sum(ht::const_view<X, 3>(absolute.data(), s), is_reversed, ht::view<double, 3>(magnitudes.data(), s));
-    ht::kernel::axis_reduction<Device>::accumulate(device,
-                                                   ht::kernel::running_sum<X, Y>{x.data(), s, y.data(), is_reversed, mode});
+    ht::reference::running_sum(ht::const_view<X, 3>(absolute.data(), s), is_reversed,
+                               ht::view<double, 3>(magnitudes.data(), s));
+    ht::kernel::axis_reduction<Device>::accumulate(
+        device, ht::kernel::running_sum<X, Y>{x.data(), s, y.data(), is_reversed, mode});
     support::comparison c;
     for (extent i = 0; i < s.size(); ++i) {
         const auto k = static_cast<std::size_t>(i);

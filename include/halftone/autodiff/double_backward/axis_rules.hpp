@@ -50,8 +50,8 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
                 spread<Op, float>(root, chosen, s, Along{}));
             const auto count = reduce_axes<op::sum, sum, float>(root, is_chosen, Along{}, 1.0);
             tape.give(r.dx(), compute<X>(
-                                root, [](auto chosen_one, auto n, auto d) { return chosen_one * d / n; }, is_chosen,
-                                spread<Op, float>(root, count, s, Along{}), slope));
+                                  root, [](auto chosen_one, auto n, auto d) { return chosen_one * d / n; }, is_chosen,
+                                  spread<Op, float>(root, count, s, Along{}), slope));
         }
     }
     template <int... Axes>
@@ -67,7 +67,8 @@ struct rule<spread_record<Op, From, T, Rank, Along>> {
         if (!tape.has(r.dy)) return;
         const auto dy = tape.take(r.dy);
         if (tape.takes(std::get<0>(r.gradients)))
-            tape.give(std::get<0>(r.gradients), reduce_axes<Op, kernel::axis_operation::sum, From>(tape.inner(), dy, Along{}, r.factor));
+            tape.give(std::get<0>(r.gradients),
+                      reduce_axes<Op, kernel::axis_operation::sum, From>(tape.inner(), dy, Along{}, r.factor));
     }
 };
 

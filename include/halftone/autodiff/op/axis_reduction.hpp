@@ -113,8 +113,12 @@ auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             constexpr bool keeps_y = Kind == kernel::axis_operation::logsumexp;
-            root.record(record{factor, record::reads_x ? x : variable<X, Rank>{}, kept,
-                               keeps_y ? y : variable<Y, out>{}, {gradient_of(x)}, gradient_of(y)});
+            root.record(record{factor,
+                               record::reads_x ? x : variable<X, Rank>{},
+                               kept,
+                               keeps_y ? y : variable<Y, out>{},
+                               {gradient_of(x)},
+                               gradient_of(y)});
         }
     }
     return y;
@@ -179,8 +183,8 @@ struct cumsum_record {
         if (!dy.is_there()) return;
         if (const auto to = tape.gradient_target(dx())) {
             kernel::axis_reduction<typename Tape::device_type>::accumulate(
-                tape.device(), kernel::running_sum<Y, X>{as_const(dy.view()).data(), around_axis<Axis>(dx().shape()), to.data,
-                                                         !is_reversed, to.mode});
+                tape.device(), kernel::running_sum<Y, X>{as_const(dy.view()).data(), around_axis<Axis>(dx().shape()),
+                                                         to.data, !is_reversed, to.mode});
         }
         tape.finish(dy);
     }
@@ -251,9 +255,9 @@ template <class As = by_category, recording_context Context, class X, int Rank, 
     requires detail::perhaps_keepdim<Keep...>
 auto sum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
     using Y = chosen_output<As, policy_of<Context>, op::sum, X>;
-    return detail::with_kept_axes(
-        context, detail::reduce_axes<op::sum, kernel::axis_operation::sum, Y>(context, x, along, 1.0), x.shape(),
-        along, keep...);
+    return detail::with_kept_axes(context,
+                                  detail::reduce_axes<op::sum, kernel::axis_operation::sum, Y>(context, x, along, 1.0),
+                                  x.shape(), along, keep...);
 }
 
 /// The means along some axes, as torch.mean(x, dim); of no elements, NaN. ht::keepdim as for sum.
@@ -262,8 +266,10 @@ template <class As = by_category, recording_context Context, class X, int Rank, 
 auto mean(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
     using Y = chosen_output<As, policy_of<Context>, op::mean, X>;
     return detail::with_kept_axes(
-        context, detail::reduce_axes<op::mean, kernel::axis_operation::sum, Y>(context, x, along, 1.0 / static_cast<double>(detail::reduced_size(x.shape(), along))), x.shape(),
-        along, keep...);
+        context,
+        detail::reduce_axes<op::mean, kernel::axis_operation::sum, Y>(
+            context, x, along, 1.0 / static_cast<double>(detail::reduced_size(x.shape(), along))),
+        x.shape(), along, keep...);
 }
 
 /// The largest along some axes, as torch.amax: a NaN where one is, and elements that are equally large share the gradient
@@ -306,8 +312,8 @@ template <class As = by_category, recording_context Context, class X, int Rank, 
 auto logsumexp(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
     using Y = chosen_output<As, policy_of<Context>, op::logsumexp, X>;
     return detail::with_kept_axes(
-        context, detail::reduce_axes<op::logsumexp, kernel::axis_operation::logsumexp, Y>(context, x, along, 1.0), x.shape(),
-        along, keep...);
+        context, detail::reduce_axes<op::logsumexp, kernel::axis_operation::logsumexp, Y>(context, x, along, 1.0),
+        x.shape(), along, keep...);
 }
 /// The logarithm of the sum of the exponentials of all elements.
 template <class As = by_category, recording_context Context, class X, int Rank>
@@ -339,7 +345,8 @@ template <class As = by_category, recording_context Context, class X, int Rank, 
 auto std(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, const var_options& options = {}) {
     using Y = chosen_output<As, policy_of<Context>, op::std_dev, X>;
     const auto squares = halftone::var<kernel::statistic<X, Y>>(context, x, along, options);
-    return detail::evaluate<op::std_dev, Y>(context, squares.shape(), halftone::trace<1>(detail::root_function{}), squares);
+    return detail::evaluate<op::std_dev, Y>(context, squares.shape(), halftone::trace<1>(detail::root_function{}),
+                                            squares);
 }
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto std(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, keep_axes keep,
@@ -359,8 +366,9 @@ template <recording_context Context, class X, int Rank, int... Axes, class... Ke
     requires detail::perhaps_keepdim<Keep...>
 auto argmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
     static_assert(detail::check_one_axis(axis_list<Axes...>{}));
-    return detail::with_kept_axes(
-        context, detail::indices_along(context, "argmax", kernel::axis_operation::amax, x, along), x.shape(), along, keep...);
+    return detail::with_kept_axes(context,
+                                  detail::indices_along(context, "argmax", kernel::axis_operation::amax, x, along),
+                                  x.shape(), along, keep...);
 }
 /// The same of all elements, counted in row-major order.
 template <recording_context Context, class X, int Rank>
@@ -372,8 +380,9 @@ template <recording_context Context, class X, int Rank, int... Axes, class... Ke
     requires detail::perhaps_keepdim<Keep...>
 auto argmin(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
     static_assert(detail::check_one_axis(axis_list<Axes...>{}));
-    return detail::with_kept_axes(
-        context, detail::indices_along(context, "argmin", kernel::axis_operation::amin, x, along), x.shape(), along, keep...);
+    return detail::with_kept_axes(context,
+                                  detail::indices_along(context, "argmin", kernel::axis_operation::amin, x, along),
+                                  x.shape(), along, keep...);
 }
 /// The same of all elements, counted in row-major order.
 template <recording_context Context, class X, int Rank>
@@ -383,7 +392,7 @@ auto argmin(Context&& context, const variable<X, Rank>& x) {
 
 /// The sums along one axis up to each element, as torch.cumsum(x, dim), in x's shape; added up in double.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
-auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along) {
+auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...>) {
     static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     using Y = chosen_output<As, policy_of<Context>, op::cumsum, X>;
     return detail::running_sums<Y, detail::resolved_axes<Rank, Axes...>::values[0]>(context, x, false);
@@ -391,7 +400,8 @@ auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> al
 
 namespace detail {
 
-/// x less the largest along some axes, of which no gradient is taken: a constant there changes neither softmax nor its logarithm.
+/// x less the largest along some axes, of which no gradient is taken: a constant there changes neither softmax nor its
+/// logarithm.
 template <class Op, class S, class Context, class X, int Rank, int... Axes>
 variable<S, Rank> less_largest(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along) {
     auto& root = context.root();
@@ -418,7 +428,8 @@ auto softmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> a
         using Y = chosen_output<As, policy_of<Context>, op::softmax, X>;
         using S = kernel::statistic<X, Y>;
         const auto shifted = detail::less_largest<op::softmax, S>(context, x, along);
-        const auto e = detail::evaluate<op::softmax, S>(context, x.shape(), halftone::trace<1>(detail::exp_function{}), shifted);
+        const auto e =
+            detail::evaluate<op::softmax, S>(context, x.shape(), halftone::trace<1>(detail::exp_function{}), shifted);
         return detail::evaluate<op::softmax, Y>(context, x.shape(), halftone::trace<2>(detail::divide_function{}), e,
                                                 detail::total_along<op::softmax, S>(context, e, along));
     }
@@ -432,10 +443,11 @@ auto log_softmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
         using Y = chosen_output<As, policy_of<Context>, op::log_softmax, X>;
         using S = kernel::statistic<X, Y>;
         const auto shifted = detail::less_largest<op::log_softmax, S>(context, x, along);
-        const auto e =
-            detail::evaluate<op::log_softmax, S>(context, x.shape(), halftone::trace<1>(detail::exp_function{}), shifted);
+        const auto e = detail::evaluate<op::log_softmax, S>(context, x.shape(),
+                                                            halftone::trace<1>(detail::exp_function{}), shifted);
         return detail::evaluate<op::log_softmax, Y>(context, x.shape(), halftone::trace<2>(detail::less_log_function{}),
-                                                    shifted, detail::total_along<op::log_softmax, S>(context, e, along));
+                                                    shifted,
+                                                    detail::total_along<op::log_softmax, S>(context, e, along));
     }
 }
 

@@ -8,8 +8,8 @@
 ///         .x = x.data(), .layout = kernel::axis_layout_of(x, ht::axes<1>), .y = y.data()});          // what it calls
 ///
 /// Numeric contract: elements are widened to float. Sums: of a block of at most axis_block elements in float (of more on a
-/// GPU), along at most axis_depth additions; the blocks in double; so that the error of a sum does not grow with its length. A variance is made
-/// in two passes, the mean first. Both, and a mean's or a variance's factor, are rounded to float, and that once to the
+/// GPU), along at most axis_depth additions; the blocks in double; so that the error of a sum does not grow with its length.
+/// A variance is made in two passes, the mean first. What is made of the double is rounded to float, and that once to the
 /// result's type. Largest and smallest are exact; a NaN among the elements is both. A sum of exponentials subtracts the
 /// largest first, where that is finite. The cut into pieces follows from shape and strides alone. Where a view holds
 /// doubles, all is in double, in the elements' order (reference.hpp).
@@ -59,17 +59,18 @@ struct reduction {
     axis_layout layout;  ///< of x
     Y* y;                ///< an output each
     axis_operation operation = axis_operation::sum;
-    double factor = 1;                        ///< of sum and var
-    statistic<X, Y>* kept = nullptr;  ///< where not nullptr: for each output what its gradient reads, unrounded: the mean
-                                      ///< of var, the result of others
+    double factor = 1;  ///< of sum and var
+    statistic<X, Y>* kept =
+        nullptr;  ///< where not nullptr: for each output what its gradient reads, unrounded: the mean
+                  ///< of var, the result of others
     write_mode mode = write_mode::overwrite;  ///< of y
 };
 
 /// What the gradient of a reduction reads and writes: dx = (or +=) its share of dy.
 template <class X, class Y>
 struct reduction_gradient {
-    const X* x;          ///< contiguous, as dx; not read by that of a sum
-    axis_layout layout;  ///< of both
+    const X* x;                   ///< contiguous, as dx; not read by that of a sum
+    axis_layout layout;           ///< of both
     const statistic<X, Y>* kept;  ///< as the forward pass left it
     const Y* dy;
     X* dx;
@@ -105,7 +106,9 @@ template <class Device>
 struct axis_reduction;
 
 /// Whether a pass looks for the largest or the smallest, and does not sum.
-HALFTONE_HD constexpr bool is_choice(axis_term term) { return term == axis_term::maximum || term == axis_term::minimum; }
+HALFTONE_HD constexpr bool is_choice(axis_term term) {
+    return term == axis_term::maximum || term == axis_term::minimum;
+}
 inline constexpr float beyond_all = std::numeric_limits<float>::infinity();
 /// What a pass over no elements gives.
 HALFTONE_HD constexpr float nothing_of(axis_term term) {
@@ -131,7 +134,9 @@ HALFTONE_HD constexpr T finite_shift(T largest) {
 /// Throws shape_error where there is nothing to choose from.
 inline void expect_elements(const char* operation, const axis_layout& l) {
     if (l.reduced_size == 0)
-        fail<shape_error>(operation, ": there are no elements along the axes that are reduced, so none is the largest or the smallest");
+        fail<shape_error>(
+            operation,
+            ": there are no elements along the axes that are reduced, so none is the largest or the smallest");
 }
 
 }  // namespace kernel

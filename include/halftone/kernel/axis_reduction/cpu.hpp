@@ -100,7 +100,8 @@ struct plan {
         p.each = p.is_columns ? columns : std::clamp<extent>(fitting, 1, columns);
         p.tiles = (group + p.each - 1) / p.each;
         p.tasks = group == 0 ? 0 : l.outputs / group * p.tiles;
-        const extent in_task = std::min(group, p.each) * l.reduced_size, granule = p.is_columns ? rows_in_float : axis_block;
+        const extent in_task = std::min(group, p.each) * l.reduced_size,
+                     granule = p.is_columns ? rows_in_float : axis_block;
         p.pieces = p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, 64);
         p.piece_size = ((l.reduced_size + p.pieces - 1) / p.pieces + granule - 1) / granule * granule;
         p.pieces = l.reduced_size == 0 ? 1 : (l.reduced_size + p.piece_size - 1) / p.piece_size;
@@ -126,8 +127,8 @@ struct run_at {
 };
 
 /// The elements [begin, end) of one output.
-inline double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output, extent begin, extent end,
-                            float parameter, float* buffer) {
+inline double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output, extent begin,
+                            extent end, float parameter, float* buffer) {
     const extent first = l.output_offset(output);
     double total = static_cast<double>(with.nothing);
     extent held = 0;  // in the buffer
@@ -163,8 +164,10 @@ inline void reduce_columns(const source& x, const axis_layout& l, const pass& wi
         const float* floats = reinterpret_cast<const float*>(x.data) + (first + run.offset);
         if (!x.is_float) {
             rows = std::min(rows, widened / width);
-            for (extent r = 0; r < rows; ++r)
-                x.widen(x.data + (first + run.offset + r * stride) * x.bytes, 1, width, w.buffer + r * width);
+            const std::byte* const from = x.data + (first + run.offset) * x.bytes;
+            const bool together = stride == width;  // rows behind each other are widened as one
+            for (extent r = 0; r < (together ? 1 : rows); ++r)
+                x.widen(from + r * stride * x.bytes, 1, together ? rows * width : width, w.buffer + r * width);
             floats = w.buffer;
             stride = width;
         }
@@ -199,41 +202,52 @@ struct passes {
         const double share = 1.0 / static_cast<double>(size);
         const pass total = pass_of<axis_term::value>(device);
         switch (operation) {
-            case var: return {2, {total, pass_of<axis_term::square>(device)}, {step_scaled, step_scaled}, {share, factor}, true};
+            case var:
+                return {
+                    2, {total, pass_of<axis_term::square>(device)}, {step_scaled, step_scaled}, {share, factor}, true};
             case logsumexp:
-                return {2, {pass_of<axis_term::maximum>(device), pass_of<axis_term::exponential>(device)},
-                        {step_shift, step_logarithm}, {1, 1}, false};
-            case amax: return {1, {pass_of<axis_term::maximum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
-            case amin: return {1, {pass_of<axis_term::minimum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
-            default: return {1, {total, total}, {step_scaled, nullptr}, {factor, 1}, false};
+                return {2,
+                        {pass_of<axis_term::maximum>(device), pass_of<axis_term::exponential>(device)},
+                        {step_shift, step_logarithm},
+                        {1, 1},
+                        false};
+            case amax:
+                return {1, {pass_of<axis_term::maximum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
+            case amin:
+                return {1, {pass_of<axis_term::minimum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
+            default:
+                return {1, {total, total}, {step_scaled, nullptr}, {factor, 1}, false};
         }
     }
 };
 
 /// A pass over some elements of a task's outputs, into w.total.
-inline void run_pass(const source& x, const axis_layout& l, const pass& with, const plan& cut, extent first, extent count,
-                     extent begin, extent end, worker& w) {
+inline void run_pass(const source& x, const axis_layout& l, const pass& with, const plan& cut, extent first,
+                     extent count, extent begin, extent end, worker& w) {
     if (cut.is_columns) return reduce_columns(x, l, with, first, count, begin, end, w);
     for (extent o = 0; o < count; ++o)
         w.total[o] = reduce_output(x, l, with, first + o, begin, end, w.parameters[o], w.buffer);
 }
 
-/// All of a reduction. `parameters` of the first pass: of each output one, or nullptr: none. Results go to `y`, what the gradient
-/// reads to `kept`; either may be missing.
+/// All of a reduction. `parameters` of the first pass: of each output one, or nullptr: none. Results go to `y`, what the
+/// gradient reads to `kept`; either may be missing.
 inline void reduce(cpu& device, const source& x, const axis_layout& l, const passes& all, const float* parameters,
                    const sink* y, float* kept, write_mode mode = write_mode::overwrite) {
     const plan cut = plan::of(l);
     const auto whole = static_cast<std::size_t>(l.outputs);
     const bool is_cut = cut.pieces > 1;
-    const workspace::lease partial(device.scratch(), is_cut ? static_cast<std::size_t>(cut.pieces) * whole * sizeof(double) : 0);
+    const workspace::lease partial(device.scratch(),
+                                   is_cut ? static_cast<std::size_t>(cut.pieces) * whole * sizeof(double) : 0);
     const workspace::lease between(device.scratch(), is_cut ? whole * sizeof(float) : 0);
     auto* const partials = partial.as<double>();
     auto* const stored = between.as<float>();
     // After pass number k: w.total into w.parameters, or into results.
     const auto finish = [&](int k, extent first, extent count, worker& w) {
-        if (kept != nullptr && all.keeps_parameter && k == all.count - 1) std::copy_n(w.parameters, count, kept + first);
+        if (kept != nullptr && all.keeps_parameter && k == all.count - 1)
+            std::copy_n(w.parameters, count, kept + first);
         for (extent o = 0; o < count; ++o)
-            w.parameters[o] = static_cast<float>(all.after[k](w.total[o], static_cast<double>(w.parameters[o]), all.factor[k]));
+            w.parameters[o] =
+                static_cast<float>(all.after[k](w.total[o], static_cast<double>(w.parameters[o]), all.factor[k]));
         if (k < all.count - 1) return;
         if (kept != nullptr && !all.keeps_parameter) std::copy_n(w.parameters, count, kept + first);
         if (y != nullptr) y->put(w.parameters, count, first, 1, mode);
@@ -286,7 +300,8 @@ inline void reduce(cpu& device, const source& x, const axis_layout& l, const pas
 using sharing = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
 template <axis_operation Operation>
 sharing sharing_of(const cpu& device) {
-    return device.select(&portable::share_block<Operation>, &avx2::share_block<Operation>, &avx512::share_block<Operation>);
+    return device.select(&portable::share_block<Operation>, &avx2::share_block<Operation>,
+                         &avx512::share_block<Operation>);
 }
 inline sharing sharing_of(const cpu& device, axis_operation operation) {
     using enum axis_operation;
@@ -303,7 +318,8 @@ inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& 
     device.parallel_for(cut.tasks * cut.pieces, sizeof(worker), [&](extent index, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
         const extent task = index / cut.pieces, first = cut.first(l, task), count = cut.count(l, task);
-        const extent begin = index % cut.pieces * cut.piece_size, end = std::min(begin + cut.piece_size, l.reduced_size);
+        const extent begin = index % cut.pieces * cut.piece_size,
+                     end = std::min(begin + cut.piece_size, l.reduced_size);
         const auto some = [&](extent output, extent offset, extent stride, extent size) {
             const float* const floats = reads_x ? x.floats(offset, stride, size, w.buffer) : w.buffer;
             with(floats, size, kept + output, slopes + output, cut.is_columns, w.buffer);
@@ -323,7 +339,8 @@ inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& 
 }
 
 /// The gradients of outputs, as floats, times a factor and over the number of elements that share them.
-inline void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by, float* slopes) {
+inline void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
+                         float* slopes) {
     device.parallel_for((outputs + columns - 1) / columns, [&](extent piece) {
         const extent begin = piece * columns, count = std::min(columns, outputs - begin);
         dy.widen(dy.data + begin * dy.bytes, 1, count, slopes + begin);
@@ -350,8 +367,8 @@ inline void find_each(cpu& device, const source& x, const axis_layout& l, const 
             const run_at run(l, i, l.reduced_size);
             const extent size = cut.is_columns ? 1 : std::min(run.count, axis_block);
             const extent offset = l.output_offset(output) + run.offset;
-            const float* const floats = cut.is_columns ? x.floats(offset, 1, width, w.buffer)
-                                                       : x.floats(offset, run.stride, size, w.buffer);
+            const float* const floats =
+                cut.is_columns ? x.floats(offset, 1, width, w.buffer) : x.floats(offset, run.stride, size, w.buffer);
             return std::pair(floats, size);
         };
         if (cut.is_columns) {
@@ -380,7 +397,8 @@ inline void find_each(cpu& device, const source& x, const axis_layout& l, const 
 }
 
 /// Sums along an axis, in double: rows of `inner` columns, or one row after the other.
-inline void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed, write_mode mode) {
+inline void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
+                       write_mode mode) {
     const extent count = s[1], inner = s[2], tiles = (inner + columns - 1) / columns;
     device.parallel_for(s[0] * tiles, sizeof(worker), [&](extent task, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
@@ -442,8 +460,8 @@ struct axis_reduction<cpu> {
                 const double factor = a.operation == var ? 2 * a.factor : a.operation == logsumexp ? 1 : a.factor;
                 scale_slopes(device, source_of(device, a.dy), l.outputs, static_cast<float>(factor), nullptr, slopes);
             }
-            give(device, x, a.operation != sum, l, sharing_of(device, a.operation), a.operation == sum ? slopes : a.kept,
-                 slopes, sink_of(device, a.dx), a.mode);
+            give(device, x, a.operation != sum, l, sharing_of(device, a.operation),
+                 a.operation == sum ? slopes : a.kept, slopes, sink_of(device, a.dx), a.mode);
         }
     }
 

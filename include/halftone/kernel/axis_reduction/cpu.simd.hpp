@@ -20,7 +20,8 @@ void widen_elements(const void* from, extent stride, extent count, float* to) {
         for (extent i = 0; i < count; ++i) to[i] = static_cast<float>(x[i * stride]);
         return;
     }
-    for_vectors(count, [&](extent j, int, auto n) __attribute__((always_inline)) { store(to + j, load(x + j, n), n); });
+    for_vectors(
+        count, [&](extent j, int, auto n) __attribute__((always_inline)) { store(to + j, load(x + j, n), n); });
 }
 /// to[i * stride] = (or +=) from[i], rounded.
 template <class Y>
@@ -32,10 +33,11 @@ void narrow_elements(const float* from, extent count, void* to, extent stride, w
             y[i * stride] = static_cast<Y>(adds ? static_cast<float>(y[i * stride]) + from[i] : from[i]);
         return;
     }
-    for_vectors(count, [&](extent j, int, auto n) __attribute__((always_inline)) {
-        const f32 v = load(from + j, n);
-        store(y + j, adds ? load(y + j, n) + v : v, n);
-    });
+    for_vectors(
+        count, [&](extent j, int, auto n) __attribute__((always_inline)) {
+            const f32 v = load(from + j, n);
+            store(y + j, adds ? load(y + j, n) + v : v, n);
+        });
 }
 
 template <kernel::axis_term Term>
@@ -64,10 +66,11 @@ float reduce_block(const float* x, extent count, float parameter) {
     constexpr float nothing = kernel::nothing_of(Term);
     const f32 p = splat(parameter);
     four_vectors all = broadcast_four(nothing);
-    for_vectors_unrolled(count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
-        const f32 t = keep(axis_term_of<Term>(load(x + j, n), p), n, splat(nothing));
-        all.v[k] = axis_combine<Term>(all.v[k], t);
-    });
+    for_vectors_unrolled(
+        count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
+            const f32 t = keep(axis_term_of<Term>(load(x + j, n), p), n, splat(nothing));
+            all.v[k] = axis_combine<Term>(all.v[k], t);
+        });
     const f32 one = axis_combine<Term>(axis_combine<Term>(all.v[0], all.v[1]), axis_combine<Term>(all.v[2], all.v[3]));
     if constexpr (Term == kernel::axis_term::maximum || Term == kernel::axis_term::minimum) {
         float lanes[f32::lanes], found = nothing;
@@ -85,20 +88,23 @@ template <kernel::axis_term Term>
 void reduce_rows(extent rows, extent width, const float* x, extent stride, const float* p, float* all) {
     extent i = 0;
     for (; i + 4 <= rows; i += 4, x += 4 * stride) {
-        for_vectors(width, [&](extent j, int, auto n) __attribute__((always_inline)) {
-            const f32 of = load(p + j, n);
-            const auto term = [&](int row) __attribute__((always_inline)) {
-                return axis_term_of<Term>(load(x + row * stride + j, n), of);
-            };
-            const f32 four = axis_combine<Term>(axis_combine<Term>(term(0), term(1)), axis_combine<Term>(term(2), term(3)));
-            store(all + j, axis_combine<Term>(load(all + j, n), four), n);
-        });
+        for_vectors(
+            width, [&](extent j, int, auto n) __attribute__((always_inline)) {
+                const f32 of = load(p + j, n);
+                const auto term = [&](int row) __attribute__((always_inline)) {
+                    return axis_term_of<Term>(load(x + row * stride + j, n), of);
+                };
+                const f32 four =
+                    axis_combine<Term>(axis_combine<Term>(term(0), term(1)), axis_combine<Term>(term(2), term(3)));
+                store(all + j, axis_combine<Term>(load(all + j, n), four), n);
+            });
     }
     for (; i < rows; ++i, x += stride) {
-        for_vectors(width, [&](extent j, int, auto n) __attribute__((always_inline)) {
-            const f32 term = axis_term_of<Term>(load(x + j, n), load(p + j, n));
-            store(all + j, axis_combine<Term>(load(all + j, n), term), n);
-        });
+        for_vectors(
+            width, [&](extent j, int, auto n) __attribute__((always_inline)) {
+                const f32 term = axis_term_of<Term>(load(x + j, n), load(p + j, n));
+                store(all + j, axis_combine<Term>(load(all + j, n), term), n);
+            });
     }
 }
 
@@ -115,11 +121,14 @@ HALFTONE_INLINE f32 axis_share(f32 x, f32 p, f32 q) {
 template <kernel::axis_operation Operation>
 void share_block(const float* x, extent count, const float* p, const float* q, bool is_row, float* to) {
     const f32 one_p = splat(*p), one_q = splat(*q);
-    for_vectors(count, [&](extent j, int, auto n) __attribute__((always_inline)) {
-        const f32 in = load(x + j, n);
-        store(to + j, is_row ? axis_share<Operation>(in, load(p + j, n), load(q + j, n))
-                             : axis_share<Operation>(in, one_p, one_q), n);
-    });
+    for_vectors(
+        count, [&](extent j, int, auto n) __attribute__((always_inline)) {
+            const f32 in = load(x + j, n);
+            store(to + j,
+                  is_row ? axis_share<Operation>(in, load(p + j, n), load(q + j, n))
+                         : axis_share<Operation>(in, one_p, one_q),
+                  n);
+        });
 }
 
 }  // namespace HALFTONE_SET

@@ -34,10 +34,12 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     const global_span<float> parameters{between.template as<float>(), l.outputs};
     const global_span<const float> read{parameters.data, l.outputs};
     const double share = 1.0 / static_cast<double>(l.reduced_size);
-    const auto pass = [&]<axis_term Term>(axis_constant<Term>) { run_axis_pass<Term>(device, a.x, l, cut, read, sums); };
-    const auto finish = [&]<axis_term Term, axis_step Step, class To>(axis_constant<Term>, axis_constant<Step>, double factor,
-                                                                     To* to, float* kept, float* kept_parameter,
-                                                                     write_mode mode) {
+    const auto pass = [&]<axis_term Term>(axis_constant<Term>) {
+        run_axis_pass<Term>(device, a.x, l, cut, read, sums);
+    };
+    const auto finish = [&]<axis_term Term, axis_step Step, class To>(axis_constant<Term>, axis_constant<Step>,
+                                                                      double factor, To* to, float* kept,
+                                                                      float* kept_parameter, write_mode mode) {
         device.launch(axis_finish_kernel<Term, Step, To>{{sums.data, sums.count},
                                                          cut.pieces,
                                                          read,
@@ -140,8 +142,8 @@ struct axis_reduction<Device> {
         if (in_double<X, Y> || a.extents[2] != 1) {
             fp64::accumulate(device, a);
         } else if constexpr (!in_double<X, Y>) {
-            device.launch(on_device::running_sum_kernel<X, Y>{{a.x, a.extents.size()}, {a.y, a.extents.size()}, a.extents[0],
-                                                              a.extents[1], a.is_reversed, a.mode});
+            device.launch(on_device::running_sum_kernel<X, Y>{
+                {a.x, a.extents.size()}, {a.y, a.extents.size()}, a.extents[0], a.extents[1], a.is_reversed, a.mode});
         }
     }
 };

@@ -32,8 +32,8 @@ struct axis_elements {
     }
 };
 template <class Thread, class X>
-HALFTONE_HD axis_elements<Thread, X> axis_elements_of(Thread thread, const global_span<const X>& x, const axis_layout& l,
-                                                      extent output) {
+HALFTONE_HD axis_elements<Thread, X> axis_elements_of(Thread thread, const global_span<const X>& x,
+                                                      const axis_layout& l, extent output) {
     return {thread, x, l, l.output_offset(output)};
 }
 
@@ -59,8 +59,13 @@ struct reduce_output {
 template <class Device, class X, class Y>
 void reduce(Device& device, const reduction<X, Y>& a) {
     for_each(device, a.layout.outputs, a.layout.reduced_size,
-             reduce_output<X, Y>{span_of_layout(a.x, a.layout), a.layout, {a.y, a.layout.outputs},
-                                 {a.kept, a.layout.outputs}, a.operation, a.factor, a.mode});
+             reduce_output<X, Y>{span_of_layout(a.x, a.layout),
+                                 a.layout,
+                                 {a.y, a.layout.outputs},
+                                 {a.kept, a.layout.outputs},
+                                 a.operation,
+                                 a.factor,
+                                 a.mode});
 }
 
 template <class X, class Y>
@@ -94,8 +99,13 @@ struct reduce_output_gradient {
 template <class Device, class X, class Y>
 void reduce_gradient(Device& device, const reduction_gradient<X, Y>& a) {
     for_each(device, a.layout.outputs, a.layout.reduced_size,
-             reduce_output_gradient<X, Y>{span_of_layout(a.x, a.layout), a.layout, {a.kept, a.layout.outputs},
-                                          {a.dy, a.layout.outputs}, span_of_layout(a.dx, a.layout), a.operation, a.factor,
+             reduce_output_gradient<X, Y>{span_of_layout(a.x, a.layout),
+                                          a.layout,
+                                          {a.kept, a.layout.outputs},
+                                          {a.dy, a.layout.outputs},
+                                          span_of_layout(a.dx, a.layout),
+                                          a.operation,
+                                          a.factor,
                                           a.mode});
 }
 
@@ -108,16 +118,18 @@ struct index_of_output {
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent o) const {
-        thread.store(y, o, static_cast<std::int32_t>(reference::index_of_most(
-                               layout.reduced_size, axis_elements_of(thread, x, layout, o), largest)));
+        thread.store(y, o,
+                     static_cast<std::int32_t>(reference::index_of_most(
+                         layout.reduced_size, axis_elements_of(thread, x, layout, o), largest)));
     }
 };
 /// Of any element type: comparisons need no more than they have.
 template <class Device, class X>
 void index(Device& device, const reduction_index<X>& a) {
-    for_each(device, a.layout.outputs, a.layout.reduced_size,
-             index_of_output<X>{span_of_layout(a.x, a.layout), a.layout, {a.y, a.layout.outputs},
-                                a.operation == axis_operation::amax});
+    for_each(
+        device, a.layout.outputs, a.layout.reduced_size,
+        index_of_output<X>{
+            span_of_layout(a.x, a.layout), a.layout, {a.y, a.layout.outputs}, a.operation == axis_operation::amax});
 }
 
 template <class X, class Y>

@@ -22,6 +22,7 @@ struct reduced {
     double value, kept;
 };
 
+/// The sum of all x(i).
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD double sum_of(extent size, const X& x) {
     double sum = 0;
@@ -56,6 +57,7 @@ HALFTONE_HD double log_of_exponentials(extent size, const X& x) {
     return std::log(sum) + shift;
 }
 
+/// A reduction of all x(i).
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent size, const X& x, double factor) {
     using enum kernel::axis_operation;
@@ -92,7 +94,9 @@ void reduce(const view<X, Rank>& x, axis_list<Axes...> along, kernel::axis_opera
             const view<Y, Out>& y) {
     const kernel::axis_layout l = kernel::axis_layout_of(x, along);
     for (extent o = 0; o < l.outputs; ++o) {
-        const auto element = [&](extent i) { return static_cast<double>(x.data()[l.output_offset(o) + l.reduced_offset(i)]); };
+        const auto element = [&](extent i) {
+            return static_cast<double>(x.data()[l.output_offset(o) + l.reduced_offset(i)]);
+        };
         y.data()[o] = static_cast<Y>(reduce_elements(operation, l.reduced_size, element, factor).value);
     }
 }

@@ -13,6 +13,7 @@
 
 #include <limits>
 
+#include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
 #include <halftone/kernel/function.hpp>
 #include <halftone/kernel/map/map.hpp>
@@ -38,9 +39,10 @@ template <class T, int Rank, int... Axes, class Y, int Out>
 kernel::axis_layout checked_layout(const char* operation, const view<T, Rank>& x, axis_list<Axes...> along,
                                    const view<Y, Out>& y) {
     constexpr int kept = Rank - static_cast<int>(sizeof...(Axes));
-    static_assert(Out == kept || Out == Rank,
-                  "halftone: the result of a reduction has the axes that are kept, or all of them, those that are reduced "
-                  "with an extent of 1");
+    static_assert(
+        Out == kept || Out == Rank,
+        "halftone: the result of a reduction has the axes that are kept, or all of them, those that are reduced "
+        "with an extent of 1");
     if constexpr (Out == kept) {
         kernel::expect(operation, "y", y, without_axes(x.shape(), along));
     } else if constexpr (Out == Rank) {
@@ -52,20 +54,21 @@ kernel::axis_layout checked_layout(const char* operation, const view<T, Rank>& x
 template <class Device, class T, int Rank, int... Axes, class Y, int Out>
 void reduce_view(Device& device, const char* name, kernel::axis_operation operation, const view<T, Rank>& x,
                  axis_list<Axes...> along, const view<Y, Out>& y, double factor) {
-    kernel::axis_reduction<Device>::run(device, kernel::reduction<std::remove_const_t<T>, Y>{
-                                                    .x = x.data(),
-                                                    .layout = checked_layout(name, x, along, y),
-                                                    .y = y.data(),
-                                                    .operation = operation,
-                                                    .factor = factor});
+    kernel::axis_reduction<Device>::run(
+        device, kernel::reduction<std::remove_const_t<T>, Y>{.x = x.data(),
+                                                             .layout = checked_layout(name, x, along, y),
+                                                             .y = y.data(),
+                                                             .operation = operation,
+                                                             .factor = factor});
 }
 
 /// True, or a compile-time error, for one axis.
 template <int... Axes>
 consteval bool check_one_axis(axis_list<Axes...>) {
-    static_assert(sizeof...(Axes) == 1,
-                  "halftone: this operation goes along one axis, ht::axes<1>: argmax and argmin count along it, or without "
-                  "axes over all elements in row-major order; cumsum adds along it");
+    static_assert(
+        sizeof...(Axes) == 1,
+        "halftone: this operation goes along one axis, ht::axes<1>: argmax and argmin count along it, or without "
+        "axes over all elements in row-major order; cumsum adds along it");
     return true;
 }
 /// An index along `size` elements as a std::int32_t.
@@ -100,13 +103,13 @@ shape<3> around_axis(const shape<Rank>& s) {
 
 /// y = the sums of x along some axes; of none, 0. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void sum(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::reduce_view(device, "sum", kernel::axis_operation::sum, as_view(x), along, as_view(y), 1.0);
 }
 /// y = the means of x along some axes; of no elements, NaN. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void mean(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     const auto size = kernel::axis_layout_of(as_view(x), along).reduced_size;
     detail::reduce_view(device, "mean", kernel::axis_operation::sum, as_view(x), along, as_view(y),
@@ -115,7 +118,7 @@ void mean(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
 /// y = the variances of x along some axes: sum (x - mean)^2 / (n - correction), by default the unbiased estimate; of one
 /// element, or none, NaN. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void var(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {
     const auto size = kernel::axis_layout_of(as_view(x), along).reduced_size;
     detail::reduce_view(device, "var", kernel::axis_operation::var, as_view(x), along, as_view(y),
@@ -123,7 +126,7 @@ void var(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const
 }
 /// y = the standard deviations of x along some axes, the roots of var. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void std(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {
     using S = kernel::statistic<detail::element_in<X>, detail::element_in<Y>>;
     const auto to = as_view(y);
@@ -135,20 +138,20 @@ void std(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const
 }
 /// y = log(the sum of exp(x) along some axes); of no elements, and of -infinity alone, -infinity. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void logsumexp(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::reduce_view(device, "logsumexp", kernel::axis_operation::logsumexp, as_view(x), along, as_view(y), 1.0);
 }
 /// y = the largest of x along some axes; NaN where one is. Throws shape_error, also where there is nothing to choose from.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void amax(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     kernel::expect_elements("amax", kernel::axis_layout_of(as_view(x), along));
     detail::reduce_view(device, "amax", kernel::axis_operation::amax, as_view(x), along, as_view(y), 1.0);
 }
 /// y = the smallest of x along some axes; NaN where one is. Throws shape_error, also where there is nothing to choose from.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void amin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     kernel::expect_elements("amin", kernel::axis_layout_of(as_view(x), along));
     detail::reduce_view(device, "amin", kernel::axis_operation::amin, as_view(x), along, as_view(y), 1.0);
@@ -156,20 +159,20 @@ void amin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
 /// y, of std::int32_t as all indices here are, = where the largest of x along one axis is first, a NaN being larger than any
 /// number. Throws shape_error, also where there is nothing to choose from.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void argmax(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::index_view(device, "argmax", kernel::axis_operation::amax, as_view(x), along, as_view(y));
 }
 /// The same for the smallest, a NaN being smaller than any number.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void argmin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::index_view(device, "argmin", kernel::axis_operation::amin, as_view(x), along, as_view(y));
 }
 /// y = the sums of x along one axis up to each element, in double and rounded where they are stored. x and y are contiguous,
 /// of one shape; y may be x where the types agree. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void cumsum(Device& device, const X& x, axis_list<Axes...>, const Y& y) {
     static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     const auto from = as_view(x);

@@ -123,7 +123,9 @@ struct axis_column_kernel {
     global_span<float> sums;  // (pieces, outputs)
 
     HALFTONE_HD extent outer() const { return layout.outputs / layout.inner(); }
-    grid_shape grid() const { return simt::folded(simt::blocks_for(layout.inner(), team::columns), outer() * cut.pieces); }
+    grid_shape grid() const {
+        return simt::folded(simt::blocks_for(layout.inner(), team::columns), outer() * cut.pieces);
+    }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
@@ -141,8 +143,8 @@ struct axis_column_kernel {
             const extent first = layout.output_offset(output) + j;
             for (extent i = piece * cut.each + simt.warp(); i < end; i += team::warps) {
                 const vec<float, N> v = load_floats<N>(simt, x.from(first + layout.reduced_offset(i)), 0);
-                HALFTONE_UNROLL for (int e = 0; e < N; ++e)
-                    all[e] = combine<Term>(all[e], axis_term_of<Term>(v[e], p[e]));
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) all[e] =
+                    combine<Term>(all[e], axis_term_of<Term>(v[e], p[e]));
             }
         }
         team::leave(simt, 0, all);
@@ -158,8 +160,8 @@ struct axis_column_kernel {
     HALFTONE_HD HALFTONE_INLINE static float total(Simt simt, int c) {
         const shared_span<float> left{0, shared_bytes / sizeof(float)};
         float all = nothing_of(Term);
-        HALFTONE_UNROLL for (int w = 0; w < team::warps; ++w)
-            all = combine<Term>(all, simt.load(left, w * team::columns + c));
+        HALFTONE_UNROLL for (int w = 0; w < team::warps; ++w) all =
+            combine<Term>(all, simt.load(left, w * team::columns + c));
         return all;
     }
 };
