@@ -84,6 +84,14 @@ struct axis_record {
     }
 };
 
+/// Memory for what the gradient of a reduction reads: no result that a tape would show to who watches it, as it differs from
+/// one by a rounding alone.
+template <class S>
+variable<S, 1> unrounded_results(graph& g, extent count) {
+    const auto block = g.make_block(static_cast<std::size_t>(count) * sizeof(S));
+    return {g, g.make_result(block, false), shape<1>{count}};
+}
+
 /// A reduction of x along these axes.
 template <class Op, kernel::axis_operation Kind, class Y, class Context, class X, int Rank, int... Axes>
 auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, double factor) {
@@ -95,13 +103,9 @@ auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
     const bool wanted = std::remove_cvref_t<Context>::records && x.wants_gradient();
     const auto layout = kernel::axis_layout_of(x.view(), along);
     variable<Y, out> y = root.template make<Y>(without_axes(x.shape(), along), wanted);
-    // A result that is not rounded is what its gradient reads, but for a variance, whose gradient reads the mean.
-    constexpr bool is_kept = std::is_same_v<Y, S> && Kind != kernel::axis_operation::var;
     variable<S, 1> kept;
-    if constexpr (record::reads_x && is_kept) {
-        if (wanted) kept = flat(y);
-    } else if constexpr (record::reads_x) {
-        if (wanted) kept = root.template make<S>(shape<1>{layout.outputs}, false);
+    if constexpr (record::reads_x && std::remove_cvref_t<Context>::records) {
+        if (wanted) kept = unrounded_results<S>(root.graph(), layout.outputs);
     }
     kernel::axis_reduction<typename std::remove_cvref_t<Context>::device_type>::run(
         root.device(), kernel::reduction<X, Y>{.x = x.view().data(),
@@ -109,7 +113,7 @@ auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
                                                .y = y.view().data(),
                                                .operation = Kind,
                                                .factor = factor,
-                                               .kept = kept.is_empty() || is_kept ? nullptr : kept.view().data()});
+                                               .kept = kept.is_empty() ? nullptr : kept.view().data()});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             constexpr bool keeps_y = Kind == kernel::axis_operation::logsumexp;
