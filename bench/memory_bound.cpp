@@ -11,6 +11,7 @@
 #include <memory_bound/loss.hpp>
 #include <memory_bound/norm.hpp>
 #include <memory_bound/pointwise.hpp>
+#include <memory_bound/reduction.hpp>
 
 #include <support/program.hpp>
 
@@ -26,6 +27,7 @@ void run_type(const bench::memory_bound& b) {
     bench::pointwise<T>(b);
     bench::losses<T>(b);
     bench::column_sums<T>(b);
+    bench::reductions<T>(b);
     bench::dropouts<T>(b);
 }
 

@@ -175,6 +175,16 @@ def column_sum(q):
 
 
 @op
+def reduction(q):
+    function, rows, width = getattr(torch, q["name"]), q["rows"], q["width"]
+    shape, along = {"last": ((rows, width), 1), "first": ((rows, width), 0), "ends": ((rows // 16, 16, width), (0, 2))}[q["axes"]]
+
+    def make():
+        return [sample(rows, width, dtype=dtype_of(q)).reshape(shape)], lambda x: function(x, along), []
+    return forward_or_backward(q, make)
+
+
+@op
 def dropout(q):
     def make():
         x = sample(q["rows"] * q["width"], dtype=dtype_of(q))

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/autodiff/op/join.hpp>

@@ -10,6 +10,8 @@
 
 #include <halftone/exec/measure.hpp>
 #include <halftone/kernel/attention/cpu.hpp>
+#include <halftone/kernel/axis_reduction/cpu.hpp>
+#include <halftone/kernel/axis_reduction/along/function.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cpu.hpp>

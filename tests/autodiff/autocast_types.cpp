@@ -142,6 +142,12 @@ rows_of_operations all_rows() {
     add_unary(rows, "norm", [](auto& c, const auto& x) { return ht::norm(c, x); });
     add_unary(rows, "dropout", [](auto& c, const auto& x) { return ht::dropout(c, x, {.p = 0.1f}); });
     add_unary(rows, "cross_entropy", [](auto& c, const auto& x) { return ht::cross_entropy(c, x, ht::const_view<std::int32_t, 1>()); });
+    add_unary(rows, "cumsum", [](auto& c, const auto& x) { return ht::cumsum(c, x, ht::axes<0>); });
+    add_unary(rows, "logsumexp", [](auto& c, const auto& x) { return ht::logsumexp(c, x, ht::axes<0>); });
+    add_unary(rows, "var", [](auto& c, const auto& x) { return ht::var(c, x, ht::axes<0>); });
+    add_unary(rows, "std", [](auto& c, const auto& x) { return ht::std(c, x, ht::axes<0>); });
+    add_unary(rows, "amax", [](auto& c, const auto& x) { return ht::amax(c, x, ht::axes<0>); });
+    add_unary(rows, "amin", [](auto& c, const auto& x) { return ht::amin(c, x, ht::axes<0>); });
     add_binary(rows, "matmul", [](auto& c, const auto& a, const auto& b) { return ht::matmul(c, a, b); });
     add_binary(rows, "linear", [](auto& c, const auto& a, const auto& b) { return ht::linear(c, a, b); });
     add_binary(rows, "add", [](auto& c, const auto& a, const auto& b) { return ht::add(c, a, b); });

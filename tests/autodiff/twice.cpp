@@ -43,6 +43,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
 
 TEST_CASE_FIXTURE(fixture, "second derivatives of arithmetic by name") { twice_checks::check_arithmetic(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of functions by name") { twice_checks::check_functions(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives of reductions along axes") { twice_checks::check_axis_reductions(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of losses by name") { twice_checks::check_losses(device); }
 
 TEST_CASE_FIXTURE(fixture, "the Hessian of a GPT times a vector") {

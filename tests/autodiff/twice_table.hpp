@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
 
 #include "autodiff/twice_checks.hpp"
@@ -337,6 +338,57 @@ void check_changed_weights(Device& device) {
         device.memory().read(dx, all.back()[0].view().data(), sizeof dx);
         for (const float d : dx) CHECK(d == 4 * 2 * weight * weight);
     }
+}
+
+/// Reductions along axes of tanh x (2, 3), each as a matrix or a vector whose elements are weighted.
+template <class Device>
+void check_axis_reductions(Device& device) {
+    using ht::axes;
+    // f of the elements of each output, which are x's columns.
+    const auto check_columns = [&](const char* name, const auto& run, const auto& f) {
+        CAPTURE(std::string(name));
+        check(
+            device, nullptr, {2, 3}, 6,
+            [&](auto& tape, const auto& x) { return weigh(tape, run(tape, ht::tanh(tape, x))); },
+            [&](const doubles& x) {
+                doubles y;
+                for (std::size_t j = 0; j < 3; ++j) y.push_back(f(std::tanh(x[j]), std::tanh(x[3 + j])));
+                return weighed(y);
+            });
+    };
+    const auto var = [](double a, double b) { return (a - b) * (a - b) / 2; };
+    const auto log_sum = [](double a, double b) { return std::log(std::exp(a) + std::exp(b)); };
+    check_columns("sum", [](auto& t, auto y) { return ht::sum(t, ht::mul(t, y, y), axes<0>); },
+                  [](double a, double b) { return a * a + b * b; });
+    check_columns("mean", [](auto& t, auto y) { return ht::mean(t, ht::mul(t, y, y), axes<0>, ht::keepdim); },
+                  [](double a, double b) { return (a * a + b * b) / 2; });
+    check_columns("var", [](auto& t, auto y) { return ht::var(t, y, axes<0>); }, var);
+    check_columns("std", [](auto& t, auto y) { return ht::std(t, y, axes<0>); },
+                  [&](double a, double b) { return std::sqrt(var(a, b)); });
+    check_columns("logsumexp", [](auto& t, auto y) { return ht::logsumexp(t, y, axes<0>); }, log_sum);
+    check_columns("amax", [](auto& t, auto y) { return ht::amax(t, ht::mul(t, y, y), axes<0>); },
+                  [](double a, double b) { return std::max(a * a, b * b); });
+    const auto check_all = [&](const char* name, const auto& run, const auto& f) {
+        CAPTURE(std::string(name));
+        check(
+            device, nullptr, {2, 3}, 6,
+            [&](auto& tape, const auto& x) { return weigh(tape, run(tape, ht::tanh(tape, x))); },
+            [&](const doubles& x) {
+                doubles y(6);
+                for (std::size_t j = 0; j < 3; ++j) f(std::tanh(x[j]), std::tanh(x[3 + j]), y[j], y[3 + j]);
+                return weighed(y);
+            });
+    };
+    check_all("cumsum", [](auto& t, auto y) { return ht::cumsum(t, ht::mul(t, y, y), axes<0>); },
+              [](double a, double b, double& first, double& second) { first = a * a, second = a * a + b * b; });
+    check_all("softmax", [](auto& t, auto y) { return ht::softmax(t, y, axes<0>); },
+              [&](double a, double b, double& first, double& second) {
+                  first = std::exp(a - log_sum(a, b)), second = std::exp(b - log_sum(a, b));
+              });
+    check_all("log_softmax", [](auto& t, auto y) { return ht::log_softmax(t, y, axes<0>); },
+              [&](double a, double b, double& first, double& second) {
+                  first = a - log_sum(a, b), second = b - log_sum(a, b);
+              });
 }
 
 /// Dropout is linear; the mask is read off the result.

@@ -11,6 +11,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
@@ -73,6 +74,13 @@ template <>
 struct dropout<recorder> : column_sum<recorder> {};
 template <>
 struct sum<recorder> : column_sum<recorder> {};
+template <>
+struct axis_reduction<recorder> {
+    template <class... Arguments>
+    static void run(recorder&, const Arguments&...) {}
+    template <class... Arguments>
+    static void accumulate(recorder&, const Arguments&...) {}
+};
 template <>
 struct map<recorder> {
     template <class... Arguments>
@@ -433,6 +441,8 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::add(ctx, x, z), ht::sub(ctx, x, z), ht::mul(ctx, x, z), ht::div(ctx, x, z), ht::pow(ctx, x, z);
     ht::atan2(ctx, x, z), ht::addcmul(ctx, x, z, z), ht::addcdiv(ctx, x, z, z);
     ht::mean(ctx, x), ht::dot(ctx, x, z), ht::norm(ctx, x), ht::softmax(ctx, x), ht::log_softmax(ctx, x);
+    ht::cumsum(ctx, x, ht::axes<0>), ht::logsumexp(ctx, x), ht::var(ctx, x), ht::std(ctx, x), ht::amax(ctx, x);
+    ht::amin(ctx, x);
     ht::mean_squared_error(ctx, x, z), ht::l1_loss(ctx, x, z), ht::smooth_l1_loss(ctx, x, z), ht::huber_loss(ctx, x, z);
     ht::binary_cross_entropy_with_logits(ctx, x, z), ht::binary_cross_entropy(bare, z, z);
     ht::matmul(ctx, x, z), ht::linear(ctx, x, z), ht::cat(ctx, 0, x, z), ht::stack(ctx, 0, x, z);
@@ -517,6 +527,7 @@ TEST_CASE("ledger of calls: every operation tells its types, in a region and in 
                    op::cosh, op::tan, op::sum, op::norm, op::addcmul, op::addcdiv, op::atan2, op::dot, op::cat,
                    op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
+                   op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
                    op::embedding, op::binary_cross_entropy, cubed, as_variable>());
 }
 

@@ -81,6 +81,33 @@ TEST_CASE_TEMPLATE("shadow: a map and an operation of one's own that overflow fo
     CHECK(report_of<Op>(1, true).first() == nullptr);
 }
 
+/// Reductions along axes, of sums that cancel, too.
+template <class P>
+struct reduced_net : ht::nn::model {
+    using policy = P;
+    ht::nn::linear<ht::at<P, "up">> up;
+    explicit reduced_net(auto& device) : model(device), up(parameters(), width, width, {.deviation = 1}) { commit(*this, 3); }
+    auto operator()(auto&& t, const auto& x) const {
+        const auto y = up(t, x);
+        const auto sums = ht::add(t, ht::sum(t, y, ht::axes<1>), ht::var(t, y, ht::axes<1>));
+        const auto largest = ht::amax(t, ht::cumsum(t, y, ht::axes<0>), ht::axes<1>);
+        return ht::add(t, ht::add(t, sums, ht::logsumexp(t, y, ht::axes<1>)), largest);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up); }
+};
+TEST_CASE("shadow: reductions along axes are held to what sums allow for") {
+    ht::cpu device{{.threads = 1}};
+    reduced_net<ht::amp_bf16> model{device};
+    reduced_net<ht::full_fp32> twin{device};
+    auto inputs = support::random(3).normals<float>(rows * width);
+    const std::vector<float> targets(rows);
+    const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
+        const auto x = tape.to_device(ht::const_view<float, 2>(inputs.data(), {rows, width}));
+        return ht::mean_squared_error(tape, m(tape, x), ht::const_view<float, 1>(targets.data(), {rows}));
+    });
+    CHECK(report.first() == nullptr);
+}
+
 /// Half a percent off in 16 bits, of a parameter.
 template <bool IsSaid>
 struct off {

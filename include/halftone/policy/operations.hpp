@@ -108,6 +108,14 @@ struct sparse_embedding : as_input {
     static constexpr bool gradient_is_sparse = true;  // its parameters' gradient is held by rows
 };
 
+// Reductions along axes, beside sum and mean.
+struct cumsum : fp32 { static constexpr const char* name = "cumsum"; };
+struct logsumexp : fp32 { static constexpr const char* name = "logsumexp"; };
+struct var : as_input { static constexpr const char* name = "var"; };
+struct std_dev : as_input { static constexpr const char* name = "std"; };
+struct amax : as_input { static constexpr const char* name = "amax"; };
+struct amin : as_input { static constexpr const char* name = "amin"; };
+
 struct binary_cross_entropy : detail::in_category<category::banned> {
     static constexpr const char* name = "binary_cross_entropy";
     static constexpr bool has_logits_form = true;  // binary_cross_entropy_with_logits, which does not overflow

@@ -54,6 +54,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: function
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: losses by name") {
     twice_checks::check_losses(device);
+    twice_checks::check_axis_reductions(device);
 }
 
 }  // namespace

@@ -137,6 +137,22 @@ template <class As = by_category, class Context, class... T> requires detail::pa
 void binary_cross_entropy(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void cross_entropy(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void amax(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void amin(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void argmax(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void argmin(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void cumsum(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void logsumexp(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void std(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void var(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 // clang-format on
 
 }  // namespace HALFTONE_ABI

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/autodiff/op/embedding.hpp>
 #include <halftone/autodiff/op/norm.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
@@ -209,6 +210,35 @@ struct usual_bounds<reduce_record<Op, Expression, Y, Inputs...>> {
                 sum += std::fabs(static_cast<double>(v));
             notes.bound_value(notes.value_of(r.dy),
                               {2 * shadow_gamma(static_cast<double>(n) + 2, unit_roundoff<float>) * r.factor * sum});
+        }
+    }
+    template <class Notes>
+    static auto backward(Notes& notes, const record&) {
+        return [&notes] { notes.expect(1, 16); };
+    }
+};
+
+/// Sums along axes may cancel: each is held to what its terms' magnitudes allow for.
+template <class Op, kernel::axis_operation Kind, class X, int Rank, class Y, class Along>
+struct usual_bounds<axis_record<Op, Kind, X, Rank, Y, Along>> {
+    using record = axis_record<Op, Kind, X, Rank, Y, Along>;
+    template <class Notes>
+    static void forward(Notes& notes, const record& r) {
+        notes.expect(0, r.sum_length());
+        if constexpr (Kind == kernel::axis_operation::sum) {
+            const const_view<X, Rank> x(notes.value_of(r.dx()), r.dx().shape());
+            const auto in = notes.read(x);
+            const kernel::axis_layout l = kernel::axis_layout_of(x, Along{});
+            const double each =
+                2 * shadow_gamma(static_cast<double>(l.reduced_size) + 2, unit_roundoff<float>) * std::fabs(r.factor);
+            std::vector<double> bound(static_cast<std::size_t>(l.outputs));
+            for (extent o = 0; o < l.outputs; ++o) {
+                for (extent i = 0; i < l.reduced_size; ++i) {
+                    const auto at = static_cast<std::size_t>(l.output_offset(o) + l.reduced_offset(i));
+                    bound[static_cast<std::size_t>(o)] += each * std::fabs(static_cast<double>(in[at]));
+                }
+            }
+            notes.bound_value(notes.value_of(r.dy), std::move(bound));
         }
     }
     template <class Notes>

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Reductions along axes as functions of a device and views:
+///
+///     ht::mean(device, x, ht::axes<0, 2>, y);                       // x: (4, 5, 6), y: (5), or (1, 5, 1)
+///     ht::var(device, x, ht::axes<-1>, y, {.correction = 0});
+///     ht::argmax(device, x, ht::axes<1>, indices);                  // indices of std::int32_t
+///
+/// Views of inputs may have any strides; what is written is contiguous and has x's axes but those that are reduced, which are
+/// left out or have an extent of 1. They take no policy: the element types say everything (axis_reduction.hpp has the
+/// contract). Throw shape_error.
+#pragma once
+
+#include <limits>
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/axis_reduction/axis_reduction.hpp>
+#include <halftone/kernel/function.hpp>
+#include <halftone/kernel/map/map.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// How var and std divide.
+struct var_options {
+    double correction = 1;  ///< the sum of squares is divided by n - correction, or by 0 where that is negative
+};
+
+namespace detail {
+
+/// What a sum of squares is multiplied by.
+inline double variance_factor(extent size, const var_options& options) {
+    const double left = static_cast<double>(size) - options.correction;
+    return 1.0 / (left > 0 ? left : 0.0);
+}
+
+/// The layout of x along these axes; throws where y is no place for the outputs.
+template <class T, int Rank, int... Axes, class Y, int Out>
+kernel::axis_layout checked_layout(const char* operation, const view<T, Rank>& x, axis_list<Axes...> along,
+                                   const view<Y, Out>& y) {
+    constexpr int kept = Rank - static_cast<int>(sizeof...(Axes));
+    static_assert(
+        Out == kept || Out == Rank,
+        "halftone: the result of a reduction has the axes that are kept, or all of them, those that are reduced "
+        "with an extent of 1");
+    if constexpr (Out == kept) {
+        kernel::expect(operation, "y", y, without_axes(x.shape(), along));
+    } else if constexpr (Out == Rank) {
+        kernel::expect(operation, "y", y, with_ones(x.shape(), along));
+    }
+    return kernel::axis_layout_of(x, along);
+}
+
+template <class Device, class T, int Rank, int... Axes, class Y, int Out>
+void reduce_view(Device& device, const char* name, kernel::axis_operation operation, const view<T, Rank>& x,
+                 axis_list<Axes...> along, const view<Y, Out>& y, double factor) {
+    kernel::axis_reduction<Device>::run(
+        device, kernel::reduction<std::remove_const_t<T>, Y>{.x = x.data(),
+                                                             .layout = checked_layout(name, x, along, y),
+                                                             .y = y.data(),
+                                                             .operation = operation,
+                                                             .factor = factor});
+}
+
+/// True, or a compile-time error, for one axis.
+template <int... Axes>
+consteval bool check_one_axis(axis_list<Axes...>) {
+    static_assert(
+        sizeof...(Axes) == 1,
+        "halftone: this operation goes along one axis, ht::axes<1>: argmax and argmin count along it, or without "
+        "axes over all elements in row-major order; cumsum adds along it");
+    return true;
+}
+/// An index along `size` elements as a std::int32_t.
+inline void expect_indices(const char* operation, const kernel::axis_layout& l) {
+    kernel::expect_elements(operation, l);
+    if (l.reduced_size > std::numeric_limits<std::int32_t>::max()) {
+        fail<shape_error>(operation, ": ", l.reduced_size,
+                          " elements along the axis that is reduced; indices are 32-bit integers");
+    }
+}
+template <class Device, class T, int Rank, int... Axes, int Out>
+void index_view(Device& device, const char* name, kernel::axis_operation operation, const view<T, Rank>& x,
+                axis_list<Axes...> along, const view<std::int32_t, Out>& y) {
+    static_assert(check_one_axis(axis_list<Axes...>{}));
+    const kernel::axis_layout layout = checked_layout(name, x, along, y);
+    expect_indices(name, layout);
+    kernel::axis_reduction<Device>::index(
+        device, kernel::reduction_index<std::remove_const_t<T>>{x.data(), layout, y.data(), operation});
+}
+
+/// (extents before an axis, its own, those behind it).
+template <int Axis, int Rank>
+shape<3> around_axis(const shape<Rank>& s) {
+    shape<3> around{1, s[Axis], 1};
+    for (int axis = 0; axis < Rank; ++axis) {
+        if (axis != Axis) around[axis < Axis ? 0 : 2] *= s[axis];
+    }
+    return around;
+}
+
+}  // namespace detail
+
+/// y = the sums of x along some axes; of none, 0. Throws shape_error.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void sum(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    detail::reduce_view(device, "sum", kernel::axis_operation::sum, as_view(x), along, as_view(y), 1.0);
+}
+/// y = the means of x along some axes; of no elements, NaN. Throws shape_error.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void mean(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    const auto size = kernel::axis_layout_of(as_view(x), along).reduced_size;
+    detail::reduce_view(device, "mean", kernel::axis_operation::sum, as_view(x), along, as_view(y),
+                        1.0 / static_cast<double>(size));
+}
+/// y = the variances of x along some axes: sum (x - mean)^2 / (n - correction), by default the unbiased estimate; of one
+/// element, or none, NaN. Throws shape_error.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void var(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {
+    const auto size = kernel::axis_layout_of(as_view(x), along).reduced_size;
+    detail::reduce_view(device, "var", kernel::axis_operation::var, as_view(x), along, as_view(y),
+                        detail::variance_factor(size, options));
+}
+/// y = the standard deviations of x along some axes, the roots of var. Throws shape_error.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void std(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {
+    using S = kernel::statistic<detail::element_in<X>, detail::element_in<Y>>;
+    const auto to = as_view(y);
+    const workspace::lease memory(device.scratch(), static_cast<std::size_t>(to.size()) * sizeof(S));
+    const view squares(memory.template as<S>(), to.shape());
+    halftone::var(device, x, along, squares, options);
+    halftone::map(
+        device, [](auto v) { return halftone::sqrt(v); }, const_view<S, 1>(flatten(squares)), flatten(to));
+}
+/// y = log(the sum of exp(x) along some axes); of no elements, and of -infinity alone, -infinity. Throws shape_error.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void logsumexp(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    detail::reduce_view(device, "logsumexp", kernel::axis_operation::logsumexp, as_view(x), along, as_view(y), 1.0);
+}
+/// y = the largest of x along some axes; NaN where one is. Throws shape_error, also where there is nothing to choose from.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void amax(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    kernel::expect_elements("amax", kernel::axis_layout_of(as_view(x), along));
+    detail::reduce_view(device, "amax", kernel::axis_operation::amax, as_view(x), along, as_view(y), 1.0);
+}
+/// y = the smallest of x along some axes; NaN where one is. Throws shape_error, also where there is nothing to choose from.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void amin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    kernel::expect_elements("amin", kernel::axis_layout_of(as_view(x), along));
+    detail::reduce_view(device, "amin", kernel::axis_operation::amin, as_view(x), along, as_view(y), 1.0);
+}
+/// y, of std::int32_t as all indices here are, = where the largest of x along one axis is first, a NaN being larger than any
+/// number. Throws shape_error, also where there is nothing to choose from.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void argmax(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    detail::index_view(device, "argmax", kernel::axis_operation::amax, as_view(x), along, as_view(y));
+}
+/// The same for the smallest, a NaN being smaller than any number.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void argmin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    detail::index_view(device, "argmin", kernel::axis_operation::amin, as_view(x), along, as_view(y));
+}
+/// y = the sums of x along one axis up to each element, in double and rounded where they are stored. x and y are contiguous,
+/// of one shape; y may be x where the types agree. Throws shape_error.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void cumsum(Device& device, const X& x, axis_list<Axes...>, const Y& y) {
+    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
+    const auto from = as_view(x);
+    const auto to = as_view(y);
+    using resolved = detail::resolved_axes<std::remove_const_t<decltype(from)>::rank, Axes...>;
+    kernel::expect("cumsum", "x", from, from.shape());
+    kernel::expect("cumsum", "y", to, from.shape());
+    kernel::axis_reduction<Device>::accumulate(
+        device, kernel::running_sum<detail::element_in<X>, detail::element_in<Y>>{
+                    from.data(), detail::around_axis<resolved::values[0]>(from.shape()), to.data()});
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Reductions along axes on a GPU; axis_reduction.hpp has their arguments, their contract and an example.
+///
+/// A pass leaves a float a piece of each output: a block takes a piece of one output's elements, or, where outputs lie side
+/// by side, a piece of those of 32 times N outputs, N a lane. A second kernel combines the pieces in double and makes of
+/// them the next pass's parameter, or the result.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/axis_reduction/axis_reduction.hpp>
+#include <halftone/kernel/axis_reduction/device/gradient.hpp>
+#include <halftone/kernel/axis_reduction/device/passes.hpp>
+#include <halftone/kernel/axis_reduction/fp64.hpp>
+#include <halftone/kernel/common/fp64/device.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+namespace on_device {
+
+/// All passes of a reduction; the last one's outputs go to y, unless there is none.
+template <class Device, class X, class Y>
+void reduce_along(Device& device, const reduction<X, Y>& a) {
+    using enum axis_operation;
+    const axis_layout& l = a.layout;
+    if (l.outputs == 0) return;
+    const axis_cut cut = axis_cut::of(l);
+    const workspace::lease partial(device.scratch(), static_cast<std::size_t>(cut.pieces * l.outputs) * sizeof(float));
+    const workspace::lease between(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
+    const global_span<float> sums{partial.template as<float>(), cut.pieces * l.outputs};
+    const global_span<float> parameters{between.template as<float>(), l.outputs};
+    const global_span<const float> read{parameters.data, l.outputs};
+    const double share = 1.0 / static_cast<double>(l.reduced_size);
+    const auto pass = [&]<axis_term Term>(axis_constant<Term>) {
+        run_axis_pass<Term>(device, a.x, l, cut, read, sums);
+    };
+    const auto finish = [&]<axis_term Term, axis_step Step, class To>(axis_constant<Term>, axis_constant<Step>,
+                                                                      double factor, To* to, float* kept,
+                                                                      float* kept_parameter, write_mode mode) {
+        device.launch(axis_finish_kernel<Term, Step, To>{{sums.data, sums.count},
+                                                         cut.pieces,
+                                                         read,
+                                                         factor,
+                                                         {to, l.outputs},
+                                                         {kept, l.outputs},
+                                                         {kept_parameter, l.outputs},
+                                                         mode});
+    };
+    constexpr axis_constant<axis_term::value> value;
+    constexpr axis_constant<axis_term::maximum> maximum;
+    constexpr axis_constant<axis_term::minimum> minimum;
+    constexpr auto over = write_mode::overwrite;
+    if (a.operation == sum) {
+        pass(value);
+        finish(value, axis_constant<axis_step::scale>{}, a.factor, a.y, a.kept, nullptr, a.mode);
+    } else if (a.operation == var) {
+        constexpr axis_constant<axis_term::square> square;
+        pass(value);
+        finish(value, axis_constant<axis_step::scale>{}, share, parameters.data, nullptr, nullptr, over);
+        pass(square);
+        finish(square, axis_constant<axis_step::scale>{}, a.factor, a.y, nullptr, a.kept, a.mode);
+    } else if (a.operation == logsumexp) {
+        constexpr axis_constant<axis_term::exponential> exponential;
+        pass(maximum);
+        finish(maximum, axis_constant<axis_step::shift>{}, 1, parameters.data, nullptr, nullptr, over);
+        pass(exponential);
+        finish(exponential, axis_constant<axis_step::logarithm>{}, 1, a.y, a.kept, nullptr, a.mode);
+    } else if (a.operation == amax) {
+        pass(maximum);
+        finish(maximum, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
+    } else {
+        pass(minimum);
+        finish(minimum, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
+    }
+}
+
+/// How many elements of each output are what was kept of it, into `counts`.
+template <class Device, class X>
+void count_equal(Device& device, const X* x, const axis_layout& l, const float* kept, float* counts) {
+    constexpr axis_term equal = axis_term::equal;
+    const axis_cut cut = axis_cut::of(l);
+    const workspace::lease partial(device.scratch(), static_cast<std::size_t>(cut.pieces * l.outputs) * sizeof(float));
+    const global_span<float> sums{partial.template as<float>(), cut.pieces * l.outputs};
+    const global_span<const float> of{kept, l.outputs};
+    run_axis_pass<equal>(device, x, l, cut, of, sums);
+    device.launch(axis_finish_kernel<equal, axis_step::scale, float>{
+        {sums.data, sums.count}, cut.pieces, of, 1.0, {counts, l.outputs}, {}, {}, write_mode::overwrite});
+}
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct axis_reduction<Device> {
+    template <class X, class Y>
+    static void run(Device& device, const reduction<X, Y>& a) {
+        if constexpr (in_double<X, Y>) {
+            fp64::reduce(device, a);
+        } else {
+            on_device::reduce_along(device, a);
+        }
+    }
+
+    template <class X, class Y>
+    static void backward(Device& device, const reduction_gradient<X, Y>& a) {
+        if constexpr (in_double<X, Y>) {
+            fp64::reduce_gradient(device, a);
+        } else {
+            using enum axis_operation;
+            using namespace on_device;
+            const axis_layout& l = a.layout;
+            if (l.outputs == 0 || l.reduced_size == 0) return;
+            if (a.operation == sum) return share_out<sum>(device, a, a.factor, nullptr);
+            if (a.operation == var) return share_out<var>(device, a, 2 * a.factor, nullptr);
+            if (a.operation == logsumexp) return share_out<logsumexp>(device, a, 1, nullptr);
+            const workspace::lease counts(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
+            count_equal(device, a.x, l, a.kept, counts.template as<float>());
+            share_out<amax>(device, a, 1, counts.template as<float>());
+        }
+    }
+
+    template <class X>
+    static void index(Device& device, const reduction_index<X>& a) {
+        if constexpr (in_double<X>) {
+            fp64::index(device, a);
+        } else {
+            using namespace on_device;
+            const axis_layout& l = a.layout;
+            if (l.outputs == 0) return;
+            const workspace::lease values(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
+            reduce_along(device, reduction<X, float>{a.x, l, values.template as<float>(), a.operation});
+            device.launch(first_equal_kernel<X>{
+                fp64::span_of_layout(a.x, l), l, {values.template as<float>(), l.outputs}, {a.y, l.outputs}});
+        }
+    }
+
+    template <class X, class Y>
+    static void accumulate(Device& device, const running_sum<X, Y>& a) {
+        if (a.extents.size() == 0) return;
+        if (in_double<X, Y> || a.extents[2] != 1) {
+            fp64::accumulate(device, a);
+        } else if constexpr (!in_double<X, Y>) {
+            device.launch(on_device::running_sum_kernel<X, Y>{
+                {a.x, a.extents.size()}, {a.y, a.extents.size()}, a.extents[0], a.extents[1], a.is_reversed, a.mode});
+        }
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

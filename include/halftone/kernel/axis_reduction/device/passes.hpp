@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The GPU kernels of reductions along axes that read elements: one pass over them, for each output and each piece of its
+/// elements a float; what combines the pieces; and what looks for an element.
+#pragma once
+
+#include <cmath>
+#include <type_traits>
+
+#include <halftone/kernel/axis_reduction/axis_reduction.hpp>
+#include <halftone/kernel/axis_reduction/fp64.hpp>
+#include <halftone/kernel/common/rows/device.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+namespace on_device {
+
+template <auto Value>
+using axis_constant = std::integral_constant<decltype(Value), Value>;
+
+/// The pieces of each output's elements.
+struct axis_cut {
+    extent pieces, each;
+
+    static axis_cut of(const axis_layout& l) {
+        const extent each = l.is_columns() ? 512 : 16384;
+        return {l.reduced_size <= each ? 1 : (l.reduced_size + each - 1) / each, each};
+    }
+    HALFTONE_HD extent end(const axis_layout& l, extent piece) const {
+        return (piece + 1) * each < l.reduced_size ? (piece + 1) * each : l.reduced_size;
+    }
+};
+
+template <axis_term Term>
+HALFTONE_HD HALFTONE_INLINE float axis_term_of(float x, float p) {
+    if constexpr (Term == axis_term::square) return (x - p) * (x - p);
+    if constexpr (Term == axis_term::exponential) return std::exp(x - p);
+    if constexpr (Term == axis_term::equal) return x == p ? 1.0f : 0.0f;
+    return x;
+}
+template <axis_term Term>
+inline constexpr bool reads_parameter =
+    Term == axis_term::square || Term == axis_term::exponential || Term == axis_term::equal;
+template <axis_term Term>
+struct axis_combine {
+    HALFTONE_HD float operator()(float a, float b) const { return combine<Term>(a, b); }
+};
+
+/// A piece of one output's elements, by a warp or by a block.
+template <axis_term Term, class X, int N, int Threads>
+struct axis_row_kernel {
+    using team = row_team<Threads, 1>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    global_span<const X> x;
+    axis_layout layout;
+    axis_cut cut;
+    global_span<const float> parameters;
+    global_span<float> sums;  // (pieces, outputs)
+
+    grid_shape grid() const { return team::grid(sums.count); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent row = team::row(simt);
+        if (row >= sums.count) return;
+        const extent output = row % layout.outputs, piece = row / layout.outputs;
+        float p = 0;
+        if constexpr (reads_parameter<Term>) p = simt.load(parameters, output);
+        const float mine = of_mine(simt, layout.output_offset(output), piece * cut.each, cut.end(layout, piece), p);
+        const float all = team::reduce(simt, mine, constant<0>{}, axis_combine<Term>{});
+        if (team::member(simt) == 0) simt.store(sums, row, all);
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE float of_mine(Simt simt, extent first, extent begin, extent end, float p) const {
+        float mine = nothing_of(Term);
+        const axis_run run = layout.last_reduced();
+        if (run.stride != 1 || run.count < 64) {
+            for (extent i = begin + team::member(simt); i < end; i += Threads) {
+                const float v = static_cast<float>(simt.load(x, first + layout.reduced_offset(i)));
+                mine = combine<Term>(mine, axis_term_of<Term>(v, p));
+            }
+            return mine;
+        }
+        for (extent i = begin; i < end;) {
+            const extent left = run.count - i % run.count, count = left < end - i ? left : end - i;
+            const auto some = x.from(first + layout.reduced_offset(i));
+            const row_walk<N> walk = row_walk<N>::over(count, some.data);
+            for (extent k = team::member(simt); k < walk.items(); k += Threads) {
+                mine = k < walk.vectors ? of_vector<N>(simt, some.from(walk.head), k, p, mine)
+                                        : of_vector<1>(simt, some, walk.edge(k), p, mine);
+            }
+            i += count;
+        }
+        return mine;
+    }
+    HALFTONE_KERNEL template <int M, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static float of_vector(Simt simt, const global_span<const X>& some, extent i, float p,
+                                                       float mine) {
+        const vec<float, M> v = load_floats<M>(simt, some, i);
+        float all = axis_term_of<Term>(v[0], p);
+        HALFTONE_UNROLL for (int e = 1; e < M; ++e) all = combine<Term>(all, axis_term_of<Term>(v[e], p));
+        return combine<Term>(mine, all);
+    }
+};
+
+/// A piece of the elements of 32 times N outputs side by side, by a block of eight warps.
+template <axis_term Term, class X, int N>
+struct axis_column_kernel {
+    using team = column_team<N, 1>;
+    static constexpr int threads = team::block_threads;
+    static constexpr word shared_bytes = team::shared_bytes;
+
+    global_span<const X> x;
+    axis_layout layout;
+    axis_cut cut;
+    global_span<const float> parameters;
+    global_span<float> sums;  // (pieces, outputs)
+
+    HALFTONE_HD extent outer() const { return layout.outputs / layout.inner(); }
+    grid_shape grid() const {
+        return simt::folded(simt::blocks_for(layout.inner(), team::columns), outer() * cut.pieces);
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent fold = simt::folded_row(simt.block());
+        if (fold >= outer() * cut.pieces) return;
+        const extent piece = fold / outer(), inner = layout.inner(), output = fold % outer() * inner;
+        const extent j = team::column(simt), end = cut.end(layout, piece);
+        vec<float, N> all;
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) all[e] = nothing_of(Term);
+        if (j < inner) {
+            vec<float, N> p{};
+            if constexpr (reads_parameter<Term>) {
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) p[e] = simt.load(parameters, output + j + e);
+            }
+            const extent first = layout.output_offset(output) + j;
+            for (extent i = piece * cut.each + simt.warp(); i < end; i += team::warps) {
+                const vec<float, N> v = load_floats<N>(simt, x.from(first + layout.reduced_offset(i)), 0);
+                HALFTONE_UNROLL for (int e = 0; e < N; ++e) all[e] =
+                    combine<Term>(all[e], axis_term_of<Term>(v[e], p[e]));
+            }
+        }
+        team::leave(simt, 0, all);
+        simt.barrier();
+        const extent begin = static_cast<extent>(simt.block().x) * team::columns;
+        for (int c = simt.thread(); c < team::columns; c += threads) {
+            if (begin + c < inner) simt.store(sums, piece * layout.outputs + output + begin + c, total(simt, c));
+        }
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static float total(Simt simt, int c) {
+        const shared_span<float> left{0, shared_bytes / sizeof(float)};
+        float all = nothing_of(Term);
+        HALFTONE_UNROLL for (int w = 0; w < team::warps; ++w) all =
+            combine<Term>(all, simt.load(left, w * team::columns + c));
+        return all;
+    }
+};
+
+/// What becomes of an output's total.
+enum class axis_step {
+    scale,      ///< times the factor
+    shift,      ///< itself where it is finite, else 0
+    logarithm,  ///< its logarithm, plus the parameter
+};
+
+/// y = what a step makes of the pieces, which are combined in double in their order.
+template <axis_term Term, axis_step Step, class Y>
+struct axis_finish_kernel {
+    static constexpr int threads = 128;
+    static constexpr word shared_bytes = 0;
+
+    global_span<const float> sums;
+    extent pieces;
+    global_span<const float> parameters;
+    double factor;
+    global_span<Y> y;
+    global_span<float> kept, kept_parameter;  // where they are there: the result as a float, the parameter
+    write_mode mode;
+
+    grid_shape grid() const { return simt::blocks_for(y.count, threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent o = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        if (o >= y.count) return;
+        double total = static_cast<double>(nothing_of(Term));
+        for (extent piece = 0; piece < pieces; ++piece)
+            total = combine<Term>(total, static_cast<double>(simt.load(sums, piece * y.count + o)));
+        if (kept_parameter.is_there()) simt.store(kept_parameter, o, simt.load(parameters, o));
+        float value;
+        if constexpr (Step == axis_step::shift) {
+            value = static_cast<float>(finite_shift(total));
+        } else if constexpr (Step == axis_step::logarithm) {
+            value = static_cast<float>(std::log(total) + static_cast<double>(simt.load(parameters, o)));
+        } else {
+            value = static_cast<float>(is_choice(Term) ? total : factor * total);
+        }
+        if (kept.is_there()) simt.store(kept, o, value);
+        if (mode == write_mode::add) value += static_cast<float>(simt.load(y, o));
+        simt.store(y, o, Y(value));
+    }
+};
+
+/// Where each output's elements are `values` first: a block an output, or a thread of them where they lie side by side.
+template <class X>
+struct first_equal_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = threads / 32 * sizeof(std::int32_t);
+
+    global_span<const X> x;
+    axis_layout layout;
+    global_span<const float> values;
+    global_span<std::int32_t> y;
+
+    grid_shape grid() const { return simt::blocks_for(layout.outputs, layout.is_columns() ? threads : 1); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent block = simt.block().x;
+        if (layout.is_columns()) {
+            const extent o = block * threads + simt.thread();
+            if (o < layout.outputs) simt.store(y, o, first_from(simt, o, 0, 1));
+        } else {
+            const shared_span<std::int32_t> of_warps{0, threads / 32};
+            std::int32_t at = simt::warp_reduce(simt, first_from(simt, block, simt.thread(), threads), smaller{});
+            if (simt.lane() == 0) simt.store(of_warps, simt.warp(), at);
+            simt.barrier();
+            if (simt.thread() != 0) return;
+            HALFTONE_UNROLL for (int w = 1; w < threads / 32; ++w) at = smaller{}(at, simt.load(of_warps, w));
+            simt.store(y, block, at);
+        }
+    }
+
+  private:
+    struct smaller {
+        HALFTONE_HD std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? a : b; }
+    };
+    /// Of every step-th element from `begin` on; their number where it is none of them.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE std::int32_t first_from(Simt simt, extent output, extent begin, extent step) const {
+        const float value = simt.load(values, output);
+        const bool is_number = !is_nan(value);
+        const extent first = layout.output_offset(output);
+        for (extent i = begin; i < layout.reduced_size; i += step) {
+            const float v = static_cast<float>(simt.load(x, first + layout.reduced_offset(i)));
+            if (is_number ? v == value : is_nan(v)) return static_cast<std::int32_t>(i);
+        }
+        return static_cast<std::int32_t>(layout.reduced_size);
+    }
+};
+
+/// One pass over all elements: sums[piece, output].
+template <axis_term Term, class Device, class X>
+void run_axis_pass(Device& device, const X* from, const axis_layout& l, const axis_cut& cut,
+                   const global_span<const float>& parameters, const global_span<float>& sums) {
+    constexpr int n = longest<X>;
+    const global_span<const X> x = fp64::span_of_layout(from, l);
+    if (l.is_columns()) {
+        bool in_vectors = starts_vector(from, n) && l.inner() % n == 0;
+        for (int i = 0; i + 1 < l.kept_count; ++i) in_vectors = in_vectors && l.kept[i].stride % n == 0;
+        for (int i = 0; i < l.reduced_count; ++i)
+            in_vectors = in_vectors && (l.reduced[i].count == 1 || l.reduced[i].stride % n == 0);
+        if (in_vectors) return device.launch(axis_column_kernel<Term, X, n>{x, l, cut, parameters, sums});
+        return device.launch(axis_column_kernel<Term, X, 1>{x, l, cut, parameters, sums});
+    }
+    if (l.reduced_size <= 1024) return device.launch(axis_row_kernel<Term, X, n, 32>{x, l, cut, parameters, sums});
+    device.launch(axis_row_kernel<Term, X, n, 256>{x, l, cut, parameters, sums});
+}
+
+}  // namespace on_device
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The definition of reductions along axes and of their gradients, in double.
+///
+///     reference::reduce(x, ht::axes<1>, kernel::axis_operation::sum, 1.0, y);
+///
+/// The functions of one output are also what the kernels in double compute (fp64.hpp). They read element i of the output's
+/// elements as x(i).
+#pragma once
+
+#include <cmath>
+
+#include <halftone/exec/simt/memory.hpp>
+#include <halftone/kernel/axis_reduction/axis_reduction.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
+
+/// A reduction's result, and what its gradient reads: the mean of a variance, the result of others.
+struct reduced {
+    double value, kept;
+};
+
+/// The sum of all x(i).
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD double sum_of(extent size, const X& x) {
+    double sum = 0;
+    for (extent i = 0; i < size; ++i) sum += x(i);
+    return sum;
+}
+/// The first of the largest (or smallest), where a NaN is beyond any number; 0 where there are no elements.
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD extent index_of_most(extent size, const X& x, bool largest) {
+    extent at = 0;
+    for (extent i = 1; i < size; ++i) {
+        if (is_nan(x(at))) return at;
+        if (is_nan(x(i)) || (largest ? x(i) > x(at) : x(i) < x(at))) at = i;
+    }
+    return at;
+}
+/// factor sum (x - m)^2, m being the mean.
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD reduced variance_of(extent size, const X& x, double factor) {
+    const double mean = sum_of(size, x) / static_cast<double>(size);
+    double squares = 0;
+    for (extent i = 0; i < size; ++i) squares += (x(i) - mean) * (x(i) - mean);
+    return {factor * squares, mean};
+}
+/// log(sum exp(x)), by way of exp(x - m), m being the largest x, or 0 where that is infinite.
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD double log_of_exponentials(extent size, const X& x) {
+    if (size == 0) return -HUGE_VAL;
+    const double shift = kernel::finite_shift(x(index_of_most(size, x, true)));
+    double sum = 0;
+    for (extent i = 0; i < size; ++i) sum += std::exp(x(i) - shift);
+    return std::log(sum) + shift;
+}
+
+/// A reduction of all x(i).
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent size, const X& x, double factor) {
+    using enum kernel::axis_operation;
+    if (operation == var) return variance_of(size, x, factor);
+    const double y = operation == sum         ? factor * sum_of(size, x)
+                     : operation == logsumexp ? log_of_exponentials(size, x)
+                                              : x(index_of_most(size, x, operation == amax));
+    return {y, y};
+}
+
+/// What an output's elements get of its gradient dy: dx(i, share).
+///
+///     sum: factor dy      var: 2 factor (x - mean) dy      logsumexp: exp(x - y) dy
+///     amax, amin: dy / (how many x are y) where x is y, else 0 times that, which tells of a NaN
+HALFTONE_KERNEL template <class X, class To>
+HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, const X& x, double kept, double dy,
+                                 double factor, const To& dx) {
+    using enum kernel::axis_operation;
+    const bool chooses = operation == amax || operation == amin;
+    double count = 0;
+    for (extent i = 0; chooses && i < size; ++i) count += x(i) == kept ? 1 : 0;
+    for (extent i = 0; i < size; ++i) {
+        dx(i, operation == sum         ? factor * dy
+              : operation == var       ? 2 * factor * (x(i) - kept) * dy
+              : operation == logsumexp ? std::exp(x(i) - kept) * dy
+              : x(i) == kept           ? dy / count
+                                       : 0.0 * (dy / count));
+    }
+}
+
+/// y = a reduction of x along these axes; y is contiguous, of any rank.
+template <class X, int Rank, int... Axes, class Y, int Out>
+void reduce(const view<X, Rank>& x, axis_list<Axes...> along, kernel::axis_operation operation, double factor,
+            const view<Y, Out>& y) {
+    const kernel::axis_layout l = kernel::axis_layout_of(x, along);
+    for (extent o = 0; o < l.outputs; ++o) {
+        const auto element = [&](extent i) {
+            return static_cast<double>(x.data()[l.output_offset(o) + l.reduced_offset(i)]);
+        };
+        y.data()[o] = static_cast<Y>(reduce_elements(operation, l.reduced_size, element, factor).value);
+    }
+}
+
+/// y[i] = the sum of x[0] to x[i] along the middle axis; reversed: of x[i] to the last.
+template <class X, class Y>
+void running_sum(const view<X, 3>& x, bool is_reversed, const view<Y, 3>& y) {
+    const shape<3>& s = x.shape();
+    for (extent o = 0; o < s[0]; ++o) {
+        for (extent j = 0; j < s[2]; ++j) {
+            double sum = 0;
+            for (extent k = 0; k < s[1]; ++k) {
+                const extent i = is_reversed ? s[1] - 1 - k : k;
+                sum += static_cast<double>(x(o, i, j));
+                y(o, i, j) = static_cast<Y>(sum);
+            }
+        }
+    }
+}
+
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

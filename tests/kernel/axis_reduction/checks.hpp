@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Reductions along axes, of any device, against their definition.
+///
+///     axis_checks::all_operations<float, ht::bfloat16>(device, {3, 5, 7}, ht::axes<0, 2>);
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/axis_reduction/along/function.hpp>
+#include <halftone/kernel/axis_reduction/reference.hpp>
+#include <halftone/number/bfloat16.hpp>
+#include <halftone/number/classify.hpp>
+#include <halftone/number/float16.hpp>
+
+#include "support/bounds.hpp"
+#include "support/guarded.hpp"
+#include "support/random.hpp"
+
+namespace axis_checks {
+
+namespace ht = halftone;
+using ht::axis_list;
+using ht::bfloat16;
+using ht::extent;
+using ht::float16;
+using ht::kernel::axis_layout;
+using ht::kernel::axis_operation;
+using support::guarded;
+
+inline constexpr axis_operation every_operation[] = {
+    axis_operation::sum, axis_operation::var, axis_operation::logsumexp, axis_operation::amax, axis_operation::amin};
+
+/// The elements of an output, in double.
+template <class X>
+std::vector<double> elements_of(const X* x, const axis_layout& l, extent output) {
+    std::vector<double> all;
+    for (extent i = 0; i < l.reduced_size; ++i)
+        all.push_back(static_cast<double>(x[l.output_offset(output) + l.reduced_offset(i)]));
+    return all;
+}
+inline ht::reference::reduced definition(axis_operation operation, const std::vector<double>& x, double factor) {
+    return ht::reference::reduce_elements(
+        operation, static_cast<extent>(x.size()), [&](extent i) { return x[static_cast<std::size_t>(i)]; }, factor);
+}
+/// The float sum's share of the magnitudes; every term has been rounded so often before.
+inline double sum_error(std::size_t size, double before = 0) {
+    return support::gamma(static_cast<double>(ht::kernel::axis_depth(static_cast<extent>(size))) + before) + support::u;
+}
+/// By how much an output may be off before it is rounded to its type: (of the result, of what is kept).
+inline ht::reference::reduced error_of(axis_operation operation, const std::vector<double>& x, double factor) {
+    using enum axis_operation;
+    const ht::reference::reduced want = definition(operation, x, factor);
+    const auto n = static_cast<double>(x.size());
+    double magnitudes = 0;
+    for (const double v : x) magnitudes += std::fabs(v);
+    if (operation == sum) return {factor * magnitudes * sum_error(x.size(), 1), 0};
+    if (operation == var) {
+        // A difference that is off by e adds up to 2 e |x - mean| + e^2 to its square.
+        const double mean = magnitudes / n * sum_error(x.size(), 1);
+        double squares = 0, by_mean = 0;
+        for (const double v : x) {
+            const double d = std::fabs(v - want.kept);
+            squares += d * d;
+            by_mean += 2 * mean * d + mean * mean;
+        }
+        return {std::fabs(factor) * ((squares + by_mean) * sum_error(x.size(), 4) + by_mean), mean};
+    }
+    if (operation == logsumexp) {
+        const double largest = *std::max_element(x.begin(), x.end());
+        double sum = 0, error = 0;
+        for (const double v : x) {
+            const double e = std::exp(v - largest), rounded = std::fabs(v - largest) * support::u;  // the difference's
+            sum += e;
+            error += e * (rounded + 8 * support::u) + 0x1p-126;
+        }
+        const double off =
+            sum_error(x.size()) + error / sum + 2 * support::u * (std::fabs(want.value) + std::fabs(largest));
+        return {off, off};
+    }
+    return {0, 0};
+}
+
+/// x's elements lie from x on in these strides; y, kept and the gradient by the definition of each output.
+template <class X, class Y, int Rank, int... Axes, class Device>
+void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...> along, axis_operation operation) {
+    CAPTURE(static_cast<int>(operation));
+    const axis_layout l = ht::kernel::axis_layout_of(x, along);
+    const double factor = operation == axis_operation::var
+                              ? 1.0 / std::max(1.0, static_cast<double>(l.reduced_size) - 1)
+                              : 1.0 / static_cast<double>(l.reduced_size);
+    const guarded<Y> y(l.outputs, 3);
+    const guarded<float> kept(l.outputs);
+    ht::kernel::axis_reduction<Device>::run(
+        device, ht::kernel::reduction<X, Y>{x.data(), l, y.data(), operation, factor, kept.data()});
+    support::comparison results, keeps;
+    for (extent o = 0; o < l.outputs; ++o) {
+        const std::vector<double> in = elements_of(x.data(), l, o);
+        const ht::reference::reduced want = definition(operation, in, factor), error = error_of(operation, in, factor);
+        const double once = support::rounded<float>(want.value, error.value);
+        results.expect(static_cast<double>(y[o]), want.value,
+                       std::is_same_v<Y, float> ? once : support::rounded<Y>(want.value, once));
+        keeps.expect(static_cast<double>(kept[o]), want.kept,
+                     operation == axis_operation::var ? support::rounded<float>(want.kept, error.kept) : once);
+    }
+    CHECK_MESSAGE(results.within(), results);
+    CHECK_MESSAGE(results.telling(l.reduced_size == 1 ? 0.0 : 0.5), results);
+    CHECK_MESSAGE(keeps.within(), keeps);
+    CHECK(y.intact());
+    CHECK(kept.intact());
+    // Added to what is there.
+    const guarded<Y> sum(std::vector<Y>(static_cast<std::size_t>(l.outputs), static_cast<Y>(2.0f)));
+    ht::kernel::axis_reduction<Device>::run(
+        device, ht::kernel::reduction<X, Y>{x.data(), l, sum.data(), operation, factor, nullptr, ht::write_mode::add});
+    for (extent o = 0; o < l.outputs; ++o) {
+        const double want = 2 + static_cast<double>(y[o]);
+        CHECK(std::fabs(static_cast<double>(sum[o]) - want) <=
+              support::rounded<Y>(
+                  want, 2 * support::rounding<Y>(static_cast<double>(y[o])) + 2 * support::u * std::fabs(want)));
+    }
+}
+
+/// Of a contiguous x.
+template <class X, class Y, int Rank, int... Axes, class Device>
+void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...> along, axis_operation operation,
+              ht::write_mode mode) {
+    CAPTURE(static_cast<int>(operation));
+    const axis_layout l = ht::kernel::axis_layout_of(x, along);
+    const double factor = 0.75 / static_cast<double>(l.reduced_size);
+    support::random data(17);
+    const guarded<Y> dy(data.normals<Y>(l.outputs), 5);
+    const guarded<X> dx(std::vector<X>(static_cast<std::size_t>(x.size()), static_cast<X>(0.5f)), 2);
+    const guarded<float> kept(l.outputs);
+    for (extent o = 0; o < l.outputs; ++o)
+        kept[o] = static_cast<float>(definition(operation, elements_of(x.data(), l, o), factor).kept);
+    ht::kernel::axis_reduction<Device>::backward(
+        device,
+        ht::kernel::reduction_gradient<X, Y>{x.data(), l, kept.data(), dy.data(), dx.data(), operation, factor, mode});
+    support::comparison c;
+    for (extent o = 0; o < l.outputs; ++o) {
+        const std::vector<double> in = elements_of(x.data(), l, o);
+        const double k = static_cast<double>(kept[o]), slope = static_cast<double>(dy[o]);
+        const auto element = [&](extent i) { return in[static_cast<std::size_t>(i)]; };
+        ht::reference::reduce_gradient(
+            operation, l.reduced_size, element, k, slope, factor, [&](extent i, double want) {
+                // The slope is a product or a quotient with a rounded factor; differences, exponentials and products follow.
+                double error = (4 + 8) * support::u * std::fabs(want);
+                if (operation == axis_operation::logsumexp)
+                    error += std::fabs(want) * 2 * support::u * std::fabs(element(i) - k) + 0x1p-126 * std::fabs(slope);
+                const double old = mode == ht::write_mode::add ? 0.5 : 0.0;
+                c.expect(static_cast<double>(dx.data()[l.output_offset(o) + l.reduced_offset(i)]), old + want,
+                         support::rounded<X>(old + want, error + support::u * std::fabs(old + want)));
+            });
+    }
+    CHECK_MESSAGE(c.within(), c);
+    CHECK(dx.intact());
+}
+
+template <class X, class Y, int Rank, int... Axes, class Device>
+void all_operations(Device& device, const ht::shape<Rank>& s, axis_list<Axes...> along, extent apart = 1) {
+    CAPTURE(s);
+    support::random data(static_cast<std::uint64_t>(s.size()) + 11);
+    const guarded<X> x(data.normals<X>(s.size(), 1, 0.75), apart);
+    const auto view = x.const_view(s);
+    for (const axis_operation operation : every_operation) {
+        forward<X, Y>(device, view, along, operation);
+        backward<X, Y>(device, view, along, operation, ht::write_mode::overwrite);
+        backward<X, Y>(device, view, along, operation, ht::write_mode::add);
+    }
+    const axis_layout l = ht::kernel::axis_layout_of(view, along);
+    for (const bool largest : {true, false}) {
+        const guarded<std::int32_t> at(l.outputs);
+        ht::kernel::axis_reduction<Device>::index(
+            device, ht::kernel::reduction_index<X>{x.data(), l, at.data(),
+                                                   largest ? axis_operation::amax : axis_operation::amin});
+        extent wrong = 0;
+        for (extent o = 0; o < l.outputs; ++o) {
+            const std::vector<double> in = elements_of(x.data(), l, o);
+            const extent want = ht::reference::index_of_most(
+                l.reduced_size, [&](extent i) { return in[static_cast<std::size_t>(i)]; }, largest);
+            wrong += at[o] != want ? 1 : 0;
+        }
+        CHECK(wrong == 0);
+        CHECK(at.intact());
+    }
+}
+
+/// Every way in which axes can lie to each other: outer, inner, middle, two runs, all.
+template <class X, class Y, class Device>
+void every_layout(Device& device, extent apart = 1) {
+    using ht::axes, ht::shape;
+    for (const extent n : {1, 2, 5, 67, 513}) {
+        CAPTURE(n);
+        all_operations<X, Y>(device, shape<1>{n}, axes<0>, apart);
+        all_operations<X, Y>(device, shape<2>{3, n}, axes<-1>, apart);
+        all_operations<X, Y>(device, shape<2>{n, 3}, axes<0>, apart);
+        all_operations<X, Y>(device, shape<2>{7, n}, axes<0>, apart);
+        all_operations<X, Y>(device, shape<3>{2, n, 9}, axes<1>, apart);
+        all_operations<X, Y>(device, shape<3>{3, 4, n}, axes<0, 2>, apart);
+        all_operations<X, Y>(device, shape<3>{3, 4, n}, axes<0, 1>, apart);
+    }
+    all_operations<X, Y>(device, shape<4>{3, 2, 5, 17}, axes<0, 2>, apart);
+    all_operations<X, Y>(device, shape<4>{3, 2, 5, 4}, axes<1, 3>, apart);
+    all_operations<X, Y>(device, shape<4>{3, 2, 5, 4}, axes<0, 1, 2, 3>, apart);
+    all_operations<X, Y>(device, shape<4>{3, 1, 5, 4}, axes<1>, apart);
+}
+
+/// The free functions on a transposed and on a broadcast view, with and without the axes that are reduced.
+template <class Device>
+void free_functions(Device& device) {
+    constexpr extent rows = 5, columns = 21;
+    support::random data(3);
+    const guarded<float> x(data.normals<float>(rows * columns, 1, 0.5));
+    const ht::const_view<float, 2> turned(x.data(), {columns, rows}, {1, columns}),
+        broadcast(x.data(), {rows, 4}, {columns, 0});
+    const auto check = [&](const auto& call, const auto& in, auto along, axis_operation operation, double factor,
+                           bool root) {
+        const axis_layout l = ht::kernel::axis_layout_of(in, along);
+        const guarded<float> y(l.outputs), kept(l.outputs);
+        call(in, along, ht::view<float, 1>(y.data(), {l.outputs}));
+        call(in, along, ht::view<float, 2>(kept.data(), ht::detail::with_ones(in.shape(), along)));
+        support::comparison c;
+        for (extent o = 0; o < l.outputs; ++o) {
+            const std::vector<double> of = elements_of(in.data(), l, o);
+            const double want = definition(operation, of, factor).value, error = error_of(operation, of, factor).value;
+            const double value = root ? std::sqrt(want) : want;
+            c.expect(static_cast<double>(y[o]), value,
+                     support::rounded<float>(value, root ? error / value + 2 * support::u * value : error));
+            CHECK(y[o] == kept[o]);
+        }
+        CHECK_MESSAGE(c.within(), c);
+    };
+    using enum axis_operation;
+    const auto each = [&](const auto& in, auto along) {
+        const auto n = static_cast<double>(ht::kernel::axis_layout_of(in, along).reduced_size);
+        check([&](auto& v, auto a, auto y) { ht::sum(device, v, a, y); }, in, along, sum, 1, false);
+        check([&](auto& v, auto a, auto y) { ht::mean(device, v, a, y); }, in, along, sum, 1 / n, false);
+        check([&](auto& v, auto a, auto y) { ht::amax(device, v, a, y); }, in, along, amax, 1, false);
+        check([&](auto& v, auto a, auto y) { ht::amin(device, v, a, y); }, in, along, amin, 1, false);
+        check([&](auto& v, auto a, auto y) { ht::logsumexp(device, v, a, y); }, in, along, logsumexp, 1, false);
+    };
+    const auto spread = [&](const auto& in, auto along) {
+        const auto n = static_cast<double>(ht::kernel::axis_layout_of(in, along).reduced_size);
+        check([&](auto& v, auto a, auto y) { ht::var(device, v, a, y); }, in, along, var, 1 / (n - 1), false);
+        check([&](auto& v, auto a, auto y) { ht::var(device, v, a, y, {.correction = 0}); }, in, along, var, 1 / n,
+              false);
+        check([&](auto& v, auto a, auto y) { ht::std(device, v, a, y); }, in, along, var, 1 / (n - 1), true);
+    };
+    each(turned, ht::axes<0>), each(turned, ht::axes<1>), each(broadcast, ht::axes<0>), each(broadcast, ht::axes<1>);
+    spread(turned, ht::axes<0>), spread(turned, ht::axes<1>), spread(broadcast, ht::axes<0>);
+}
+
+template <class Device>
+void what_is_special(Device& device) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+    const float rows[] = {1, nan, 2, -infinity, -infinity, -infinity, infinity, 1, 2, 3, 3, 1};
+    float y[4];
+    std::int32_t at[4];
+    const ht::const_view<float, 2> x(rows, {4, 3});
+    const ht::view<float, 1> out(y, {4});
+    ht::amax(device, x, ht::axes<1>, out);
+    CHECK((ht::is_nan(y[0]) && y[1] == -infinity && y[2] == infinity && y[3] == 3));
+    ht::amin(device, x, ht::axes<1>, out);
+    CHECK((ht::is_nan(y[0]) && y[1] == -infinity && y[2] == 1 && y[3] == 1));
+    ht::argmax(device, x, ht::axes<1>, ht::view<std::int32_t, 1>(at, {4}));
+    CHECK((at[0] == 1 && at[1] == 0 && at[2] == 0 && at[3] == 0));
+    ht::argmin(device, x, ht::axes<1>, ht::view<std::int32_t, 1>(at, {4}));
+    CHECK((at[0] == 1 && at[1] == 0 && at[2] == 1 && at[3] == 2));
+    ht::logsumexp(device, x, ht::axes<1>, out);
+    CHECK((ht::is_nan(y[0]) && y[1] == -infinity && y[2] == infinity && std::fabs(y[3] - 3.7586f) < 1e-4f));
+    // The same by columns, of which one is a NaN's.
+    const float columns[] = {1, nan, 2, 3, -infinity, 1, 5, 2};
+    const ht::const_view<float, 2> down(columns, {2, 4});
+    ht::amax(device, down, ht::axes<0>, out);
+    CHECK((y[0] == 1 && ht::is_nan(y[1]) && y[2] == 5 && y[3] == 3));
+    ht::argmin(device, down, ht::axes<0>, ht::view<std::int32_t, 1>(at, {4}));
+    CHECK((at[0] == 1 && at[1] == 0 && at[2] == 0 && at[3] == 1));
+
+    // Of nothing, as PyTorch has it.
+    const ht::const_view<float, 2> nothing(rows, {4, 0}), no_rows(rows, {0, 3});
+    ht::sum(device, nothing, ht::axes<1>, out);
+    CHECK((y[0] == 0 && y[3] == 0));
+    ht::mean(device, nothing, ht::axes<1>, out);
+    CHECK((ht::is_nan(y[0]) && ht::is_nan(y[3])));
+    ht::var(device, nothing, ht::axes<1>, out);
+    CHECK(ht::is_nan(y[0]));
+    ht::logsumexp(device, nothing, ht::axes<1>, out);
+    CHECK(y[0] == -infinity);
+    ht::var(device, ht::const_view<float, 2>(rows + 9, {1, 1}), ht::axes<1>, ht::view<float, 1>(y, {1}));
+    CHECK(ht::is_nan(y[0]));
+    ht::amax(device, no_rows, ht::axes<1>, ht::view<float, 1>(nullptr, {0}));
+    CHECK_THROWS_WITH_AS(
+        ht::amax(device, nothing, ht::axes<1>, out),
+        "amax: there are no elements along the axes that are reduced, so none is the largest or the smallest",
+        ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::sum(device, x, ht::axes<0>, out), "sum: y is (4); expected (3)", ht::shape_error);
+
+    // Elements that are equally large share evenly; where one is a NaN, none is.
+    const float kept[] = {nan, -infinity, infinity, 3}, dy[] = {1, 1, 1, 1};
+    float dx[12];
+    const auto l = ht::kernel::axis_layout_of(x, ht::axes<1>);
+    ht::kernel::axis_reduction<Device>::backward(
+        device, ht::kernel::reduction_gradient<float, float>{rows, l, kept, dy, dx, axis_operation::amax});
+    CHECK((ht::is_nan(dx[0]) && ht::is_nan(dx[2])));
+    CHECK((dx[3] == 1.0f / 3 && dx[6] == 1 && dx[7] == 0 && dx[9] == 0.5f && dx[10] == 0.5f && dx[11] == 0));
+}
+
+template <class X, class Y, class Device>
+void running_sums(Device& device, const ht::shape<3>& s, bool is_reversed, ht::write_mode mode) {
+    CAPTURE(s);
+    CAPTURE(is_reversed);
+    support::random data(7);
+    const guarded<X> x(data.normals<X>(s.size()));
+    const guarded<Y> y(std::vector<Y>(static_cast<std::size_t>(s.size()), static_cast<Y>(0.25f)));
+    std::vector<double> want(static_cast<std::size_t>(s.size())), magnitudes(want.size());
+    std::vector<X> absolute;
+    for (extent i = 0; i < s.size(); ++i) absolute.push_back(static_cast<X>(std::fabs(static_cast<float>(x[i]))));
+    ht::reference::running_sum(x.const_view(s), is_reversed, ht::view<double, 3>(want.data(), s));
+    ht::reference::running_sum(ht::const_view<X, 3>(absolute.data(), s), is_reversed,
+                               ht::view<double, 3>(magnitudes.data(), s));
+    ht::kernel::axis_reduction<Device>::accumulate(
+        device, ht::kernel::running_sum<X, Y>{x.data(), s, y.data(), is_reversed, mode});
+    support::comparison c;
+    for (extent i = 0; i < s.size(); ++i) {
+        const auto k = static_cast<std::size_t>(i);
+        const double value = want[k] + (mode == ht::write_mode::add ? 0.25 : 0);
+        // 32 neighbours may be added up in float, the rest is in double.
+        const double error = support::gamma(5) * magnitudes[k] + 2 * support::u * (std::fabs(want[k]) + 0.25);
+        c.expect(static_cast<double>(y[i]), value, support::rounded<Y>(value, error));
+    }
+    CHECK_MESSAGE(c.within(), c);
+    CHECK(y.intact());
+}
+template <class X, class Y, class Device>
+void every_running_sum(Device& device) {
+    for (const bool is_reversed : {false, true}) {
+        for (const auto mode : {ht::write_mode::overwrite, ht::write_mode::add}) {
+            running_sums<X, Y>(device, {3, 70, 1}, is_reversed, mode);
+            running_sums<X, Y>(device, {1, 1030, 1}, is_reversed, mode);
+            running_sums<X, Y>(device, {2, 9, 7}, is_reversed, mode);
+            running_sums<X, Y>(device, {1, 3, 1200}, is_reversed, mode);
+        }
+    }
+}
+
+}  // namespace axis_checks
