@@ -20,6 +20,7 @@
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/gather.hpp>
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/autodiff/op/pointwise.hpp>

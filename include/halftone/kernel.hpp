@@ -16,6 +16,7 @@
 #include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/embedding_rows/cpu.hpp>
+#include <halftone/kernel/gather/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>

@@ -11,6 +11,7 @@
 #include <halftone/kernel/dropout/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/embedding_rows/device.hpp>
+#include <halftone/kernel/gather/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/linear_cross_entropy/device.hpp>
 #include <halftone/kernel/map/device.hpp>
