@@ -30,6 +30,7 @@
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/count_nonfinite/cpu.hpp>
 #include <halftone/kernel/target_share/cpu.hpp>
+#include <halftone/kernel/weighted_cross_entropy/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 #include <halftone/tensor/host_tensor.hpp>

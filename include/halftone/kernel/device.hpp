@@ -25,3 +25,4 @@
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/count_nonfinite/device.hpp>
 #include <halftone/kernel/target_share/device.hpp>
+#include <halftone/kernel/weighted_cross_entropy/device.hpp>

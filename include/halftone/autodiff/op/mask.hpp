@@ -119,8 +119,8 @@ auto triu(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
         detail::triangle_of(context.root(), x.shape(), diagonal - 1));
 }
 
-/// Rows with a 1 in the place that the index names, else 0, as numbers of T: torch.nn.functional.one_hot(index, classes). index:
-/// (…) of std::int32_t, a variable or a view, which may lie in host memory; the result: (…, classes), a constant. Throws
+/// Rows with a 1 in the place that the index names, else 0, as numbers of T: torch.nn.functional.one_hot(index, classes).
+/// index: (…) of std::int32_t, a variable or a view, which may lie in host memory; result: (…, classes), a constant. Throws
 /// argument_error for an index that is no class, unless only the GPU sees it: then its row is NaN.
 template <class T = float, recording_context Context, class Index>
 variable<T, Index::rank + 1> one_hot(Context&& context, const Index& index, extent classes) {

@@ -182,9 +182,9 @@ void index_select(Device& device, const X& x, axis_list<Axis> along, const const
         kernel::gather_layout_of(from.shape(), axis, detail::along_only<rank>(axis, index.size()), selected), flatten(index),
         from, to);
 }
-/// to[p] += from[p], but for the axis, along which index[p] says where: x.scatter_add_(axis, index, from) in PyTorch. from and
-/// index have one shape, whose extents are those of `to` at most, but for the axis. With write_mode::overwrite `to` is 0 before.
-/// Contiguous. Throws as gather does; elsewhere an index outside the axis adds nothing. For ht::cuda the program includes
+/// to[p] += from[p], but for the axis, along which index[p] says where: x.scatter_add_(axis, index, from) in PyTorch. from
+/// and index have one shape, whose extents are those of `to` at most, but for the axis. With write_mode::overwrite `to` is 0
+/// before. Contiguous. Throws as gather does; elsewhere an index outside the axis adds nothing. For ht::cuda the program includes
 /// <halftone/exec/cuda/sort.cuh>.
 template <class Device, class X, int Axis, class Y, int Rank>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
