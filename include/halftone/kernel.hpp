@@ -21,7 +21,9 @@
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/multinomial/multinomial.hpp>
 #include <halftone/kernel/norm/cpu.hpp>
+#include <halftone/kernel/one_hot/one_hot.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
@@ -30,6 +32,7 @@
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/count_nonfinite/cpu.hpp>
 #include <halftone/kernel/target_share/cpu.hpp>
+#include <halftone/kernel/topk/cpu.hpp>
 #include <halftone/kernel/weighted_cross_entropy/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>

@@ -25,4 +25,5 @@
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/count_nonfinite/device.hpp>
 #include <halftone/kernel/target_share/device.hpp>
+#include <halftone/kernel/topk/device.hpp>
 #include <halftone/kernel/weighted_cross_entropy/device.hpp>

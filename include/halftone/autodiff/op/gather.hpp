@@ -13,7 +13,8 @@
 /// it chooses is NaN, and what it adds goes nowhere. Negative ones are outside.
 ///
 /// The gradient of what is chosen is added up where it came from, and that of what is added is chosen: each is the other's
-/// gradient, as often as it is differentiated.
+/// gradient, as often as it is differentiated. gather, index_select and take_along_dim also take an x of std::int32_t, such as
+/// topk's indices, which has no gradient.
 ///
 /// Numeric contract: kernel/gather's: sums in float, in an order that follows from the index, one rounding. Results have their
 /// inputs' type in every region; of scatter_add the widest of both and of the region's (PyTorch's category).
@@ -122,7 +123,7 @@ variable<Y, Rank> choose_rows(Context&& context, const variable<X, XRank>& x, co
     const variable<std::int32_t, 1> rows = numbers(root);
     kernel::gather<typename std::remove_cvref_t<Context>::device_type>::forward(
         root.device(), as_const(rows.view()), as_table(as_const(x.view()), width), as_table(y.view(), width));
-    if constexpr (std::remove_cvref_t<Context>::records) {
+    if constexpr (std::remove_cvref_t<Context>::records && number<X>) {
         if (wanted)
             root.record(choose_rows_record<Op, X, XRank, Y, Rank>{rows, width, {gradient_of(x)}, gradient_of(y)});
     }
@@ -213,11 +214,21 @@ auto numbers_of(const kernel::gather_layout& layout, const variable<std::int32_t
     };
 }
 
+/// Indices may be chosen from, too, and stay what they are.
+template <class Op, class As, class P, class X>
+struct chosen_type {
+    using type = chosen_output<As, P, Op, X>;
+};
+template <class Op, class As, class P>
+struct chosen_type<Op, As, P, std::int32_t> {
+    using type = std::int32_t;
+};
+
 /// x at the places of a result of shape s, but for the axis, along which the index, of shape i, says where.
 template <class Op, class As, class Context, class X, int Rank, int IndexRank>
 auto choose(Context&& context, const variable<X, Rank>& x, int axis, const variable<std::int32_t, IndexRank>& index,
             const shape<Rank>& i, const shape<Rank>& s) {
-    using Y = chosen_output<As, policy_of<Context>, Op, X>;
+    using Y = typename chosen_type<Op, As, policy_of<Context>, X>::type;
     const kernel::gather_layout layout = kernel::gather_layout_of(x.shape(), axis, i, s);
     return choose_rows<Op, Y>(context, x, s, layout.width, numbers_of<Op>(layout, index));
 }

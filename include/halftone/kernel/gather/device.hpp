@@ -24,7 +24,12 @@ struct gather<Device> {
     static void forward(Device& device, const const_view<std::int32_t, 1>& numbers, const view<const X, 2>& table,
                         const view<Y, 2>& out) {
         if (out.size() == 0) return;
-        embedding<Device>::forward(device, embedding_forward<X, Y>{.tokens = numbers, .table = table, .out = out});
+        if constexpr (std::is_same_v<X, std::int32_t>) {
+            fp64::for_each(device, out.size(), 1,
+                           chosen_integer{simt::span_of(numbers), simt::span_of(table), simt::span_of(out), out.extent_of(1)});
+        } else {
+            embedding<Device>::forward(device, embedding_forward<X, Y>{.tokens = numbers, .table = table, .out = out});
+        }
     }
 
     template <class X, class G>

@@ -31,6 +31,19 @@ struct row_number {
     }
 };
 
+/// Of integers: out[r] = table[numbers[r]], -1 where there is none.
+struct chosen_integer {
+    simt::global_span<const std::int32_t> numbers, table;
+    simt::global_span<std::int32_t> out;
+    extent width;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const extent row = thread.load(numbers, i / width);
+        thread.store(out, i, row < 0 ? -1 : thread.load(table, row * width + i % width));
+    }
+};
+
 template <class Device>
 void number_rows(Device& device, const gather_layout& layout, const const_view<std::int32_t, 1>& index,
                  const view<std::int32_t, 1>& numbers) {
