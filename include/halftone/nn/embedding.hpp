@@ -26,17 +26,25 @@ struct embedding {
     parameter<storage_signature<P, operation>, 2> tokens;     // (vocabulary, width)
     parameter<storage_signature<P, operation>, 2> positions;  // (context, width)
 
-    /// `tables` says how both begin.
-    embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f})
+    std::optional<extent> padding_idx;                        // the token whose row gets no gradient
+
+    /// `tables` says how both begin. padding: the token whose row gets no gradient and stays as it begins, which is not at 0 as
+    /// in PyTorch, but as the others: tokens.assign sets it.
+    embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f},
+              const std::optional<extent>& padding = std::nullopt)
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, tables)),
-          positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)) {}
+          positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)),
+          padding_idx(padding) {
+        detail::padding_token(padding, vocabulary);
+    }
 
     /// tokens[ids] + positions[time], (batch, time, width), in the policy's `output`. In packed documents positions
     /// begin anew in each: `at` is made by documents_to_device. Throws shape_error for a row longer than the context,
     /// argument_error for an id outside the vocabulary (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {
-        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions);
+        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions,
+                                                                          padding_idx);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

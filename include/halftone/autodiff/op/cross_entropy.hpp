@@ -19,7 +19,7 @@
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/reduction.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
-#include <halftone/kernel/linear_cross_entropy/weighted.hpp>
+#include <halftone/kernel/weighted_linear_cross_entropy/weighted_linear_cross_entropy.hpp>
 #include <halftone/kernel/weighted_cross_entropy/weighted_cross_entropy.hpp>
 
 namespace halftone {

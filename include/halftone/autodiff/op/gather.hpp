@@ -233,10 +233,9 @@ auto choose(Context&& context, const variable<X, Rank>& x, int axis, const varia
     return choose_rows<Op, Y>(context, x, s, layout.width, numbers_of<Op>(layout, index));
 }
 /// x, with `from`, of shape s, added at its places, but for the axis, along which the index, of shape i, says where.
-template <class Op, class As, class Context, class X, int Rank, class S, int IndexRank>
+template <class Op, class Y, class Context, class X, int Rank, class S, int IndexRank>
 auto add_at(Context&& context, const variable<X, Rank>& x, int axis, const variable<std::int32_t, IndexRank>& index,
             const shape<Rank>& i, const variable<S, Rank>& from) {
-    using Y = chosen_output<As, policy_of<Context>, Op, X, S>;
     const kernel::gather_layout layout = kernel::gather_layout_of(x.shape(), axis, i, from.shape());
     return add_rows<Op, Y>(context, x.shape(), x, from, layout.width, numbers_of<Op>(layout, index));
 }
@@ -313,12 +312,13 @@ auto scatter_add(Context&& context, const variable<X, Rank>& x, axis_list<Axis..
     if (!(source.shape() == index.shape()))
         fail<shape_error>("scatter_add: the source is ", source.shape(), "; expected the index's shape, ", index.shape());
     const auto chosen = detail::index_to_device(root, op::scatter_add::name, index, x.shape()[axis]);
-    return detail::add_at<op::scatter_add, As>(context, x, axis, chosen, index.shape(), source);
+    using Y = chosen_output<As, policy_of<Context>, op::scatter_add, X, S>;
+    return detail::add_at<op::scatter_add, Y>(context, x, axis, chosen, index.shape(), source);
 }
 
 /// x, with the slices of source along the axis added to those that the index names: torch.index_add(x, axis, index, source).
-/// source has x's shape, but for the axis, along which it is as long as the index. Sums, gradients and errors as of
-/// scatter_add.
+/// source has x's shape, but for the axis, along which it is as long as the index. The result has x's type, whatever the
+/// source's. Sums, gradients and errors as of scatter_add.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axis, class Index, class S>
     requires(Index::rank == 1)
 auto index_add(Context&& context, const variable<X, Rank>& x, axis_list<Axis...> along, const Index& index,
@@ -332,7 +332,8 @@ auto index_add(Context&& context, const variable<X, Rank>& x, axis_list<Axis...>
         fail<shape_error>("index_add: the source is ", source.shape(), "; expected ", expected, ", for ", count,
                           " indices into ", x.shape());
     const auto chosen = detail::index_to_device(root, op::index_add::name, index, x.shape()[axis]);
-    return detail::add_at<op::index_add, As>(context, x, axis, chosen, detail::along_only<Rank>(axis, count), source);
+    using Y = chosen_output<As, policy_of<Context>, op::index_add, X>;
+    return detail::add_at<op::index_add, Y>(context, x, axis, chosen, detail::along_only<Rank>(axis, count), source);
 }
 
 }  // namespace HALFTONE_ABI

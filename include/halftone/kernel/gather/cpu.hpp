@@ -10,7 +10,7 @@
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/gather/gather.hpp>
-#include <halftone/kernel/gather/row_numbers.hpp>
+#include <halftone/kernel/gather/rows/row_numbers.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

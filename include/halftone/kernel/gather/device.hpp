@@ -7,7 +7,7 @@
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/gather/gather.hpp>
-#include <halftone/kernel/gather/row_numbers.hpp>
+#include <halftone/kernel/gather/rows/row_numbers.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
