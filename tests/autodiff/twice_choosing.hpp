@@ -24,17 +24,18 @@ using second_order::weighed;
 /// x (3, 4); what is chosen passes through tanh, so that there is a second derivative.
 template <class Device>
 void check_choosing(Device& device) {
-    static const std::int32_t index[] = {1, 1, 2, 0, 2, 1}, rows[] = {2, 0, 2, 1};
+    static const std::int32_t index[] = {1, 1, 2, 0, 3, 2, 1, 0, 2, 3, 3, 1}, rows[] = {2, 0, 2, 1};
     static const bool mask[] = {true, false, true, true, false, false, true, true, false, true, false, true};
-    const ht::const_view<std::int32_t, 2> at(index, {2, 3});
+    static const bool column[] = {false, false, true, false};
+    const ht::const_view<std::int32_t, 2> at(index, {3, 4});
     const ht::const_view<std::int32_t, 1> slices(rows, {4});
     check(
         device, nullptr, {3, 4}, 12,
         [&](auto& t, const auto& x) { return weigh(t, ht::tanh(t, ht::gather(t, ht::exp(t, x), ht::axes<1>, at))); },
         [](const doubles& x) {
             doubles y;
-            for (std::size_t i = 0; i < 6; ++i)
-                y.push_back(std::tanh(std::exp(x[i / 3 * 4 + static_cast<std::size_t>(index[i])])));
+            for (std::size_t i = 0; i < 12; ++i)
+                y.push_back(std::tanh(std::exp(x[i / 4 * 4 + static_cast<std::size_t>(index[i])])));
             return weighed(y);
         });
     // Rows of x selected, squared and added to others of it.
@@ -57,13 +58,13 @@ void check_choosing(Device& device) {
         device, nullptr, {3, 4}, 12,
         [&](auto& t, const auto& x) {
             const auto y = ht::where(t, ht::const_view<bool, 2>(mask, {3, 4}), ht::exp(t, x), ht::mul(t, x, x));
-            return weigh(t, ht::tanh(t, ht::masked_fill(t, ht::tril(t, y, 1), ht::const_view<bool, 1>(mask, {4}), 0.5)));
+            return weigh(t, ht::tanh(t, ht::masked_fill(t, ht::tril(t, y, 1), ht::const_view<bool, 1>(column, {4}), 0.5)));
         },
         [](const doubles& x) {
             doubles y;
             for (std::size_t i = 0; i < 12; ++i) {
                 const double v = mask[i] ? std::exp(x[i]) : x[i] * x[i];
-                y.push_back(std::tanh(mask[i % 4] ? 0.5 : i % 4 <= i / 4 + 1 ? v : 0));
+                y.push_back(std::tanh(column[i % 4] ? 0.5 : i % 4 <= i / 4 + 1 ? v : 0));
             }
             return weighed(y);
         });

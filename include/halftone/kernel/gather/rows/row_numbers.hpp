@@ -19,7 +19,9 @@ struct row_number {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
         extent rest = i, at = 0, row = 0;
-        for (int a = layout.rank - 1; a >= 0; --a) {
+        // To the most axes that there may be, since a GPU's registers have no numbers that a program can count.
+        HALFTONE_UNROLL for (int a = gather_layout::most_rank - 1; a >= 0; --a) {
+            if (a >= layout.rank) continue;
             const extent place = rest % layout.places[a];
             rest /= layout.places[a];
             at += place * layout.index_strides[a];
