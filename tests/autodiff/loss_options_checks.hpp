@@ -73,8 +73,9 @@ std::vector<T> as(const doubles& v) {
     return all;
 }
 
-/// Results of T, computed in S of inputs which both hold: PyTorch's, to some hundred roundings in S of numbers of their size, and
-/// that of T. Rows here have 33 classes of logits of magnitude 4 at most, so that losses stay below 8 times a weight.
+/// Results of T, computed in S of inputs which both hold: PyTorch's, to some hundred roundings in S of numbers of their
+/// size, and that of T. Rows here have 33 classes of logits of magnitude 4 at most, so that losses stay below 8 times a
+/// weight.
 template <class T, class S>
 void expect(const doubles& got, const doubles& want) {
     REQUIRE(got.size() == want.size());
@@ -82,8 +83,8 @@ void expect(const doubles& got, const doubles& want) {
     for (const double w : want) largest = std::fmax(largest, std::fabs(w));
     for (std::size_t i = 0; i < got.size(); ++i) {
         const double error = 200 * ht::unit_roundoff<S> * (1 + largest);
-        CHECK_MESSAGE(std::fabs(got[i] - want[i]) <= error + (std::is_same_v<T, S> ? 0 : support::rounding<T>(want[i])), "element ",
-                      i, ": ", got[i], ", PyTorch's is ", want[i]);
+        CHECK_MESSAGE(std::fabs(got[i] - want[i]) <= error + (std::is_same_v<T, S> ? 0 : support::rounding<T>(want[i])),
+                      "element ", i, ": ", got[i], ", PyTorch's is ", want[i]);
     }
 }
 
@@ -219,7 +220,8 @@ void differences(Device& device) {
     [[maybe_unused]] static const std::int32_t targets[] = {2, -7, 0};
     [[maybe_unused]] static const float weight[] = {0.5f, 2, 1, 0.25f};
     const auto agrees = [&](const auto& f) {
-        const auto report = ht::check_gradients(device, f, ht::view<double, 2>(x.data(), {3, 4}), ht::view<double, 2>(q.data(), {3, 4}));
+        const auto report = ht::check_gradients(device, f, ht::view<double, 2>(x.data(), {3, 4}),
+                                                ht::view<double, 2>(q.data(), {3, 4}));
         CHECK_MESSAGE(report.agrees(), report.text());
     };
     agrees([](auto& ctx, auto a, auto b) {
@@ -232,7 +234,8 @@ void differences(Device& device) {
     agrees([](auto& ctx, auto a, auto b) {
         const auto each = ht::cross_entropy<ht::reduction::none>(ctx, a, ht::const_view<std::int32_t, 1>(targets, {3}),
                                                                  {.z_loss = 0.3, .ignore_index = -7});
-        return ht::add(ctx, ht::sum(ctx, ht::mul(ctx, each, each)), ht::cross_entropy(ctx, b, ht::softmax(ctx, a), {.label_smoothing = 0.1}));
+        return ht::add(ctx, ht::sum(ctx, ht::mul(ctx, each, each)),
+                       ht::cross_entropy(ctx, b, ht::softmax(ctx, a), {.label_smoothing = 0.1}));
     });
 }
 
@@ -266,8 +269,8 @@ void refuses(Device& device) {
     const auto logits = eval.constant(ht::const_view<float, 2>(x.data(), {2, 3}));
     CHECK_THROWS_WITH_AS(ht::cross_entropy(eval, logits, ids, {.label_smoothing = 1.5}),
                          "cross_entropy: label_smoothing is 1.5; expected 0 to 1", ht::argument_error);
-    CHECK_THROWS_WITH_AS(ht::cross_entropy(eval, logits, ids, {.z_loss = -1}), "cross_entropy: z_loss is -1; expected 0 or more",
-                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::cross_entropy(eval, logits, ids, {.z_loss = -1}),
+                         "cross_entropy: z_loss is -1; expected 0 or more", ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::cross_entropy(eval, logits, ids, {.weight = ht::const_view<float, 1>(weight.data(), {2})}),
                          "cross_entropy: weight is (2); expected (3)", ht::shape_error);
     CHECK_THROWS_AS(ht::cross_entropy(eval, logits, ids, {.reduction = ht::reduction::none}), ht::argument_error);

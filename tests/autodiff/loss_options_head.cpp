@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// linear_cross_entropy with options on the CPU: the definition's values and gradients, of logits that are small whole numbers and
-/// so exact.
+/// linear_cross_entropy with options on the CPU: the definition's values and gradients, of logits that are small whole
+/// numbers and so exact.
 #include <cmath>
 #include <vector>
 
-#include <halftone/kernel.hpp>
+#include <doctest/doctest.h>
 
+#include <halftone/kernel.hpp>
 #include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/linear.hpp>
 #include <halftone/kernel/weighted_cross_entropy/reference.hpp>
@@ -39,7 +40,8 @@ void head(bool has_weights, ht::reduction reduction) {
     targets[4] = -100;
     std::vector<float> weight;
     doubles exact_weight, logits, losses(rows), dlogits(rows * classes), slopes(rows);
-    for (extent j = 0; j < classes; ++j) weight.push_back(0.25f * static_cast<float>(j % 4)), exact_weight.push_back(weight.back());
+    for (extent j = 0; j < classes; ++j)
+        weight.push_back(0.25f * static_cast<float>(j % 4)), exact_weight.push_back(weight.back());
     for (extent i = 0; i < rows * classes; ++i) {
         double sum = 0;
         for (extent d = 0; d < width; ++d)
@@ -55,7 +57,8 @@ void head(bool has_weights, ht::reduction reduction) {
     }
     const ht::const_view<double, 2> exact(logits.data(), {rows, classes});
     const ht::const_view<std::int32_t, 1> ids(targets.data(), {rows});
-    const double mean = ht::reference::weighted_cross_entropy(exact, ids, -100, terms, ht::view<double, 1>(losses.data(), {rows}));
+    const double mean =
+        ht::reference::weighted_cross_entropy(exact, ids, -100, terms, ht::view<double, 1>(losses.data(), {rows}));
     double sum = 0, divisor = 0;
     for (extent i = 0; i < rows; ++i) {
         sum += losses[static_cast<std::size_t>(i)];
@@ -86,7 +89,8 @@ void head(bool has_weights, ht::reduction reduction) {
             for (extent j = 0; j < classes; ++j) {
                 const auto at = static_cast<std::size_t>(i * classes + j);
                 const double k = static_cast<double>(w[static_cast<std::size_t>(j * width + d)]);
-                value += dlogits[at] * k, off += (error(at) + support::gamma(classes + 1) * std::fabs(dlogits[at])) * std::fabs(k);
+                value += dlogits[at] * k;
+                off += (error(at) + support::gamma(classes + 1) * std::fabs(dlogits[at])) * std::fabs(k);
             }
             dxs.expect(static_cast<double>(dx(i, d)), value, support::rounded<X>(value, off));
         }
@@ -97,7 +101,8 @@ void head(bool has_weights, ht::reduction reduction) {
             for (extent i = 0; i < rows; ++i) {
                 const auto at = static_cast<std::size_t>(i * classes + j);
                 const double k = static_cast<double>(x[static_cast<std::size_t>(i * width + d)]);
-                value += dlogits[at] * k, off += (error(at) + support::gamma(rows + 1) * std::fabs(dlogits[at])) * std::fabs(k);
+                value += dlogits[at] * k;
+                off += (error(at) + support::gamma(rows + 1) * std::fabs(dlogits[at])) * std::fabs(k);
             }
             dws.expect(dw[static_cast<std::size_t>(j * width + d)], value, support::rounded<float>(value, off));
         }

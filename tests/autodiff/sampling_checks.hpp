@@ -80,8 +80,8 @@ void all(Device& device) {
                          "topk: indices is (1, 3); expected (2, 3)", ht::shape_error);
 }
 
-/// Of weights 1, 0, 2 and 5: as often as these say, within five deviations; the same draws again, others in another step; a part of
-/// a batch draws what it draws whole.
+/// Of weights 1, 0, 2 and 5: as often as these say, within five deviations; the same draws again, others in another step;
+/// a part of a batch draws what it draws whole.
 template <class Device>
 void draws(Device& device, extent rows) {
     std::vector<float> weights;
@@ -120,7 +120,8 @@ void draws(Device& device, extent rows) {
         CHECK(row == std::vector<std::int32_t>{0, 2, 3});
     }
     const auto again = run(0, rows, 3, {.seed = 7, .replacement = true});
-    for (std::size_t i = 0; i < again.size(); i += 3) repeats = repeats || again[i] == again[i + 1] || again[i + 1] == again[i + 2];
+    for (std::size_t i = 0; i < again.size(); i += 3)
+        repeats = repeats || again[i] == again[i + 1] || again[i + 1] == again[i + 2];
     CHECK(repeats);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis, cross-entropy with options, topk and multinomial on a GPU: the checks of tests/kernel and tests/autodiff.
+/// Choosing along an axis, cross-entropy with options, topk and multinomial on a GPU: the checks of tests/kernel and
+/// tests/autodiff.
 #include <doctest/doctest.h>
 
 #include <halftone/exec/cuda/sort.cuh>

@@ -465,7 +465,8 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     const ht::const_view<std::int32_t, 2> places(ids.data(), {4, 1});
     ht::cross_entropy(ctx, x, rows, {.label_smoothing = 0.1}), ht::gather(ctx, x, ht::axes<1>, places);
     ht::index_select(ctx, x, ht::axes<0>, rows), ht::take_along_dim(ctx, x, ht::axes<1>, places);
-    ht::index_add(ctx, x, ht::axes<0>, rows, z), ht::scatter_add(ctx, x, ht::axes<1>, places, ht::gather(ctx, z, ht::axes<1>, places));
+    ht::index_add(ctx, x, ht::axes<0>, rows, z),
+        ht::scatter_add(ctx, x, ht::axes<1>, places, ht::gather(ctx, z, ht::axes<1>, places));
     ht::where(ctx, z, x, z), ht::masked_fill(ctx, x, z, 0.5), ht::tril(ctx, x), ht::triu(ctx, x);
 }
 

@@ -15,6 +15,7 @@
 #include <halftone/kernel/weighted_cross_entropy/reference.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
+#include <halftone/policy/presets.hpp>
 
 #include "support/bounds.hpp"
 #include "support/gradient_check.hpp"
@@ -105,26 +106,17 @@ struct run {
     ht::view<D, 2> gradients() const { return {dx.data(), {rows, classes}, {stride, 1}}; }
 
     void forward(Device& device) const {
-        ht::kernel::weighted_cross_entropy<Device>::template forward_rows<X>(device,
-                                                                             {.logits = logits(),
-                                                                              .targets = targets.const_view(),
-                                                                              .losses = losses.view(),
-                                                                              .maximum = maximum.view(),
-                                                                              .sum = sum.view()},
-                                                                             terms, row_weights.view());
+        ht::weighted_cross_entropy<ht::amp_bf16>(device, logits(), targets.const_view(), terms, losses.view(), maximum.view(),
+                                                 sum.view(), row_weights.view());
     }
     void backward(Device& device) const {
-        ht::kernel::weighted_cross_entropy<Device>::template backward<X, D>(device,
-                                                                            {.logits = logits(),
-                                                                             .targets = targets.const_view(),
-                                                                             .maximum = maximum.const_view(),
-                                                                             .sum = sum.const_view(),
-                                                                             .gradient = slope.const_view(),
-                                                                             .count = divisor.const_view(),
-                                                                             .dlogits = gradients()},
-                                                                            terms);
+        ht::weighted_cross_entropy_gradients<ht::amp_bf16>(device, logits(), targets.const_view(), terms, maximum.const_view(),
+                                                           sum.const_view(), slope.const_view(), divisor.const_view(),
+                                                           gradients());
     }
-    double weight_of(extent j) const { return exact.weight.data() == nullptr ? 1.0 : exact_weights[static_cast<std::size_t>(j)]; }
+    double weight_of(extent j) const {
+        return exact.weight.data() == nullptr ? 1.0 : exact_weights[static_cast<std::size_t>(j)];
+    }
 };
 
 /// The error of a row's parts, which weighted_cross_entropy.hpp and the plain loss's contract state.
@@ -164,10 +156,11 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
         const double lse_error = excess + u * (std::fabs(largest) + std::fabs(lse));
         const double nll_error = (excess + u * (largest - x(target))) * (1 + u) + u * std::fabs(nll);
         const double plain = (1 - e) * w;
-        const double error = plain * nll_error +
-                             each * (gamma(static_cast<double>(ht::kernel::sum_depth(classes)) + 3) * below + all * excess) +
-                             z * w * lse_error * (2 * std::fabs(lse) + lse_error) +
-                             gamma(9) * (plain * std::fabs(nll) + each * (below + all * std::fabs(log_sum)) + z * w * lse * lse);
+        const double error =
+            plain * nll_error +
+            each * (gamma(static_cast<double>(ht::kernel::sum_depth(classes)) + 3) * below + all * excess) +
+            z * w * lse_error * (2 * std::fabs(lse) + lse_error) +
+            gamma(9) * (plain * std::fabs(nll) + each * (below + all * std::fabs(log_sum)) + z * w * lse * lse);
         losses.expect(static_cast<double>(r.losses[i]), r.want[static_cast<std::size_t>(i)], error);
 
         const double of_sum = each * all + 2 * z * w * std::fabs(lse), g = r.slopes[0];
@@ -195,7 +188,11 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     CHECK((r.dx.intact() && r.losses.intact() && r.row_weights.intact()));
 }
 
-inline constexpr options cases[] = {{}, {.label_smoothing = 0.1f}, {.label_smoothing = 1}, {.z_loss = 0.01f}, {.has_weights = true},
+inline constexpr options cases[] = {{},
+                                    {.label_smoothing = 0.1f},
+                                    {.label_smoothing = 1},
+                                    {.z_loss = 0.01f},
+                                    {.has_weights = true},
                                     {.label_smoothing = 0.1f, .z_loss = 0.25f, .has_weights = true}};
 
 template <class Device>
@@ -217,7 +214,8 @@ template <class Device>
 void in_double(Device& device) {
     for (const options& o : cases) {
         const run<types<double, double>, Device> r(device, 4, 11, 0, 2.0, o, 1);
-        for (extent i = 0; i < 4; ++i) CHECK(r.losses[i] == doctest::Approx(r.want[static_cast<std::size_t>(i)]).epsilon(1e-13));
+        for (extent i = 0; i < 4; ++i)
+            CHECK(r.losses[i] == doctest::Approx(r.want[static_cast<std::size_t>(i)]).epsilon(1e-13));
         for (extent i = 0; i < 44; ++i) {
             const double want = r.want_dx[static_cast<std::size_t>(i)];
             CHECK(std::fabs(r.dx[i] - want) <= 1e-14 * (1 + std::fabs(want)));

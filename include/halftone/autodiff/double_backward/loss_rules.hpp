@@ -25,8 +25,8 @@ struct rule<weighted_cross_entropy_record<X, Rank, LossRank>> {
         // Over the divisor, and once for all rows or in all columns of its row.
         const auto targets = smoothed(tape, r, rows, classes, r.terms.view());
         const auto share = row_totals(root, targets, rows);
-        // Rows that do not count have no gradient, whatever their logits are: NaN times 0 would be one. Those of a class without
-        // weight, and of no smoothing, are alike.
+        // Rows that do not count have no gradient, whatever their logits are: NaN times 0 would be one. Those of a class
+        // without weight, and of no smoothing, are alike.
         const auto counted = compute<float>(
             root, [](auto x, auto of_row) { return halftone::where(of_row == 0.0f, 0.0f, x); }, flat(r.logits), share);
         const auto of_rows = reshaped(counted, shape<2>{rows, classes});

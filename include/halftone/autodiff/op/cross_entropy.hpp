@@ -335,9 +335,11 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
 template <class Roles, class Context, class X, int Rank, class Weight, class T>
 void linear_cross_entropy(Context&&, const variable<X, Rank>&, const Weight&, const variable<T, Rank>&,
                           const cross_entropy_options& = {}) {
-    static_assert(sizeof(T) == 0,
-                  "halftone: linear_cross_entropy: targets are classes, a view of std::int32_t; probabilities have as many "
-                  "numbers as the logits that it does not store: ht::cross_entropy(ctx, ht::linear(ctx, x, weight), probabilities)");
+    static_assert(
+        sizeof(T) == 0,
+        "halftone: linear_cross_entropy: targets are classes, a view of std::int32_t; probabilities have as many "
+        "numbers as the logits that it does not store: ht::cross_entropy(ctx, ht::linear(ctx, x, weight), "
+        "probabilities)");
 }
 
 }  // namespace HALFTONE_ABI

@@ -8,10 +8,10 @@
 ///     auto length = ht::norm(ctx, x);
 ///
 /// A loss is the mean over all elements, or their sum, or with ht::l1_loss<ht::reduction::none>(ctx, x, target) none of both:
-/// a loss for each element, in the prediction's shape (autodiff/op/reduction.hpp). It is a float in regions, by its category, and
-/// on a bare tape, where PyTorch gives the inputs' type (of doubles a double), and gradients flow into both of its inputs. A
-/// target may also be a view, in host memory or the device's; what the device can reach must stay until the backward pass is
-/// through.
+/// a loss for each element, in the prediction's shape (autodiff/op/reduction.hpp). It is a float in regions, by its
+/// category, and on a bare tape, where PyTorch gives the inputs' type (of doubles a double), and gradients flow into both
+/// of its inputs. A target may also be a view, in host memory or the device's; what the device can reach must stay until
+/// the backward pass is through.
 ///
 /// Numeric contract: kernel/sum's, one rounding at the end.
 #pragma once

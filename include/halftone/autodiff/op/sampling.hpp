@@ -23,8 +23,8 @@ struct topk_result {
 };
 
 /// The k largest numbers of each row (the last axis), the largest first, and their places: torch.topk(x, k). Of equal numbers
-/// that at the lower index is first; NaN is the largest. values is recorded with its gradient by x, indices are constants. Throws
-/// argument_error for more than a row has.
+/// that at the lower index is first; NaN is the largest. values is recorded with its gradient by x, indices are
+/// constants. Throws argument_error for more than a row has.
 template <recording_context Context, class X, int Rank>
 topk_result<X, Rank> topk(Context&& context, const variable<X, Rank>& x, extent k) {
     static_assert(Rank >= 1, "halftone: topk takes rows: variables of rank 1 and more");
@@ -36,9 +36,9 @@ topk_result<X, Rank> topk(Context&& context, const variable<X, Rank>& x, extent 
 }
 
 /// num_samples indices of each row (the last axis), drawn with probabilities that the row's weights give, which are not
-/// negative and have any sum: torch.multinomial(weights, num_samples, replacement). What is drawn follows from the options' seed
-/// and step, the row's number and its weights alone. A constant. Throws argument_error for rows of which nothing can be drawn,
-/// unless only the GPU sees them: then the index is -1.
+/// negative and have any sum: torch.multinomial(weights, num_samples, replacement). What is drawn follows from the
+/// options' seed and step, the row's number and its weights alone. A constant. Throws argument_error for rows of which
+/// nothing can be drawn, unless only the GPU sees them: then the index is -1.
 template <recording_context Context, class X, int Rank>
 variable<std::int32_t, Rank> multinomial(Context&& context, const variable<X, Rank>& weights, extent num_samples,
                                          const multinomial_options& options = {}) {

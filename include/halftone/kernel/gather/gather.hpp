@@ -184,8 +184,8 @@ void index_select(Device& device, const X& x, axis_list<Axis> along, const const
 }
 /// to[p] += from[p], but for the axis, along which index[p] says where: x.scatter_add_(axis, index, from) in PyTorch. from
 /// and index have one shape, whose extents are those of `to` at most, but for the axis. With write_mode::overwrite `to` is 0
-/// before. Contiguous. Throws as gather does; elsewhere an index outside the axis adds nothing. For ht::cuda the program includes
-/// <halftone/exec/cuda/sort.cuh>.
+/// before. Contiguous. Throws as gather does; elsewhere an index outside the axis adds nothing. For ht::cuda the program
+/// includes <halftone/exec/cuda/sort.cuh>.
 template <class Device, class X, int Axis, class Y, int Rank>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void scatter_add(Device& device, const X& from, axis_list<Axis> along, const view<const std::int32_t, Rank>& index,

@@ -100,9 +100,10 @@ inline void check_samples(const const_view<std::int32_t, 2>& samples) {
 }  // namespace detail
 
 /// samples[i][s]: an index of row i, drawn with the probability weights[i][index] over the sum of the row's weights.
-/// weights: (rows, classes) of any number type, whose rows may lie apart; not negative, and with any sum. samples: (rows, draws) of
-/// std::int32_t. Throws shape_error, and where the host can read the memory argument_error for a row without positive weights,
-/// with fewer than draws where none may be drawn twice, or with one that is negative or not finite; elsewhere its index is -1.
+/// weights: (rows, classes) of any number type, whose rows may lie apart; not negative, and with any sum. samples: (rows,
+/// draws) of std::int32_t. Throws shape_error, and where the host can read the memory argument_error for a row without
+/// positive weights, with fewer than draws where none may be drawn twice, or with one that is negative or not finite;
+/// elsewhere its index is -1.
 template <class Device, class X>
     requires(detail::kernel_device<Device> && detail::viewables<X>)
 void multinomial(Device& device, const X& weights, const view<std::int32_t, 2>& samples,

@@ -7,8 +7,8 @@
 /// Of equal numbers the one at the lower index is first, 0 and -0 are equal, and NaN is larger than any number, as in PyTorch.
 /// The result is exact, and the same on every device.
 ///
-/// On a CPU a row is read once, with a heap of k. On a GPU a block reads the row k times, so that k is better small; of doubles a
-/// thread does.
+/// On a CPU a row is read once, with a heap of k. On a GPU a block reads the row k times, so that k is better small; of
+/// doubles a thread does.
 #pragma once
 
 #include <cstdint>

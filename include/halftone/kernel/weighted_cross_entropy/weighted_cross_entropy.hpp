@@ -8,8 +8,9 @@
 /// and the mean divides by the sum of w[t] over the rows that count: PyTorch's cross_entropy, and PaLM's z-loss (Chowdhery et
 /// al. 2022, section 5), which keeps logits near where exp does not overflow.
 ///
-///     kernel::weighted_cross_entropy<cpu>::forward<bfloat16>(device, {.logits = x, ...}, {.label_smoothing = 0.1f}, weights);
-///     kernel::weighted_cross_entropy<cpu>::backward<bfloat16, bfloat16>(device, {.logits = x, ...}, {.label_smoothing = 0.1f});
+///     const kernel::cross_entropy_terms<float> terms{.label_smoothing = 0.1f};
+///     ht::weighted_cross_entropy<ht::amp_bf16>(device, logits, targets, terms, losses, maximum, sum, row_weights);
+///     ht::weighted_cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, terms, maximum, sum, gradient, count, dx);
 ///
 /// Numeric contract: losses, maximum and sum of a row as kernel/cross_entropy has them; what is added to them is in float (of
 /// doubles in double). The sum over classes is that of w[j] (maximum - x[j]), whose terms are none of them negative, so that
@@ -48,11 +49,11 @@ struct weighted_row {
     }
 };
 
-/// check_targets, forward_rows, backward of one device.
+/// forward_rows, backward of one device.
 ///
 /// forward_rows(device, arguments, terms, row_weights): losses, maximum and sum; `loss` and `count` of the arguments are not
-/// looked at, and targets are trusted. row_weights (rows): w[t] of rows that count, else 0; without data where nobody wants them.
-/// backward(device, arguments, terms): `count` is what gradients are divided by, or none.
+/// looked at, and targets are trusted. row_weights (rows): w[t] of rows that count, else 0; without data where nobody
+/// wants them. backward(device, arguments, terms): `count` is what gradients are divided by, or none.
 template <class Device>
 struct weighted_cross_entropy;
 
@@ -79,5 +80,48 @@ void total_loss(Device& device, const const_view<S, 1>& losses, const view<S, 1>
 }
 
 }  // namespace kernel
+
+/// The loss of each row with the terms of this file's head: losses (rows). maximum and sum are what the gradients need, as of
+/// ht::cross_entropy; row_weights: (rows), the weight of each row's target, 0 where it does not count, or a view without
+/// data. The mean is the sum of the losses over that of row_weights. Throws as ht::cross_entropy does.
+template <class P, class Device, class X, class S, class Losses, class Maximum, class Sum, class Weights>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Losses, Maximum, Sum, Weights>)
+void weighted_cross_entropy(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,
+                            const kernel::cross_entropy_terms<S>& terms, const Losses& losses, const Maximum& maximum,
+                            const Sum& sum, const Weights& row_weights, std::int32_t ignore_index = -100) {
+    static_assert(detail::check_function<P, detail::element_in<X>>());
+    static_assert(detail::check_ranks<2, X>() && detail::check_ranks<1, Losses, Maximum, Sum, Weights>());
+    const kernel::cross_entropy_forward<detail::element_in<X>> a{.logits = as_view(logits),
+                                                                 .targets = targets,
+                                                                 .losses = as_view(losses),
+                                                                 .maximum = as_view(maximum),
+                                                                 .sum = as_view(sum),
+                                                                 .ignore_index = ignore_index};
+    kernel::cross_entropy<Device>::check_targets(device, a.logits.extent_of(1), targets, ignore_index);
+    kernel::weighted_cross_entropy<Device>::forward_rows(device, a, terms, as_view(row_weights));
+}
+
+/// The gradient of weighted_cross_entropy by the logits, times gradient / count; arguments as of ht::cross_entropy_gradients.
+template <class P, class Device, class X, class S, class Maximum, class Sum, class Gradient, class Count, class D>
+    requires(detail::kernel_device<Device> && detail::viewables<X, Maximum, Sum, Gradient, Count, D>)
+void weighted_cross_entropy_gradients(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,
+                                      const kernel::cross_entropy_terms<S>& terms, const Maximum& maximum, const Sum& sum,
+                                      const Gradient& gradient, const Count& count, const D& dlogits,
+                                      std::int32_t ignore_index = -100) {
+    using arguments = kernel::cross_entropy_backward<detail::element_in<X>, detail::element_in<D>>;
+    static_assert(detail::check_function<P, detail::element_in<X>, detail::element_in<D>>());
+    static_assert(detail::check_ranks<2, X, D>() && detail::check_ranks<1, Maximum, Sum, Gradient, Count>());
+    kernel::weighted_cross_entropy<Device>::backward(device,
+                                                     arguments{.logits = as_view(logits),
+                                                               .targets = targets,
+                                                               .maximum = as_view(maximum),
+                                                               .sum = as_view(sum),
+                                                               .gradient = as_view(gradient),
+                                                               .count = as_view(count),
+                                                               .dlogits = as_view(dlogits),
+                                                               .ignore_index = ignore_index},
+                                                     terms);
+}
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
