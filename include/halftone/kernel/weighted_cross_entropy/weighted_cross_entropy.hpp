@@ -43,7 +43,7 @@ struct weighted_row {
     S of_sum;     ///< of p, beside of_target: what smoothing and z-loss add to the gradient
     S extra;      ///< what the z-loss adds to the loss
 
-    HALFTONE_HD static weighted_row of(S label_smoothing, S z_loss, S w, S all, extent classes, S log_sum_exp) {
+    HALFTONE_HD HALFTONE_INLINE static weighted_row of(S label_smoothing, S z_loss, S w, S all, extent classes, S log_sum_exp) {
         const S each = label_smoothing / static_cast<S>(classes), z = z_loss * w;
         return {(S(1) - label_smoothing) * w, each, each * all + S(2) * z * log_sum_exp, z * log_sum_exp * log_sum_exp};
     }
