@@ -21,12 +21,16 @@
 
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/autodiff/op/axis_reduction.hpp>
+#include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/gather.hpp>
 #include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/mask.hpp>
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/autodiff/op/pointwise.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/autodiff/op/sampling.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>

@@ -18,11 +18,14 @@
 #include <halftone/kernel/dropout/cpu.hpp>
 #include <halftone/kernel/embedding/cpu.hpp>
 #include <halftone/kernel/embedding_rows/cpu.hpp>
+#include <halftone/kernel/gather/cpu.hpp>
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/multinomial/multinomial.hpp>
 #include <halftone/kernel/norm/cpu.hpp>
+#include <halftone/kernel/one_hot/one_hot.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
@@ -31,6 +34,8 @@
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/count_nonfinite/cpu.hpp>
 #include <halftone/kernel/target_share/cpu.hpp>
+#include <halftone/kernel/topk/cpu.hpp>
+#include <halftone/kernel/weighted_cross_entropy/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 #include <halftone/tensor/host_tensor.hpp>

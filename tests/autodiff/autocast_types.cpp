@@ -16,7 +16,9 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/gather.hpp>
 #include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/mask.hpp>
 
 namespace {
 
@@ -168,6 +170,16 @@ rows_of_operations all_rows() {
     add_binary(rows, "stack", [](auto& c, const auto& a, const auto& b) { return ht::stack(c, 0, a, b); });
     add_binary(rows, "addcmul", [](auto& c, const auto& a, const auto& b) { return ht::addcmul(c, a, b, b); });
     add_binary(rows, "addcdiv", [](auto& c, const auto& a, const auto& b) { return ht::addcdiv(c, a, b, b); });
+    using index = ht::const_view<std::int32_t, 2>;
+    add_unary(rows, "gather", [](auto& c, const auto& x) { return ht::gather(c, x, ht::axes<0>, index()); });
+    add_unary(rows, "index_select", [](auto& c, const auto& x) { return ht::index_select(c, x, ht::axes<0>, ht::const_view<std::int32_t, 1>()); });
+    add_unary(rows, "take_along_dim", [](auto& c, const auto& x) { return ht::take_along_dim(c, x, ht::axes<0>, index()); });
+    add_unary(rows, "masked_fill", [](auto& c, const auto& x) { return ht::masked_fill(c, x, ht::const_view<bool, 2>(), 0.5); });
+    add_unary(rows, "tril", [](auto& c, const auto& x) { return ht::tril(c, x); });
+    add_unary(rows, "triu", [](auto& c, const auto& x) { return ht::triu(c, x); });
+    add_binary(rows, "where", [](auto& c, const auto& a, const auto& b) { return ht::where(c, ht::const_view<bool, 2>(), a, b); });
+    add_binary(rows, "scatter_add", [](auto& c, const auto& a, const auto& b) { return ht::scatter_add(c, a, ht::axes<0>, index(), b); });
+    add_binary(rows, "index_add", [](auto& c, const auto& a, const auto& b) { return ht::index_add(c, a, ht::axes<0>, ht::const_view<std::int32_t, 1>(), b); });
     // clang-format on
     add_unary(rows, "layer_norm", by_category_of<op::layer_norm>{});
     add_unary(rows, "rms_norm", by_category_of<op::rms_norm>{});

@@ -154,4 +154,27 @@ TEST_CASE("embedding: tokens outside the vocabulary, too many of them in a row")
                          "embedding: 8 tokens in a row; the context holds 5", ht::shape_error);
 }
 
+/// Token 3, which stands here thrice, and as -6 counted from the end.
+TEST_CASE("embedding: the row of padding_idx gets no gradient, positions get theirs") {
+    using P = ht::full_fp32;
+    for (const ht::extent padding : {3, -6}) {
+        fixture<P> f;
+        ht::tape tape{f.device};
+        support::gradient_sink sink(f.parameters);
+        for (int pass = 0; pass < 2; ++pass) {
+            const auto x = ht::embedding<typename fixture<P>::roles>(tape, f.tokens(), f.table, f.positions, {}, padding);
+            tape.backward(autodiff_test::weigh(tape, x, f.dy.view()), sink);
+        }
+        doubles want = f.table_gradient(2);
+        for (std::size_t j = 0; j < fixture<P>::width; ++j) want[3 * fixture<P>::width + j] = 0;
+        CHECK(sink.of(f.table) == want);
+        CHECK(sink.of(f.positions) == f.position_gradient(2));
+    }
+    fixture<P> f;
+    ht::inference eval{f.device};
+    CHECK_THROWS_WITH_AS(
+        (ht::embedding<typename fixture<P>::roles>(eval, f.tokens(), f.table, f.positions, {}, 9)),
+        "embedding: padding_idx is 9; expected -9 to 8", ht::argument_error);
+}
+
 }  // namespace

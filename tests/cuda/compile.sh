@@ -53,6 +53,7 @@ tests/cuda/products.cu 120
 tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/losses.cu 120
 tests/cuda/reductions.cu 150
+tests/cuda/choosing.cu 100
 tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200
 tests/cuda/statistics.cu 60

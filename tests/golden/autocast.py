@@ -36,6 +36,10 @@ def targets():
     return torch.zeros(4, dtype=torch.int64, device="cuda")
 
 
+def indices():
+    return torch.zeros(4, 4, dtype=torch.int64, device="cuda")
+
+
 def flat(x):
     return x.reshape(-1)
 
@@ -71,6 +75,15 @@ OPERATIONS = {
     "stack": (2, lambda a, b: torch.stack([a, b])),
     "addcmul": (2, lambda a, b: torch.addcmul(a, b, b)),
     "addcdiv": (2, lambda a, b: torch.addcdiv(a, b, b)),
+    "gather": (1, lambda x: torch.gather(x, 0, indices())),
+    "index_select": (1, lambda x: torch.index_select(x, 0, targets())),
+    "take_along_dim": (1, lambda x: torch.take_along_dim(x, indices(), 0)),
+    "masked_fill": (1, lambda x: torch.masked_fill(x, indices() == 0, 0.5)),
+    "tril": (1, torch.tril),
+    "triu": (1, torch.triu),
+    "where": (2, lambda a, b: torch.where(indices() == 0, a, b)),
+    "scatter_add": (2, lambda a, b: torch.scatter_add(a, 0, indices(), b)),
+    "index_add": (2, lambda a, b: torch.index_add(a, 0, targets(), b)),
     "mse_loss": (2, F.mse_loss),
     "l1_loss": (2, F.l1_loss),
     "smooth_l1_loss": (2, F.smooth_l1_loss),

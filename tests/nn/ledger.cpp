@@ -12,7 +12,9 @@
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/op/axis_reduction.hpp>
+#include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/mask.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
 #include <halftone/nn/gpt.hpp>
@@ -128,6 +130,27 @@ struct embedding<recorder> {
     static void backward(recorder& device, const embedding_backward<Y, G>&) {
         device.note<Y, G, Y>("embedding weight gradient");
     }
+};
+template <>
+struct fp64::each<recorder> {
+    template <class Work>
+    static void run(recorder&, extent, extent, const Work&) {}
+};
+template <>
+struct gather<recorder> {
+    template <class... Arguments>
+    static void row_numbers(recorder&, const Arguments&...) {}
+    template <class... Arguments>
+    static void forward(recorder&, const Arguments&...) {}
+    template <class... Arguments>
+    static void add(recorder&, const Arguments&...) {}
+};
+template <>
+struct weighted_cross_entropy<recorder> {
+    template <class... Arguments>
+    static void forward_rows(recorder&, const Arguments&...) {}
+    template <class... Arguments>
+    static void backward(recorder&, const Arguments&...) {}
 };
 template <>
 struct packed_positions<recorder> {
@@ -448,6 +471,13 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::matmul(ctx, x, z), ht::linear(ctx, x, z), ht::cat(ctx, 0, x, z), ht::stack(ctx, 0, x, z);
     ht::dropout(ctx, x, {.p = 0.5f}), ht::dropout(ctx, x, {.p = 0.5f}, z), ht::apply<cubed>(ctx, x);
     ht::cross_entropy(ctx, x, ht::const_view<std::int32_t, 1>(ids.data(), {4}));
+    const ht::const_view<std::int32_t, 1> rows(ids.data(), {4});
+    const ht::const_view<std::int32_t, 2> places(ids.data(), {4, 1});
+    ht::cross_entropy(ctx, x, rows, {.label_smoothing = 0.1}), ht::gather(ctx, x, ht::axes<1>, places);
+    ht::index_select(ctx, x, ht::axes<0>, rows), ht::take_along_dim(ctx, x, ht::axes<1>, places);
+    ht::index_add(ctx, x, ht::axes<0>, rows, z),
+        ht::scatter_add(ctx, x, ht::axes<1>, places, ht::gather(ctx, z, ht::axes<1>, places));
+    ht::where(ctx, z, x, z), ht::masked_fill(ctx, x, z, 0.5), ht::tril(ctx, x), ht::triu(ctx, x);
 }
 
 /// Every operation that layers are made of, and of parameters alone.
@@ -528,7 +558,9 @@ TEST_CASE("ledger of calls: every operation tells its types, in a region and in 
                    op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
                    op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
-                   op::embedding, op::binary_cross_entropy, cubed, as_variable>());
+                   op::embedding, op::binary_cross_entropy,
+                   op::gather, op::index_select, op::take_along_dim, op::index_add,
+                   op::scatter_add, op::where, op::masked_fill, op::tril, op::triu, cubed, as_variable>());
 }
 
 TEST_CASE("ledger of calls: free operations, line by line") {

@@ -13,6 +13,7 @@
 #include <halftone/kernel/dropout/device.hpp>
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/embedding_rows/device.hpp>
+#include <halftone/kernel/gather/device.hpp>
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/linear_cross_entropy/device.hpp>
 #include <halftone/kernel/map/device.hpp>
@@ -26,3 +27,5 @@
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/count_nonfinite/device.hpp>
 #include <halftone/kernel/target_share/device.hpp>
+#include <halftone/kernel/topk/device.hpp>
+#include <halftone/kernel/weighted_cross_entropy/device.hpp>

@@ -26,17 +26,25 @@ struct embedding {
     parameter<storage_signature<P, operation>, 2> tokens;     // (vocabulary, width)
     parameter<storage_signature<P, operation>, 2> positions;  // (context, width)
 
-    /// `tables`: the initial values of both tables.
-    embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f})
+    std::optional<extent> padding_idx;  // the token whose row gets no gradient
+
+    /// `tables`: the initial values of both tables. padding: the token whose row gets no gradient; it keeps its initial values, which
+    /// are random, as the other rows' are (PyTorch has zeros there); tokens.assign sets them.
+    embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f},
+              const std::optional<extent>& padding = std::nullopt)
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, tables)),
-          positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)) {}
+          positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)),
+          padding_idx(padding) {
+        detail::padding_token(padding, vocabulary);
+    }
 
     /// tokens[ids] + positions[time], (batch, time, width), in the policy's `output`. With packed documents, `at` from
     /// documents_to_device, positions start at 0 in each. Throws shape_error for a row longer than the context, and
     /// argument_error for an id outside the vocabulary (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {
-        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions);
+        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions,
+                                                                          padding_idx);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

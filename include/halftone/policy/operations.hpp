@@ -85,6 +85,16 @@ struct dot : promote { static constexpr const char* name = "dot"; };
 struct cat : as_input { static constexpr const char* name = "cat"; };
 struct stack : as_input { static constexpr const char* name = "stack"; };
 
+struct scatter_add : promote { static constexpr const char* name = "scatter_add"; };
+struct gather : as_input { static constexpr const char* name = "gather"; };
+struct index_select : as_input { static constexpr const char* name = "index_select"; };
+struct take_along_dim : as_input { static constexpr const char* name = "take_along_dim"; };
+struct index_add : as_input { static constexpr const char* name = "index_add"; };
+struct where : as_input { static constexpr const char* name = "where"; };
+struct masked_fill : as_input { static constexpr const char* name = "masked_fill"; };
+struct tril : as_input { static constexpr const char* name = "tril"; };
+struct triu : as_input { static constexpr const char* name = "triu"; };
+
 struct cast : as_input { static constexpr const char* name = "cast"; };
 struct map : as_input { static constexpr const char* name = "map"; };
 struct add : as_input { static constexpr const char* name = "add"; };

@@ -280,6 +280,14 @@ struct rule<rms_norm_record<X, Y, Rank, Gain>> {
     }
 };
 
+/// A table (rows, width) with zeros in one row.
+template <class Root>
+variable<float, 1> without_row(Root& root, const variable<float, 1>& table, extent row, extent width) {
+    const auto mask = root.template make<float8_e5m2>(table.shape(), false);
+    kernel::mask_row(root.device(), row, width, mask.view());
+    return compute<float>(root, [](auto a, auto is) { return halftone::where(is != 0.0f, 0.0f, a); }, table, mask);
+}
+
 template <class Y, class Table, class Positions>
 struct rule<embedding_record<Y, Table, Positions>> {
     template <class Tape>
@@ -287,8 +295,10 @@ struct rule<embedding_record<Y, Table, Positions>> {
         if (!tape.has(r.dy)) return;
         const auto dy = flat(tape.take(r.dy));
         const extent width = r.table.shape()[1];
-        if (tape.takes(r.table))
-            tape.give(r.table, scatter(tape.inner(), flat(r.tokens), dy, r.table.shape()[0], width));
+        if (tape.takes(r.table)) {
+            const auto sums = scatter(tape.inner(), flat(r.tokens), dy, r.table.shape()[0], width);
+            tape.give(r.table, r.padding < 0 ? sums : without_row(tape.inner(), sums, r.padding, width));
+        }
         if constexpr (!is_absent<Positions>) {
             if (!tape.takes(r.positions)) return;
             if (!r.position_of.is_empty()) {

@@ -153,6 +153,28 @@ template <class As = by_category, class Context, class... T> requires detail::pa
 void std(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void var(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void gather(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void index_select(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void take_along_dim(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void scatter_add(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void index_add(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void where(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void masked_fill(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void tril(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void triu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void topk(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void mse_loss(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 // clang-format on
 
 }  // namespace HALFTONE_ABI

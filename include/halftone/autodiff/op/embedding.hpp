@@ -6,8 +6,11 @@
 ///     auto x = ht::embedding<roles>(ctx, tokens, table, positions, at);     // at: (batch, time), each token's position
 #pragma once
 
+#include <optional>
+
 #include <halftone/autodiff/engine/operation.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
+#include <halftone/kernel/padding/padding.hpp>
 #include <halftone/kernel/embedding_rows/embedding_rows.hpp>
 
 namespace halftone {
@@ -23,6 +26,7 @@ struct embedding_record {
     Table table;
     Positions positions;
     variable<std::int32_t, 2> position_of{};  ///< the position of each token; empty: its time
+    std::int32_t padding = -1;  ///< the token whose row gets no gradient; -1: none
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -31,18 +35,20 @@ struct embedding_record {
         using kernel_type = kernel::embedding<typename Tape::device_type>;
         if (!dy.is_there()) return;
         const auto all = as_const(flatten(tokens));
+        const auto of_tokens = without_padding(tape);
+        const const_view<Y, 2> dtokens = of_tokens.is_empty() ? as_const(as_rows(dy)) : as_const(as_rows(of_tokens));
         if constexpr (has_sparse_gradient<typename Table::storage>) {
             if (const auto to = tape.row_target(table, all.size()); to.is_wanted) {
                 kernel::embedding_rows<typename Tape::device_type>::add(
                     tape.device(), kernel::embedding_rows_backward<Y, accumulate>{.tokens = all,
-                                                                                  .dy = as_rows(dy),
+                                                                                  .dy = dtokens,
                                                                                   .vocabulary = table.shape()[0],
                                                                                   .rows = to.rows,
                                                                                   .before = to.before});
             }
         } else if (const auto to = tape.gradient_target(table)) {
             kernel_type::backward(tape.device(), arguments{.tokens = all,
-                                                           .dy = as_rows(dy),
+                                                           .dy = dtokens,
                                                            .dtable = view(to.data, table.shape()),
                                                            .mode = to.mode,
                                                            .squares_before = to.squares_before,
@@ -69,7 +75,25 @@ struct embedding_record {
         }
         tape.finish(dy);
     }
+
+  private:
+    /// A copy of dy with zeros in the rows of padding; empty where no token is padding.
+    template <class Tape>
+    variable<Y, 3> without_padding(Tape& tape) const {
+        if (padding < 0) return {};
+        auto copy = tape.template make<Y>(dy.shape(), false);
+        kernel::clear_padding(tape.device(), as_const(flatten(tokens)), padding, as_const(as_rows(dy)), as_rows(copy));
+        return copy;
+    }
 };
+
+/// PyTorch's padding_idx, which may be counted from the end, as a token, or -1 for none. Throws argument_error.
+inline std::int32_t padding_token(const std::optional<extent>& padding_idx, extent vocabulary) {
+    if (!padding_idx) return -1;
+    if (*padding_idx < -vocabulary || *padding_idx >= vocabulary)
+        fail<argument_error>("embedding: padding_idx is ", *padding_idx, "; expected ", -vocabulary, " to ", vocabulary - 1);
+    return static_cast<std::int32_t>(*padding_idx < 0 ? *padding_idx + vocabulary : *padding_idx);
+}
 
 }  // namespace detail
 
@@ -77,16 +101,19 @@ struct embedding_record {
 /// documents_to_device makes it (autodiff/op/packed.hpp). table: (vocabulary, width), positions: (context, width) or
 /// `absent`. The tokens may be in host memory; memory that the device can read must stay unchanged until the backward
 /// pass has run. Throws shape_error if time exceeds the context, and argument_error for a token outside the vocabulary,
-/// unless only the GPU can read it: then its row is NaN.
+/// unless only the GPU can read it: then its row is NaN. The row of the token padding_idx, counted
+/// from the end if negative, gets no gradient: torch.nn.functional.embedding's padding_idx.
 template <class Roles, class Context, class Table, class Positions>
 auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table,
-               const Positions& positions, const variable<std::int32_t, 2>& position_of = {}) {
+               const Positions& positions, const variable<std::int32_t, 2>& position_of = {},
+               const std::optional<extent>& padding_idx = std::nullopt) {
     using Y = typename Roles::output;
     using value = typename Table::compute;
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::embedding::name);
     const extent time = tokens.extent_of(1), width = table.shape()[1];
     const bool wanted = detail::wants_gradient(table, positions);
+    const std::int32_t padding = detail::padding_token(padding_idx, table.shape()[0]);
     const auto ids = detail::ids_to_device(root, "embedding", "token", tokens, table.shape()[0]);
     auto y = root.template make<Y>(shape<3>{tokens.extent_of(0), time, width}, wanted);
     const_view<value, 2> rows{};
@@ -110,8 +137,8 @@ auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, con
                                                            .position_of = named});
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted)
-            root.record(
-                detail::embedding_record<Y, Table, Positions>{ids, gradient_of(y), table, positions, position_of});
+            root.record(detail::embedding_record<Y, Table, Positions>{ids, gradient_of(y), table, positions, position_of,
+                                                                      padding});
     }
     return y;
 }

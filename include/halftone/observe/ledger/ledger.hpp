@@ -22,6 +22,7 @@
 
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/autodiff/op/attention.hpp>
+#include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
 #include <halftone/autodiff/op/embedding.hpp>
 #include <halftone/autodiff/op/linear.hpp>
@@ -141,9 +142,23 @@ struct linear_cross_entropy_lines<linear_cross_entropy_record<Roles, X, Rank, We
                        {true, r.logits.is_empty(), r.dx.is_wanted(), !r.weight.is_frozen()});
     }
 };
+/// With options logits are never kept.
+template <class Roles, class X, int Rank, class Weight>
+struct linear_cross_entropy_lines<weighted_linear_cross_entropy_record<Roles, X, Rank, Weight>> {
+    static auto lines(const weighted_linear_cross_entropy_record<Roles, X, Rank, Weight>& r) {
+        return running(linear_cross_entropy<Roles, X, typename Weight::storage>(op::linear_cross_entropy::name),
+                       {true, true, r.dx.is_wanted(), !r.weight.is_frozen()});
+    }
+};
 template <class X, int Rank>
 struct cross_entropy_lines<cross_entropy_record<X, Rank>> {
     static auto lines(const cross_entropy_record<X, Rank>&) {
+        return rows<promote<float, X>, X, promote<float, X>>(op::cross_entropy::name);
+    }
+};
+template <class X, int Rank, int LossRank>
+struct cross_entropy_lines<weighted_cross_entropy_record<X, Rank, LossRank>> {
+    static auto lines(const weighted_cross_entropy_record<X, Rank, LossRank>&) {
         return rows<promote<float, X>, X, promote<float, X>>(op::cross_entropy::name);
     }
 };

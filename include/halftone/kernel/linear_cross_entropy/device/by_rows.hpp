@@ -82,7 +82,7 @@ struct linear_cross_entropy_by_rows {
         }
     }
 
-  private:
+  protected:
     template <class Logit>
     static std::size_t chunk_bytes(extent rows, extent classes) {
         return static_cast<std::size_t>(chunk_rows<Logit>(rows, classes) * classes) * sizeof(Logit);

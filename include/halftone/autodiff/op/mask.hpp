@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Elements by a condition: where, masked_fill, the triangles tril and triu, and one_hot.
+///
+///     auto y = ht::where(ctx, keep, a, b);                       // a where keep is true, else b
+///     auto y = ht::masked_fill(ctx, scores, hidden, -INFINITY);  // that number where hidden is true, else scores
+///     auto y = ht::tril(ctx, x);                                 // 0 above the diagonal
+///     auto y = ht::one_hot<float>(ctx, index, classes);          // (…, classes)
+///
+/// A mask is of bool: a variable, or a view, which may lie in host memory; what the device can reach must stay until the
+/// backward pass is through. One of std::uint8_t has 0 for false and 1 for true. A variable of any number type is a mask, too:
+/// zeros are false, all else, NaN among it, is true.
+///
+/// Each is a symbolic map (kernel/map): one kernel forward and one backward. Gradients go where values came from. Results have
+/// their operands' type in every region; masks have no say in it.
+#pragma once
+
+#include <halftone/autodiff/op/gather.hpp>
+#include <halftone/autodiff/op/pointwise.hpp>
+#include <halftone/kernel/one_hot/one_hot.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_mask_byte = std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t>;
+
+/// A mask as a map reads it. The byte of a true bool is 1, which as a float8_e5m2 is 2^-16: maps tell it from 0, and nobody
+/// need convert it.
+template <class Root, class T, int Rank>
+auto as_mask(Root&, const variable<T, Rank>& mask) {
+    static_assert(is_mask_byte<T> || number<T>, "halftone: a mask is of bool, of std::uint8_t or of a number type");
+    if constexpr (is_mask_byte<T>) {
+        mask.graph().retain(mask.slot());
+        return variable<kernel::mask_element, Rank>(mask.graph(), mask.slot(), mask.shape());
+    } else {
+        return mask;
+    }
+}
+template <class Root, class T, int Rank>
+auto as_mask(Root& root, const view<T, Rank>& mask) {
+    using plain = std::remove_const_t<T>;
+    static_assert(is_mask_byte<plain> || number<plain>,
+                  "halftone: a mask is of bool, of std::uint8_t or of a number type");
+    if constexpr (is_mask_byte<plain>) {
+        return root.to_device(const_view<kernel::mask_element, Rank>(
+            reinterpret_cast<const kernel::mask_element*>(mask.data()), mask.shape(), mask.strides()));
+    } else {
+        return root.to_device(mask);
+    }
+}
+
+/// 1 where column - row of the last two axes is at most `diagonal`.
+template <class Root, int Rank>
+variable<kernel::mask_element, Rank> triangle_of(Root& root, const shape<Rank>& s, extent diagonal) {
+    static_assert(Rank >= 2, "halftone: tril and triu take matrices: variables of rank 2 and more");
+    auto mask = root.template make<kernel::mask_element>(s, false);
+    kernel::triangle_mask(root.device(), s[Rank - 2], s[Rank - 1], diagonal, flatten(mask));
+    return mask;
+}
+
+}  // namespace detail
+
+/// a where the mask is true, else b: torch.where(mask, a, b). The result has the mask's shape; a and b have that, or one value,
+/// or one for each column, and give the type they promote to. Recorded with its gradients by both. Throws shape_error.
+template <class As = by_category, recording_context Context, class Mask, class A, class B, int RankA, int RankB>
+auto where(Context&& context, const Mask& mask, const variable<A, RankA>& a, const variable<B, RankB>& b) {
+    const auto m = detail::as_mask(context.root(), mask);
+    using Y = chosen_output<As, policy_of<Context>, op::where, A, B>;
+    return detail::evaluate<op::where, Y>(
+        context, m.shape(),
+        halftone::trace<3>([](auto is, auto yes, auto no) { return halftone::where(is != 0, yes, no); }), m, a, b);
+}
+/// The same with a number in b's place.
+template <class As = by_category, recording_context Context, class Mask, class A, int Rank>
+auto where(Context&& context, const Mask& mask, const variable<A, Rank>& a, double b) {
+    const auto m = detail::as_mask(context.root(), mask);
+    using Y = chosen_output<As, policy_of<Context>, op::where, A>;
+    return detail::evaluate<op::where, Y>(
+        context, m.shape(), halftone::trace<2>([b](auto is, auto yes) { return halftone::where(is != 0, yes, b); }), m, a);
+}
+/// The same with a number in a's place.
+template <class As = by_category, recording_context Context, class Mask, class B, int Rank>
+auto where(Context&& context, const Mask& mask, double a, const variable<B, Rank>& b) {
+    const auto m = detail::as_mask(context.root(), mask);
+    using Y = chosen_output<As, policy_of<Context>, op::where, B>;
+    return detail::evaluate<op::where, Y>(
+        context, m.shape(), halftone::trace<2>([a](auto is, auto no) { return halftone::where(is != 0, a, no); }), m, b);
+}
+
+/// value where the mask is true, else x: torch.masked_fill(x, mask, value). In x's shape; the mask has that, or one value for
+/// each column. Recorded with its gradient by x. Throws shape_error.
+template <class As = by_category, recording_context Context, class X, int Rank, class Mask>
+auto masked_fill(Context&& context, const variable<X, Rank>& x, const Mask& mask, double value) {
+    const auto m = detail::as_mask(context.root(), mask);
+    using Y = chosen_output<As, policy_of<Context>, op::masked_fill, X>;
+    return detail::evaluate<op::masked_fill, Y>(
+        context, x.shape(),
+        halftone::trace<2>([value](auto a, auto is) { return halftone::where(is != 0, value, a); }), x, m);
+}
+
+/// The lower triangle of each matrix of x, (…, rows, columns): x where column - row is at most `diagonal`, else 0:
+/// torch.tril(x, diagonal). Recorded with its gradient by x. The mask takes a byte for each element until then.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto tril(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
+    using Y = chosen_output<As, policy_of<Context>, op::tril, X>;
+    return detail::evaluate<op::tril, Y>(
+        context, x.shape(), halftone::trace<2>([](auto a, auto is) { return halftone::where(is != 0, a, 0); }), x,
+        detail::triangle_of(context.root(), x.shape(), diagonal));
+}
+/// The upper triangle: x where column - row is at least `diagonal`, else 0: torch.triu(x, diagonal).
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto triu(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
+    using Y = chosen_output<As, policy_of<Context>, op::triu, X>;
+    return detail::evaluate<op::triu, Y>(
+        context, x.shape(), halftone::trace<2>([](auto a, auto is) { return halftone::where(is != 0, 0, a); }), x,
+        detail::triangle_of(context.root(), x.shape(), diagonal - 1));
+}
+
+/// Rows with a 1 in the place that the index names, else 0, as numbers of T: torch.nn.functional.one_hot(index, classes).
+/// index: (…) of std::int32_t, a variable or a view, which may lie in host memory; result: (…, classes), a constant. Throws
+/// argument_error for an index that is no class, unless only the GPU sees it: then its row is NaN.
+template <class T = float, recording_context Context, class Index>
+variable<T, Index::rank + 1> one_hot(Context&& context, const Index& index, extent classes) {
+    if (classes < 0) fail<argument_error>("one_hot: ", classes, " classes; expected 0 or more");
+    auto& root = context.root();
+    const auto range = root.template range<policy_of<Context>>("one_hot");
+    const auto chosen = detail::index_to_device(root, "one_hot", index, classes);
+    shape<Index::rank + 1> s{};
+    for (int a = 0; a < Index::rank; ++a) s[a] = chosen.shape()[a];
+    s[Index::rank] = classes;
+    using device = typename std::remove_cvref_t<Context>::device_type;
+    if constexpr (!simt_device<device>) {
+        const auto all = as_const(flatten(chosen));
+        root.device().run([&] {
+            for (extent i = 0; i < all.size(); ++i) {
+                if (all(i) < 0 || all(i) >= classes)
+                    fail<argument_error>("one_hot: index ", i, " is ", all(i), "; expected 0 to ", classes - 1);
+            }
+        });
+    }
+    auto y = root.template make<T>(s, false);
+    halftone::one_hot(root.device(), as_const(flatten(chosen)), as_rows(y));
+    return y;
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
