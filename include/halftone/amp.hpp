@@ -20,10 +20,12 @@
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/gated.hpp>
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/autodiff/op/pointwise.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/autodiff/op/rotary.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>

@@ -107,6 +107,11 @@ struct sparse_embedding : as_input {
     static constexpr bool gradient_is_sparse = true;  // of the parameters stored for it
 };
 
+struct rotary : as_input { static constexpr const char* name = "rotary"; };
+struct glu : as_input { static constexpr const char* name = "glu"; };
+struct swiglu : as_input { static constexpr const char* name = "swiglu"; };
+struct geglu : as_input { static constexpr const char* name = "geglu"; };
+
 struct binary_cross_entropy : detail::in_category<category::banned> {
     static constexpr const char* name = "binary_cross_entropy";
     static constexpr bool has_logits_form = true;  // another operation, which does not overflow

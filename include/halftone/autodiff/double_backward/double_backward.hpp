@@ -22,6 +22,7 @@
 #include <halftone/autodiff/double_backward/apply.hpp>
 #include <halftone/autodiff/double_backward/attention.hpp>
 #include <halftone/autodiff/double_backward/free_rules.hpp>
+#include <halftone/autodiff/double_backward/gated.hpp>
 #include <halftone/autodiff/double_backward/rules.hpp>
 
 namespace halftone {
