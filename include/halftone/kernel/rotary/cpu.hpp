@@ -6,7 +6,7 @@
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/rotary/fp64.hpp>
-#include <halftone/kernel/rotary/token.hpp>
+#include <halftone/kernel/rotary/cpu/token.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/rotary/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>

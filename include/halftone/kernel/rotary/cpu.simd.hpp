@@ -4,7 +4,7 @@
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/walk.hpp>
-#include <halftone/kernel/rotary/token.hpp>
+#include <halftone/kernel/rotary/cpu/token.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
