@@ -141,6 +141,7 @@ rows_of_operations all_rows() {
     add_unary(rows, "leaky_relu", [](auto& c, const auto& x) { return ht::leaky_relu(c, x); });
     add_unary(rows, "norm", [](auto& c, const auto& x) { return ht::norm(c, x); });
     add_unary(rows, "dropout", [](auto& c, const auto& x) { return ht::dropout(c, x, {.p = 0.1f}); });
+    add_unary(rows, "glu", [](auto& c, const auto& x) { return ht::glu(c, x); });
     add_unary(rows, "cross_entropy", [](auto& c, const auto& x) { return ht::cross_entropy(c, x, ht::const_view<std::int32_t, 1>()); });
     add_binary(rows, "matmul", [](auto& c, const auto& a, const auto& b) { return ht::matmul(c, a, b); });
     add_binary(rows, "linear", [](auto& c, const auto& a, const auto& b) { return ht::linear(c, a, b); });

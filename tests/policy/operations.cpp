@@ -18,5 +18,5 @@ static_assert(all_are<ht::category::fp32, op::exp, op::expm1, op::log, op::log1p
 static_assert(all_are<ht::category::promote, op::addcmul, op::addcdiv, op::atan2, op::dot>);
 static_assert(all_are<ht::category::as_input, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                       op::tanh, op::cat, op::stack, op::cast, op::leaky_relu, op::sigmoid, op::relu, op::gelu, op::silu,
-                      op::mean, op::dropout, op::embedding>);
+                      op::mean, op::dropout, op::embedding, op::rotary, op::glu, op::swiglu, op::geglu>);
 static_assert(all_are<ht::category::banned, op::binary_cross_entropy>);

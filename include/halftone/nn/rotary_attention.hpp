@@ -59,7 +59,7 @@ template <class P>
 struct rotary_attention {
     using policy = P;
     using operation = op::attention;
-    static constexpr bool adds_to_stream = true;  // policy/ledger.hpp
+    static constexpr bool adds_to_stream = true, turns_heads = true;  // policy/ledger.hpp
 
     linear_perhaps_bias<at<P, "qkv">> qkv;  // width to (heads + 2 kv_heads) head_size
     linear_no_bias<at<P, "proj">> proj;     // heads head_size to width

@@ -20,8 +20,9 @@
 /// Types alone do not tell what arrives at a layer. Here it is what the layer before gives, in the order of `visit`; a
 /// layer with `static constexpr bool adds_to_stream = true` gives the type that arrived at the layer before it, or, being
 /// the first, at itself. Where data flow otherwise, observe/ledger/ledger.hpp runs the model once and tells the same from what
-/// its operations were called with. Free operations (add, gelu, a loss) stand in that one alone, but for the gelu of a
-/// perceptron whose products have different types; the lines of layers are the same in both.
+/// its operations were called with. Free operations (add, gelu, a loss) stand in that one alone, but for what layers call
+/// between their products: the gelu of a perceptron whose products have different types, the gate of nn::gated_mlp, the turn of
+/// nn::rotary_attention; the lines of layers are the same in both.
 ///
 /// What the first layer is given is said by Input: `float` of what takes a gradient, `const float` of data, so that the
 /// pass that would make one is not there. A model that takes ids needs none; one whose first layer is given numbers does
@@ -209,6 +210,17 @@ concept two_linear_layers = requires {
     requires std::is_same_v<operation_of<typename two<children_of<L>>::second>, op::linear>;
 };
 
+/// The turn of heads between product and attention, where the layer has one: read in its type T, and its gradient reads
+/// nothing else. P: of the product.
+template <class L, class T, class P>
+constexpr auto lines_of_turn() {
+    if constexpr (requires { requires L::turns_heads; }) {
+        return cast<T, T>(op::rotary::name, place_text<P>.data);
+    } else {
+        return std::array<ledger_entry, 0>{};
+    }
+}
+
 /// One product, attention, another product.
 template <class L, class In, class Stream>
     requires(std::is_same_v<operation_of<L>, op::attention> && two_linear_layers<L>)
@@ -222,7 +234,7 @@ struct of_layer<L, In, Stream> {
         using policy = policy_within<P, as_given>;
         using compute = compute_type<policy, op::attention>;
         using backward = input_grad_type<policy, op::attention>;
-        return join(before::lines(),
+        return join(join(before::lines(), lines_of_turn<L, heads, typename two<children_of<L>>::first::policy>()),
                     join(at_path<P>(attention<compute, backward, heads>(op::attention::name)), behind::lines()));
     }
 };
@@ -255,6 +267,21 @@ struct of_layer<L, In, Stream> {
                         join(activation<up_out>(op::gelu::name, place_text<typename up::policy>.data),
                              of_operation<down, up_out, Stream>::lines()));
         }
+    }
+};
+
+/// A perceptron with a gate: a product, the gate, another product.
+template <class L, class In, class Stream>
+    requires(two_linear_layers<L> && requires { typename L::gates_by; })
+struct of_layer<L, In, Stream> {
+    using up = typename two<children_of<L>>::first;
+    using before = of_operation<up, In, void>;
+    using halves = typename before::out;
+    using behind = of_operation<typename two<children_of<L>>::second, halves, Stream>;
+    using out = typename behind::out;
+    static constexpr auto lines() {
+        return join(before::lines(),
+                    join(activation<halves>(L::gates_by::name, place_text<typename up::policy>.data), behind::lines()));
     }
 };
 
