@@ -1,163 +1,95 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A Llama against transformers' (golden/llama.py): logits, loss and every gradient of three small random models, in float32
-/// and in bfloat16, which may be twice as far off as PyTorch's own autocast.
-#include <cmath>
-#include <cstdint>
+/// A Llama against transformers' on the CPU, and what makes none.
 #include <string>
 #include <vector>
 
-#include <halftone/nn/llama.hpp>
-
 #include "nn/layers.hpp"
-#include "optim/golden.hpp"
+#include "nn/llama_checks.hpp"
 
 namespace {
 
 namespace ht = halftone;
-using doubles = std::vector<double>;
-
-/// golden/llama.py's generator.
-struct generator {
-    std::uint32_t state = 12345;
-
-    std::uint32_t next() {
-        state = state * 1664525u + 1013904223u;
-        return state >> 16;
-    }
-    float number(float scale, float mean) {
-        return mean + (static_cast<float>(next()) - 32768.0f) / 32768.0f * scale;
-    }
-};
-
-struct golden_case {
-    std::string name;
-    double logits_off, loss_off, loss;  // off: PyTorch's bfloat16, relative but for the loss
-    doubles logits;
-    std::vector<double> gradients_off;
-    std::vector<doubles> gradients;
-};
-
-std::vector<golden_case> golden_cases() {
-    std::vector<golden_case> all;
-    for (const support::golden_line& line : support::read_golden("llama.txt")) {
-        const auto numbers = [&](std::size_t first) {
-            doubles values;
-            for (std::size_t i = first; i < line.words.size(); ++i) values.push_back(line.number(i));
-            return values;
-        };
-        if (line.kind == "case") {
-            all.push_back({line.words[0], line.number(2), line.number(3), line.number(4), {}, {}, {}});
-        } else if (line.kind == "logits") {
-            all.back().logits = numbers(0);
-        } else {
-            all.back().gradients_off.push_back(line.number(0));
-            all.back().gradients.push_back(numbers(1));
-        }
-    }
-    return all;
-}
-
-ht::nn::llama_config config_of(const std::string& name) {
-    ht::nn::llama_config c{.vocab_size = 32,
-                           .hidden_size = 16,
-                           .intermediate_size = 20,
-                           .num_hidden_layers = 2,
-                           .num_attention_heads = 4,
-                           .num_key_value_heads = 2,
-                           .max_position_embeddings = 32,
-                           .rms_norm_eps = name == "qwen2" ? 1e-6f : 1e-5f};
-    if (name == "llama") {
-        c.head_dim = 8;
-    } else if (name == "llama3") {
-        c.rope_theta = 500;
-        c.rope_scaling = {.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_context = 16};
-        c.tie_word_embeddings = true;
-    } else {
-        c.rope_theta = 1000;
-        c.tie_word_embeddings = c.attention_bias = true;
-    }
-    return c;
-}
-
-constexpr int rows = 2, steps = 13;
-
-/// The model's masters, and tokens and targets behind them, by the generator.
-struct batch {
-    std::vector<std::int32_t> token_ids = std::vector<std::int32_t>(rows * steps), target_ids = token_ids;
-    ht::const_view<std::int32_t, 2> tokens{token_ids.data(), {rows, steps}}, targets{target_ids.data(), {rows, steps}};
-
-    template <class Model>
-    explicit batch(Model& model) {
-        generator values;
-        ht::store& s = model.parameters();
-        for (std::size_t i = 0; i < s.entries().size(); ++i) {
-            const std::string& path = s.entries()[i].path;
-            const bool is_gain = path.ends_with("gain"), is_bias = path.ends_with("bias");
-            const float scale = path.ends_with("tokens") ? 1.0f : is_gain || is_bias ? 0.5f : 0.25f;
-            std::vector<float> masters(s.entries()[i].count);
-            for (float& v : masters) v = values.number(scale, is_gain ? 1.0f : 0.0f);
-            support::write_masters(s, i, masters);
-        }
-        s.refresh();
-        const auto vocabulary = static_cast<std::uint32_t>(model.config().vocab_size);
-        for (std::int32_t& id : token_ids) id = static_cast<std::int32_t>(values.next() % vocabulary);
-        for (std::int32_t& id : target_ids) id = static_cast<std::int32_t>(values.next() % vocabulary);
-        target_ids[3] = -100;
-    }
-};
-
-/// The norm of the difference over the norm.
-double off(const doubles& got, const doubles& want) {
-    REQUIRE(got.size() == want.size());
-    double difference = 0, all = 0;
-    for (std::size_t i = 0; i < got.size(); ++i) {
-        difference += (got[i] - want[i]) * (got[i] - want[i]);
-        all += want[i] * want[i];
-    }
-    return std::sqrt(difference / all);
-}
-
-/// How far off a policy may be.
-template <class P>
-double allowed(double of_pytorch) {
-    return std::is_same_v<P, ht::full_fp32> ? 1e-4 : 2 * of_pytorch;
-}
-
-template <class P>
-void is_as_transformers_has_it(const golden_case& golden) {
-    CAPTURE(golden.name);
-    ht::cpu device{{.threads = 2}};
-    ht::nn::llama<P> model{device, config_of(golden.name)};
-    const batch b(model);
-    ht::inference eval{device};
-    const auto logits = model.logits(eval, b.tokens);
-    CHECK(logits.shape() == ht::shape<3>{rows, steps, model.config().vocab_size});
-    CHECK(off(support::doubles(logits.view()), golden.logits) <= allowed<P>(golden.logits_off));
-    ht::tape tape{device};
-    support::gradient_sink sink(model.parameters());
-    const auto loss = model.loss(tape, b);
-    // The loss's own error may vanish by chance: at least as far off as one of a logit.
-    CHECK(std::fabs(static_cast<double>(loss.item()) - golden.loss) <=
-          allowed<P>(std::max(golden.loss_off, golden.logits_off)) * golden.loss);
-    tape.backward(loss, sink);
-    const ht::store& s = model.parameters();
-    REQUIRE(s.entries().size() == golden.gradients.size());
-    for (std::size_t i = 0; i < s.entries().size(); ++i) {
-        CAPTURE(s.entries()[i].path);
-        const std::vector<float> g = sink.entry(i);
-        CHECK(off({g.begin(), g.end()}, golden.gradients[i]) <= allowed<P>(golden.gradients_off[i]));
-    }
-}
+using namespace llama_test;
+using strings = std::vector<std::string>;
 
 TEST_CASE("llama: logits, loss and gradients are transformers', in float32") {
+    ht::cpu device{{.threads = 2}};
     const auto cases = golden_cases();
     REQUIRE(cases.size() == 3);
-    for (const golden_case& c : cases) is_as_transformers_has_it<ht::full_fp32>(c);
+    for (const golden_case& c : cases) is_as_transformers_has_it<ht::full_fp32>(device, c);
 }
 
 TEST_CASE("llama: in bfloat16 at most twice as far off as PyTorch's autocast") {
-    for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::amp_bf16>(c);
+    ht::cpu device{{.threads = 2}};
+    for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::amp_bf16>(device, c);
+}
+
+TEST_CASE("llama: paths, and what tied heads and biases add") {
+    ht::cpu device{{.threads = 1}};
+    const auto paths = [&](const ht::nn::llama_config& c) {
+        ht::nn::llama<ht::full_fp32> model{device, c};
+        strings all;
+        for (const ht::store::entry& e : model.parameters().entries()) all.push_back(e.path);
+        return all;
+    };
+    ht::nn::llama_config c{.hidden_size = 8, .intermediate_size = 4, .num_hidden_layers = 1, .num_attention_heads = 2};
+    const strings block{"h.0.attn.norm.gain", "h.0.attn.qkv.weight", "h.0.attn.proj.weight", "h.0.mlp.norm.gain",
+                        "h.0.mlp.gate_up.weight", "h.0.mlp.down.weight"};
+    strings want{"embed.tokens"};
+    want.insert(want.end(), block.begin(), block.end());
+    want.insert(want.end(), {"norm.gain", "head.weight"});
+    CHECK(paths(c) == want);
+    c.tie_word_embeddings = c.attention_bias = true;
+    want.pop_back();
+    want.insert(want.begin() + 3, "h.0.attn.qkv.bias");
+    CHECK(paths(c) == want);
+}
+
+TEST_CASE("llama: documents in one row have the logits that they have alone") {
+    ht::cpu device{{.threads = 1}};
+    ht::nn::llama<ht::full_fp32> model{device, config_of("llama")};
+    const batch b(model);
+    ht::inference eval{device};
+    const std::int32_t offsets[] = {0, 5, steps};
+    const ht::const_view<std::int32_t, 2> row(b.token_ids.data(), {1, steps}), first(b.token_ids.data(), {1, 5}),
+        second(b.token_ids.data() + 5, {1, steps - 5});
+    const auto packed = support::doubles(model.logits(eval, row, ht::packed{{offsets, {3}}}).view());
+    auto alone = support::doubles(model.logits(eval, first).view());
+    const auto others = support::doubles(model.logits(eval, second).view());
+    alone.insert(alone.end(), others.begin(), others.end());
+    CHECK(packed == alone);
+}
+
+TEST_CASE("llama: configurations that make none") {
+    ht::cpu device{{.threads = 1}};
+    const auto make = [&](const ht::nn::llama_config& c) { ht::nn::llama<ht::full_fp32> model{device, c}; };
+    CHECK_THROWS_AS(make({.num_hidden_layers = 0}), ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.num_key_value_heads = 3}),
+                         "rotary_attention: 4 heads of queries cannot share 3 heads of keys and values evenly",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.hidden_size = 6}), "rotary_attention: 4 heads do not divide a width of 6", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.head_dim = 5}), "rotary_attention: a head has 5 numbers; expected an even number",
+                         ht::argument_error);
+    ht::nn::llama<ht::full_fp32> model{device, {.max_position_embeddings = 4}};
+    ht::inference eval{device};
+    const std::int32_t ids[5] = {};
+    CHECK_THROWS_WITH_AS(model.logits(eval, ht::const_view<std::int32_t, 2>(ids, {1, 5})),
+                         "rotary: 5 tokens in a row; the table has 4 positions", ht::shape_error);
+}
+
+TEST_CASE("attention: grouped heads in the layer, and heads that cannot be shared") {
+    nn_test::alone<ht::nn::attention<ht::at<ht::full_fp32, "at">>> grouped(
+        8, 4, ht::initial{.deviation = 0.5f}, ht::initial{.deviation = 0.5f}, ht::attention_options{}, 2);
+    CHECK(grouped.layer.qkv.weight.shape() == ht::shape<2>{16, 8});
+    CHECK(grouped.layer.head_size() == 2);
+    const nn_test::input<float, 3> x({2, 3, 8});
+    ht::inference eval{grouped.device};
+    const auto y = grouped.layer(eval, eval.constant(x.view));
+    CHECK(y.shape() == ht::shape<3>{2, 3, 8});
+    using layer = nn_test::alone<ht::nn::attention<ht::at<ht::full_fp32, "at">>>;
+    CHECK_THROWS_WITH_AS(layer(8, 4, ht::initial{}, ht::initial{}, ht::attention_options{}, 3),
+                         "attention: 4 heads of queries cannot share 3 heads of keys and values evenly", ht::argument_error);
 }
 
 }  // namespace

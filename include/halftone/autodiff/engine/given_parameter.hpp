@@ -137,6 +137,12 @@ template <class As = by_category, class Context, class... T> requires detail::pa
 void binary_cross_entropy(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void cross_entropy(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void glu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void swiglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void geglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 // clang-format on
 
 }  // namespace HALFTONE_ABI

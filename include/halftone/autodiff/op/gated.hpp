@@ -116,12 +116,5 @@ auto geglu(Context&& context, const variable<X, Rank>& x) {
     return detail::gated_by<op::geglu, As>(context, detail::geglu_function{}, x);
 }
 
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void glu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void swiglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
-void geglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
-
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

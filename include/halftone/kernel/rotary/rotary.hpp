@@ -150,8 +150,8 @@ inline void fill_rotary_table(const view<float, 2>& table, const rotary_angles& 
     }
 }
 
-/// The same in the device's memory: what ht::rotary reads. columns: as many as numbers of a head are turned, all of them in
-/// Llama. Throws as fill_rotary_table does.
+/// The cosines and sines of all positions in the device's memory, as fill_rotary_table makes them: what ht::rotary reads.
+/// columns: as many as numbers of a head are turned, all of them in Llama. Throws as fill_rotary_table does.
 template <class Device>
     requires(detail::kernel_device<Device>)
 tensor<float, 2> rotary_table(Device& device, extent positions, extent columns, const rotary_angles& angles = {}) {
