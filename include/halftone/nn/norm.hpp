@@ -46,7 +46,7 @@ struct rms_norm {
     parameter<storage_signature<P, operation>, 1> gain;  // (width)
     float epsilon;                                       ///< what is added to the mean of squares
 
-    explicit rms_norm(store& s, extent width, float e = 1e-6f)
+    rms_norm(store& s, extent width, float e = 1e-6f)
         : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})), epsilon(e) {}
 
     /// x: (…, width); so is the result, in the policy's `output`. Throws shape_error.

@@ -11,6 +11,7 @@
 /// Paths below it: "qkv" and "proj". The weight of "qkv" has the rows of q_proj, then those of k_proj, then those of v_proj.
 #pragma once
 
+#include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/packed.hpp>
 #include <halftone/autodiff/op/rotary.hpp>
 #include <halftone/nn/linear.hpp>
