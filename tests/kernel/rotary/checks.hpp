@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -51,8 +50,11 @@ template <class T>
 double bound_of(const problem& p, double magnitude, double want, double before, bool is_turned) {
     const bool adds = p.mode == ht::write_mode::add;
     if (!is_turned && !adds) return 0;
-    if constexpr (std::is_same_v<T, double>) return 4 * ht::unit_roundoff<double> * (magnitude + std::fabs(before));
-    return support::rounded<T>(want, support::gamma(3) * (magnitude + std::fabs(before)));
+    if constexpr (std::is_same_v<T, double>) {
+        return 4 * ht::unit_roundoff<double> * (magnitude + std::fabs(before));
+    } else {
+        return support::rounded<T>(want, support::gamma(3) * (magnitude + std::fabs(before)));
+    }
 }
 
 /// Of every number against the definition; that nothing else is touched; and that y may be x.

@@ -4,7 +4,7 @@
 /// run of pairs, in two vectors, or copies as many numbers.
 #pragma once
 
-#include <limits>
+#include <algorithm>
 
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/common/update/device.hpp>
@@ -94,7 +94,7 @@ struct rotary_kernel {
             const float a = halves ? p[e] : 2 * e < N ? p[2 * e % N] : q[2 * e % N];
             const float d = halves ? q[e] : 2 * e < N ? p[(2 * e + 1) % N] : q[(2 * e + 1) % N];
             float turned_a = a * c[e] - d * sine, turned_d = d * c[e] + a * sine;
-            if (!is_there) turned_a = turned_d = std::numeric_limits<float>::quiet_NaN();
+            if (!is_there) turned_a = turned_d = detail::bit_cast<float>(word{0x7fc00000});
             if (halves) {
                 to_p[e] = turned_a, to_q[e] = turned_d;
             } else if (2 * e < N) {
