@@ -25,12 +25,14 @@
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/autodiff/op/gather.hpp>
+#include <halftone/autodiff/op/gated.hpp>
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/mask.hpp>
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/autodiff/op/pointwise.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/sampling.hpp>
+#include <halftone/autodiff/op/rotary.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>

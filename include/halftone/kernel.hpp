@@ -30,6 +30,7 @@
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
+#include <halftone/kernel/rotary/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/count_nonfinite/cpu.hpp>

@@ -143,6 +143,7 @@ rows_of_operations all_rows() {
     add_unary(rows, "leaky_relu", [](auto& c, const auto& x) { return ht::leaky_relu(c, x); });
     add_unary(rows, "norm", [](auto& c, const auto& x) { return ht::norm(c, x); });
     add_unary(rows, "dropout", [](auto& c, const auto& x) { return ht::dropout(c, x, {.p = 0.1f}); });
+    add_unary(rows, "glu", [](auto& c, const auto& x) { return ht::glu(c, x); });
     add_unary(rows, "cross_entropy", [](auto& c, const auto& x) { return ht::cross_entropy(c, x, ht::const_view<std::int32_t, 1>()); });
     add_unary(rows, "cumsum", [](auto& c, const auto& x) { return ht::cumsum(c, x, ht::axes<0>); });
     add_unary(rows, "logsumexp", [](auto& c, const auto& x) { return ht::logsumexp(c, x, ht::axes<0>); });

@@ -37,6 +37,8 @@ TEST_CASE_FIXTURE(fixture, "gradients that are variables: of the weights as they
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives of what is detached") { twice_checks::check_detach(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of dropout") { twice_checks::check_dropout(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives of gates") { twice_checks::check_gates(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives of turns and of shared heads") { twice_checks::check_rotary(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
     twice_checks::check_own_operations(device);
 }

@@ -10,6 +10,9 @@
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/gated.hpp>
+#include <halftone/autodiff/op/rotary.hpp>
+#include <halftone/kernel/rotary/reference.hpp>
 
 #include "autodiff/twice_checks.hpp"
 
@@ -428,6 +431,66 @@ void check_casts(Device& device) {
     float dx[6];
     device.memory().read(dx, tape.gradient(x).data(), sizeof dx);
     for (int i = 0; i < 6; ++i) CHECK(dx[i] == 2 * weights[i]);
+}
+
+/// A row's halves, one of which gates the other.
+template <class Device>
+void check_gates(Device& device) {
+    const auto logistic = [](double x) { return 1 / (1 + std::exp(-x)); };
+    const auto each = [&](const auto& run, const auto& definition) {
+        check(
+            device, nullptr, {2, 6}, 12,
+            [&](auto& tape, const auto& x) { return weigh(tape, run(tape, ht::add(tape, ht::mul(tape, x, x), x))); },
+            [&](doubles x) {
+                for (double& a : x) a = a * a + a;
+                doubles y;
+                for (std::size_t row = 0; row < 2; ++row) {
+                    for (std::size_t i = 0; i < 3; ++i) y.push_back(definition(x[6 * row + i], x[6 * row + 3 + i]));
+                }
+                return weighed(y);
+            });
+    };
+    each([](auto& t, const auto& x) { return ht::glu(t, x); }, [&](double a, double b) { return a * logistic(b); });
+    each([](auto& t, const auto& x) { return ht::swiglu(t, x); }, [&](double a, double b) { return a * logistic(a) * b; });
+    each([](auto& t, const auto& x) { return ht::geglu(t, x); }, [&](double a, double b) { return gelu(a) * b; });
+}
+
+/// Queries and keys of one head of four numbers turn, values do not; two heads of queries share one of keys and values.
+template <class Device>
+void check_rotary(Device& device) {
+    const auto table = ht::rotary_table(device, 2, 4, {.theta = 10});
+    std::vector<float> read(8);
+    device.memory().read(read.data(), table.data(), 32);
+    const ht::shape<4> heads{1, 2, 3, 4};
+    check(
+        device, nullptr, {2, 12}, 24,
+        [&](auto& tape, const auto& x) {
+            const auto y = ht::rotary(tape, ht::reshape(tape, ht::mul(tape, x, x), heads), table.const_view(), {.heads = 2});
+            return weigh(tape, ht::reshape(tape, y, ht::shape<2>{2, 12}));
+        },
+        [&](doubles x) {
+            for (double& a : x) a *= a;
+            doubles y(24);
+            ht::reference::rotary(ht::view<double, 4>(x.data(), heads), ht::const_view<float, 2>(read.data(), {2, 4}), {},
+                                  ht::view<double, 4>(y.data(), heads), {.heads = 2});
+            return weighed(y);
+        });
+    check(
+        device, nullptr, {2, 8}, 16,
+        [](auto& tape, const auto& x) {
+            return weigh(tape, ht::self_attention<roles>(tape, ht::detail::reshaped(x, ht::shape<3>{1, 2, 8}),
+                                                         ht::attention_heads{2, 1}, {.mask = ht::attention_mask::causal}));
+        },
+        [](const doubles& at) {
+            doubles all = at, o(8), sums(8);
+            const ht::shape<3> s{1, 2, 8};
+            const ht::attention_heads shared{2, 1};
+            ht::reference::attention(
+                ht::detail::slice_of_qkv(all.data(), s, shared, 0), ht::detail::slice_of_qkv(all.data(), s, shared, 1),
+                ht::detail::slice_of_qkv(all.data(), s, shared, 2), ht::view<double, 4>(o.data(), {1, 2, 2, 2}),
+                ht::view<double, 3>(sums.data(), {1, 2, 2}), {.mask = ht::attention_mask::causal});
+            return weighed(o);
+        });
 }
 
 }  // namespace twice_checks

@@ -52,6 +52,7 @@ OPERATIONS = {
     "silu": (1, F.silu),
     "leaky_relu": (1, F.leaky_relu),
     "dropout": (1, F.dropout),
+    "glu": (1, F.glu),
     "softmax": (1, lambda x: torch.softmax(x, -1)),
     "log_softmax": (1, lambda x: torch.log_softmax(x, -1)),
     "layer_norm": (1, lambda x: F.layer_norm(x, (4,))),

@@ -17,7 +17,9 @@
 #include <halftone/autodiff/op/mask.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
+#include <halftone/autodiff/op/gated.hpp>
 #include <halftone/nn/gpt.hpp>
+#include <halftone/nn/llama.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/observe/ledger/ledger.hpp>
 #include <halftone/scale/accumulator.hpp>
@@ -74,6 +76,8 @@ struct column_sum<recorder> {
 };
 template <>
 struct dropout<recorder> : column_sum<recorder> {};
+template <>
+struct rotary<recorder> : column_sum<recorder> {};
 template <>
 struct sum<recorder> : column_sum<recorder> {};
 template <>
@@ -276,6 +280,37 @@ TEST_CASE("ledger: what the types of a model say is what its operations are call
     static_assert(ht::casts_at<gpt<mixed>, "h.0.attn.proj"> == 2);
 }
 
+template <class P>
+using llama = ht::nn::llama<P>;
+using mixed_llama =
+    ht::recipe<amp_bf16, rule<"*.norm", ht::full_fp32>, rule<"h.0", ht::full_fp32>,
+               rule<"h.1.mlp.gate_up", ht::with_output<amp_bf16, float>>, rule<"head", ht::with_output<amp_bf16, float>>>;
+// As a GPT: turns, gates and grouped heads cast nothing.
+static_assert(ht::casts<llama<amp_bf16>> == 3 * 3 + 2 && ht::casts<llama<ht::full_fp32>> == 0);
+
+TEST_CASE("ledger: a Llama's types say what its operations are called with") {
+    recorder device;
+    llama<mixed_llama> model{device,
+                             {.vocab_size = 23,
+                              .hidden_size = 32,
+                              .intermediate_size = 16,
+                              .num_hidden_layers = 3,
+                              .num_key_value_heads = 2,
+                              .max_position_embeddings = 8,
+                              .logits = ht::keep_logits::never}};
+    ht::tape calls{device, ht::ledger_of_calls};
+    model.loss(calls, one_row());
+    const auto& types = ht::ledger<llama<mixed_llama>>;
+    CHECK(calls.entries().size() == types.size());
+    for (const ht::ledger_entry& e : types) {
+        CAPTURE(e.path);
+        CAPTURE(e.after);
+        CAPTURE(e.op);
+        CHECK(std::count(calls.entries().begin(), calls.entries().end(), e) == 1);
+    }
+    CHECK(calls.casts() == ht::casts<llama<mixed_llama>>);
+}
+
 /// Two layers and a free operation between them.
 template <class P>
 struct stacked : ht::nn::model {
@@ -470,6 +505,9 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::binary_cross_entropy_with_logits(ctx, x, z), ht::binary_cross_entropy(bare, z, z);
     ht::matmul(ctx, x, z), ht::linear(ctx, x, z), ht::cat(ctx, 0, x, z), ht::stack(ctx, 0, x, z);
     ht::dropout(ctx, x, {.p = 0.5f}), ht::dropout(ctx, x, {.p = 0.5f}, z), ht::apply<cubed>(ctx, x);
+    ht::glu(ctx, x), ht::swiglu(ctx, x), ht::geglu(ctx, x);
+    static const float angles[8] = {};
+    ht::rotary(ctx, ht::reshape(ctx, x, ht::shape<4>{1, 2, 2, 4}), ht::const_view<float, 2>(angles, {2, 4}));
     ht::cross_entropy(ctx, x, ht::const_view<std::int32_t, 1>(ids.data(), {4}));
     const ht::const_view<std::int32_t, 1> rows(ids.data(), {4});
     const ht::const_view<std::int32_t, 2> places(ids.data(), {4, 1});
@@ -557,6 +595,7 @@ TEST_CASE("ledger of calls: every operation tells its types, in a region and in 
                    op::cosh, op::tan, op::sum, op::norm, op::addcmul, op::addcdiv, op::atan2, op::dot, op::cat,
                    op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
+                   op::rotary, op::glu, op::swiglu, op::geglu,
                    op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
                    op::embedding, op::binary_cross_entropy,
                    op::gather, op::index_select, op::take_along_dim, op::index_add,

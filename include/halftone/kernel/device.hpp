@@ -23,6 +23,7 @@
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
+#include <halftone/kernel/rotary/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/count_nonfinite/device.hpp>

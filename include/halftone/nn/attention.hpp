@@ -5,6 +5,8 @@
 ///     ht::nn::attention<ht::at<P, "attn">> attn{store, width, heads};
 ///     auto y = attn(ctx, x, residual);                       // (batch, time, width)
 ///     auto y = attn(ctx, x, residual, ht::packed_sequences::of(offsets, longest));      // (1, time, width)
+///     // Grouped queries: 12 heads, of which three each share one of 4 heads of keys and values.
+///     ht::nn::attention<ht::at<P, "attn">> attn{store, width, 12, begin, begin, {.mask = ht::attention_mask::causal}, 4};
 ///
 /// Paths below it: "qkv" and "proj".
 #pragma once
@@ -25,20 +27,22 @@ struct attention {
     using operation = op::attention;
     static constexpr bool adds_to_stream = true;  // policy/ledger.hpp
 
-    linear<at<P, "qkv">> qkv;    // width to 3 width
+    linear<at<P, "qkv">> qkv;    // width to width + 2 kv_heads head_size
     linear<at<P, "proj">> proj;  // width to width
-    extent heads;
+    extent heads, kv_heads;
     attention_options options;
     float residual_dropout = 0;  ///< dropout of the result, before the residual is added; not of probabilities
 
-    /// `inner` and the following argument are the initial values of both products' weights. Throws argument_error if
-    /// the heads do not divide the width, or are larger than the requested strategy supports.
+    /// `inner` and `projection` are the initial values of both products' weights; `key_value_heads`: the number of heads of keys and
+    /// values, 0: as many as queries have. Throws argument_error if the heads do not divide the width, or those of keys and values
+    /// the heads, or if they are larger than the requested strategy supports.
     attention(store& s, extent width, extent head_count, const initial& inner = {.deviation = 0.02f},
               const initial& projection = {.deviation = 0.02f},
-              const attention_options& o = {.mask = attention_mask::causal})
-        : qkv(s, width, 3 * checked(width, head_count, o), inner),
+              const attention_options& o = {.mask = attention_mask::causal}, extent key_value_heads = 0)
+        : qkv(s, width, checked(width, head_count, key_value_heads, o), inner),
           proj(s, width, width, projection),
           heads(head_count),
+          kv_heads(key_value_heads == 0 ? head_count : key_value_heads),
           options(o) {}
 
     /// The width of one head: width / heads.
@@ -51,7 +55,7 @@ struct attention {
                     const halftone::detail::device_sequences& sequences = {}) const {
         halftone::detail::check_layer_dropout<Context>("attention", residual_dropout);
         const auto mixed =
-            self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences);
+            self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), {heads, kv_heads}, options, sequences);
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (residual_dropout != 0) {
                 if constexpr (is_absent<Residual>) {
@@ -66,15 +70,19 @@ struct attention {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
 
   private:
-    static extent checked(extent width, extent heads, const attention_options& options) {
+    /// The numbers of queries, keys and values.
+    static extent checked(extent width, extent heads, extent kv_heads, const attention_options& options) {
         check_shape("attention", shape<2>{3, width});
         if (heads < 1 || width % heads != 0)
             fail<argument_error>("attention: ", heads, " heads do not divide a width of ", width);
+        if (kv_heads < 0 || kv_heads > heads || (kv_heads > 0 && heads % kv_heads != 0))
+            fail<argument_error>("attention: ", heads, " heads of queries cannot share ", kv_heads,
+                                 " heads of keys and values evenly");
         if (options.strategy == attention_strategy::flash && width / heads > halftone::detail::most_head_size) {
             fail<argument_error>("attention: ", heads, " heads of a width of ", width, " have ", width / heads,
                                  " numbers each; flash kernels take at most ", halftone::detail::most_head_size);
         }
-        return width;
+        return width + 2 * (kv_heads == 0 ? heads : kv_heads) * (width / heads);
     }
 };
 

@@ -5,6 +5,7 @@
 ///     ht::nn::embedding<ht::at<P, "embed">> embed{store, vocabulary, context, width};
 ///     auto x = embed(ctx, tokens);                           // tokens: (batch, time), x: (batch, time, width)
 ///     auto x = embed(ctx, tokens, documents);                // packed documents (autodiff/op/packed.hpp)
+///     ht::nn::token_embedding<ht::at<P, "embed">> embed{store, vocabulary, width};      // without positions
 #pragma once
 
 #include <halftone/autodiff/op/embedding.hpp>
@@ -45,6 +46,30 @@ struct embedding {
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids, const documents& at = {}) const {
         return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, positions, at.positions,
                                                                           padding_idx);
+    }
+    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+};
+
+/// Learned vectors for tokens alone, where positions come in elsewhere, by rotary embedding say. The table may also be the
+/// weight of the head, as above.
+template <class P>
+struct token_embedding {
+    using policy = P;
+    using operation = op::linear;
+    using computes = op::embedding;
+    static constexpr bool owns_parameters = true;
+
+    parameter<storage_signature<P, operation>, 2> tokens;  // (vocabulary, width)
+
+    /// `table` says how it begins.
+    token_embedding(store& s, extent vocabulary, extent width, const initial& table = {.deviation = 0.02f})
+        : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, table)) {}
+
+    /// tokens[ids], (batch, time, width), in the policy's `output`. Throws argument_error for an id outside the vocabulary (on
+    /// a CPU).
+    template <class Context>
+    auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
+        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, absent{});
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

@@ -6,6 +6,7 @@
 ///     auto y = fc(ctx, x);                                   // x: (…, in), y: (…, out)
 ///     auto y = fc(ctx, x, residual);                         // + residual, in the same kernel
 ///     ht::nn::linear<ht::at<P, "out">> out{store, in, out, {.bound = 0.01f}};   // initial weights: memory/initial.hpp
+///     ht::nn::linear_no_bias<ht::at<P, "proj">> proj{store, in, out};           // y = x weightᵀ
 ///
 /// Numeric contract: products in the policy's `compute`, sums in float, the result rounded once, to `output` or, with a
 /// residual, to the residual's type.
@@ -39,6 +40,30 @@ struct linear {
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
         return halftone::linear<layer_roles<P, operation, Context, X>>(ctx, x, weight, bias, residual);
+    }
+    static decltype(auto) visit(auto&&, auto&& f) { return f(); }
+};
+
+/// y = x weightᵀ, with a learned weight: a linear layer without a bias.
+template <class P>
+struct linear_no_bias {
+    using policy = P;
+    using operation = op::linear;
+    static constexpr bool owns_parameters = true;
+
+    parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
+
+    /// Weights begin normally distributed with the variance 1 / in.
+    linear_no_bias(store& s, extent in, extent out)
+        : linear_no_bias(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
+    /// Weights begin as said. Throws argument_error for initial values that are none, and shape_error.
+    linear_no_bias(store& s, extent in, extent out, const initial& weights)
+        : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)) {}
+
+    /// x: (…, in); the result is (…, out), in the policy's `output` or in the residual's type. Throws shape_error.
+    template <class Context, class X, int Rank, class Residual = absent>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
+        return halftone::linear<layer_roles<P, operation, Context, X>>(ctx, x, weight, absent{}, residual);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

@@ -36,7 +36,7 @@ struct layer_norm {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// Root mean square normalisation of rows, with a learnable gain (Zhang, Sennrich 2019); epsilon is 1e-6.
+/// Root mean square normalisation of rows, with a learnable gain (Zhang, Sennrich 2019); epsilon is 1e-6 unless given.
 template <class P>
 struct rms_norm {
     using policy = P;
@@ -44,13 +44,15 @@ struct rms_norm {
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 1> gain;  // (width)
+    float epsilon;                                       ///< what is added to the mean of squares
 
-    rms_norm(store& s, extent width) : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})) {}
+    rms_norm(store& s, extent width, float e = 1e-6f)
+        : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})), epsilon(e) {}
 
     /// x: (…, width); the result has the same shape, in the policy's `output`. Throws shape_error.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
-        return halftone::rms_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain);
+        return halftone::rms_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain, epsilon);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

@@ -21,8 +21,9 @@
 /// layer before, in the order of `visit`. A layer with `static constexpr bool adds_to_stream = true` adds its result to
 /// the residual stream: its result has the type that arrived at the layer before it (or at itself, if it is the first).
 /// If your model's data flow differs, use observe/ledger/ledger.hpp, which runs the model once and records what its
-/// operations were called with. Free operations (add, gelu, a loss) appear only there, except the gelu of a perceptron
-/// whose two products have different types. The lines of layers are the same in both.
+/// operations were called with. Free operations (add, gelu, a loss) appear only there, except those that layers call between
+/// their products: the gelu of a perceptron whose two products have different types, the gate of nn::gated_mlp, the rotation of
+/// nn::rotary_attention. The lines of layers are the same in both.
 ///
 /// Input is the type of the first layer's input: `float` if it takes a gradient, `const float` for data, whose gradient
 /// pass then does not appear. A model that takes token ids needs no Input; a model whose first layer takes numbers does
@@ -211,6 +212,17 @@ concept two_linear_layers = requires {
     requires std::is_same_v<operation_of<typename two<children_of<L>>::second>, op::linear>;
 };
 
+/// The turn of heads between product and attention, where the layer has one: read in its type T, and its gradient reads
+/// nothing else. P: of the product.
+template <class L, class T, class P>
+constexpr auto lines_of_turn() {
+    if constexpr (requires { requires L::turns_heads; }) {
+        return cast<T, T>(op::rotary::name, place_text<P>.data);
+    } else {
+        return std::array<ledger_entry, 0>{};
+    }
+}
+
 /// One product, attention, another product.
 template <class L, class In, class Stream>
     requires(std::is_same_v<operation_of<L>, op::attention> && two_linear_layers<L>)
@@ -224,7 +236,7 @@ struct of_layer<L, In, Stream> {
         using policy = policy_within<P, as_given>;
         using compute = compute_type<policy, op::attention>;
         using backward = input_grad_type<policy, op::attention>;
-        return join(before::lines(),
+        return join(join(before::lines(), lines_of_turn<L, heads, typename two<children_of<L>>::first::policy>()),
                     join(at_path<P>(attention<compute, backward, heads>(op::attention::name)), behind::lines()));
     }
 };
@@ -258,6 +270,21 @@ struct of_layer<L, In, Stream> {
                         join(activation<up_out>(op::gelu::name, place_text<typename up::policy>.data),
                              of_operation<down, up_out, Stream>::lines()));
         }
+    }
+};
+
+/// A perceptron with a gate: a product, the gate, another product.
+template <class L, class In, class Stream>
+    requires(two_linear_layers<L> && requires { typename L::gates_by; })
+struct of_layer<L, In, Stream> {
+    using up = typename two<children_of<L>>::first;
+    using before = of_operation<up, In, void>;
+    using halves = typename before::out;
+    using behind = of_operation<typename two<children_of<L>>::second, halves, Stream>;
+    using out = typename behind::out;
+    static constexpr auto lines() {
+        return join(before::lines(),
+                    join(activation<halves>(L::gates_by::name, place_text<typename up::policy>.data), behind::lines()));
     }
 };
 

@@ -125,6 +125,10 @@ struct var : as_input { static constexpr const char* name = "var"; };
 struct std_dev : as_input { static constexpr const char* name = "std"; };
 struct amax : as_input { static constexpr const char* name = "amax"; };
 struct amin : as_input { static constexpr const char* name = "amin"; };
+struct rotary : as_input { static constexpr const char* name = "rotary"; };
+struct glu : as_input { static constexpr const char* name = "glu"; };
+struct swiglu : as_input { static constexpr const char* name = "swiglu"; };
+struct geglu : as_input { static constexpr const char* name = "geglu"; };
 
 struct binary_cross_entropy : detail::in_category<category::banned> {
     static constexpr const char* name = "binary_cross_entropy";

@@ -218,19 +218,16 @@ struct composition<op::attention, Roles> {
         return reshaped(join_heads<1>(root, std::array{o}, of_queries), q.shape());
     }
     template <class Root, class T>
-    static variable<T, 3> run(Root& root, const variable<T, 3>& qkv, extent heads, const attention_options& options,
-                              const packed_sequences& sequences) {
-        const shape<3> s = qkv.shape();
-        if (heads < 1 || s[2] % (3 * heads) != 0)
-            fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
-                              " heads");
+    static variable<T, 3> run(Root& root, const variable<T, 3>& qkv, const attention_heads& heads,
+                              const attention_options& options, const packed_sequences& sequences) {
+        const shape<3> s = qkv.shape(), result = attention_result(s, heads);
         const T* const in = qkv.view().data();
         const attention_extents e = check_attention_shapes(slice_of_qkv(in, s, heads, 0), slice_of_qkv(in, s, heads, 1),
                                                            slice_of_qkv(in, s, heads, 2), options, sequences);
-        const head_layout layout{e.batch, e.queries, e.heads, e.head_size};
+        const head_layout layout{e.batch, e.queries, e.heads, e.head_size, e.groups};
         const auto parts = split_heads<3>(root, flat(qkv), layout);
         const auto o = attend<T>(root, parts[0], parts[1], parts[2], e, options, sequences);
-        return reshaped(join_heads<1>(root, std::array{o}, layout), shape<3>{s[0], s[1], s[2] / 3});
+        return reshaped(join_heads<1>(root, std::array{o}, layout), result);
     }
 
   private:

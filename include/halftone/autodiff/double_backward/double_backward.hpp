@@ -24,6 +24,7 @@
 #include <halftone/autodiff/double_backward/axis_rules.hpp>
 #include <halftone/autodiff/double_backward/free_rules.hpp>
 #include <halftone/autodiff/double_backward/loss_rules.hpp>
+#include <halftone/autodiff/double_backward/gated.hpp>
 #include <halftone/autodiff/double_backward/rules.hpp>
 
 namespace halftone {

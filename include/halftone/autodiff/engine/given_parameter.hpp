@@ -175,6 +175,12 @@ template <class As = by_category, class Context, class... T> requires detail::pa
 void topk(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void mse_loss(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void glu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void swiglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void geglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 // clang-format on
 
 }  // namespace HALFTONE_ABI

@@ -18,13 +18,38 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// How many heads queries have, and how many keys and values, each of which several query heads may share (grouped-query
+/// attention, Ainslie et al. 2023). One number stands for both.
+struct attention_heads {
+    extent queries, keys;
+
+    attention_heads(extent all) : queries(all), keys(all) {}  // NOLINT(google-explicit-constructor)
+    attention_heads(extent of_queries, extent of_keys) : queries(of_queries), keys(of_keys) {}
+};
+
 namespace detail {
 
-/// One third of a (batch, time, 3 width) buffer as (batch, time, heads, head_size).
+/// What a (batch, time, (heads + 2 kv_heads) head_size) buffer has side by side: the queries, keys or values, as (batch, time,
+/// heads, head_size).
 template <class T>
-view<T, 4> slice_of_qkv(T* data, const shape<3>& s, extent heads, int third) {
-    const extent width = s[2] / 3, head_size = width / heads;
-    return {data + third * width, {s[0], s[1], heads, head_size}, {s[1] * s[2], s[2], head_size, 1}};
+view<T, 4> slice_of_qkv(T* data, const shape<3>& s, const attention_heads& heads, int which) {
+    const extent head_size = s[2] / (heads.queries + 2 * heads.keys);
+    const extent begin = which == 0 ? 0 : heads.queries + (which - 1) * heads.keys;
+    return {data + begin * head_size,
+            {s[0], s[1], which == 0 ? heads.queries : heads.keys, head_size},
+            {s[1] * s[2], s[2], head_size, 1}};
+}
+/// Throws shape_error where qkv cannot be such a buffer. Gives the shape of the result, (batch, time, heads head_size).
+inline shape<3> attention_result(const shape<3>& qkv, const attention_heads& heads) {
+    const extent slices = heads.queries + 2 * heads.keys;
+    if (heads.queries < 1 || heads.keys < 1 || qkv[2] % slices != 0) {
+        if (heads.queries == heads.keys)
+            fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is no multiple of 3 times ",
+                              heads.queries, " heads");
+        fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is no multiple of ", heads.queries,
+                          " query heads and twice ", heads.keys, " key heads");
+    }
+    return {qkv[0], qkv[1], qkv[2] / slices * heads.queries};
 }
 /// (batch, time, width) as (batch, time, heads, head_size).
 template <class T>
@@ -66,7 +91,7 @@ struct self_attention_record {
     variable<T, 3> qkv, o;
     variable<float, 4> logsumexp;
     gradient_of<T, 3> dqkv, d_o;
-    extent heads;
+    attention_heads heads;
     attention_options options;
     device_sequences packed;
 
@@ -83,9 +108,9 @@ struct self_attention_record {
             tape.device(), kernel::attention_backward<T>{.q = slice_of_qkv(in, s, heads, 0),
                                                          .k = slice_of_qkv(in, s, heads, 1),
                                                          .v = slice_of_qkv(in, s, heads, 2),
-                                                         .o = as_const(in_heads(o.view().data(), o.shape(), heads)),
+                                                         .o = as_const(in_heads(o.view().data(), o.shape(), heads.queries)),
                                                          .logsumexp = logsumexp.view(),
-                                                         .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads)),
+                                                         .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads.queries)),
                                                          .dq = slice_of_qkv(out, s, heads, 0),
                                                          .dk = slice_of_qkv(out, s, heads, 1),
                                                          .dv = slice_of_qkv(out, s, heads, 2),
@@ -160,30 +185,27 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     return o;
 }
 
-/// The same for q, k and v in one tensor, as a single product computes them. Throws shape_error if the last extent is
-/// not a multiple of 3 heads.
+/// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads) head_size).
+/// Throws shape_error if the last extent is not a multiple of heads + 2 kv_heads.
 template <class Roles, class Context, class T>
-variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads,
+variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, const attention_heads& heads,
                               const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
-    const shape<3> s = qkv.shape();
-    if (heads < 1 || s[2] % (3 * heads) != 0)
-        fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
-                          " heads");
+    const shape<3> s = qkv.shape(), result = detail::attention_result(s, heads);
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = qkv.wants_gradient();
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
-    auto o = root.template make<T>(shape<3>{s[0], s[1], s[2] / 3}, wanted);
-    const shape<4> rows{s[0], heads, keeps ? s[1] : 0, 2};
+    auto o = root.template make<T>(result, wanted);
+    const shape<4> rows{s[0], heads.queries, keeps ? s[1] : 0, 2};
     auto logsumexp = root.template make<float>(rows, false);
     const T* in = qkv.view().data();
     const auto packed =
-        detail::device_sequences::to(root, sequences, {s[0], s[1], s[1], heads, heads, s[2] / 3 / heads});
+        detail::device_sequences::to(root, sequences, {s[0], s[1], s[1], heads.queries, heads.keys, result[2] / heads.queries});
     detail::run_attention<typename Roles::compute>(
         root.device(), kernel::attention_forward<T>{.q = detail::slice_of_qkv(in, s, heads, 0),
                                                     .k = detail::slice_of_qkv(in, s, heads, 1),
                                                     .v = detail::slice_of_qkv(in, s, heads, 2),
-                                                    .o = detail::in_heads(o.view().data(), o.shape(), heads),
+                                                    .o = detail::in_heads(o.view().data(), o.shape(), heads.queries),
                                                     .logsumexp = keeps ? logsumexp.view() : view<float, 4>{},
                                                     .options = options,
                                                     .sequences = packed.sequences});
@@ -205,7 +227,7 @@ template <class Roles, class Context, class T>
 /// self_attention on a tape for second derivatives, likewise.
 template <class Roles, class Context, class T>
     requires detail::records_double_backward<Context> variable<T, 3> self_attention(
-        Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options = {},
+        Context&& context, const variable<T, 3>& qkv, const attention_heads& heads, const attention_options& options = {},
         const detail::device_sequences& sequences = {}) {
         return detail::composition<op::attention, Roles>::run(context.root(), qkv, heads, options, sequences.sequences);
     }

@@ -170,29 +170,33 @@ variable<Y, 1> column_sums(Root& root, const variable<X, 1>& x, extent width) {
 
 // ---- attention's heads
 
-/// (batch, time, parts, heads, size), as one product computes queries, keys and values, and (batch, heads, time, size).
+/// (batch, time, heads, size) of several parts side by side, as one product computes queries, keys and values, and (batch,
+/// heads, time, size) of each. The parts after the first may have fewer heads.
 struct head_layout {
-    extent batch, time, heads, size;
+    extent batch, time, heads, size, other_heads = 0;  // 0: as many as the first
 
-    extent count() const { return batch * time * heads * size; }
+    extent heads_of(extent part) const { return part == 0 || other_heads == 0 ? heads : other_heads; }
+    extent heads_before(extent part) const { return part == 0 ? 0 : heads + (part - 1) * heads_of(part); }
+    extent count(extent part) const { return batch * time * heads_of(part) * size; }
+    extent count_of_all(extent parts) const { return batch * time * heads_before(parts) * size; }
 };
 
 /// to = from, where one is a part of `parts` with layout (batch, time, heads, size), and the other has layout (batch,
 /// heads, time, size).
 template <class Device, class T>
 void split_part(Device& device, const head_layout& h, extent parts, extent part, const T* together, T* contiguous) {
-    const extent row = parts * h.heads * h.size;
-    for (extent i = 0; i < h.batch * h.heads; ++i) {
-        const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
+    const extent row = h.heads_before(parts) * h.size, heads = h.heads_of(part);
+    for (extent i = 0; i < h.batch * heads; ++i) {
+        const extent begin = i / heads * h.time * row + (h.heads_before(part) + i % heads) * h.size;
         kernel::convert<Device>::run(device, const_view<T, 2>(together + begin, {h.time, h.size}, {row, 1}),
                                      view<T, 2>(contiguous + i * h.time * h.size, {h.time, h.size}));
     }
 }
 template <class Device, class T>
 void join_part(Device& device, const head_layout& h, extent parts, extent part, const T* contiguous, T* together) {
-    const extent row = parts * h.heads * h.size;
-    for (extent i = 0; i < h.batch * h.heads; ++i) {
-        const extent begin = i / h.heads * h.time * row + (part * h.heads + i % h.heads) * h.size;
+    const extent row = h.heads_before(parts) * h.size, heads = h.heads_of(part);
+    for (extent i = 0; i < h.batch * heads; ++i) {
+        const extent begin = i / heads * h.time * row + (h.heads_before(part) + i % heads) * h.size;
         kernel::convert<Device>::run(device, const_view<T, 2>(contiguous + i * h.time * h.size, {h.time, h.size}),
                                      view<T, 2>(together + begin, {h.time, h.size}, {row, 1}));
     }
@@ -255,7 +259,7 @@ std::array<variable<T, 1>, Parts> split_heads(Root& root, const variable<T, 1>& 
     std::array<variable<T, 1>, Parts> parts;
     split_heads_record<T, Parts> r{layout, gradient_of(x), {}};
     for (std::size_t p = 0; p < Parts; ++p) {
-        parts[p] = root.template make<T>(shape<1>{layout.count()}, x.wants_gradient());
+        parts[p] = root.template make<T>(shape<1>{layout.count(static_cast<extent>(p))}, x.wants_gradient());
         split_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(x.view()).data(),
                    parts[p].view().data());
         r.dparts[p] = gradient_of(parts[p]);
@@ -268,7 +272,7 @@ template <std::size_t Parts, class Root, class T>
 variable<T, 1> join_heads(Root& root, const std::array<variable<T, 1>, Parts>& parts, const head_layout& layout) {
     bool wanted = false;
     for (const auto& p : parts) wanted = wanted || p.wants_gradient();
-    auto y = root.template make<T>(shape<1>{static_cast<extent>(Parts) * layout.count()}, wanted);
+    auto y = root.template make<T>(shape<1>{layout.count_of_all(static_cast<extent>(Parts))}, wanted);
     join_heads_record<T, Parts> r{layout, {}, gradient_of(y)};
     for (std::size_t p = 0; p < Parts; ++p) {
         join_part(root.device(), layout, Parts, static_cast<extent>(p), as_const(parts[p].view()).data(),

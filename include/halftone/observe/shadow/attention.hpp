@@ -163,7 +163,7 @@ struct attention_bounds<self_attention_record<Roles, T>> {
         const auto qkv = notes.read(r.qkv.view());
         shadow_heads h = heads(r, qkv);
         std::vector<double> bound(static_cast<std::size_t>(r.o.size()));
-        h.of_o = in_heads(bound.data(), r.o.shape(), r.heads);
+        h.of_o = in_heads(bound.data(), r.o.shape(), r.heads.queries);
         run_shadow_heads<typename Roles::compute, T>(notes.device(), h, pass::forward, r.packed.sequences);
         notes.bound_value(r.o.view().data(), std::move(bound));
     }
@@ -173,7 +173,7 @@ struct attention_bounds<self_attention_record<Roles, T>> {
         if (r.d_o.is_there()) {
             const auto qkv = notes.read(r.qkv.view()), o = notes.read(r.o.view()), d_o = notes.read(r.d_o.view());
             shadow_heads h = heads(r, qkv);
-            h.o = in_heads(o.data(), r.o.shape(), r.heads), h.d_o = in_heads(d_o.data(), r.o.shape(), r.heads);
+            h.o = in_heads(o.data(), r.o.shape(), r.heads.queries), h.d_o = in_heads(d_o.data(), r.o.shape(), r.heads.queries);
             bound.resize(qkv.size());
             const shape<3>& s = r.qkv.shape();
             h.dq = slice_of_qkv(bound.data(), s, r.heads, 0), h.dk = slice_of_qkv(bound.data(), s, r.heads, 1);

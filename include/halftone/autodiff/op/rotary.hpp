@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rotary position embedding on a tape; kernel/rotary has the rules and the table.
+///
+///     const ht::tensor<float, 2> table = ht::rotary_table(device, context, head_size);
+///     auto y = ht::rotary(ctx, x, table);                                    // x: (batch, time, heads, head_size)
+///     // Queries and keys of what one product gives, (batch, time, (heads + 2 kv_heads) head_size), in one pass:
+///     auto y = ht::rotary(ctx, ht::reshape(ctx, qkv, ht::shape<4>{batch, time, heads + 2 * kv_heads, head_size}), table,
+///                         {.heads = heads + kv_heads});
+///
+/// Numeric contract: kernel/rotary/rotary.hpp. The result has x's type. The gradient is the inverse turn, in one pass; nothing
+/// is kept for it but the positions.
+#pragma once
+
+#include <tuple>
+
+#include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/kernel/rotary/rotary.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// By what a turn turns, on the device.
+struct rotary_turn {
+    variable<float, 2> table;
+    variable<std::int32_t, 2> positions;  // empty: each token's time
+    rotary_options options;
+
+    rotary_turn inverse() const {
+        rotary_turn other = *this;
+        other.options.inverse = !options.inverse;
+        return other;
+    }
+    template <class Device, class T>
+    void run(Device& device, const const_view<T, 4>& x, const view<T, 4>& y, write_mode mode) const {
+        const_view<std::int32_t, 2> named{};
+        if (!positions.is_empty()) named = positions.view();
+        kernel::rotary<Device>::run(device, kernel::rotary_arguments<T>{x, y, table.view(), named, options, mode});
+    }
+};
+
+template <class Root, class T>
+variable<T, 4> turned(Root& root, const variable<T, 4>& x, const rotary_turn& turn);
+
+template <class T>
+struct rotary_record {
+    using operation = op::rotary;
+    using reads = reads_nothing;
+    rotary_turn turn;
+    std::tuple<gradient_of<T, 4>> gradients;
+    gradient_of<T, 4> dy;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        const auto& dx = std::get<0>(gradients);
+        if (const auto to = tape.gradient_target(dx)) {
+            turn.inverse().run(tape.device(), as_const(dy.view()), view<T, 4>(to.data, dx.shape()), to.mode);
+        }
+        tape.finish(dy);
+    }
+    /// It is linear: its gradient is a turn, too.
+    template <class Tape>
+    void differentiate(Tape& tape) const {
+        if (!tape.has(dy)) return;
+        const variable<T, 4> gradient = tape.take(dy);
+        if (tape.takes(std::get<0>(gradients))) tape.give(std::get<0>(gradients), turned(tape.inner(), gradient, turn.inverse()));
+    }
+};
+
+template <class Root, class T>
+variable<T, 4> turned(Root& root, const variable<T, 4>& x, const rotary_turn& turn) {
+    const bool wanted = x.wants_gradient();
+    auto y = root.template make<T>(x.shape(), wanted);
+    turn.run(root.device(), as_const(x.view()), y.view(), write_mode::overwrite);
+    if constexpr (Root::records) {
+        if (wanted) root.record(rotary_record<T>{turn, {gradient_of(x)}, gradient_of(y)});
+    }
+    return y;
+}
+
+}  // namespace detail
+
+/// x with the pairs of the first options.heads heads turned by the angles of each token's position: its time, or what
+/// `positions`, (batch, time), says on the device, as documents_to_device gives it. x: (batch, time, heads, head_size); table:
+/// as rotary_table makes it, which must stay until the backward pass is through. Throws shape_error, and on a CPU
+/// argument_error for a position outside the table; a GPU makes NaN of such a token.
+template <recording_context Context, class X>
+auto rotary(Context&& context, const variable<X, 4>& x, const const_view<float, 2>& table, const rotary_options& options = {},
+            const variable<std::int32_t, 2>& positions = {}) {
+    auto& root = context.root();
+    using Y = chosen_output<by_category, policy_of<Context>, op::rotary, X>;
+    // What a category of the user's own makes of x; else x itself.
+    const auto in = detail::given_as<op::rotary, Y>(context, x);
+    const auto range = root.template range<policy_of<Context>>(op::rotary::name);
+    return detail::turned(root, in, detail::rotary_turn{root.to_device(table), positions, options});
+}
+template <recording_context Context, class Storage, int Rank>
+void rotary(Context&&, const parameter<Storage, Rank>&, const const_view<float, 2>&, const rotary_options& = {}) {
+    detail::refuse_parameter<Context>();
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

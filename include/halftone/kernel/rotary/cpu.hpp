@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Rotary position embedding on the CPU; rotary.hpp has its contract and an example.
+#pragma once
+
+#include <halftone/kernel/common/fp64/cpu.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/kernel/rotary/fp64.hpp>
+#include <halftone/kernel/rotary/cpu/token.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/rotary/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+template <>
+struct rotary<cpu> {
+    static void run(cpu& device, const rotary_arguments<double>& a) {
+        check_rotary(a), check_positions(a.positions, a.table.extent_of(0));
+        fp64::turn(device, a);
+    }
+    template <class T>
+    static void run(cpu& device, const rotary_arguments<T>& a) {
+        check_rotary(a), check_positions(a.positions, a.table.extent_of(0));
+        const auto body = device.select(&portable::turn_token<T>, &avx2::turn_token<T>, &avx512::turn_token<T>);
+        const extent time = a.x.extent_of(1), heads = a.x.extent_of(2), head_size = a.x.extent_of(3);
+        const rotary_token token{heads,
+                                 a.turned_heads(),
+                                 head_size,
+                                 a.pairs(),
+                                 a.x.stride_of(2),
+                                 a.y.stride_of(2),
+                                 a.options.layout,
+                                 a.options.inverse ? -1.0f : 1.0f,
+                                 a.mode};
+        if (a.x.size() == 0) return;
+        const row_partition partition = partition_rows(a.x.extent_of(0) * time, heads * head_size);
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent first = partition.begin(piece), end = first + partition.rows_of(piece);
+            for (extent i = first; i < end; ++i) {
+                const extent b = i / time, t = i - b * time;
+                const extent position = a.positions.data() == nullptr ? t : extent{a.positions(b, t)};
+                body(token, &a.x(b, t, 0, 0), a.table.data() + position * a.table.extent_of(1), &a.y(b, t, 0, 0));
+            }
+        });
+    }
+
+  private:
+    static void check_positions(const const_view<std::int32_t, 2>& positions, extent count) {
+        if (positions.data() == nullptr) return;
+        for (extent i = 0; i < positions.size(); ++i) {
+            const extent p = positions.data()[i];
+            if (p < 0 || p >= count) {
+                fail<argument_error>("rotary: the position of token ", i, " is ", p, "; expected 0 to ", count - 1);
+            }
+        }
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The perceptron of Llama's blocks: y = (silu(x gateᵀ) (x upᵀ)) downᵀ + residual (Shazeer 2020, "GLU variants"). One product
+/// makes gate and up side by side, one pass multiplies them, another product goes down.
+///
+///     ht::nn::gated_mlp<ht::at<P, "mlp">> mlp{store, width, hidden};
+///     auto y = mlp(ctx, x, residual);                        // (…, width)
+///     ht::nn::gated_mlp<ht::at<P, "mlp">, ht::nn::gate::gelu> mlp{store, width, hidden};       // GeGLU, as Gemma has it
+///
+/// Paths below it: "gate_up", whose weight has the rows of the gate and then those of up, and "down".
+#pragma once
+
+#include <halftone/autodiff/op/gated.hpp>
+#include <halftone/nn/linear.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
+
+/// What the gate of a gated perceptron goes through.
+enum class gate {
+    silu,  ///< SwiGLU: Llama, Qwen, Mistral
+    gelu,  ///< GeGLU, by tanh: Gemma
+};
+
+/// A perceptron with a gate, without biases: width to twice hidden, halved, to width.
+template <class P, gate Gate = gate::silu>
+struct gated_mlp {
+    using policy = P;
+    using gates_by = std::conditional_t<Gate == gate::silu, op::swiglu, op::geglu>;  // policy/ledger.hpp
+    static constexpr bool adds_to_stream = true;                                     // policy/ledger.hpp
+
+    linear_no_bias<at<P, "gate_up">> gate_up;  // width to 2 hidden
+    linear_no_bias<at<P, "down">> down;        // hidden to width
+
+    /// The weights of both products begin as said.
+    gated_mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
+              const initial& projection = {.deviation = 0.02f})
+        : gate_up(s, width, 2 * hidden, inner), down(s, hidden, width, projection) {}
+
+    /// x: (…, width); so is the result, in the residual's type or, without one, in down's `output`. Throws shape_error.
+    template <class Context, class X, int Rank, class Residual = absent>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
+        const auto both = gate_up(ctx, x);
+        if constexpr (Gate == gate::silu) {
+            return down(ctx, swiglu(ctx, both), residual);
+        } else {
+            return down(ctx, geglu(ctx, both), residual);
+        }
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.gate_up, self.down); }
+};
+
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Llama, and what has its form (Qwen2, Mistral without a window): a decoder of pre-norm blocks with rms norms, rotary
+/// positions, grouped queries and gated perceptrons (Touvron et al. 2023).
+///
+///     ht::nn::llama<ht::amp_bf16> model{device, {.vocab_size = 256, .hidden_size = 256, .intermediate_size = 688}};
+///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
+///     auto logits = model.logits(eval, tokens);              // (batch, time, vocab_size)
+///     auto loss = model.loss(tape, ht::packed_batch{tokens, targets, {offsets}});       // documents in one row
+///
+/// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down", "norm",
+/// "head". The weights of transformers' q_proj, k_proj and v_proj are the rows of "qkv", those of gate_proj and up_proj the rows
+/// of "gate_up", one behind the other. The residual stream has the type that "embed" gives, as in nn/gpt.hpp.
+#pragma once
+
+#include <halftone/autodiff/op/loss.hpp>
+#include <halftone/nn/embedding.hpp>
+#include <halftone/nn/gated_mlp.hpp>
+#include <halftone/nn/language_head.hpp>
+#include <halftone/nn/model.hpp>
+#include <halftone/nn/norm.hpp>
+#include <halftone/nn/rotary_attention.hpp>
+#include <halftone/nn/stack.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace nn {
+
+/// The sizes of a Llama, by the names of transformers' LlamaConfig and Qwen2Config.
+struct llama_config {
+    extent vocab_size = 256;
+    extent hidden_size = 256;
+    extent intermediate_size = 688;
+    int num_hidden_layers = 4;
+    extent num_attention_heads = 4;
+    extent num_key_value_heads = 0;  ///< 0: as many as heads
+    extent head_dim = 0;             ///< 0: hidden_size / num_attention_heads
+    extent max_position_embeddings = 128;
+    float rms_norm_eps = 1e-6f;
+    double rope_theta = 10000;
+    rotary_scaling rope_scaling{};     ///< of Llama 3.1
+    bool tie_word_embeddings = false;  ///< the head reads the table of tokens
+    bool attention_bias = false;       ///< of the product of queries, keys and values, as in Qwen2
+    attention_strategy strategy = attention_strategy::automatic;
+    keep_logits logits = keep_logits::where_small;  ///< whether the loss keeps them for its gradient
+};
+
+/// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
+template <class P>
+struct llama_block {
+    rms_norm<at<at<P, "attn">, "norm">> attn_norm;
+    rotary_attention<at<P, "attn">> attn;
+    rms_norm<at<at<P, "mlp">, "norm">> mlp_norm;
+    gated_mlp<at<P, "mlp">> mlp;
+
+    llama_block(store& s, const llama_config& c)
+        : attn_norm(s, c.hidden_size, c.rms_norm_eps),
+          attn(s, c.hidden_size,
+               {.heads = c.num_attention_heads,
+                .kv_heads = c.num_key_value_heads,
+                .head_size = c.head_dim,
+                .qkv_bias = c.attention_bias,
+                .attention = {.mask = attention_mask::causal, .strategy = c.strategy}}),
+          mlp_norm(s, c.hidden_size, c.rms_norm_eps),
+          mlp(s, c.hidden_size, c.intermediate_size) {}
+
+    /// x: (batch, time, hidden_size); so is the result, in x's type.
+    template <class Context, class X>
+    auto operator()(Context&& ctx, const variable<X, 3>& x, const const_view<float, 2>& table,
+                    const documents& packed = {}) const {
+        const auto mixed = attn(ctx, attn_norm(ctx, x), x, table, packed);
+        return mlp(ctx, mlp_norm(ctx, mixed), mixed);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) {
+        return f(self.attn_norm, self.attn, self.mlp_norm, self.mlp);
+    }
+};
+
+/// A Llama: a table of tokens, blocks, a norm and a head.
+template <class P>
+class llama : public model {
+  public:
+    using policy = P;
+
+    /// Initial weights follow from the seed alone, whatever the policy. Throws argument_error for a configuration that
+    /// makes no model.
+    template <class Device>
+    llama(Device& device, const llama_config& c, std::uint64_t seed = 0);
+
+    const llama_config& config() const { return config_; }
+
+    /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's memory must stay
+    /// until the backward pass is through. Where it has `documents` (ht::packed_batch), its row holds these one behind the
+    /// other. Throws shape_error, and argument_error for a token outside the vocabulary.
+    template <class Context, class Batch>
+    auto loss(Context&& ctx, const Batch& batch) const {
+        const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
+        if (!(tokens.shape() == targets.shape()))
+            fail<shape_error>("llama: tokens are ", tokens.shape(), ", targets ", targets.shape());
+        packed rows{};
+        if constexpr (requires { batch.documents; }) rows = batch.documents;
+        return head_.loss(ctx, hidden(ctx, tokens, rows), embed_.tokens, targets, config_.logits);
+    }
+
+    /// The logits of every token's successor: (batch, time, vocab_size), before any softmax, in the `output` of the policy at
+    /// "head". Arguments and errors as of nn::gpt::logits.
+    template <class Context>
+    auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
+        return head_.logits(ctx, hidden(ctx, tokens, rows), embed_.tokens);
+    }
+
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }
+
+  private:
+    static const llama_config& checked(const llama_config& c) {
+        if (c.num_hidden_layers < 1 || c.num_attention_heads < 1 || c.max_position_embeddings < 1)
+            fail<argument_error>("llama: ", c.num_hidden_layers, " layers of ", c.num_attention_heads, " heads for ",
+                                 c.max_position_embeddings, " positions; expected at least 1 of each");
+        return c;  // the layers check what else they take
+    }
+    template <class Context>
+    auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows) const {
+        const documents at = documents_to_device(ctx, rows, tokens.shape(), config_.max_position_embeddings);
+        return norm_(ctx, h_(ctx, embed_(ctx, tokens), table_.const_view(), at));
+    }
+
+    llama_config config_;
+    token_embedding<at<P, "embed">> embed_;
+    stack<llama_block, P, "h"> h_;
+    rms_norm<at<P, "norm">> norm_;
+    language_head<at<P, "head">> head_;
+    tensor<float, 2> table_;  // cosines and sines of all positions
+};
+
+// Not `inline`, so that a library can have it.
+template <class P>
+template <class Device>
+llama<P>::llama(Device& device, const llama_config& c, std::uint64_t seed)
+    : model(device),
+      config_(checked(c)),
+      embed_(parameters(), c.vocab_size, c.hidden_size),
+      h_(parameters(), c.num_hidden_layers, c),
+      norm_(parameters(), c.hidden_size, c.rms_norm_eps),
+      head_(parameters(), c.vocab_size, c.hidden_size, c.tie_word_embeddings),
+      table_(rotary_table(device, c.max_position_embeddings,
+                          c.head_dim != 0 ? c.head_dim : c.hidden_size / c.num_attention_heads,
+                          {c.rope_theta, c.rope_scaling})) {
+    using read_by_head = compute_type<policy_within<at<P, "head">, as_given>, op::linear_cross_entropy>;
+    if (c.tie_word_embeddings && !contains<typename decltype(embed_.tokens)::compute, read_by_head>)
+        parameters().keep_master(embed_.tokens.entry());
+    commit(*this, seed);
+}
+
+}  // namespace nn
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A Llama against transformers' as a GPU runs it.
+#include <doctest/doctest.h>
+#include <emulator/device.hpp>
+
+#include <halftone/kernel/device.hpp>
+
+#include "nn/llama_checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using namespace llama_test;
+
+TEST_CASE("llama on a GPU: logits, loss and gradients are transformers', in float32") {
+    ht::emulator::device device;
+    for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::full_fp32>(device, c);
+}
+
+TEST_CASE("llama on a GPU: in bfloat16 at most twice as far off as PyTorch's autocast") {
+    ht::emulator::device device;
+    for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::amp_bf16>(device, c);
+}
+
+}  // namespace

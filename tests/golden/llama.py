@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Writes llama.txt: logits, loss and gradients of small random models of transformers, on the CPU.
+
+    python3 tests/golden/llama.py             # needs PyPI's torch and transformers; those committed are of 2.15 and 5
+
+Weights and tokens come from a generator that the test runs, too, so that they need not be stored. They stand in halftone's order:
+q_proj, k_proj and v_proj are one matrix, gate_proj and up_proj another. Gradients are in float32; beside them stands how far
+PyTorch's own autocast to bfloat16 is off: the norm of the difference over the norm, of the logits and of each gradient.
+"""
+import pathlib
+
+import torch
+import transformers
+
+COMMON = dict(
+    vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+    max_position_embeddings=32, attn_implementation="eager", attention_dropout=0.0,
+)
+LLAMA3 = dict(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+CASES = {
+    "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM, dict(rms_norm_eps=1e-5, tie_word_embeddings=False, head_dim=8),
+              dict(rope_type="default", rope_theta=10000.0)),
+    "llama3": (transformers.LlamaConfig, transformers.LlamaForCausalLM, dict(rms_norm_eps=1e-5, tie_word_embeddings=True),
+               dict(rope_type="llama3", rope_theta=500.0, **LLAMA3)),
+    "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, dict(rms_norm_eps=1e-6, tie_word_embeddings=True),
+              dict(rope_type="default", rope_theta=1000.0)),
+}
+BATCH, TIME = 2, 13
+
+
+class generator:
+    """Numbers of [-1, 1), multiples of 2^-15: exact in float32."""
+
+    def __init__(self):
+        self.state = 12345
+
+    def next(self):
+        self.state = (self.state * 1664525 + 1013904223) % 2**32
+        return self.state >> 16
+
+    def numbers(self, shape, scale, mean=0.0):
+        count = 1
+        for n in shape:
+            count *= n
+        return torch.tensor([mean + (self.next() - 32768) / 32768 * scale for _ in range(count)]).reshape(shape)
+
+
+def groups(model, config):
+    """(parameters, scale, mean) as halftone has them: those of a group are one matrix, one behind the other."""
+    core = model.model
+    yield [core.embed_tokens.weight], 1.0, 0.0
+    for block in core.layers:
+        attention, mlp = block.self_attn, block.mlp
+        projections = [attention.q_proj, attention.k_proj, attention.v_proj]
+        yield [block.input_layernorm.weight], 0.5, 1.0
+        yield [p.weight for p in projections], 0.25, 0.0
+        if projections[0].bias is not None:
+            yield [p.bias for p in projections], 0.5, 0.0
+        yield [attention.o_proj.weight], 0.25, 0.0
+        yield [block.post_attention_layernorm.weight], 0.5, 1.0
+        yield [mlp.gate_proj.weight, mlp.up_proj.weight], 0.25, 0.0
+        yield [mlp.down_proj.weight], 0.25, 0.0
+    yield [core.norm.weight], 0.5, 1.0
+    if not config.tie_word_embeddings:
+        yield [model.lm_head.weight], 0.25, 0.0
+
+
+def step(model, tokens, targets, low):
+    model.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=low):
+        logits = model(tokens, use_cache=False).logits
+        loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
+    loss.backward()
+    return logits.detach().float(), loss.item()
+
+
+def off(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+def numbers(values):
+    return " ".join(f"{v:.6g}" for v in values.flatten().tolist())
+
+
+def run(name):
+    make_config, make_model, options, rope = CASES[name]
+    try:
+        config = make_config(**COMMON, **options, rope_parameters=rope)
+    except TypeError:
+        config = make_config(**COMMON, **options, rope_theta=rope["rope_theta"], rope_scaling=rope)
+    model = make_model(config).float().train()
+    values = generator()
+    all_groups = list(groups(model, config))
+    with torch.no_grad():
+        for parameters, scale, mean in all_groups:
+            for p in parameters:
+                p.copy_(values.numbers(p.shape, scale, mean))
+    tokens = torch.tensor([values.next() % config.vocab_size for _ in range(BATCH * TIME)]).reshape(BATCH, TIME)
+    targets = torch.tensor([values.next() % config.vocab_size for _ in range(BATCH * TIME)]).reshape(BATCH, TIME)
+    targets[0, 3] = -100
+    logits, loss = step(model, tokens, targets, False)
+    gradients = [torch.cat([p.grad.flatten() for p in parameters]) for parameters, _, _ in all_groups]
+    low_logits, low_loss = step(model, tokens, targets, True)
+    low_gradients = [torch.cat([p.grad.flatten() for p in parameters]) for parameters, _, _ in all_groups]
+    yield f"case {name} {len(gradients)} {off(low_logits, logits):.6g} {abs(low_loss - loss):.6g} {loss:.8g}"
+    yield "logits " + numbers(logits)
+    for g, low in zip(gradients, low_gradients):
+        yield f"gradient {off(low, g):.6g} " + numbers(g)
+
+
+lines = [
+    "# SPDX-License-Identifier: MIT",
+    f"# Written by llama.py with torch {torch.__version__.split('+')[0]} and transformers {transformers.__version__}: for each model",
+    "# how many parameters it has, by how much bfloat16 errs in the logits, relative, and in the loss, and the loss; the logits;",
+    "# and of each parameter by how much bfloat16 errs in its gradient, relative, and the gradient.",
+]
+for case in CASES:
+    lines.extend(run(case))
+(pathlib.Path(__file__).parent / "llama.txt").write_text("\n".join(lines) + "\n")
