@@ -24,6 +24,7 @@
 #include <halftone/autodiff/op/matmul.hpp>
 #include <halftone/autodiff/op/pointwise.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
+#include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>

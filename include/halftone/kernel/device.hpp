@@ -21,6 +21,7 @@
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
+#include <halftone/kernel/strided_copy/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/count_nonfinite/device.hpp>
 #include <halftone/kernel/target_share/device.hpp>

@@ -84,6 +84,14 @@ struct dot : promote { static constexpr const char* name = "dot"; };
 struct cat : as_input { static constexpr const char* name = "cat"; };
 struct stack : as_input { static constexpr const char* name = "stack"; };
 
+struct permute : as_input { static constexpr const char* name = "permute"; };
+struct transpose : as_input { static constexpr const char* name = "transpose"; };
+struct slice : as_input { static constexpr const char* name = "slice"; };
+struct select : as_input { static constexpr const char* name = "select"; };
+struct split : as_input { static constexpr const char* name = "split"; };
+struct flip : as_input { static constexpr const char* name = "flip"; };
+struct expand : as_input { static constexpr const char* name = "expand"; };
+
 struct cast : as_input { static constexpr const char* name = "cast"; };
 struct map : as_input { static constexpr const char* name = "map"; };
 struct add : as_input { static constexpr const char* name = "add"; };
