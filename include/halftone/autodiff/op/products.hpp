@@ -17,12 +17,6 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// How matrices are read: as they lie, or transposed.
-enum class orientation { straight, transposed };
-constexpr orientation operator!(orientation o) {
-    return o == orientation::straight ? orientation::transposed : orientation::straight;
-}
-
 /// Matrices one behind the other: `stored` is (count, rows, columns), as they lie.
 template <class T>
 struct matrices {

@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include <halftone/kernel/common/strided/axes.hpp>
 #include <halftone/kernel/map/expression/derivative.hpp>
@@ -148,10 +149,10 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
         if (!(v.shape() == target))
             fail<shape_error>("map: ", role, " ", index, " is ", v.shape(), ", the output ", target);
         extent row_stride = 0, next = 0;
-        bool in_rows = Rank == 0 || v.extent_of(Rank - 1) <= 1 || v.stride_of(Rank - 1) == 1;
+        bool is_innermost = true, in_rows = Rank == 0 || v.extent_of(Rank - 1) <= 1 || v.stride_of(Rank - 1) == 1;
         for (int axis = Rank - 2; axis >= 0; --axis) {
             if (v.extent_of(axis) == 1) continue;
-            if (next == 0) {
+            if (std::exchange(is_innermost, false)) {
                 row_stride = v.stride_of(axis);
             } else {
                 in_rows = in_rows && v.stride_of(axis) == next;
