@@ -116,38 +116,74 @@ void expect_golden(Device& device, const std::string& name, const F& f, const ht
 template <class T, class Device>
 void orders_and_parts(Device& device) {
     using ht::shape;
-    expect_golden<T>(device, "permute", [](auto& c, auto& x) { return ht::permute(c, x, axes<2, 0, 1>); }, shape<3>{2, 3, 5});
-    expect_golden<T>(device, "permute_4", [](auto& c, auto& x) { return ht::permute(c, x, axes<3, 1, 0, 2>); }, shape<4>{3, 2, 5, 7});
-    expect_golden<T>(device, "transpose_heads", [](auto& c, auto& x) { return ht::transpose(c, x, axes<1, 2>); }, shape<4>{2, 3, 4, 5});
-    expect_golden<T>(device, "transpose_large", [](auto& c, auto& x) { return ht::transpose(c, x, axes<0, 1>); }, shape<2>{37, 70});
-    expect_golden<T>(device, "transpose_last", [](auto& c, auto& x) { return ht::transpose(c, x, axes<-1, -2>); }, shape<3>{3, 20, 33});
-    expect_golden<T>(device, "transpose_empty", [](auto& c, auto& x) { return ht::transpose(c, x, axes<0, 1>); }, shape<2>{0, 3});
-    expect_golden<T>(device, "slice_step", [](auto& c, auto& x) { return ht::slice(c, x, axes<1>, 1, 6, 2); }, shape<2>{4, 7});
-    expect_golden<T>(device, "slice_negative", [](auto& c, auto& x) { return ht::slice(c, x, axes<0>, -3, -1); }, shape<2>{5, 3});
-    expect_golden<T>(device, "slice_beyond", [](auto& c, auto& x) { return ht::slice(c, x, axes<0>, 2, 100); }, shape<2>{5, 3});
-    expect_golden<T>(device, "slice_empty", [](auto& c, auto& x) { return ht::slice(c, x, axes<0>, 2, 2); }, shape<2>{4, 3});
-    expect_golden<T>(device, "narrow", [](auto& c, auto& x) { return ht::narrow(c, x, axes<1>, -4, 3); }, shape<3>{3, 6, 2});
-    expect_golden<T>(device, "select", [](auto& c, auto& x) { return ht::select(c, x, axes<1>, -1); }, shape<3>{3, 4, 5});
-    expect_golden<T>(device, "flip", [](auto& c, auto& x) { return ht::flip(c, x, axes<0, 2>); }, shape<3>{3, 4, 5});
-    expect_golden<T>(device, "squeeze", [](auto& c, auto& x) { return ht::squeeze(c, x, axes<1>); }, shape<3>{3, 1, 4});
-    expect_golden<T>(device, "unsqueeze", [](auto& c, auto& x) { return ht::unsqueeze(c, x, axes<-1>); }, shape<2>{3, 4});
-    expect_golden<T>(device, "flatten", [](auto& c, auto& x) { return ht::flatten(c, x, axes<1, -1>); }, shape<3>{2, 3, 4});
-    expect_golden<T>(device, "cat", [](auto& c, auto& a, auto& b) { return ht::cat(c, axes<1>, a, b, a); }, shape<2>{2, 3}, shape<2>{2, 1});
-    expect_golden<T>(device, "chunk", [](auto& c, auto& x) {
-        const auto [a, b, d] = ht::chunk<3>(c, x, axes<-1>);
-        return ht::cat(c, axes<-1>, d, b, a);
-    }, shape<2>{2, 8});
-    expect_golden<T>(device, "split", [](auto& c, auto& x) {
-        const auto parts = ht::split_with_sizes(c, x, axes<0>, std::array<extent, 3>{2, 0, 5});  // the gradient of one is absent
-        return ht::cat(c, axes<0>, parts[2], parts[0]);
-    }, shape<2>{7, 2});
-    expect_golden<T>(device, "chain", [](auto& c, auto& x) {
-        const auto part = ht::slice(c, ht::slice(c, ht::transpose(c, x, axes<0, 2>), axes<0>, 1, 4), axes<1>, 0, 6, 2);
-        return ht::permute(c, ht::flip(c, part, axes<1>), axes<1, 2, 0>);
-    }, shape<3>{4, 6, 5});
-    expect_golden<T>(device, "twice", [](auto& c, auto& x) {  // gradients of parts of x add up
-        return ht::mul(c, ht::slice(c, ht::transpose(c, x, axes<0, 1>), axes<1>, 0, 3), ht::slice(c, x, axes<0>, 1, 4));
-    }, shape<2>{4, 3});
+    expect_golden<T>(
+        device, "permute", [](auto& c, auto& x) { return ht::permute(c, x, axes<2, 0, 1>); }, shape<3>{2, 3, 5});
+    expect_golden<T>(
+        device, "permute_4", [](auto& c, auto& x) { return ht::permute(c, x, axes<3, 1, 0, 2>); },
+        shape<4>{3, 2, 5, 7});
+    expect_golden<T>(
+        device, "transpose_heads", [](auto& c, auto& x) { return ht::transpose(c, x, axes<1, 2>); },
+        shape<4>{2, 3, 4, 5});
+    expect_golden<T>(
+        device, "transpose_large", [](auto& c, auto& x) { return ht::transpose(c, x, axes<0, 1>); }, shape<2>{37, 70});
+    expect_golden<T>(
+        device, "transpose_last", [](auto& c, auto& x) { return ht::transpose(c, x, axes<-1, -2>); },
+        shape<3>{3, 20, 33});
+    expect_golden<T>(
+        device, "transpose_empty", [](auto& c, auto& x) { return ht::transpose(c, x, axes<0, 1>); }, shape<2>{0, 3});
+    expect_golden<T>(
+        device, "slice_step", [](auto& c, auto& x) { return ht::slice(c, x, axes<1>, 1, 6, 2); }, shape<2>{4, 7});
+    expect_golden<T>(
+        device, "slice_negative", [](auto& c, auto& x) { return ht::slice(c, x, axes<0>, -3, -1); }, shape<2>{5, 3});
+    expect_golden<T>(
+        device, "slice_beyond", [](auto& c, auto& x) { return ht::slice(c, x, axes<0>, 2, 100); }, shape<2>{5, 3});
+    expect_golden<T>(
+        device, "slice_empty", [](auto& c, auto& x) { return ht::slice(c, x, axes<0>, 2, 2); }, shape<2>{4, 3});
+    expect_golden<T>(
+        device, "narrow", [](auto& c, auto& x) { return ht::narrow(c, x, axes<1>, -4, 3); }, shape<3>{3, 6, 2});
+    expect_golden<T>(
+        device, "select", [](auto& c, auto& x) { return ht::select(c, x, axes<1>, -1); }, shape<3>{3, 4, 5});
+    expect_golden<T>(
+        device, "flip", [](auto& c, auto& x) { return ht::flip(c, x, axes<0, 2>); }, shape<3>{3, 4, 5});
+    expect_golden<T>(
+        device, "squeeze", [](auto& c, auto& x) { return ht::squeeze(c, x, axes<1>); }, shape<3>{3, 1, 4});
+    expect_golden<T>(
+        device, "unsqueeze", [](auto& c, auto& x) { return ht::unsqueeze(c, x, axes<-1>); }, shape<2>{3, 4});
+    expect_golden<T>(
+        device, "flatten", [](auto& c, auto& x) { return ht::flatten(c, x, axes<1, -1>); }, shape<3>{2, 3, 4});
+    expect_golden<T>(
+        device, "cat", [](auto& c, auto& a, auto& b) { return ht::cat(c, axes<1>, a, b, a); }, shape<2>{2, 3},
+        shape<2>{2, 1});
+    expect_golden<T>(
+        device, "chunk",
+        [](auto& c, auto& x) {
+            const auto [a, b, d] = ht::chunk<3>(c, x, axes<-1>);
+            return ht::cat(c, axes<-1>, d, b, a);
+        },
+        shape<2>{2, 8});
+    expect_golden<T>(
+        device, "split",
+        [](auto& c, auto& x) {
+            const auto parts =
+                ht::split_with_sizes(c, x, axes<0>, std::array<extent, 3>{2, 0, 5});  // the gradient of one is absent
+            return ht::cat(c, axes<0>, parts[2], parts[0]);
+        },
+        shape<2>{7, 2});
+    expect_golden<T>(
+        device, "chain",
+        [](auto& c, auto& x) {
+            const auto part =
+                ht::slice(c, ht::slice(c, ht::transpose(c, x, axes<0, 2>), axes<0>, 1, 4), axes<1>, 0, 6, 2);
+            return ht::permute(c, ht::flip(c, part, axes<1>), axes<1, 2, 0>);
+        },
+        shape<3>{4, 6, 5});
+    expect_golden<T>(
+        device, "twice",
+        [](auto& c, auto& x) {  // gradients of parts of x add up
+            return ht::mul(c, ht::slice(c, ht::transpose(c, x, axes<0, 1>), axes<1>, 0, 3),
+                           ht::slice(c, x, axes<0>, 1, 4));
+        },
+        shape<2>{4, 3});
 }
 
 template <class T, class Device>
@@ -157,10 +193,26 @@ void broadcasts(Device& device) {
     const auto sub = [](auto& c, auto& a, auto& b) { return ht::sub(c, a, b); };
     const auto mul = [](auto& c, auto& a, auto& b) { return ht::mul(c, a, b); };
     const auto addcmul = [](auto& c, auto& x, auto& a, auto& b) { return ht::addcmul(c, x, a, b); };
-    expect_golden<T>(device, "expand", [](auto& c, auto& x) { return ht::expand(c, x, shape<3>{2, -1, 4}); }, shape<2>{3, 1});
-    expect_golden<T>(device, "expand_1", [](auto& c, auto& x) { return ht::expand(c, x, shape<1>{5}); }, shape<1>{1});
-    expect_golden<T>(device, "expand_empty", [](auto& c, auto& x) { return ht::expand(c, x, shape<2>{3, 0}); }, shape<2>{3, 1});
-    expect_golden<T>(device, "expand_middle", [](auto& c, auto& x) { return ht::expand(c, x, shape<3>{2, 40, 3}); }, shape<3>{2, 1, 3});
+    expect_golden<T>(
+        device, "expand",
+        [](auto& c, auto& x) {
+            return ht::expand(c, x, shape<3>{2, -1, 4});
+        },
+        shape<2>{3, 1});
+    expect_golden<T>(
+        device, "expand_1", [](auto& c, auto& x) { return ht::expand(c, x, shape<1>{5}); }, shape<1>{1});
+    expect_golden<T>(
+        device, "expand_empty",
+        [](auto& c, auto& x) {
+            return ht::expand(c, x, shape<2>{3, 0});
+        },
+        shape<2>{3, 1});
+    expect_golden<T>(
+        device, "expand_middle",
+        [](auto& c, auto& x) {
+            return ht::expand(c, x, shape<3>{2, 40, 3});
+        },
+        shape<3>{2, 1, 3});
     expect_golden<T>(device, "row_and_column", add, shape<2>{3, 1}, shape<2>{1, 4});
     expect_golden<T>(device, "column", mul, shape<2>{3, 4}, shape<2>{3, 1});
     expect_golden<T>(device, "column_long", mul, shape<2>{5, 140}, shape<2>{5, 1});
@@ -183,17 +235,27 @@ void broadcasts(Device& device) {
 template <class T, class Device>
 void transposed_products(Device& device) {
     using ht::shape;
-    expect_golden<T>(device, "times_transposed", [](auto& c, auto& q, auto& k) { return ht::matmul(c, q, ht::transposed(k)); }, shape<3>{2, 3, 4}, shape<3>{2, 5, 4});
-    expect_golden<T>(device, "transposed_times", [](auto& c, auto& a, auto& b) { return ht::matmul(c, ht::transposed(a), b); }, shape<2>{4, 3}, shape<2>{4, 5});
-    expect_golden<T>(device, "both_transposed", [](auto& c, auto& a, auto& b) { return ht::matmul(c, ht::transposed(a), ht::transposed(b)); }, shape<3>{2, 4, 3}, shape<3>{2, 5, 4});
-    expect_golden<T>(device, "rows_times_transposed", [](auto& c, auto& a, auto& b) { return ht::matmul(c, a, ht::transposed(b)); }, shape<3>{2, 3, 4}, shape<2>{5, 4});
+    expect_golden<T>(
+        device, "times_transposed", [](auto& c, auto& q, auto& k) { return ht::matmul(c, q, ht::transposed(k)); },
+        shape<3>{2, 3, 4}, shape<3>{2, 5, 4});
+    expect_golden<T>(
+        device, "transposed_times", [](auto& c, auto& a, auto& b) { return ht::matmul(c, ht::transposed(a), b); },
+        shape<2>{4, 3}, shape<2>{4, 5});
+    expect_golden<T>(
+        device, "both_transposed",
+        [](auto& c, auto& a, auto& b) { return ht::matmul(c, ht::transposed(a), ht::transposed(b)); },
+        shape<3>{2, 4, 3}, shape<3>{2, 5, 4});
+    expect_golden<T>(
+        device, "rows_times_transposed", [](auto& c, auto& a, auto& b) { return ht::matmul(c, a, ht::transposed(b)); },
+        shape<3>{2, 3, 4}, shape<2>{5, 4});
 }
 
 template <class Device>
 void gradients_in_double(Device& device) {
     const auto numbers = []<int Rank>(const ht::shape<Rank>& s, double first) {
         ht::host_tensor<double, Rank> all(s);
-        for (extent i = 0; i < s.size(); ++i) all.data()[i] = first + 0.37 * static_cast<double>(i % 5) - 0.21 * static_cast<double>(i % 3);
+        for (extent i = 0; i < s.size(); ++i)
+            all.data()[i] = first + 0.37 * static_cast<double>(i % 5) - 0.21 * static_cast<double>(i % 3);
         return all;
     };
     const auto expect = [&](const auto& f, const auto&... inputs) {
@@ -203,15 +265,22 @@ void gradients_in_double(Device& device) {
     };
     const auto x = numbers(ht::shape<3>{2, 3, 4}, 0.4), y = numbers(ht::shape<3>{2, 1, 4}, 1.1);
     const auto column = numbers(ht::shape<2>{3, 1}, 0.9);
-    expect([](auto& c, auto a, auto b, auto d) {
-        const auto z = ht::div(c, ht::mul(c, a, d), ht::add(c, b, 2.0));
-        const auto [p, q] = ht::chunk<2>(c, ht::permute(c, z, axes<2, 0, 1>), axes<0>);
-        return ht::mul(c, ht::flip(c, p, axes<-1>), ht::mul(c, q, q));
-    }, x, y, column);
-    expect([](auto& c, auto a, auto b) {
-        return ht::mul(c, ht::expand(c, ht::select(c, b, axes<1>, 0), ht::shape<3>{3, 2, 4}), ht::transpose(c, a, axes<0, 1>));
-    }, x, y);
-    expect([](auto& c, auto a) { return ht::matmul(c, ht::transposed(a), ht::transposed(ht::transpose(c, a, axes<1, 2>))); }, x);
+    expect(
+        [](auto& c, auto a, auto b, auto d) {
+            const auto z = ht::div(c, ht::mul(c, a, d), ht::add(c, b, 2.0));
+            const auto [p, q] = ht::chunk<2>(c, ht::permute(c, z, axes<2, 0, 1>), axes<0>);
+            return ht::mul(c, ht::flip(c, p, axes<-1>), ht::mul(c, q, q));
+        },
+        x, y, column);
+    expect(
+        [](auto& c, auto a, auto b) {
+            return ht::mul(c, ht::expand(c, ht::select(c, b, axes<1>, 0), ht::shape<3>{3, 2, 4}),
+                           ht::transpose(c, a, axes<0, 1>));
+        },
+        x, y);
+    expect([](auto& c,
+              auto a) { return ht::matmul(c, ht::transposed(a), ht::transposed(ht::transpose(c, a, axes<1, 2>))); },
+           x);
 }
 
 template <class Device>
@@ -219,19 +288,28 @@ void refusals(Device& device) {
     ht::tape tape{device};
     const auto make = [&](auto s) { return tape.template make<float>(s, false); };
     const auto x = make(ht::shape<2>{3, 4});
-    CHECK_THROWS_WITH_AS(ht::add(tape, x, make(ht::shape<2>{2, 4})),
-                         "add: the shapes (3, 4) and (2, 4) do not go together: from the last axis on, extents have to be equal, or "
-                         "one of them 1", ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        ht::add(tape, x, make(ht::shape<2>{2, 4})),
+        "add: the shapes (3, 4) and (2, 4) do not go together: from the last axis on, extents have to be equal, or "
+        "one of them 1",
+        ht::shape_error);
     CHECK_THROWS_AS(ht::mul(tape, x, make(ht::shape<1>{3})), ht::shape_error);
     CHECK_THROWS_AS(ht::addcmul(tape, make(ht::shape<2>{1, 4}), x, make(ht::shape<3>{2, 4, 4})), ht::shape_error);
-    CHECK_THROWS_WITH_AS(ht::expand(tape, x, ht::shape<3>{2, 3, 5}),
-                         "expand: (3, 4) as (2, 3, 5): from the last axis on, extents have to be equal, or the former's 1", ht::shape_error);
-    CHECK_THROWS_WITH_AS(ht::select(tape, x, axes<1>, 4), "select: index 4 along an axis of 4; expected -4 to 3", ht::argument_error);
-    CHECK_THROWS_WITH_AS(ht::narrow(tape, x, axes<0>, 1, 3), "narrow: 3 from 1 along an axis of 3 go beyond it", ht::argument_error);
+    CHECK_THROWS_WITH_AS(
+        ht::expand(tape, x, ht::shape<3>{2, 3, 5}),
+        "expand: (3, 4) as (2, 3, 5): from the last axis on, extents have to be equal, or the former's 1",
+        ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::select(tape, x, axes<1>, 4), "select: index 4 along an axis of 4; expected -4 to 3",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::narrow(tape, x, axes<0>, 1, 3), "narrow: 3 from 1 along an axis of 3 go beyond it",
+                         ht::argument_error);
     CHECK_THROWS_AS(ht::slice(tape, x, axes<0>, 0, 3, 0), ht::argument_error);
-    CHECK_THROWS_WITH_AS(ht::squeeze(tape, x, axes<0>), "squeeze: axis 0 of (3, 4) has 3 elements; expected 1", ht::shape_error);
-    CHECK_THROWS_WITH_AS(ht::chunk<3>(tape, x, axes<1>),
-                         "chunk: 4 elements along an axis make 2 parts of 2, not 3; ht::split_with_sizes takes their sizes", ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::squeeze(tape, x, axes<0>), "squeeze: axis 0 of (3, 4) has 3 elements; expected 1",
+                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        ht::chunk<3>(tape, x, axes<1>),
+        "chunk: 4 elements along an axis make 2 parts of 2, not 3; ht::split_with_sizes takes their sizes",
+        ht::shape_error);
     CHECK_THROWS_AS(ht::split_with_sizes(tape, x, axes<0>, std::array<extent, 2>{1, 1}), ht::shape_error);
     CHECK_THROWS_AS(ht::matmul(tape, x, ht::transposed(make(ht::shape<2>{5, 3}))), ht::shape_error);
     CHECK_THROWS_AS(ht::cat(tape, axes<0>, x, make(ht::shape<2>{3, 5})), ht::shape_error);

@@ -19,4 +19,6 @@ static_assert(all_are<ht::category::promote, op::addcmul, op::addcdiv, op::atan2
 static_assert(all_are<ht::category::as_input, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                       op::tanh, op::cat, op::stack, op::cast, op::leaky_relu, op::sigmoid, op::relu, op::gelu, op::silu,
                       op::mean, op::dropout, op::embedding>);
+static_assert(all_are<ht::category::as_input, op::permute, op::transpose, op::slice, op::select, op::split, op::flip,
+                      op::expand>);
 static_assert(all_are<ht::category::banned, op::binary_cross_entropy>);

@@ -7,7 +7,8 @@
 ///     auto odd = ht::slice(v, ht::axes<-1>, 1, 100, 2);           // v[..., 1:100:2]
 ///     auto rows = ht::expand(bias, ht::shape<2>{1000, width});    // one row for all, by strides of 0
 ///
-/// The same functions with a context in front take variables (autodiff/op/shapes.hpp); ht::contiguous(device, v, out) copies.
+/// The same functions with a context in front take variables (autodiff/op/shapes.hpp); ht::contiguous(device, v, out)
+/// copies.
 #pragma once
 
 #include <algorithm>
@@ -33,14 +34,16 @@ struct index_range {
     extent start, count;
 };
 inline index_range range_of(const char* what, extent size, extent start, extent stop, extent step) {
-    if (step < 1) fail<argument_error>(what, ": a step of ", step, "; expected 1 or more, and ht::flip turns an axis round");
+    if (step < 1)
+        fail<argument_error>(what, ": a step of ", step, "; expected 1 or more, and ht::flip turns an axis round");
     const auto within = [size](extent i) { return std::clamp<extent>(i < 0 ? i + size : i, 0, size); };
     const extent first = within(start), last = within(stop);
     return {first, last <= first ? 0 : (last - first + step - 1) / step};
 }
 inline extent checked_index(const char* what, extent size, extent index) {
     if (index < -size || index >= size)
-        fail<argument_error>(what, ": index ", index, " along an axis of ", size, "; expected ", -size, " to ", size - 1);
+        fail<argument_error>(what, ": index ", index, " along an axis of ", size, "; expected ", -size, " to ",
+                             size - 1);
     return index < 0 ? index + size : index;
 }
 inline extent checked_start(const char* what, extent size, extent start, extent length) {
@@ -64,7 +67,8 @@ view<T, Rank> part_of_axis(const view<T, Rank>& v, int axis, extent start, exten
 /// Axis i of the result is axis `order[i]` of v: torch.permute.
 template <class T, int Rank, int... Order>
 view<T, Rank> permute(const view<T, Rank>& v, axis_list<Order...> order) {
-    static_assert(sizeof...(Order) == Rank, "halftone: permute names every axis once, in their new order: ht::axes<0, 2, 1>");
+    static_assert(sizeof...(Order) == Rank,
+                  "halftone: permute names every axis once, in their new order: ht::axes<0, 2, 1>");
     constexpr auto from = decltype(detail::resolve_axes<Rank>(order))::values;
     shape<Rank> s{}, strides{};
     for (int axis = 0; axis < Rank; ++axis) {
@@ -83,8 +87,8 @@ view<T, Rank> transpose(const view<T, Rank>& v, axis_list<A, B> both) {
     return {v.data(), s, strides};
 }
 
-/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and what is beyond an end is that end.
-/// Throws argument_error for a step below 1.
+/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and what is beyond an end is
+/// that end. Throws argument_error for a step below 1.
 template <class T, int Rank, int... Axis>
 view<T, Rank> slice(const view<T, Rank>& v, axis_list<Axis...> along, extent start, extent stop, extent step = 1) {
     const int axis = detail::only_axis<Rank>(along);
@@ -104,7 +108,8 @@ view<T, Rank - 1> select(const view<T, Rank>& v, axis_list<Axis...> along, exten
     static_assert(Rank > 0, "halftone: select takes an axis away, and a single value has none");
     const int axis = detail::only_axis<Rank>(along);
     const extent at = detail::checked_index("select", v.extent_of(axis), index);
-    return {v.data() + at * v.stride_of(axis), detail::without_axes(v.shape(), along), detail::without_axes(v.strides(), along)};
+    return {v.data() + at * v.stride_of(axis), detail::without_axes(v.shape(), along),
+            detail::without_axes(v.strides(), along)};
 }
 /// The other way round along these axes: torch.flip, by negative strides.
 template <class T, int Rank, int... Axes>
@@ -123,7 +128,8 @@ template <class T, int Rank, int... Axes>
 view<T, Rank - static_cast<int>(sizeof...(Axes))> squeeze(const view<T, Rank>& v, axis_list<Axes...> gone) {
     for (const int axis : detail::resolved_axes<Rank, Axes...>::values) {
         if (v.extent_of(axis) != 1)
-            fail<shape_error>("squeeze: axis ", axis, " of ", v.shape(), " has ", v.extent_of(axis), " elements; expected 1");
+            fail<shape_error>("squeeze: axis ", axis, " of ", v.shape(), " has ", v.extent_of(axis),
+                              " elements; expected 1");
     }
     return {v.data(), detail::without_axes(v.shape(), gone), detail::without_axes(v.strides(), gone)};
 }

@@ -24,7 +24,8 @@ struct put_record {
     void backward(Tape& tape) {
         if (!dall.is_there()) return;
         if (const auto to = tape.gradient_target(dpart))
-            write_strided(tape.device(), at.in(as_const(dall.view()).data()), view<T, Rank>(to.data, dpart.shape()), to.mode);
+            write_strided(tape.device(), at.in(as_const(dall.view()).data()), view<T, Rank>(to.data, dpart.shape()),
+                          to.mode);
         tape.finish(dall);
     }
 };
@@ -74,8 +75,8 @@ struct sum_to_record {
             const view<X, Rank> out(to.data, dx.shape());
             using map = kernel::map<typename Tape::device_type>;
             if (to.mode == write_mode::overwrite) {
-                map::template run<kernel::map_layout::any>(tape.device(), make_pack(symbolic::argument<0>{}), make_pack(out),
-                                                           make_pack(from));
+                map::template run<kernel::map_layout::any>(tape.device(), make_pack(symbolic::argument<0>{}),
+                                                           make_pack(out), make_pack(from));
             } else {
                 map::template run<kernel::map_layout::any>(tape.device(),
                                                            make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}),

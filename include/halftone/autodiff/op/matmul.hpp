@@ -220,8 +220,9 @@ class transposed_variable {
     variable<T, Rank> lying_;
 };
 
-/// x with its last two axes exchanged, as an operand of ht::matmul: ht::matmul(ctx, q, ht::transposed(k)). Nothing is copied, forward
-/// or backward; ht::transpose(ctx, x, ht::axes<-1, -2>) is a variable for all other operations. Source: torch.Tensor.mT.
+/// x with its last two axes exchanged, as an operand of ht::matmul: ht::matmul(ctx, q, ht::transposed(k)). Nothing is
+/// copied, forward or backward; ht::transpose(ctx, x, ht::axes<-1, -2>) is a variable for all other operations. Source:
+/// torch.Tensor.mT.
 template <class T, int Rank>
 transposed_variable<T, Rank> transposed(const variable<T, Rank>& x) {
     static_assert(Rank >= 2, "halftone: a transpose needs at least two axes");

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors with their axes in another order, in parts, and with more or fewer of them; torch's names and arguments, with axes as
-/// ht::axes<...> where torch has `dim`.
+/// Tensors with their axes in another order, in parts, and with more or fewer of them; torch's names and arguments,
+/// with axes as ht::axes<...> where torch has `dim`.
 ///
-///     auto heads = ht::transpose(ctx, x, ht::axes<1, 2>);               // (batch, time, heads, size) -> (batch, heads, time, size)
+///     auto heads = ht::transpose(ctx, x, ht::axes<1, 2>);     // (batch, time, heads, size) -> (batch, heads, time, size)
 ///     auto [q, k, v] = ht::chunk<3>(ctx, qkv, ht::axes<-1>);
 ///     auto last = ht::select(ctx, x, ht::axes<1>, -1);                  // x[:, -1]
 ///     auto row = ht::unsqueeze(ctx, x, ht::axes<0>);                    // the same memory, as of squeeze, flatten, reshape
 ///     auto all = ht::expand(ctx, row, ht::shape<3>{8, -1, -1});
 ///
-/// Variables are contiguous: what changes their order is copied, once, and so is a part. No copy is needed in products, whose
-/// operands may be ht::transposed (autodiff/op/matmul.hpp), and in pointwise operations, which broadcast by themselves.
+/// Variables are contiguous: what changes their order is copied, once, and so is a part. No copy is needed in products,
+/// whose operands may be ht::transposed (autodiff/op/matmul.hpp), and in pointwise operations, which broadcast by
+/// themselves.
 ///
-/// They keep the type of their input in every region. Numeric contract: values are copied; the gradient of expand is the sum
-/// over the axes along which one element stands for many, as kernel::column_sum has it.
+/// They keep the type of their input in every region. Numeric contract: values are copied; the gradient of expand is
+/// the sum over the axes along which one element stands for many, as kernel::column_sum has it.
 #pragma once
 
 #include <array>
@@ -54,7 +55,8 @@ void write_strided(Device& device, const view<From, Rank>& from, const view<T, R
 }
 /// The same, into a whole tensor that is 0 elsewhere.
 template <class Device, class From, class T, int Rank>
-void write_part(Device& device, const view<From, Rank>& from, const placement<Rank>& at, T* data, extent size, write_mode mode) {
+void write_part(Device& device, const view<From, Rank>& from, const placement<Rank>& at, T* data, extent size,
+                write_mode mode) {
     if (mode == write_mode::overwrite && !at.covers) device.fill(data, size, T(0.0f));
     write_strided(device, from, at.in(data), mode);
 }
@@ -149,8 +151,8 @@ struct expand_record {
         if (!dy.is_there()) return;
         const auto& dx = std::get<0>(gradients);
         if (const auto to = tape.gradient_target(dx))
-            kernel::sum_over_broadcast(tape.device(), as_const(dy.view()), view<T, Rank>(to.data, lifted<Rank>(dx.shape())),
-                                       to.mode);
+            kernel::sum_over_broadcast(tape.device(), as_const(dy.view()),
+                                       view<T, Rank>(to.data, lifted<Rank>(dx.shape())), to.mode);
         tape.finish(dy);
     }
 };
@@ -171,23 +173,24 @@ variable<T, Rank> expand_to(Context&& context, const variable<T, From>& x, const
 
 }  // namespace detail
 
-/// Axis i of the result is axis `order[i]` of x: ht::permute(ctx, x, ht::axes<0, 2, 1>). In x's type. Source: torch.permute.
+/// Axis i of the result is axis `order[i]` of x: ht::permute(ctx, x, ht::axes<0, 2, 1>). In x's type. Source:
+/// torch.permute.
 template <recording_context Context, class T, int Rank, int... Order>
 variable<T, Rank> permute(Context&& context, const variable<T, Rank>& x, axis_list<Order...> order) {
     return detail::take_view<op::permute>(context, x, permute(x.view(), order));
 }
-/// x with two axes exchanged: ht::transpose(ctx, x, ht::axes<1, 2>). In x's type. In a product, ht::transposed(x) needs no copy.
-/// Source: torch.transpose.
+/// x with two axes exchanged: ht::transpose(ctx, x, ht::axes<1, 2>). In x's type. In a product, ht::transposed(x) needs
+/// no copy. Source: torch.transpose.
 template <recording_context Context, class T, int Rank, int A, int B>
 variable<T, Rank> transpose(Context&& context, const variable<T, Rank>& x, axis_list<A, B> both) {
     return detail::take_view<op::transpose>(context, x, transpose(x.view(), both));
 }
 
-/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and what is beyond an end is that end. In
-/// x's type; the gradient elsewhere is 0. Throws argument_error for a step below 1.
+/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and what is beyond an end is
+/// that end. In x's type; the gradient elsewhere is 0. Throws argument_error for a step below 1.
 template <recording_context Context, class T, int Rank, int... Axis>
-variable<T, Rank> slice(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent start, extent stop,
-                        extent step = 1) {
+variable<T, Rank> slice(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent start,
+                        extent stop, extent step = 1) {
     return detail::take_view<op::slice>(context, x, slice(x.view(), along, start, stop, step));
 }
 /// `length` places along an axis, from `start` on, which may count from the end. In x's type; the gradient elsewhere is 0.
@@ -197,8 +200,8 @@ variable<T, Rank> narrow(Context&& context, const variable<T, Rank>& x, axis_lis
                          extent length) {
     return detail::take_view<op::slice>(context, x, narrow(x.view(), along, start, length));
 }
-/// One place along an axis, which the result does not have; it may count from the end. In x's type; the gradient elsewhere is
-/// 0. Throws argument_error. Source: torch.select.
+/// One place along an axis, which the result does not have; it may count from the end. In x's type; the gradient
+/// elsewhere is 0. Throws argument_error. Source: torch.select.
 template <recording_context Context, class T, int Rank, int... Axis>
 variable<T, Rank - 1> select(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent index) {
     return detail::take_view<op::select>(context, x, select(x.view(), along, index));
@@ -209,13 +212,14 @@ variable<T, Rank> flip(Context&& context, const variable<T, Rank>& x, axis_list<
     return detail::take_view<op::flip>(context, x, flip(x.view(), along));
 }
 
-/// x without these axes, which have one element: the same memory and the same gradient. Throws shape_error where one has another
-/// number. Source: torch.squeeze.
+/// x without these axes, which have one element: the same memory and the same gradient. Throws shape_error where one
+/// has another number. Source: torch.squeeze.
 template <recording_context Context, class T, int Rank, int... Axes>
 auto squeeze(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> gone) {
     return reshape(context, x, squeeze(x.view(), gone).shape());
 }
-/// x with these axes of the result more, of one element each: the same memory and the same gradient. Source: torch.unsqueeze.
+/// x with these axes of the result more, of one element each: the same memory and the same gradient. Source:
+/// torch.unsqueeze.
 template <recording_context Context, class T, int Rank, int... Axes>
 auto unsqueeze(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> added) {
     return reshape(context, x, unsqueeze(x.view(), added).shape());
@@ -245,9 +249,9 @@ variable<T, Rank> contiguous(Context&&, const variable<T, Rank>& x) {
     return x;
 }
 
-/// x in a shape that it is broadcast to by NumPy's rules, with axes more in front; an extent of -1 is x's own. In x's type; its
-/// gradient is the sum over what one element stands for. Pointwise operations broadcast without it. Throws shape_error. Source:
-/// torch.Tensor.expand.
+/// x in a shape that it is broadcast to by NumPy's rules, with axes more in front; an extent of -1 is x's own. In x's
+/// type; its gradient is the sum over what one element stands for. Pointwise operations broadcast without it. Throws
+/// shape_error. Source: torch.Tensor.expand.
 template <recording_context Context, class T, int Rank, int To>
 variable<T, To> expand(Context&& context, const variable<T, Rank>& x, const shape<To>& s) {
     const auto result = expand(x.view(), s);
@@ -255,19 +259,21 @@ variable<T, To> expand(Context&& context, const variable<T, Rank>& x, const shap
     return detail::expand_to(context, x, result.shape());
 }
 
-/// Parts of x along an axis, of these sizes: auto [a, b] = ht::split_with_sizes(ctx, x, ht::axes<1>, std::array<ht::extent, 2>{3, 5}). In
-/// x's type. Throws shape_error where the sizes do not add up to the axis. Source: torch.split_with_sizes.
+/// Parts of x along an axis, of these sizes: auto [a, b] = ht::split_with_sizes(ctx, x, ht::axes<1>,
+/// std::array<ht::extent, 2>{3, 5}). In x's type. Throws shape_error where the sizes do not add up to the axis. Source:
+/// torch.split_with_sizes.
 template <recording_context Context, class T, int Rank, int... Axis, std::size_t Parts>
-std::array<variable<T, Rank>, Parts> split_with_sizes(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along,
-                                           const std::array<extent, Parts>& sizes) {
+std::array<variable<T, Rank>, Parts> split_with_sizes(Context&& context, const variable<T, Rank>& x,
+                                                      axis_list<Axis...> along,
+                                                      const std::array<extent, Parts>& sizes) {
     static_assert(Parts > 0, "halftone: split_with_sizes makes one part or more");
     const int axis = detail::only_axis<Rank>(along);
     extent total = 0;
     for (const extent size : sizes) total += size;
     for (const extent size : sizes) {
         if (size < 0 || total != x.shape()[axis])
-            fail<shape_error>("split_with_sizes: the sizes along axis ", axis, " add up to ", total, ", and ", x.shape(), " has ",
-                              x.shape()[axis], "; none is negative");
+            fail<shape_error>("split_with_sizes: the sizes along axis ", axis, " add up to ", total, ", and ",
+                              x.shape(), " has ", x.shape()[axis], "; none is negative");
     }
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::split::name);
@@ -288,16 +294,17 @@ std::array<variable<T, Rank>, Parts> split_with_sizes(Context&& context, const v
     }
     return parts;
 }
-/// x in so many parts along an axis, of one size but for the last, which may be smaller: auto [q, k, v] = ht::chunk<3>(ctx, qkv,
-/// ht::axes<-1>). In x's type. Throws shape_error where there would be fewer. Source: torch.chunk.
+/// x in so many parts along an axis, of one size but for the last, which may be smaller: auto [q, k, v] =
+/// ht::chunk<3>(ctx, qkv, ht::axes<-1>). In x's type. Throws shape_error where there would be fewer. Source:
+/// torch.chunk.
 template <std::size_t Parts, recording_context Context, class T, int Rank, int... Axis>
 std::array<variable<T, Rank>, Parts> chunk(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along) {
     constexpr auto count = static_cast<extent>(Parts);
     static_assert(Parts > 0, "halftone: chunk makes one part or more");
     const extent size = x.shape()[detail::only_axis<Rank>(along)], each = (size + count - 1) / count;
     if (each * (count - 1) >= size && size != 0 && Parts > 1)
-        fail<shape_error>("chunk: ", size, " elements along an axis make ", (size + each - 1) / each, " parts of ", each,
-                          ", not ", count, "; ht::split_with_sizes takes their sizes");
+        fail<shape_error>("chunk: ", size, " elements along an axis make ", (size + each - 1) / each, " parts of ",
+                          each, ", not ", count, "; ht::split_with_sizes takes their sizes");
     std::array<extent, Parts> sizes;
     for (std::size_t i = 0; i < Parts; ++i) sizes[i] = std::min(each, size - static_cast<extent>(i) * each);
     return split_with_sizes(context, x, along, sizes);

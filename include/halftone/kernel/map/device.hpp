@@ -253,7 +253,8 @@ struct map<Device> {
         }
     }
 
-    template <map_layout Layout, class Wanted, class OutputGradients, class Inputs, class Gradients, std::size_t... K, std::size_t... I>
+    template <map_layout Layout, class Wanted, class OutputGradients, class Inputs, class Gradients, std::size_t... K,
+              std::size_t... I>
     static void backward_in_rows(Device& device, const Wanted& wanted, const OutputGradients& output_gradients,
                                  const Inputs& inputs, const Gradients& gradients, std::index_sequence<K...>,
                                  std::index_sequence<I...>) {

@@ -37,8 +37,8 @@ namespace kernel {
 ///     run<Layout>(device, expressions, outputs, inputs)                                all packs
 ///     backward<Layout>(device, expressions, output_gradients, inputs, gradients)
 ///
-/// Layout, map_layout::rows where it is not said, tells which views there may be. `gradients` has a `gradient` or `no_gradient` for each input, in the input's shape. Inputs that no gradient reads
-/// may be views without data.
+/// Layout, map_layout::rows where it is not said, tells which views there may be. `gradients` has a `gradient` or
+/// `no_gradient` for each input, in the input's shape. Inputs that no gradient reads may be views without data.
 template <class Device>
 struct map;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides on the CPU; strided_copy.hpp has their contract and an example. They are for every instruction set
-/// the same: where both sides lie along one axis, runs of bytes; where they lie along two, squares whose sides are a cache line,
-/// so that lines are read and written whole; else element by element.
+/// Copies between strides on the CPU; strided_copy.hpp has their contract and an example. They are for every
+/// instruction set the same: where both sides lie along one axis, runs of bytes; where they lie along two, squares
+/// whose sides are a cache line, so that lines are read and written whole; else element by element.
 #pragma once
 
 #include <cstdint>
@@ -94,7 +94,8 @@ void run_strided_copy(cpu& device, const strided_copy_job& given) {
     const int rows_axis = job.last() - 1;
     const extent rows = job.extents.of[rows_axis], blocks = (rows + body::side - 1) / body::side;
     const extent strips = (width + 4095) / 4096;  // of columns, so that there is work for all threads
-    const row_partition pieces = partition_rows(job.size() / (rows * width) * blocks * strips, std::min<extent>(width, 4096) * body::side);
+    const row_partition pieces =
+        partition_rows(job.size() / (rows * width) * blocks * strips, std::min<extent>(width, 4096) * body::side);
     device.parallel_for(pieces.count, [&](extent piece) {
         for (extent k = pieces.begin(piece), end = k + pieces.rows_of(piece); k < end; ++k) {
             const extent strip = k % strips * 4096, j = k / strips % blocks * body::side;
@@ -110,10 +111,14 @@ void run_strided_copy(cpu& device, const strided_copy_job& given) {
 inline void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job) {
     if (job.size() == 0) return;
     switch (job.element_bytes) {
-        case 1: return run_strided_copy<std::uint8_t>(device, job);
-        case 2: return run_strided_copy<std::uint16_t>(device, job);
-        case 4: return run_strided_copy<std::uint32_t>(device, job);
-        default: return run_strided_copy<std::uint64_t>(device, job);
+        case 1:
+            return run_strided_copy<std::uint8_t>(device, job);
+        case 2:
+            return run_strided_copy<std::uint16_t>(device, job);
+        case 4:
+            return run_strided_copy<std::uint32_t>(device, job);
+        default:
+            return run_strided_copy<std::uint64_t>(device, job);
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides on devices that run GPU kernels; strided_copy.hpp has their contract and an example. Where both sides
-/// lie along one axis, a thread moves up to 16 bytes; where they lie along two, a block moves squares of 32 by 32 elements by
-/// way of shared memory, so that warps read and write along the memory.
+/// Copies between strides on devices that run GPU kernels; strided_copy.hpp has their contract and an example. Where
+/// both sides lie along one axis, a thread moves up to 16 bytes; where they lie along two, a block moves squares of 32
+/// by 32 elements by way of shared memory, so that warps read and write along the memory.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,8 @@ struct strided_copy_kernel {
 template <class Word>
 struct strided_transpose_kernel {
     static constexpr int threads = 256, side = 32, rows_at_once = threads / side;
-    static constexpr word shared_bytes = side * (side + 1) * sizeof(Word) / 16 * 16 + 16;  // a column more: no bank conflicts
+    static constexpr word shared_bytes =
+        side * (side + 1) * sizeof(Word) / 16 * 16 + 16;  // a column more: no bank conflicts
 
     strided_copy_spans<Word> job;
     extent outer;  // matrices
@@ -145,12 +146,17 @@ struct strided_copy<Device> {
         const strided_copy_job job = on_device::widened(strided_copy_job_of(view<const T, Rank>(from), to));
         if (job.size() == 0) return;
         switch (job.element_bytes) {
-            case 1: return run_of<std::uint8_t>(device, job);
-            case 2: return run_of<std::uint16_t>(device, job);
-            case 4: return run_of<std::uint32_t>(device, job);
-            case 8: return run_of<std::uint64_t>(device, job);
-            default: device.launch(on_device::strided_copy_kernel<simt::chunk<std::uint32_t>>{
-                on_device::strided_copy_spans<simt::chunk<std::uint32_t>>(job), job.size()});
+            case 1:
+                return run_of<std::uint8_t>(device, job);
+            case 2:
+                return run_of<std::uint16_t>(device, job);
+            case 4:
+                return run_of<std::uint32_t>(device, job);
+            case 8:
+                return run_of<std::uint64_t>(device, job);
+            default:
+                device.launch(on_device::strided_copy_kernel<simt::chunk<std::uint32_t>>{
+                    on_device::strided_copy_spans<simt::chunk<std::uint32_t>>(job), job.size()});
         }
     }
 
@@ -165,7 +171,7 @@ struct strided_copy<Device> {
         const strided_copy_job matrices = with_axis_before_last(job, other);
         const extent in_each = matrices.extents.of[matrices.axes - 2] * matrices.extents.of[matrices.axes - 1];
         device.launch(on_device::strided_transpose_kernel<Word>{on_device::strided_copy_spans<Word>(matrices),
-                                                               matrices.size() / in_each});
+                                                                matrices.size() / in_each});
     }
 };
 

@@ -18,12 +18,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// run(device, from, to): to = from, element by element. Views of one shape, of any strides; `to` shows no element twice, and
-/// they do not overlap. Up to 8 axes. Throws shape_error.
+/// run(device, from, to): to = from, element by element. Views of one shape, of any strides; `to` shows no element
+/// twice, and they do not overlap. Up to 8 axes. Throws shape_error.
 template <class Device>
 struct strided_copy;
 
-/// A copy without its types: axes are merged, and sorted so that `to` is walked as it lies in memory. Strides are in elements.
+/// A copy without its types: axes are merged, and sorted so that `to` is walked as it lies in memory. Strides are in
+/// elements.
 struct strided_copy_job {
     const std::byte* from;
     std::byte* to;
@@ -61,7 +62,8 @@ strided_copy_job strided_copy_job_of(const view<const T, Rank>& from, const view
                          axis_values_of(to.strides())};
     // Axes by the strides of `to`, the largest first; those of one element go.
     for (int axis = 1; axis < Rank; ++axis) {
-        for (int i = axis; i > 0 && stride_magnitude(job.to_strides.of[i - 1]) < stride_magnitude(job.to_strides.of[i]); --i) {
+        for (int i = axis; i > 0 && stride_magnitude(job.to_strides.of[i - 1]) < stride_magnitude(job.to_strides.of[i]);
+             --i) {
             for (axis_values* each : {&job.extents, &job.from_strides, &job.to_strides})
                 std::swap(each->of[i - 1], each->of[i]);
         }
@@ -82,8 +84,9 @@ inline strided_copy_job with_axis_before_last(strided_copy_job job, int other) {
 
 template <class From, class T, int Rank>
 void check_strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
-    static_assert(std::is_same_v<const From, const T> && !std::is_const_v<T>,
-                  "halftone: contiguous copies elements of one type into a view that can be written to; convert changes types");
+    static_assert(
+        std::is_same_v<const From, const T> && !std::is_const_v<T>,
+        "halftone: contiguous copies elements of one type into a view that can be written to; convert changes types");
     if (!(from.shape() == to.shape()))
         fail<shape_error>("contiguous: the result is ", to.shape(), "; expected ", from.shape());
     detail::expect_elements_once("contiguous", "the result", to);
@@ -91,11 +94,11 @@ void check_strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
 
 }  // namespace kernel
 
-/// y = x, in memory of its own: x is a view of any strides, as ht::permute, ht::slice, ht::expand and ht::flip give them; y is
-/// one of the same shape and type that shows each element once, contiguous or not, and overlaps x nowhere. Throws shape_error.
-/// Source: torch.Tensor.contiguous.
+/// y = x, in memory of its own: x is a view of any strides, as ht::permute, ht::slice, ht::expand and ht::flip give
+/// them; y is one of the same shape and type that shows each element once, contiguous or not, and overlaps x nowhere.
+/// Throws shape_error. Source: torch.Tensor.contiguous.
 template <class Device, class X, class Y>
-    requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void contiguous(Device& device, const X& x, const Y& y) {
     kernel::strided_copy<Device>::run(device, as_view(x), as_view(y));
 }

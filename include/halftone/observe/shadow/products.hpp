@@ -214,13 +214,15 @@ struct matmul_bounds<matmul_record<Roles, A, B, Y, Rank, OfA, OfB>> {
             // In the order in which the gradients lie.
             if (!r.b.is_empty()) {
                 const auto b = notes.read(r.b.view());
-                of_a = a_lies ? each<input_grad, Y, B>(g, matrices_of(r.dy), true, b, matrices_of(r.db), b_lies, notes.device())
-                              : each<input_grad, B, Y>(b, matrices_of(r.db), b_lies, g, matrices_of(r.dy), true, notes.device());
+                const auto sg = matrices_of(r.dy), sb = matrices_of(r.db);
+                of_a = a_lies ? each<input_grad, Y, B>(g, sg, true, b, sb, b_lies, notes.device())
+                              : each<input_grad, B, Y>(b, sb, b_lies, g, sg, true, notes.device());
             }
             if (!r.a.is_empty()) {
                 const auto a = notes.read(r.a.view());
-                of_b = b_lies ? each<weight_grad, A, Y>(a, matrices_of(r.da), !a_lies, g, matrices_of(r.dy), false, notes.device())
-                              : each<weight_grad, Y, A>(g, matrices_of(r.dy), false, a, matrices_of(r.da), !a_lies, notes.device());
+                const auto sg = matrices_of(r.dy), sa = matrices_of(r.da);
+                of_b = b_lies ? each<weight_grad, A, Y>(a, sa, !a_lies, g, sg, false, notes.device())
+                              : each<weight_grad, Y, A>(g, sg, false, a, sa, !a_lies, notes.device());
             }
         }
         return [&notes, &r, of_a, of_b] {

@@ -42,7 +42,8 @@ void sum_over_broadcast(Device& device, const view<X, Rank>& x, const view<T, Ra
     if (in_front) return column_sum<Device>::run(device, view<const element, 2>(x.data(), {rows, width}), sums, mode);
     const workspace::lease lease(device.scratch(), static_cast<std::size_t>(x.size()) * sizeof(element));
     auto* const together = lease.as<element>();
-    strided_copy<Device>::run(device, view<const element, Rank>(x.data(), s, strides), view<element, Rank>(together, s));
+    strided_copy<Device>::run(device, view<const element, Rank>(x.data(), s, strides),
+                              view<element, Rank>(together, s));
     column_sum<Device>::run(device, view<const element, 2>(together, {rows, width}), sums, mode);
 }
 

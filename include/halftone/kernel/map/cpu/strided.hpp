@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Maps on the CPU whose operands are of any strides: a piece of the outputs at a time, in their order. Operands that lie in that
-/// order are read and written where they are; of others a piece is brought together in the first-level cache before, or put
-/// to its places afterwards. The code of a map's expressions and operands is the one for whole vectors.
+/// Maps on the CPU whose operands are of any strides: a piece of the outputs at a time, in their order. Operands that
+/// lie in that order are read and written where they are; of others a piece is brought together in the first-level
+/// cache before, or put to its places afterwards. The code of a map's expressions and operands is the one for whole
+/// vectors.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,8 @@ struct strided_map_axes {
         for (int axis = 0; axis < count; ++axis) n *= extents.of[axis];
         return n;
     }
-    /// Calls run(offset, elements, done) for each run along the last axis of the elements [first, first + n); `done` of them are
-    /// before it.
+    /// Calls run(offset, elements, done) for each run along the last axis of the elements [first, first + n); `done` of
+    /// them are before it.
     template <class Run>
     void each_run(const axis_values& steps, extent first, extent n, const Run& run) const {
         extent index[most_axes], rest = first, offset = 0;
@@ -81,7 +82,8 @@ struct strided_map_axes {
 /// Elements of a size, between an operand and a buffer.
 template <class Word>
 struct strided_map_copy {
-    static void gather(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n, std::byte* buffer) {
+    static void gather(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                       std::byte* buffer) {
         const extent step = o.steps.of[axes.count - 1];
         axes.each_run(o.steps, first, n, [&](extent offset, extent some, extent done) {
             const Word* const from = reinterpret_cast<const Word*>(o.data) + offset;
@@ -95,7 +97,8 @@ struct strided_map_copy {
             }
         });
     }
-    static void scatter(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n, const std::byte* buffer) {
+    static void scatter(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                        const std::byte* buffer) {
         const extent step = o.steps.of[axes.count - 1];
         axes.each_run(o.steps, first, n, [&](extent offset, extent some, extent done) {
             Word* const to = reinterpret_cast<Word*>(o.data) + offset;
@@ -104,26 +107,34 @@ struct strided_map_copy {
         });
     }
 };
-inline void gather(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n, std::byte* buffer) {
+inline void gather(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                   std::byte* buffer) {
     switch (o.bytes) {
-        case 1: return strided_map_copy<std::uint8_t>::gather(axes, o, first, n, buffer);
-        case 2: return strided_map_copy<std::uint16_t>::gather(axes, o, first, n, buffer);
-        default: return strided_map_copy<std::uint32_t>::gather(axes, o, first, n, buffer);
+        case 1:
+            return strided_map_copy<std::uint8_t>::gather(axes, o, first, n, buffer);
+        case 2:
+            return strided_map_copy<std::uint16_t>::gather(axes, o, first, n, buffer);
+        default:
+            return strided_map_copy<std::uint32_t>::gather(axes, o, first, n, buffer);
     }
 }
-inline void scatter(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n, const std::byte* buffer) {
+inline void scatter(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                    const std::byte* buffer) {
     switch (o.bytes) {
-        case 1: return strided_map_copy<std::uint8_t>::scatter(axes, o, first, n, buffer);
-        case 2: return strided_map_copy<std::uint16_t>::scatter(axes, o, first, n, buffer);
-        default: return strided_map_copy<std::uint32_t>::scatter(axes, o, first, n, buffer);
+        case 1:
+            return strided_map_copy<std::uint8_t>::scatter(axes, o, first, n, buffer);
+        case 2:
+            return strided_map_copy<std::uint16_t>::scatter(axes, o, first, n, buffer);
+        default:
+            return strided_map_copy<std::uint32_t>::scatter(axes, o, first, n, buffer);
     }
 }
 
 /// Some elements, all operands: outputs, then inputs.
 class strided_map_piece {
   public:
-    strided_map_piece(const map_body& body, const strided_map_axes& axes, const strided_map_operand* operands, int count,
-                      map_stream* streams, strided_map_buffer* buffers)
+    strided_map_piece(const map_body& body, const strided_map_axes& axes, const strided_map_operand* operands,
+                      int count, map_stream* streams, strided_map_buffer* buffers)
         : body_(body), axes_(axes), operands_(operands), count_(count), streams_(streams), buffers_(buffers) {
         for (int i = 0; i < count_; ++i) {
             const strided_map_operand& o = operands_[i];
@@ -147,7 +158,9 @@ class strided_map_piece {
     }
 
   private:
-    bool is_moved(int i) const { return operands_[i].data != nullptr && !(operands_[i].is_scalar && i >= body_.outputs); }
+    bool is_moved(int i) const {
+        return operands_[i].data != nullptr && !(operands_[i].is_scalar && i >= body_.outputs);
+    }
     /// Outputs in one place, as gradients of an input that stands for two arguments, share a buffer.
     std::byte* buffer_of(int i) const {
         int first = i < body_.outputs ? 0 : i;

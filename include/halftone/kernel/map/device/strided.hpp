@@ -53,7 +53,8 @@ struct strided_unread {
 template <class T>
 struct strided_output {
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void store(Simt simt, const strided_map_place& place, extent at, float value, write_mode mode) {
+    HALFTONE_HD HALFTONE_INLINE static void store(Simt simt, const strided_map_place& place, extent at, float value,
+                                                  write_mode mode) {
         if (place.data == nullptr) return;
         if (mode == write_mode::add) value = static_cast<float>(simt.load(place.span<const T>(), at)) + value;
         simt.store(place.span<T>(), at, T(value));
@@ -98,7 +99,8 @@ struct strided_map_kernel {
 
   private:
     HALFTONE_KERNEL template <class Simt, std::size_t... K, std::size_t... I>
-    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, const extent* at, std::index_sequence<K...>, std::index_sequence<I...>) const {
+    HALFTONE_HD HALFTONE_INLINE void run(Simt simt, const extent* at, std::index_sequence<K...>,
+                                         std::index_sequence<I...>) const {
         const float x[] = {load<I>(simt, at)..., 0.0f};
         // All of them before the first is stored: an output may be an input.
         const float y[] = {scalar::evaluate(expressions.template at<K>(), x)...};
