@@ -54,6 +54,7 @@ tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/losses.cu 120
 tests/cuda/pointwise.cu 150
 tests/cuda/rows.cu 200
+tests/cuda/shapes.cu 60
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
 examples/train_gpt/amp_bf16.cu 160 again

@@ -341,7 +341,8 @@ void strided(Device& device) {
     const guarded<float> y(data.integers<float>(4 * 9 * 130, 9));
     for (const extent rows : {1, 3, 9}) {
         for (const extent columns : {1, 5, 64, 130}) {
-            CAPTURE(rows), CAPTURE(columns);
+            CAPTURE(rows);
+            CAPTURE(columns);
             const shape<3> s{4, rows, columns};
             const auto b = ht::expand(y.const_view(shape<2>{rows, 1}), s);
             const auto turned = ht::permute(x.const_view(shape<3>{columns, 4, rows}), axes<1, 2, 0>);

@@ -59,7 +59,8 @@ void orders(Device& device, extent offset) {
     CHECK(is_right<T>(device, shape<1>{333}, offset, [](const auto& v) { return ht::flip(v, axes<0>); }));
     for (const extent rows : {1, 3, 32, 37, 64}) {
         for (const extent columns : {1, 8, 33, 64, 100}) {
-            CAPTURE(rows), CAPTURE(columns);
+            CAPTURE(rows);
+            CAPTURE(columns);
             CHECK(is_right<T>(device, shape<2>{rows, columns}, offset, [](const auto& v) { return ht::transpose(v); }));
             CHECK(is_right<T>(device, shape<2>{rows, columns}, offset,
                               [](const auto& v) { return ht::slice(v, axes<1>, 0, 100, 3); }));

@@ -11,6 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
+/// to = from, views of one shape and of any strides.
 template <class From, class T, int Rank>
 void strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
     for (extent i = 0; i < to.size(); ++i) {
