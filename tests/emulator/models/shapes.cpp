@@ -16,7 +16,6 @@ TEST_CASE("shapes on a GPU: PyTorch's numbers") {
     ht::emulator::device device{{.seed = 9}};
     shapes_checks::orders_and_parts<ht::bfloat16>(device);
     shapes_checks::broadcasts<ht::bfloat16>(device);
-    shapes_checks::broadcasts<float>(device);
     shapes_checks::transposed_products<ht::bfloat16>(device);
 }
 
