@@ -285,8 +285,8 @@ void check_shapes(Device& device) {
           squares({2, 1, 0, 5, 4, 3}));
     check(device, nullptr, {2, 3}, 4, of([](auto& t, const auto& x) { return ht::slice(t, x, axes<1>, 0, 3, 2); }),
           squares({0, 2, 3, 5}));
-    check(device, nullptr, {2, 3}, 2, of([](auto& t, const auto& x) { return ht::select(t, x, axes<1>, -1); }),
-          squares({2, 5}));
+    check(device, nullptr, {2, 3}, 3, of([](auto& t, const auto& x) { return ht::select(t, x, axes<0>, -1); }),
+          squares({3, 4, 5}));
     check(device, nullptr, {2, 3}, 12, of([](auto& t, const auto& x) { return ht::expand(t, x, ht::shape<3>{2, -1, -1}); }),
           squares({0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}));
     check(device, nullptr, {2, 3}, 4, of([](auto& t, const auto& x) {

@@ -159,8 +159,10 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
             }
             next = v.stride_of(axis) * v.extent_of(axis);
         }
+        if constexpr (Layout != map_layout::rows) {
+            if ((!in_rows || row_stride < 0) && target.size() != 0) return operand_by_strides(v, bytes, target);
+        }
         if (!in_rows && target.size() != 0) {
-            if constexpr (Layout != map_layout::rows) return operand_by_strides(v, bytes, target);
             fail<shape_error>("map: ", role, " ", index, " ", v.shape(),
                               " does not lie in contiguous rows at one distance; its strides are ", v.strides());
         }
