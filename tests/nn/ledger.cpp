@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
 #include <halftone/nn/gpt.hpp>
