@@ -20,20 +20,34 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// The offsets of an index that counts over the first axes of a job.
+/// The offsets of an index that counts over the first axes of a job, and of those that follow it.
 struct strided_place {
     extent from = 0, to = 0;
 
-    static strided_place at(const strided_copy_job& job, int axes, extent index) {
-        strided_place p;
+    strided_place(const strided_copy_job& job, int axes, extent first) : job_(&job), axes_(axes) {
         for (int axis = axes - 1; axis >= 0; --axis) {
-            const extent i = index % job.extents.of[axis];
-            index /= job.extents.of[axis];
-            p.from += i * job.from_strides.of[axis];
-            p.to += i * job.to_strides.of[axis];
+            index_[axis] = first % job.extents.of[axis];
+            first /= job.extents.of[axis];
+            from += index_[axis] * job.from_strides.of[axis];
+            to += index_[axis] * job.to_strides.of[axis];
         }
-        return p;
     }
+    /// To the next index, without divisions.
+    void advance() {
+        for (int axis = axes_ - 1; axis >= 0; --axis) {
+            from += job_->from_strides.of[axis];
+            to += job_->to_strides.of[axis];
+            if (++index_[axis] < job_->extents.of[axis]) return;
+            from -= index_[axis] * job_->from_strides.of[axis];
+            to -= index_[axis] * job_->to_strides.of[axis];
+            index_[axis] = 0;
+        }
+    }
+
+  private:
+    const strided_copy_job* job_;
+    int axes_;
+    extent index_[most_axes];
 };
 
 /// Elements as words of their size.
@@ -43,8 +57,8 @@ struct strided_copy_of {
     static void rows(const strided_copy_job& job, extent begin, extent end) {
         const extent width = job.extents.of[job.last()], from_step = job.from_strides.of[job.last()],
                      to_step = job.to_strides.of[job.last()];
-        for (extent row = begin; row < end; ++row) {
-            const strided_place p = strided_place::at(job, job.last(), row);
+        strided_place p(job, job.last(), begin);
+        for (extent row = begin; row < end; ++row, p.advance()) {
             const auto* const from = reinterpret_cast<const Word*>(job.from) + p.from;
             auto* const to = reinterpret_cast<Word*>(job.to) + p.to;
             if (from_step == 1 && to_step == 1) {
@@ -99,7 +113,7 @@ void run_strided_copy(cpu& device, const strided_copy_job& given) {
     device.parallel_for(pieces.count, [&](extent piece) {
         for (extent k = pieces.begin(piece), end = k + pieces.rows_of(piece); k < end; ++k) {
             const extent strip = k % strips * 4096, j = k / strips % blocks * body::side;
-            const strided_place p = strided_place::at(job, rows_axis, k / strips / blocks);
+            const strided_place p(job, rows_axis, k / strips / blocks);
             const extent from_step = job.from_strides.of[job.last()], to_step = job.to_strides.of[rows_axis];
             body::transpose(reinterpret_cast<const Word*>(job.from) + p.from + j + strip * from_step, from_step,
                             reinterpret_cast<Word*>(job.to) + p.to + j * to_step + strip, to_step,

@@ -107,7 +107,7 @@ struct strided_map_copy {
         });
     }
 };
-inline void gather(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+inline void gather_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
                    std::byte* buffer) {
     switch (o.bytes) {
         case 1:
@@ -118,7 +118,7 @@ inline void gather(const strided_map_axes& axes, const strided_map_operand& o, e
             return strided_map_copy<std::uint32_t>::gather(axes, o, first, n, buffer);
     }
 }
-inline void scatter(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+inline void scatter_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
                     const std::byte* buffer) {
     switch (o.bytes) {
         case 1:
@@ -153,7 +153,7 @@ class strided_map_piece {
         }
         body_.block(body_.expressions, streams_, streams_ + body_.outputs, 1, columns);
         for (int i = 0; i < body_.outputs; ++i) {
-            if (is_moved(i) && streams_[i].data == buffer_of(i)) scatter(axes_, operands_[i], first, n, buffer_of(i));
+            if (is_moved(i) && streams_[i].data == buffer_of(i)) scatter_elements(axes_, operands_[i], first, n, buffer_of(i));
         }
     }
 
@@ -175,7 +175,7 @@ class strided_map_piece {
         }
         std::byte* const buffer = buffer_of(i);
         streams_[i] = {buffer, 0, o.bytes, o.mode};
-        if (i >= body_.outputs || o.mode == write_mode::add) gather(axes_, o, first, n, buffer);
+        if (i >= body_.outputs || o.mode == write_mode::add) gather_elements(axes_, o, first, n, buffer);
     }
 
     const map_body& body_;
