@@ -25,6 +25,7 @@
 #pragma implementation "resource.hpp"
 #pragma implementation "split.hpp"
 #pragma implementation "store.hpp"
+#pragma implementation "strided.hpp"
 #pragma implementation "thread_pool.hpp"
 #pragma implementation "tile_product.hpp"
 #pragma implementation "tiles.hpp"

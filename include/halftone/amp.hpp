@@ -33,6 +33,7 @@
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/sampling.hpp>
 #include <halftone/autodiff/op/rotary.hpp>
+#include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>

@@ -32,6 +32,7 @@
 #include <halftone/kernel/quantize/cpu.hpp>
 #include <halftone/kernel/rotary/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
+#include <halftone/kernel/strided_copy/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/kernel/count_nonfinite/cpu.hpp>
 #include <halftone/kernel/target_share/cpu.hpp>

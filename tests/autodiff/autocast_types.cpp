@@ -181,6 +181,13 @@ rows_of_operations all_rows() {
     add_binary(rows, "where", [](auto& c, const auto& a, const auto& b) { return ht::where(c, ht::const_view<bool, 2>(), a, b); });
     add_binary(rows, "scatter_add", [](auto& c, const auto& a, const auto& b) { return ht::scatter_add(c, a, ht::axes<0>, index(), b); });
     add_binary(rows, "index_add", [](auto& c, const auto& a, const auto& b) { return ht::index_add(c, a, ht::axes<0>, ht::const_view<std::int32_t, 1>(), b); });
+    add_unary(rows, "permute", [](auto& c, const auto& x) { return ht::permute(c, x, ht::axes<1, 0>); });
+    add_unary(rows, "transpose", [](auto& c, const auto& x) { return ht::transpose(c, x, ht::axes<0, 1>); });
+    add_unary(rows, "slice", [](auto& c, const auto& x) { return ht::slice(c, x, ht::axes<1>, 1, 3); });
+    add_unary(rows, "select", [](auto& c, const auto& x) { return ht::select(c, x, ht::axes<1>, 1); });
+    add_unary(rows, "split", [](auto& c, const auto& x) { return ht::chunk<2>(c, x, ht::axes<1>)[0]; });
+    add_unary(rows, "flip", [](auto& c, const auto& x) { return ht::flip(c, x, ht::axes<1>); });
+    add_unary(rows, "expand", [](auto& c, const auto& x) { return ht::expand(c, x, ht::shape<3>{2, -1, -1}); });
     // clang-format on
     add_unary(rows, "layer_norm", by_category_of<op::layer_norm>{});
     add_unary(rows, "rms_norm", by_category_of<op::rms_norm>{});

@@ -29,6 +29,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives of softmax") { twice_checks::chec
 TEST_CASE_FIXTURE(fixture, "second derivatives of norms") { twice_checks::check_norms(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of products") { twice_checks::check_matmul(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of what is joined") { twice_checks::check_joins(device); }
+TEST_CASE_FIXTURE(fixture, "second derivatives of shapes and broadcasting") { twice_checks::check_shapes(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives by parameters as variables") {
     twice_checks::check_parameters_as_variables(device);
 }

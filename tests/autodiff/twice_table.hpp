@@ -267,6 +267,65 @@ void check_joins(Device& device) {
         });
 }
 
+/// Orders, parts and broadcasting of a matrix (2, 3), each nonlinear behind.
+template <class Device>
+void check_shapes(Device& device) {
+    using ht::axes;
+    const auto squares = [](const std::vector<std::size_t>& places) {
+        return [places](const doubles& x) {
+            doubles y;
+            for (const std::size_t i : places) y.push_back(std::tanh(x[i]) * std::exp(x[i]));
+            return weighed(y);
+        };
+    };
+    const auto of = [](const auto& take) {
+        return [take](auto& t, const auto& x) {
+            return weigh(t, ht::mul(t, take(t, ht::tanh(t, x)), take(t, ht::exp(t, x))));
+        };
+    };
+    check(device, nullptr, {2, 3}, 6, of([](auto& t, const auto& x) { return ht::transpose(t, x, axes<0, 1>); }),
+          squares({0, 3, 1, 4, 2, 5}));
+    check(device, nullptr, {2, 3}, 6, of([](auto& t, const auto& x) { return ht::flip(t, x, axes<1>); }),
+          squares({2, 1, 0, 5, 4, 3}));
+    check(device, nullptr, {2, 3}, 4, of([](auto& t, const auto& x) { return ht::slice(t, x, axes<1>, 0, 3, 2); }),
+          squares({0, 2, 3, 5}));
+    check(device, nullptr, {2, 3}, 3, of([](auto& t, const auto& x) { return ht::select(t, x, axes<0>, -1); }),
+          squares({3, 4, 5}));
+    check(device, nullptr, {2, 3}, 12, of([](auto& t, const auto& x) { return ht::expand(t, x, ht::shape<3>{2, -1, -1}); }),
+          squares({0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5}));
+    check(device, nullptr, {2, 3}, 4, of([](auto& t, const auto& x) {
+              return ht::split_with_sizes(t, x, axes<1>, std::array<ht::extent, 2>{1, 2})[1];
+          }),
+          squares({1, 2, 4, 5}));
+    // A column of x beside all of x, and a row.
+    check(
+        device, nullptr, {2, 3}, 6,
+        [](auto& t, const auto& x) {
+            const auto y = ht::mul(t, ht::exp(t, x), ht::slice(t, ht::tanh(t, x), axes<1>, 1, 2));
+            return weigh(t, ht::mul(t, y, ht::select(t, x, axes<0>, 1)));
+        },
+        [](const doubles& x) {
+            doubles y;
+            for (std::size_t i = 0; i < 6; ++i) y.push_back(std::exp(x[i]) * std::tanh(x[i / 3 * 3 + 1]) * x[3 + i % 3]);
+            return weighed(y);
+        });
+    // x tanh(x)ᵀ, where neither is copied.
+    check(
+        device, nullptr, {2, 3}, 4,
+        [](auto& t, const auto& x) { return weigh(t, ht::matmul(t, x, ht::transposed(ht::tanh(t, x)))); },
+        [](const doubles& x) {
+            doubles y;
+            for (std::size_t i = 0; i < 2; ++i) {
+                for (std::size_t j = 0; j < 2; ++j) {
+                    double sum = 0;
+                    for (std::size_t k = 0; k < 3; ++k) sum += x[3 * i + k] * std::tanh(x[3 * j + k]);
+                    y.push_back(sum);
+                }
+            }
+            return weighed(y);
+        });
+}
+
 /// Parameters as variables, in the places of weights and elsewhere.
 template <class Device>
 void check_parameters_as_variables(Device& device) {

@@ -47,15 +47,16 @@ if (($#)); then
 else
     cat >"$work/files" <<'FILES'
 tests/cuda/model.cu 300
-tests/cuda/steps.cu 300 ptx
+tests/cuda/steps.cu 330 ptx
 tests/cuda/attention.cu 100
 tests/cuda/products.cu 120
 tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/losses.cu 120
 tests/cuda/reductions.cu 150
 tests/cuda/choosing.cu 100
-tests/cuda/pointwise.cu 150
+tests/cuda/pointwise.cu 220
 tests/cuda/rows.cu 200
+tests/cuda/shapes.cu 60
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
 examples/train_gpt/amp_bf16.cu 160 again

@@ -15,6 +15,7 @@
 #include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/autodiff/op/mask.hpp>
+#include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
 #include <halftone/autodiff/op/gated.hpp>
@@ -93,7 +94,13 @@ struct map<recorder> {
     static void run(recorder&, const Arguments&...) {}
     template <class... Arguments>
     static void backward(recorder&, const Arguments&...) {}
+    template <map_layout, class... Arguments>
+    static void run(recorder&, const Arguments&...) {}
+    template <map_layout, class... Arguments>
+    static void backward(recorder&, const Arguments&...) {}
 };
+template <>
+struct strided_copy<recorder> : column_sum<recorder> {};
 template <std::size_t LogitBytes>
 struct linear_cross_entropy<recorder, LogitBytes> : linear_cross_entropy_by_rows<recorder, LogitBytes> {};
 struct nothing_by_rows {
@@ -504,6 +511,9 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::mean_squared_error(ctx, x, z), ht::l1_loss(ctx, x, z), ht::smooth_l1_loss(ctx, x, z), ht::huber_loss(ctx, x, z);
     ht::binary_cross_entropy_with_logits(ctx, x, z), ht::binary_cross_entropy(bare, z, z);
     ht::matmul(ctx, x, z), ht::linear(ctx, x, z), ht::cat(ctx, 0, x, z), ht::stack(ctx, 0, x, z);
+    ht::permute(ctx, x, ht::axes<1, 0>), ht::transpose(ctx, x, ht::axes<0, 1>), ht::slice(ctx, x, ht::axes<1>, 1, 3);
+    ht::select(ctx, x, ht::axes<1>, 1), ht::chunk<2>(ctx, x, ht::axes<1>), ht::flip(ctx, x, ht::axes<1>);
+    ht::expand(ctx, x, ht::shape<3>{2, -1, -1});
     ht::dropout(ctx, x, {.p = 0.5f}), ht::dropout(ctx, x, {.p = 0.5f}, z), ht::apply<cubed>(ctx, x);
     ht::glu(ctx, x), ht::swiglu(ctx, x), ht::geglu(ctx, x);
     static const float angles[8] = {};
@@ -595,6 +605,7 @@ TEST_CASE("ledger of calls: every operation tells its types, in a region and in 
                    op::cosh, op::tan, op::sum, op::norm, op::addcmul, op::addcdiv, op::atan2, op::dot, op::cat,
                    op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
+                   op::permute, op::transpose, op::slice, op::select, op::split, op::flip, op::expand,
                    op::rotary, op::glu, op::swiglu, op::geglu,
                    op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
                    op::embedding, op::binary_cross_entropy,

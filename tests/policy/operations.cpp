@@ -23,4 +23,6 @@ static_assert(all_are<ht::category::as_input, op::map, op::add, op::sub, op::mul
                       op::mean, op::dropout, op::embedding, op::rotary, op::glu, op::swiglu, op::geglu>);
 static_assert(all_are<ht::category::fp32, op::cumsum, op::logsumexp>);
 static_assert(all_are<ht::category::as_input, op::var, op::std_dev, op::amax, op::amin>);
+static_assert(all_are<ht::category::as_input, op::permute, op::transpose, op::slice, op::select, op::split, op::flip,
+                      op::expand>);
 static_assert(all_are<ht::category::banned, op::binary_cross_entropy>);

@@ -25,6 +25,7 @@
 #include <halftone/kernel/quantize/device.hpp>
 #include <halftone/kernel/rotary/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
+#include <halftone/kernel/strided_copy/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
 #include <halftone/kernel/count_nonfinite/device.hpp>
 #include <halftone/kernel/target_share/device.hpp>

@@ -95,6 +95,14 @@ struct masked_fill : as_input { static constexpr const char* name = "masked_fill
 struct tril : as_input { static constexpr const char* name = "tril"; };
 struct triu : as_input { static constexpr const char* name = "triu"; };
 
+struct permute : as_input { static constexpr const char* name = "permute"; };
+struct transpose : as_input { static constexpr const char* name = "transpose"; };
+struct slice : as_input { static constexpr const char* name = "slice"; };
+struct select : as_input { static constexpr const char* name = "select"; };
+struct split : as_input { static constexpr const char* name = "split"; };
+struct flip : as_input { static constexpr const char* name = "flip"; };
+struct expand : as_input { static constexpr const char* name = "expand"; };
+
 struct cast : as_input { static constexpr const char* name = "cast"; };
 struct map : as_input { static constexpr const char* name = "map"; };
 struct add : as_input { static constexpr const char* name = "add"; };

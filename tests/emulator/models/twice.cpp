@@ -39,6 +39,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: products
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cat, stack, dropout, casts, columns") {
     twice_checks::check_joins(device);
+    twice_checks::check_shapes(device);
     twice_checks::check_dropout(device);
     twice_checks::check_gates(device);
     twice_checks::check_rotary(device);

@@ -20,18 +20,38 @@ factor<T> factor_of_matrices(const variable<T, Rank>& v) {
     return factor_of(v, {each == 0 ? 0 : v.size() / each, s[Rank - 2], s[Rank - 1]});
 }
 
-template <class Roles, class A, class B, class Y, int Rank>
-struct rule<matmul_record<Roles, A, B, Y, Rank>> {
+/// As the product reads it.
+template <orientation Turned, class T, int Rank>
+factor<T> factor_read(const variable<T, Rank>& v) {
+    const factor<T> lying = factor_of_matrices(v);
+    return Turned == orientation::straight ? lying : !lying;
+}
+
+template <class Roles, class A, class B, class Y, int Rank, orientation OfA, orientation OfB>
+struct rule<matmul_record<Roles, A, B, Y, Rank, OfA, OfB>> {
     template <class Tape>
-    static void run(Tape& tape, const matmul_record<Roles, A, B, Y, Rank>& r) {
+    static void run(Tape& tape, const matmul_record<Roles, A, B, Y, Rank, OfA, OfB>& r) {
         static_assert(check_double_backward_operands<typename Roles::compute, A, B>());
         using by_input = typename Roles::input_grad;
         using by_weight = typename Roles::weight_grad;
         if (!tape.has(r.dy)) return;
         const factor<Y> g = factor_of_matrices(tape.take(r.dy));
-        if (tape.takes(r.da)) tape.give(r.da, recorded_product<by_input, A>(tape.inner(), g, !factor_of_matrices(r.b)));
-        if (tape.takes(r.db))
-            tape.give(r.db, recorded_product<by_weight, B>(tape.inner(), !factor_of_matrices(r.a), g));
+        if (tape.takes(r.da)) {
+            const factor<B> b = factor_read<OfB>(r.b);
+            if constexpr (OfA == orientation::straight) {
+                tape.give(r.da, recorded_product<by_input, A>(tape.inner(), g, !b));
+            } else {
+                tape.give(r.da, recorded_product<by_input, A>(tape.inner(), b, !g));
+            }
+        }
+        if (tape.takes(r.db)) {
+            const factor<A> a = factor_read<OfA>(r.a);
+            if constexpr (OfB == orientation::straight) {
+                tape.give(r.db, recorded_product<by_weight, B>(tape.inner(), !a, g));
+            } else {
+                tape.give(r.db, recorded_product<by_weight, B>(tape.inner(), !g, a));
+            }
+        }
     }
 };
 

@@ -7,6 +7,7 @@
 /// that it belongs to; products are computed in the types in which a plain tape computes them.
 #pragma once
 
+#include <halftone/autodiff/double_backward/shape_rules.hpp>
 #include <halftone/autodiff/op/embedding.hpp>
 #include <halftone/autodiff/op/linear.hpp>
 #include <halftone/autodiff/op/loss.hpp>
@@ -64,14 +65,16 @@ struct rule<map_record<Op, E, Y, Rank, Inputs...>> {
         using S = std::remove_const_t<decltype(slope)>;
         if constexpr (std::is_same_v<S, symbolic::zero>) {
             return;
-        } else if constexpr (X::rank == Rank) {
+        } else if (lifted<Rank>(dx.shape()) == dy.shape()) {
             tape.give(dx, evaluate<Op, T>(tape.inner(), dy.shape(), slope, read_or<J, S>(r.inputs, other)..., dy));
         } else {
             const auto each =
                 evaluate<Op, float>(tape.inner(), dy.shape(), slope, read_or<J, S>(r.inputs, other)..., dy);
-            if constexpr (X::rank == 0) {
+            if (X::rank > 1 || !fits_as_it_is(dx.shape(), dy.shape())) {
+                tape.give(dx, sum_to<T>(tape.inner(), each, dx.shape()));
+            } else if constexpr (X::rank == 0) {
                 tape.give(dx, reduce<op::sum, T>(tape.inner(), 1.0, identity_function{}, each));
-            } else {
+            } else if constexpr (X::rank == 1) {
                 tape.give(dx, column_sums<T>(tape.inner(), flat(each), dx.shape()[0]));
             }
         }

@@ -4,6 +4,7 @@
 /// and bias), as_variable and apply also take parameters.
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
 #include <halftone/autodiff/engine/tape.hpp>
@@ -181,6 +182,32 @@ template <class As = by_category, class Context, class... T> requires detail::pa
 void swiglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void geglu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void permute(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void transpose(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void slice(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void narrow(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void select(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void flip(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void expand(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void squeeze(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void unsqueeze(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void flatten(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void split_with_sizes(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class Context, class... T> requires detail::parameter_given<Context, T...>
+void contiguous(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <std::size_t Parts, class Context, class... T> requires detail::parameter_given<Context, T...>
+void chunk(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 // clang-format on
 
 }  // namespace HALFTONE_ABI

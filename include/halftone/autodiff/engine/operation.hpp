@@ -132,6 +132,12 @@ shape<Rank> with_last(shape<Rank> s, extent last) {
     return s;
 }
 
+/// How matrices are read: as they lie, or transposed.
+enum class orientation { straight, transposed };
+constexpr orientation operator!(orientation o) {
+    return o == orientation::straight ? orientation::transposed : orientation::straight;
+}
+
 template <class T, int Rank>
 bool wants_gradient(const variable<T, Rank>& v) {
     return v.wants_gradient();

@@ -5,7 +5,7 @@
 ///     auto rows = ht::reshape(ctx, x, ht::shape<2>{n, width});           // the same memory and the same gradient
 ///     auto y = ht::cat(ctx, 1, a, b);                    // a: (rows, 3), b: (rows, 5), y: (rows, 8)
 ///     auto y = ht::stack(ctx, 0, a, b, c);               // each (rows, width), y: (3, rows, width)
-///     auto y = ht::cat(ctx, -1, a, b);                   // the last axis
+///     auto y = ht::cat(ctx, ht::axes<-1>, a, b);         // the last axis; ht::axes<1> or the number alone
 ///
 /// The result has the type that all inputs promote to, in every region (PyTorch's category), unless one is given
 /// explicitly: ht::cat<float>(ctx, 0, a, b). Values are copied, and rounded once where that type is narrower.
@@ -139,7 +139,14 @@ auto cat(Context&& context, int axis, const variable<First, Rank>& first, const 
     return detail::join<op::cat, As>(context, all, rows, first, rest...);
 }
 
-/// The inputs, which have one shape, one after the other along a new axis. Throws shape_error and argument_error.
+/// The same along an axis that is known at compile time: ht::cat(ctx, ht::axes<1>, a, b).
+template <class As = by_category, recording_context Context, int... Axis, class First, int Rank, class... Rest>
+    requires(detail::is_variable<Rest> && ...)
+auto cat(Context&& context, axis_list<Axis...> along, const variable<First, Rank>& first, const Rest&... rest) {
+    return cat<As>(context, detail::only_axis<Rank>(along), first, rest...);
+}
+
+/// The inputs, which have one shape, along a new axis. Throws shape_error and argument_error.
 template <class As = by_category, recording_context Context, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
 auto stack(Context&& context, int axis, const variable<First, Rank>& first, const Rest&... rest) {
@@ -155,6 +162,13 @@ auto stack(Context&& context, int axis, const variable<First, Rank>& first, cons
         all[i] = i == along ? extent{1} + static_cast<extent>(sizeof...(rest)) : first.shape()[i < along ? i : i - 1];
     for (int i = 0; i < along; ++i) rows *= all[i];
     return detail::join<op::stack, As>(context, all, rows, first, rest...);
+}
+
+/// The same along an axis of the result that is known at compile time: ht::stack(ctx, ht::axes<-1>, a, b).
+template <class As = by_category, recording_context Context, int... Axis, class First, int Rank, class... Rest>
+    requires(detail::is_variable<Rest> && ...)
+auto stack(Context&& context, axis_list<Axis...> along, const variable<First, Rank>& first, const Rest&... rest) {
+    return stack<As>(context, detail::only_axis<Rank + 1>(along), first, rest...);
 }
 
 }  // namespace HALFTONE_ABI

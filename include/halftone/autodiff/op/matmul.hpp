@@ -3,7 +3,8 @@
 /// Products of variables as free operations: matmul, also batched; and linear, which takes parameters, too.
 ///
 ///     auto y = ht::matmul(ht::autocast<ht::amp_bf16>(ctx), a, b);            // (…, m, k) times (…, k, n), or times (k, n)
-///     auto y = ht::matmul<float>(ctx, a, b);                                 // in fp32, in any region
+///     auto y = ht::matmul<float>(ctx, a, b);                                 // in fp32, in every region
+///     auto scores = ht::matmul(ctx, q, ht::transposed(k));                   // q kᵀ; k is read where it lies
 ///     auto y = ht::linear(ctx, x, w, b);                                     // x wᵀ + b; w, b: variables or parameters
 ///     auto w = ht::as_variable(ctx, layer.weight);                           // a parameter, for all other operations
 ///
@@ -77,7 +78,16 @@ void products(Device& device, const view<A, 3>& a, const view<B, 3>& b, const vi
     }
 }
 
-template <class Roles, class A, class B, class Y, int Rank>
+/// A variable's matrices as a product reads them.
+template <orientation Turned, class T, int Rank>
+view<T, 3> matrices_read(const view<T, Rank>& v) {
+    const auto lying = as_matrices(v);
+    return Turned == orientation::straight ? lying : transpose(lying);
+}
+
+/// a and b are kept as they lie.
+template <class Roles, class A, class B, class Y, int Rank, orientation OfA = orientation::straight,
+          orientation OfB = orientation::straight>
 struct matmul_record {
     using operation = op::matmul;
     variable<A, Rank> a;  // each is kept if the other takes a gradient
@@ -93,14 +103,22 @@ struct matmul_record {
         tape.template note_gradients_as<typename Roles::input_grad>();
         tape.template note_gradients_as<typename Roles::weight_grad>();
         if (const auto to = tape.gradient_target(da)) {
-            const auto right = as_matrices(b.view());
+            const auto right = matrices_read<OfB>(b.view());
             const auto out = as_matrices(view<A, Rank>(to.data, da.shape()));
-            products<typename Roles::input_grad, Rank>(tape.device(), g, transpose(right), out, to.mode);
+            if constexpr (OfA == orientation::straight) {
+                products<typename Roles::input_grad, Rank>(tape.device(), g, transpose(right), out, to.mode);
+            } else {
+                products<typename Roles::input_grad, Rank>(tape.device(), right, transpose(g), out, to.mode);
+            }
         }
         if (const auto to = tape.gradient_target(db)) {
-            const auto left = as_matrices(a.view());
+            const auto left = matrices_read<OfA>(a.view());
             const auto out = as_matrices(view<B, Rank>(to.data, db.shape()));
-            products<typename Roles::weight_grad, Rank>(tape.device(), transpose(left), g, out, to.mode);
+            if constexpr (OfB == orientation::straight) {
+                products<typename Roles::weight_grad, Rank>(tape.device(), transpose(left), g, out, to.mode);
+            } else {
+                products<typename Roles::weight_grad, Rank>(tape.device(), transpose(g), left, out, to.mode);
+            }
         }
         tape.finish(dy);
     }
@@ -194,16 +212,102 @@ struct parameter_read_record {
 
 }  // namespace detail
 
-/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their indices; or b: (k, n),
-/// one product for all rows of a. Throws shape_error.
-template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
-auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
+/// A variable whose last two axes a product reads exchanged, without a copy: what ht::transposed gives.
+template <class T, int Rank>
+class transposed_variable {
+  public:
+    explicit transposed_variable(const variable<T, Rank>& v) : lying_(v) {}
+    /// The variable itself.
+    const variable<T, Rank>& lying() const { return lying_; }
+    /// With the last two axes exchanged.
+    halftone::shape<Rank> shape() const {
+        halftone::shape<Rank> s = lying_.shape();
+        std::swap(s[Rank - 1], s[Rank - 2]);
+        return s;
+    }
+
+  private:
+    variable<T, Rank> lying_;
+};
+
+/// x with its last two axes exchanged, as an operand of ht::matmul: ht::matmul(ctx, q, ht::transposed(k)). Nothing is
+/// copied, forward or backward; ht::transpose(ctx, x, ht::axes<-1, -2>) is a variable for all other operations. Source:
+/// torch.Tensor.mT.
+template <class T, int Rank>
+transposed_variable<T, Rank> transposed(const variable<T, Rank>& x) {
+    static_assert(Rank >= 2, "halftone: a transpose needs at least two axes");
+    return transposed_variable<T, Rank>(x);
+}
+/// x itself.
+template <class T, int Rank>
+variable<T, Rank> transposed(const transposed_variable<T, Rank>& x) {
+    return x.lying();
+}
+
+namespace detail {
+
+template <orientation OfA, orientation OfB, class As, class Context, class A, class B, int Rank>
+auto multiply_matrices(Context&& context, const variable<A, Rank>& a, shape<Rank> sa, const variable<B, Rank>& b,
+                       shape<Rank> sb) {
+    using roles = product_roles<As, Context, op::matmul, A, B>;
+    using Y = typename roles::output;
+    auto& root = context.root();
+    for (int i = 0; i < Rank - 2; ++i) {
+        if (sa[i] != sb[i]) fail<shape_error>("matmul: the leading extents differ: a is ", sa, ", b is ", sb);
+    }
+    const auto range = root.template range<policy_of<Context>>(op::matmul::name);
+    const bool wanted = wants_gradient(a, b);
+    auto y = root.template make<Y>(with_last(sa, sb[Rank - 1]), wanted);
+    const auto left = matrices_read<OfA>(as_const(a.view()));
+    const auto right = matrices_read<OfB>(as_const(b.view()));
+    const auto out = as_matrices(y.view());
+    products<typename roles::compute, Rank>(root.device(), left, right, out, write_mode::overwrite);
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(matmul_record<roles, A, B, Y, Rank, OfA, OfB>{
+                b.wants_gradient() ? a : variable<A, Rank>{}, a.wants_gradient() ? b : variable<B, Rank>{},
+                gradient_of(a), gradient_of(b), gradient_of(y)});
+        }
+    }
+    return y;
+}
+
+template <class V>
+struct matmul_operand {
+    static constexpr bool is_operand = false;
+};
+template <class T, int Rank>
+struct matmul_operand<variable<T, Rank>> {
+    static constexpr bool is_operand = true;
+    static constexpr orientation turned = orientation::straight;
+    static constexpr int rank = Rank;
+    static const variable<T, Rank>& lying(const variable<T, Rank>& v) { return v; }
+};
+template <class T, int Rank>
+struct matmul_operand<transposed_variable<T, Rank>> {
+    static constexpr bool is_operand = true;
+    static constexpr orientation turned = orientation::transposed;
+    static constexpr int rank = Rank;
+    static const variable<T, Rank>& lying(const transposed_variable<T, Rank>& v) { return v.lying(); }
+};
+
+}  // namespace detail
+
+/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their places; or b: (k, n),
+/// one product for all rows of a. Each is a variable, or ht::transposed(variable) for its last two axes exchanged. Throws
+/// shape_error.
+template <class As = by_category, recording_context Context, class A, class B>
+    requires(detail::matmul_operand<A>::is_operand && detail::matmul_operand<B>::is_operand)
+auto matmul(Context&& context, const A& a, const B& b) {
+    using of_a = detail::matmul_operand<A>;
+    using of_b = detail::matmul_operand<B>;
+    constexpr int Rank = of_a::rank, Other = of_b::rank;
     static_assert(Rank >= 2 && (Other == Rank || Other == 2),
                   "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, "
                   "k) and (k, n); dot multiplies vectors");
-    using roles = detail::product_roles<As, Context, op::matmul, A, B>;
-    using Y = typename roles::output;
-    auto& root = context.root();
+    static_assert(Other == Rank || of_a::turned == detail::orientation::straight,
+                  "halftone: matmul of ht::transposed(a) and one matrix for all of a's: their rows do not lie as those of one "
+                  "matrix; ht::transpose(ctx, a, ht::axes<-2, -1>) brings them together");
     const shape<Rank> sa = a.shape();
     const shape<Other> sb = b.shape();
     if (sa[Rank - 1] != sb[Other - 2]) {
@@ -214,27 +318,10 @@ auto matmul(Context&& context, const variable<A, Rank>& a, const variable<B, Oth
         // The rows of all leading axes form one matrix.
         extent rows = 1;
         for (int i = 0; i < Rank - 1; ++i) rows *= sa[i];
-        return reshape(context, matmul<As>(context, reshape(context, a, shape<2>{rows, sa[Rank - 1]}), b),
+        return reshape(context, matmul<As>(context, reshape(context, of_a::lying(a), shape<2>{rows, sa[Rank - 1]}), b),
                        detail::with_last(sa, sb[1]));
     } else {
-        for (int i = 0; i < Rank - 2; ++i) {
-            if (sa[i] != sb[i]) fail<shape_error>("matmul: the leading extents differ: a is ", sa, ", b is ", sb);
-        }
-        const auto range = root.template range<policy_of<Context>>(op::matmul::name);
-        const bool wanted = detail::wants_gradient(a, b);
-        auto y = root.template make<Y>(detail::with_last(sa, sb[Rank - 1]), wanted);
-        const auto left = detail::as_matrices(as_const(a.view()));
-        const auto right = detail::as_matrices(as_const(b.view()));
-        const auto out = detail::as_matrices(y.view());
-        detail::products<typename roles::compute, Rank>(root.device(), left, right, out, write_mode::overwrite);
-        if constexpr (std::remove_cvref_t<Context>::records) {
-            if (wanted) {
-                root.record(detail::matmul_record<roles, A, B, Y, Rank>{
-                    b.wants_gradient() ? a : variable<A, Rank>{}, a.wants_gradient() ? b : variable<B, Rank>{},
-                    gradient_of(a), gradient_of(b), gradient_of(y)});
-            }
-        }
-        return y;
+        return detail::multiply_matrices<of_a::turned, of_b::turned, As>(context, of_a::lying(a), sa, of_b::lying(b), sb);
     }
 }
 

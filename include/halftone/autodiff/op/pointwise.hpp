@@ -7,8 +7,11 @@
 ///     auto y = ht::add(ctx, x, z);
 ///
 /// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare
-/// tape that of the inputs; an explicit type, ht::add<float>(ctx, x, z), overrides both. It has the first input's
-/// shape. Further inputs may have rank 0, or rank 1 with one value for each column.
+/// tape that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), bypasses both. Inputs are broadcast
+/// by NumPy's rules: from the last axis on, their extents are equal or 1, and axes in front may be missing. Nothing is
+/// copied for that forward. The gradient of an input that was broadcast is a sum: in the pass that computes it, where the input
+/// is one value or one for each column; else each of its addends is rounded to the input's type, as PyTorch has it, and they
+/// are summed afterwards, in float, along a tree that the shape fixes.
 #pragma once
 
 #include <array>
@@ -16,6 +19,8 @@
 
 #include <halftone/autodiff/engine/given_parameter.hpp>
 #include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/kernel/map/broadcast/sum.hpp>
+#include <halftone/tensor/rearrange.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -79,6 +84,56 @@ const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& 
     return {kept.is_empty() ? nullptr : kept.view().data(), s};
 }
 
+// Inputs of another shape than the result's. Those of rank 0, and those of rank 1 with one value for each column, are for the
+// kernel to broadcast, and need no more than inputs of the result's shape do.
+
+template <int Rank, int To>
+constexpr bool fits_as_it_is(const shape<Rank>& s, const shape<To>& result) {
+    if constexpr (Rank == To) {
+        return s == result;
+    } else if constexpr (Rank == 0) {
+        return true;
+    } else {
+        return Rank == 1 && s[0] == result[To - 1];
+    }
+}
+/// Ranks for which it is known as the program is compiled, or as it runs.
+template <int To, int Rank>
+inline constexpr bool may_fit = Rank == To || Rank <= 1;
+
+/// The gradient of an input while a strided map computes it: where it goes, or what is summed afterwards. The latter has the
+/// input's type where the usual map would round to that as well, else it is a float.
+template <class T, int Rank, int To>
+struct expanded_gradient {
+    static constexpr bool in_double = std::is_same_v<T, double>;
+    using each_type = std::conditional_t<Rank == To || in_double, T, float>;
+    variable<each_type, To> each;
+    view<T, Rank> to;
+    write_mode mode = write_mode::overwrite;
+
+    template <class Tape>
+    expanded_gradient(Tape& tape, const gradient_of<T, Rank>& g, const shape<To>& all) {
+        const auto target = tape.gradient_target(g);
+        to = {target.data, g.shape()}, mode = target.mode;
+        if (target && !is_written_at_once(all)) each = tape.template make<each_type>(all, false);
+    }
+    bool is_written_at_once(const shape<To>& all) const {
+        return std::is_same_v<each_type, T> && lifted<To>(to.shape()) == all;
+    }
+    /// Where the map writes.
+    kernel::gradient<each_type, To> target(const shape<To>& all) const {
+        if constexpr (std::is_same_v<each_type, T>) {
+            if (to.data() != nullptr && is_written_at_once(all)) return {view<T, To>(to.data(), all), mode};
+        }
+        return {view<each_type, To>(each.is_empty() ? nullptr : each.view().data(), all), write_mode::overwrite};
+    }
+    template <class Tape>
+    void add_up(Tape& tape) const {
+        if (each.is_empty()) return;
+        kernel::sum_over_broadcast(tape.device(), each.view(), view<T, To>(to.data(), lifted<To>(to.shape())), mode);
+    }
+};
+
 template <class Op, class Expression, class Y, int Rank, class... Inputs>
 struct map_record : kept_operands<Y, Rank, Inputs...> {
     using operation = Op;
@@ -103,18 +158,48 @@ struct map_record : kept_operands<Y, Rank, Inputs...> {
         return {view<T, R>(to.data, g.shape()), to.mode};
     }
     template <class Tape, std::size_t... I>
-    void run(Tape& tape, std::index_sequence<I...>) {
-        // In the order in which the kernel writes them, since an input may occur twice.
-        const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
-            target(tape, std::get<I>(this->gradients))...};
-        kernel::map<typename Tape::device_type>::backward(
+    void run(Tape& tape, std::index_sequence<I...> all) {
+        if constexpr (sizeof...(Inputs) > 1) {
+            if (!(fits_as_it_is(std::get<I>(this->gradients).shape(), this->dy.shape()) && ...))
+                return run_expanded(tape, all);
+        }
+        if constexpr ((may_fit<Rank, Inputs::rank> && ...)) {
+            // One after the other, in the order that the kernel writes them in: an input may stand here twice.
+            const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
+                target(tape, std::get<I>(this->gradients))...};
+            kernel::map<typename Tape::device_type>::backward(
+                tape.device(), expression, make_pack(as_const(this->dy.view())),
+                make_pack(values_of(std::get<I>(this->inputs), std::get<I>(this->gradients).shape())...),
+                make_pack(std::get<I>(targets)...));
+        }
+    }
+    template <class Tape, std::size_t... I>
+    void run_expanded(Tape& tape, std::index_sequence<I...>) {
+        const shape<Rank>& all = this->dy.shape();
+        const std::tuple<expanded_gradient<typename Inputs::value_type, Inputs::rank, Rank>...> targets{
+            {tape, std::get<I>(this->gradients), all}...};
+        kernel::map<typename Tape::device_type>::template backward<kernel::map_layout::strided>(
             tape.device(), expression, make_pack(as_const(this->dy.view())),
-            make_pack(values_of(std::get<I>(this->inputs), std::get<I>(this->gradients).shape())...),
-            make_pack(std::get<I>(targets)...));
+            make_pack(expand(values_of(std::get<I>(this->inputs), std::get<I>(this->gradients).shape()), all)...),
+            make_pack(std::get<I>(targets).target(all)...));
+        (std::get<I>(targets).add_up(tape), ...);
     }
 };
 
-/// The values of an expression over the inputs, in the shape s, which the inputs fit as in a map.
+template <class Device, class Expression, class Y, int Rank, class... Inputs>
+void evaluate_into(Device& device, const pack<Expression>& expression, const view<Y, Rank>& y, const Inputs&... inputs) {
+    if constexpr (sizeof...(Inputs) > 1) {
+        if (!(fits_as_it_is(inputs.shape(), y.shape()) && ...)) {
+            kernel::map<Device>::template run<kernel::map_layout::strided>(device, expression, make_pack(y),
+                                                                           make_pack(expand(inputs, y.shape())...));
+            return;
+        }
+    }
+    if constexpr ((may_fit<Rank, Inputs::rank> && ...))
+        kernel::map<Device>::run(device, expression, make_pack(y), make_pack(inputs...));
+}
+
+/// The values of an expression over the inputs in the shape s, to which theirs can be broadcast.
 template <class Op, class Y, class Context, int Rank, class Expression, class... Inputs>
 variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expression& e, const Inputs&... inputs) {
     auto& root = context.root();
@@ -122,8 +207,7 @@ variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expres
     const bool wanted = (inputs.wants_gradient() || ...);
     auto y = root.template make<Y>(s, wanted);
     const auto expression = make_pack(e);
-    kernel::map<typename std::remove_cvref_t<Context>::device_type>::run(root.device(), expression, make_pack(y.view()),
-                                                                         make_pack(as_const(inputs.view())...));
+    evaluate_into(root.device(), expression, y.view(), as_const(inputs.view())...);
     if constexpr (std::remove_cvref_t<Context>::records) {
         if (wanted) {
             root.record(map_record<Op, Expression, Y, Rank, Inputs...>{
@@ -137,7 +221,12 @@ variable<Y, Rank> evaluate(Context&& context, const shape<Rank>& s, const Expres
 template <class Op, class As = by_category, class Context, class F, class First, class... Rest>
 auto pointwise(Context&& context, const F& f, const First& first, const Rest&... rest) {
     using Y = chosen_output<As, policy_of<Context>, Op, typename First::value_type, typename Rest::value_type...>;
-    return evaluate<Op, Y>(context, first.shape(), halftone::trace<1 + sizeof...(Rest)>(f), first, rest...);
+    if constexpr (sizeof...(Rest) == 0) {
+        return evaluate<Op, Y>(context, first.shape(), halftone::trace<1>(f), first);
+    } else {
+        return evaluate<Op, Y>(context, broadcast_shape(Op::name, first.shape(), rest.shape()...),
+                               halftone::trace<1 + sizeof...(Rest)>(f), first, rest...);
+    }
 }
 
 struct add_function {
@@ -168,7 +257,7 @@ concept recording_context = requires(T& t) {
     t.root();
 };
 
-/// f of every element. Throws shape_error.
+/// f of every element; inputs are broadcast by NumPy's rules. Throws shape_error.
 template <class As = by_category, recording_context Context, class F, class... Variables>
     requires(sizeof...(Variables) > 0 && (detail::is_variable<Variables> && ...))
 auto map(Context&& context, const F& f, const Variables&... inputs) {

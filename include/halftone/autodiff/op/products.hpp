@@ -17,13 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Whether a matrix is read as stored or transposed.
-enum class orientation { straight, transposed };
-constexpr orientation operator!(orientation o) {
-    return o == orientation::straight ? orientation::transposed : orientation::straight;
-}
-
-/// Consecutive matrices: `stored` is (count, rows, columns), as stored.
+/// Matrices one behind the other: `stored` is (count, rows, columns), as they lie.
 template <class T>
 struct matrices {
     T* data;

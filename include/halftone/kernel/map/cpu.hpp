@@ -7,12 +7,15 @@
 #include <bit>
 #include <cstring>
 
+#include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/common/rows/rows.hpp>
 #include <halftone/kernel/map/cpu/job.hpp>
+#include <halftone/kernel/map/cpu/strided.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/map/fp64.hpp>
 #include <halftone/kernel/map/map.hpp>
+#include <halftone/kernel/strided_copy/cpu.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // what follows and is no template is compiled once, in halftone::compiled
@@ -25,16 +28,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// A type-erased map: `block` processes rows of `columns`, in whole blocks of vectors.
-struct map_body {
-    const void* expressions;
-    void (*block)(const void* expressions, const map_stream* outputs, const map_stream* inputs, extent rows,
-                  extent columns);
-    int outputs;
-};
-
-/// Some rows of an operand, a vector block each. What remains of rows after whole vector blocks is copied through such
-/// buffers and processed as a whole block, so that a map's code exists only for whole blocks.
+/// So many rows of an operand, a lot of vectors each. What is left of rows beside whole lots goes through such buffers,
+/// as a whole lot: so the code of a map's expressions and operands is for whole vectors alone.
 struct map_buffer {
     static constexpr extent rows = 8, columns = extent{4} * map_lanes;
     alignas(block_alignment) std::byte bytes[rows * columns * sizeof(float)];
@@ -184,7 +179,7 @@ inline void run_map(cpu& device, map_job& job, const map_body& body, int gradien
 
 template <>
 struct map<cpu> {
-    template <class... E, class... Outputs, class... Inputs>
+    template <map_layout Layout = map_layout::rows, class... E, class... Outputs, class... Inputs>
     static void run(cpu& device, const pack<E...>& expressions, const pack<Outputs...>& outputs,
                     const pack<Inputs...>& inputs) {
         static_assert(sizeof...(E) == sizeof...(Outputs) && sizeof...(E) > 0,
@@ -192,13 +187,14 @@ struct map<cpu> {
         constexpr std::index_sequence_for<Outputs...> k;
         constexpr std::index_sequence_for<Inputs...> i;
         if constexpr (in_double<typename Outputs::value_type..., typename Inputs::value_type...>) {
-            fp64::map_of<cpu>::run(device, expressions, outputs, inputs, k, i);
+            fp64::map_of<cpu>::template run<Layout>(device, expressions, outputs, inputs, k, i);
         } else {
-            run_each(device, expressions, outputs, inputs, k, i);
+            run_each<Layout>(device, expressions, outputs, inputs, k, i);
         }
     }
 
-    template <class... E, class... OutputGradients, class... Inputs, class... Gradients>
+    template <map_layout Layout = map_layout::rows, class... E, class... OutputGradients, class... Inputs,
+              class... Gradients>
     static void backward(cpu& device, const pack<E...>& expressions, const pack<OutputGradients...>& output_gradients,
                          const pack<Inputs...>& inputs, const pack<Gradients...>& gradients) {
         static_assert(sizeof...(E) == sizeof...(OutputGradients),
@@ -208,9 +204,9 @@ struct map<cpu> {
         constexpr std::index_sequence_for<OutputGradients...> k;
         constexpr std::index_sequence_for<Inputs...> i;
         if constexpr (in_double<typename OutputGradients::value_type..., typename Inputs::value_type...>) {
-            fp64::map_of<cpu>::backward(device, expressions, output_gradients, inputs, gradients, k, i);
+            fp64::map_of<cpu>::template backward<Layout>(device, expressions, output_gradients, inputs, gradients, k, i);
         } else {
-            backward_each(device, expressions, output_gradients, inputs, gradients, k, i);
+            backward_each<Layout>(device, expressions, output_gradients, inputs, gradients, k, i);
         }
     }
 
@@ -220,15 +216,15 @@ struct map<cpu> {
     template <class E, class T, std::size_t Index>
     using read = std::conditional_t<reads<static_cast<int>(Index), E>, map_read<T>, map_unread>;
 
-    /// An input's operand; without data if no expression reads it.
-    template <class E, std::size_t Index, class V, int Rank>
+    /// An input's operand; without data where nothing reads it.
+    template <map_layout Layout, class E, std::size_t Index, class V, int Rank>
     static map_plan input_plan(const char* role, std::size_t number, const V& v, const shape<Rank>& target) {
-        map_plan plan{map_operand_of(role, static_cast<int>(number), v, target)};
+        map_plan plan{map_operand_of<Layout>(role, static_cast<int>(number), v, target)};
         if constexpr (!reads<static_cast<int>(Index), E>) plan.operand.data = nullptr;
         return plan;
     }
 
-    template <class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
+    template <map_layout Layout, class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
     static void run_each(cpu& device, const pack<E...>& given, const Outputs& outputs, const Inputs& inputs,
                          std::index_sequence<K...>, std::index_sequence<I...>) {
         const auto expressions = expressions_for(given, outputs, std::index_sequence<K...>{});
@@ -238,10 +234,10 @@ struct map<cpu> {
             "halftone: map: all outputs have one rank");
         static_assert((!std::is_const_v<std::remove_pointer_t<decltype(outputs.template at<K>().data())>> && ...),
                       "halftone: map: the last view is the output, and it is a view of constants");
-        map_plan plans[] = {{map_result_of("output", K, outputs.template at<K>(), target)}...,
-                            input_plan<pack<E...>, I>("input", I, inputs.template at<I>(), target)...};
-        launch<pack<map_write<element<Outputs, K>>...>, pack<read<pack<E...>, element<Inputs, I>, I>...>>(
-            device, expressions, {map_shape_of(target), plans, sizeof...(K) + sizeof...(I)}, 0);
+        map_plan plans[] = {{map_result_of<Layout>("output", K, outputs.template at<K>(), target)}...,
+                            input_plan<Layout, pack<E...>, I>("input", I, inputs.template at<I>(), target)...};
+        launch<Layout, pack<map_write<element<Outputs, K>>...>, pack<read<pack<E...>, element<Inputs, I>, I>...>>(
+            device, expressions, {map_shape_of(target), plans, sizeof...(K) + sizeof...(I)}, 0, target);
     }
 
     template <int TargetRank>
@@ -255,19 +251,24 @@ struct map<cpu> {
         }
     }
 
-    template <class V, int Rank>
+    template <map_layout Layout, class V, int Rank>
     static map_plan gradient_plan(std::size_t, const V&, const no_gradient&, const shape<Rank>&) {
         return {};
     }
-    template <class V, class T, int Rank, int TargetRank>
+    template <map_layout Layout, class V, class T, int Rank, int TargetRank>
     static map_plan gradient_plan(std::size_t number, const V&, const gradient<T, Rank>& g,
                                   const shape<TargetRank>& target) {
         static_assert(V::rank == Rank && !std::is_const_v<T>,
                       "halftone: map: a gradient has its input's rank, and is no view of constants");
-        return {map_result_of("gradient of input", static_cast<int>(number), g.to, target), g.mode, &add_up<T>};
+        const map_operand to = map_result_of<Layout>("gradient of input", static_cast<int>(number), g.to, target);
+        if constexpr (Rank != TargetRank) {
+            if (to.access == map_access::strided) refuse_sums_beside_strides();
+        }
+        return {to, g.mode, &add_up<T>};
     }
 
-    template <class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K, std::size_t... I>
+    template <map_layout Layout, class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K,
+              std::size_t... I>
     static void backward_each(cpu& device, const pack<E...>& expressions, const OutputGradients& output_gradients,
                               const Inputs& inputs, const Gradients& gradients, std::index_sequence<K...>,
                               std::index_sequence<I...>) {
@@ -279,14 +280,14 @@ struct map<cpu> {
         const auto wanted =
             make_pack(gradient_of<rank, static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
         using expression_pack = std::remove_const_t<decltype(wanted)>;
-        map_plan plans[] = {gradient_plan(I, inputs.template at<I>(), gradients.template at<I>(), target)...,
-                            input_plan<expression_pack, I>("input", I, inputs.template at<I>(), target)...,
-                            input_plan<expression_pack, count + K>("gradient of output", K,
-                                                                   output_gradients.template at<K>(), target)...};
-        launch<pack<decltype(written<rank>(gradients.template at<I>()))...>,
+        map_plan plans[] = {gradient_plan<Layout>(I, inputs.template at<I>(), gradients.template at<I>(), target)...,
+                            input_plan<Layout, expression_pack, I>("input", I, inputs.template at<I>(), target)...,
+                            input_plan<Layout, expression_pack, count + K>(
+                                "gradient of output", K, output_gradients.template at<K>(), target)...};
+        launch<Layout, pack<decltype(written<rank>(gradients.template at<I>()))...>,
                pack<read<expression_pack, element<Inputs, I>, I>...,
                     read<expression_pack, element<OutputGradients, K>, count + K>...>>(
-            device, wanted, {map_shape_of(target), plans, 2 * count + sizeof...(K)}, count);
+            device, wanted, {map_shape_of(target), plans, 2 * count + sizeof...(K)}, count, target);
     }
 
     /// Adds the partial sums of a broadcast input's gradient.
@@ -306,13 +307,30 @@ struct map<cpu> {
         }
     }
 
-    template <class Outputs, class Inputs, class E>
-    static void launch(cpu& device, const E& expressions, map_job job, int gradients) {
+    template <map_layout Layout, class Outputs, class Inputs, class E, int Rank>
+    static void launch(cpu& device, const E& expressions, map_job job, int gradients, const shape<Rank>& target) {
         const auto block = device.select(&portable::map_block<E, Outputs, Inputs>, &avx2::map_block<E, Outputs, Inputs>,
                                          &avx512::map_block<E, Outputs, Inputs>);
         // Rounded up to few different numbers, so that a program contains few copies of this function.
         constexpr auto operands = std::bit_ceil(std::max<std::size_t>(4, Outputs::count + Inputs::count));
-        run_map(device, job, {&expressions, block, Outputs::count}, gradients, &run_map_pieces<operands>);
+        const map_body body{&expressions, block, Outputs::count};
+        if constexpr (Layout != map_layout::rows) {
+            if (is_strided(job, gradients)) {
+                map_strides strides[operands];
+                for (int i = 0; i < job.count; ++i) strides[i] = map_strides_of(job.plans[i].operand, target);
+                return run_strided_map<operands>(device, job.plans, job.count, strides, body);
+            }
+        }
+        run_map(device, job, body, gradients, &run_map_pieces<operands>);
+    }
+    static bool is_strided(const map_job& job, int gradients) {
+        bool strided = false;
+        for (int i = 0; i < job.count; ++i) strided = strided || job.plans[i].operand.access == map_access::strided;
+        for (int i = 0; i < gradients && strided; ++i) {
+            if (job.plans[i].is_summed() && job.plans[i].operand.access != map_access::strided)
+                refuse_sums_beside_strides();
+        }
+        return strided;
     }
 };
 

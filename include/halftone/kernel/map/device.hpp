@@ -16,9 +16,12 @@
 #include <utility>
 
 #include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/column_sum/device.hpp>
 #include <halftone/kernel/common/fp64/device.hpp>
 #include <halftone/kernel/map/device/kernels.hpp>
+#include <halftone/kernel/map/device/strided.hpp>
 #include <halftone/kernel/map/fp64.hpp>
+#include <halftone/kernel/strided_copy/device.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -26,7 +29,7 @@ namespace kernel {
 
 template <simt_device Device>
 struct map<Device> {
-    template <class... E, class... Outputs, class... Inputs>
+    template <map_layout Layout = map_layout::rows, class... E, class... Outputs, class... Inputs>
     static void run(Device& device, const pack<E...>& expressions, const pack<Outputs...>& outputs,
                     const pack<Inputs...>& inputs) {
         static_assert(sizeof...(E) == sizeof...(Outputs) && sizeof...(E) > 0,
@@ -34,13 +37,14 @@ struct map<Device> {
         constexpr std::index_sequence_for<Outputs...> k;
         constexpr std::index_sequence_for<Inputs...> i;
         if constexpr (in_double<typename Outputs::value_type..., typename Inputs::value_type...>) {
-            fp64::map_of<Device>::run(device, expressions, outputs, inputs, k, i);
+            fp64::map_of<Device>::template run<Layout>(device, expressions, outputs, inputs, k, i);
         } else {
-            run_each(device, expressions, outputs, inputs, k, i);
+            run_each<Layout>(device, expressions, outputs, inputs, k, i);
         }
     }
 
-    template <class... E, class... OutputGradients, class... Inputs, class... Gradients>
+    template <map_layout Layout = map_layout::rows, class... E, class... OutputGradients, class... Inputs,
+              class... Gradients>
     static void backward(Device& device, const pack<E...>& expressions,
                          const pack<OutputGradients...>& output_gradients, const pack<Inputs...>& inputs,
                          const pack<Gradients...>& gradients) {
@@ -51,13 +55,63 @@ struct map<Device> {
         constexpr std::index_sequence_for<OutputGradients...> k;
         constexpr std::index_sequence_for<Inputs...> i;
         if constexpr (in_double<typename OutputGradients::value_type..., typename Inputs::value_type...>) {
-            fp64::map_of<Device>::backward(device, expressions, output_gradients, inputs, gradients, k, i);
+            fp64::map_of<Device>::template backward<Layout>(device, expressions, output_gradients, inputs, gradients, k, i);
         } else {
-            backward_each(device, expressions, output_gradients, inputs, gradients, k, i);
+            backward_each<Layout>(device, expressions, output_gradients, inputs, gradients, k, i);
         }
     }
 
   private:
+    template <class Views, std::size_t Index>
+    using element = typename std::remove_cvref_t<decltype(std::declval<Views>().template at<Index>())>::value_type;
+    template <class E, class T, std::size_t Index>
+    using strided_input =
+        std::conditional_t<reads<static_cast<int>(Index), E>, on_device::strided_input<T>, on_device::strided_unread>;
+
+    template <std::size_t Count>
+    static bool are_strided(const map_operand (&operands)[Count]) {
+        bool strided = false;
+        for (const map_operand& o : operands) strided = strided || o.access == map_access::strided;
+        return strided;
+    }
+    template <std::size_t Outputs>
+    static constexpr write_mode overwriting[Outputs]{};  // the first of its values
+
+    template <class Expressions, class Outputs, class Inputs, std::size_t Count, std::size_t Modes, int Rank>
+    static void launch_strided(Device& device, const Expressions& expressions, const map_operand (&operands)[Count],
+                               const write_mode (&modes)[Modes], const shape<Rank>& target) {
+        on_device::strided_map_kernel<Expressions, Outputs, Inputs> kernel{expressions};
+        map_strides strides[Count];
+        axis_values steps[Count];
+        for (std::size_t i = 0; i < Count; ++i) {
+            strides[i] = map_strides_of(operands[i], target);
+            steps[i] = strides[i].steps;
+        }
+        kernel.extents = strides[0].extents;
+        kernel.axes = merge_axes(strides[0].axes, kernel.extents, steps, static_cast<int>(Count));
+        for (std::size_t i = 0; i < Count; ++i)
+            kernel.places[i] = on_device::strided_map_place(operands[i], kernel.axes, kernel.extents, steps[i]);
+        for (std::size_t k = 0; k < Modes; ++k) kernel.modes[k] = modes[k];
+        device.launch(kernel);
+    }
+    static write_mode mode_of(const no_gradient&) { return write_mode::overwrite; }
+    template <class T, int R>
+    static write_mode mode_of(const gradient<T, R>& g) {
+        return g.mode;
+    }
+    static on_device::strided_no_output strided_gradient(const no_gradient&);
+    template <class T, int R>
+    static on_device::strided_output<T> strided_gradient(const gradient<T, R>&);
+    template <int Rank>
+    static map_operand gradient_operand(std::size_t, const no_gradient&, const shape<Rank>&) {
+        return {};
+    }
+    template <class T, int R, int Rank>
+    static map_operand gradient_operand(std::size_t number, const gradient<T, R>& g, const shape<Rank>& target) {
+        static_assert(R == Rank, "halftone: map: with strides, gradients have the outputs' rank");
+        return map_result_of<map_layout::strided>("gradient of input", static_cast<int>(number), g.to, target);
+    }
+
     template <int Rank, int TargetRank>
     static constexpr map_access access = Rank == TargetRank ? map_access::each
                                          : Rank == 0        ? map_access::scalar
@@ -74,7 +128,7 @@ struct map<Device> {
         }
     }
 
-    template <class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
+    template <map_layout Layout, class... E, class Outputs, class Inputs, std::size_t... K, std::size_t... I>
     static void run_each(Device& device, const pack<E...>& given, const Outputs& outputs, const Inputs& inputs,
                          std::index_sequence<K...>, std::index_sequence<I...>) {
         const auto expressions = expressions_for(given, outputs, std::index_sequence<K...>{});
@@ -84,7 +138,18 @@ struct map<Device> {
             "halftone: map: all outputs have one rank");
         static_assert((!std::is_const_v<std::remove_pointer_t<decltype(outputs.template at<K>().data())>> && ...),
                       "halftone: map: the last view is the output, and it is a view of constants");
-        launch(device, expressions,
+        if constexpr (Layout != map_layout::rows) {
+            const map_operand operands[] = {map_result_of<Layout>("output", K, outputs.template at<K>(), target)...,
+                                            map_operand_of<Layout>("input", I, inputs.template at<I>(), target)...};
+            if (Layout == map_layout::strided || are_strided(operands)) {
+                launch_strided<std::remove_const_t<decltype(expressions)>,
+                               pack<on_device::strided_output<element<Outputs, K>>...>,
+                               pack<strided_input<pack<E...>, element<Inputs, I>, I>...>>(
+                    device, expressions, operands, overwriting<sizeof...(K)>, target);
+                return;
+            }
+        }
+        if constexpr (Layout != map_layout::strided) launch(device, expressions,
                make_pack(output(map_result_of("output", K, outputs.template at<K>(), target), outputs.template at<K>(),
                                 target)...),
                make_pack(input<pack<E...>, I>("input", I, inputs.template at<I>(), target)...), map_shape_of(target));
@@ -159,7 +224,8 @@ struct map<Device> {
         }
     }
 
-    template <class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K, std::size_t... I>
+    template <map_layout Layout, class... E, class OutputGradients, class Inputs, class Gradients, std::size_t... K,
+              std::size_t... I>
     static void backward_each(Device& device, const pack<E...>& expressions, const OutputGradients& output_gradients,
                               const Inputs& inputs, const Gradients& gradients, std::index_sequence<K...>,
                               std::index_sequence<I...>) {
@@ -171,6 +237,33 @@ struct map<Device> {
         const auto wanted =
             make_pack(gradient_of<rank, static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
         using expression_pack = std::remove_const_t<decltype(wanted)>;
+        if constexpr (Layout == map_layout::strided) {
+            const map_operand operands[] = {
+                gradient_operand(I, gradients.template at<I>(), target)...,
+                map_operand_of<Layout>("input", I, inputs.template at<I>(), target)...,
+                map_operand_of<Layout>("gradient of output", K, output_gradients.template at<K>(), target)...};
+            const write_mode modes[] = {mode_of(gradients.template at<I>())...};
+            launch_strided<expression_pack, pack<decltype(strided_gradient(gradients.template at<I>()))...>,
+                           pack<strided_input<expression_pack, element<Inputs, I>, I>...,
+                                strided_input<expression_pack, element<OutputGradients, K>, count + K>...>>(
+                device, wanted, operands, modes, target);
+        } else {
+            backward_in_rows<Layout>(device, wanted, output_gradients, inputs, gradients, std::index_sequence<K...>{},
+                             std::index_sequence<I...>{});
+        }
+    }
+
+    template <map_layout Layout, class Wanted, class OutputGradients, class Inputs, class Gradients, std::size_t... K,
+              std::size_t... I>
+    static void backward_in_rows(Device& device, const Wanted& wanted, const OutputGradients& output_gradients,
+                                 const Inputs& inputs, const Gradients& gradients, std::index_sequence<K...>,
+                                 std::index_sequence<I...>) {
+        static_assert(Layout == map_layout::rows,
+                      "halftone: map: gradients are of views in contiguous rows at one distance, map_layout::rows, or all of "
+                      "the outputs' rank, map_layout::strided");
+        constexpr int count = sizeof...(I);
+        const auto& target = output_gradients.first.shape();
+        using expression_pack = Wanted;
         const auto results =
             make_pack(gradient_output(I, inputs.template at<I>(), gradients.template at<I>(), target)...);
         const auto arguments = make_pack(

@@ -12,28 +12,53 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// An operand of a map: element (row, column) is at row * row_step + column * column_step.
+/// An operand of a map: element (row, column) lies at row * row_step + column * column_step, or by strides of each axis.
 template <class T>
 struct map_values {
     global_span<T> values;
-    extent row_step, column_step;
+    extent row_step, column_step, first = 0;
+    map_strides strides{};
 
     map_values(const map_operand& o, const map_shape& s)
         : values{reinterpret_cast<T*>(o.data), 1}, row_step(0), column_step(o.access == map_access::scalar ? 0 : 1) {
         if (o.access == map_access::each) row_step = o.row_stride;
         values.count = s.rows * s.columns == 0 ? 0 : (s.rows - 1) * row_step + (s.columns - 1) * column_step + 1;
+        if (o.access == map_access::strided) walk_by(o.strides);
+    }
+
+    HALFTONE_HD extent place(extent row, extent column) const {
+        if (strides.axes == 0) return row * row_step + column * column_step;
+        extent at = first + column * strides.steps.of[strides.axes - 1];
+        for (int axis = strides.axes - 2; axis >= 0; --axis) {
+            at += row % strides.extents.of[axis] * strides.steps.of[axis];
+            row /= strides.extents.of[axis];
+        }
+        return at;
     }
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD double load(Thread thread, extent row, extent column) const {
-        return static_cast<double>(thread.load(values, row * row_step + column * column_step));
+        return static_cast<double>(thread.load(values, place(row, column)));
     }
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void store(Thread thread, extent row, extent column, double value, write_mode mode) const {
         if (!values.is_there()) return;
-        const extent at = row * row_step + column * column_step;
+        const extent at = place(row, column);
         if (mode == write_mode::add) value = static_cast<double>(thread.load(values, at)) + value;
         thread.store(values, at, static_cast<T>(value));
+    }
+
+  private:
+    /// From the first element in memory on, so that strides may be negative.
+    void walk_by(const map_strides& s) {
+        strides = s;
+        extent length = 1;
+        for (int axis = 0; axis < s.axes; ++axis) {
+            const extent span = (s.extents.of[axis] - 1) * s.steps.of[axis];
+            length += span < 0 ? -span : span;
+            if (span < 0) first -= span;
+        }
+        values = {values.data - first, length};
     }
 };
 struct map_unread_values {
@@ -130,17 +155,17 @@ struct map_term {
 
 template <class Device>
 struct map_of {
-    template <class... E, class... Outputs, class... Inputs, std::size_t... K, std::size_t... I>
+    template <map_layout Layout, class... E, class... Outputs, class... Inputs, std::size_t... K, std::size_t... I>
     static void run(Device& device, const pack<E...>& expressions, const pack<Outputs...>& outputs,
                     const pack<Inputs...>& inputs, std::index_sequence<K...>, std::index_sequence<I...>) {
         const auto& target = outputs.first.shape();
         work(device, expressions,
-             make_pack(result("output", K, outputs.template at<K>(), target, write_mode::overwrite)...),
-             make_pack(input<pack<E...>, I>("input", I, inputs.template at<I>(), target)...), map_shape_of(target));
+             make_pack(result<Layout>("output", K, outputs.template at<K>(), target, write_mode::overwrite)...),
+             make_pack(input<Layout, pack<E...>, I>("input", I, inputs.template at<I>(), target)...), map_shape_of(target));
     }
 
-    template <class... E, class... OutputGradients, class... Inputs, class... Gradients, std::size_t... K,
-              std::size_t... I>
+    template <map_layout Layout, class... E, class... OutputGradients, class... Inputs, class... Gradients,
+              std::size_t... K, std::size_t... I>
     static void backward(Device& device, const pack<E...>& expressions,
                          const pack<OutputGradients...>& output_gradients, const pack<Inputs...>& inputs,
                          const pack<Gradients...>& gradients, std::index_sequence<K...>, std::index_sequence<I...>) {
@@ -150,28 +175,28 @@ struct map_of {
             make_pack(gradient_of<rank, static_cast<int>(I), count>(expressions, gradients.template at<I>())...);
         using wanted_pack = std::remove_const_t<decltype(wanted)>;
         const auto operands = make_pack(
-            input<wanted_pack, I>("input", I, inputs.template at<I>(), target)...,
-            input<wanted_pack, count + K>("gradient of output", K, output_gradients.template at<K>(), target)...);
-        // Sums first, since a gradient may be the memory of the outputs' gradient.
+            input<Layout, wanted_pack, I>("input", I, inputs.template at<I>(), target)...,
+            input<Layout, wanted_pack, count + K>("gradient of output", K, output_gradients.template at<K>(), target)...);
+        // Sums first: a gradient may lie where the outputs' gradient does.
         (add_up(device, wanted.template at<I>(), operands, gradients.template at<I>(), I, target), ...);
-        work(device, wanted, make_pack(gradient_result(gradients.template at<I>(), I, target)...), operands,
+        work(device, wanted, make_pack(gradient_result<Layout>(gradients.template at<I>(), I, target)...), operands,
              map_shape_of(target));
     }
 
   private:
-    template <class E, std::size_t Index, class T, int Rank, int TargetRank>
+    template <map_layout Layout, class E, std::size_t Index, class T, int Rank, int TargetRank>
     static auto input(const char* role, std::size_t number, const view<T, Rank>& v, const shape<TargetRank>& target) {
-        const map_operand operand = map_operand_of(role, static_cast<int>(number), v, target);
+        const map_operand operand = map_operand_of<Layout>(role, static_cast<int>(number), v, target);
         if constexpr (reads<static_cast<int>(Index), E>) {
             return map_values<const T>(operand, map_shape_of(target));
         } else {
             return map_unread_values{};
         }
     }
-    template <class T, int Rank>
+    template <map_layout Layout, class T, int Rank>
     static map_result<T> result(const char* role, std::size_t number, const view<T, Rank>& v, const shape<Rank>& target,
                                 write_mode mode) {
-        return {{map_result_of(role, static_cast<int>(number), v, target), map_shape_of(target)}, mode};
+        return {{map_result_of<Layout>(role, static_cast<int>(number), v, target), map_shape_of(target)}, mode};
     }
 
     template <class Expressions, class Outputs, class Inputs>
@@ -181,14 +206,14 @@ struct map_of {
                  map_work<Expressions, Outputs, Inputs>{expressions, outputs, inputs, s.columns});
     }
 
-    template <int TargetRank>
+    template <map_layout, int TargetRank>
     static map_no_result gradient_result(const no_gradient&, std::size_t, const shape<TargetRank>&) {
         return {};
     }
-    template <class T, int Rank, int TargetRank>
+    template <map_layout Layout, class T, int Rank, int TargetRank>
     static auto gradient_result(const gradient<T, Rank>& g, std::size_t number, const shape<TargetRank>& target) {
         if constexpr (Rank == TargetRank) {
-            return result("gradient of input", number, g.to, target, g.mode);
+            return result<Layout>("gradient of input", number, g.to, target, g.mode);
         } else {
             return map_no_result{};
         }

@@ -5,9 +5,11 @@
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 ///     ht::map(device, [](auto x, auto y) { return ht::results(x + y, x - y); }, x, y, sum, difference);
 ///
-/// Outputs come last, one for each result, and have one shape. An input has that shape, or rank 0 (one value for all
-/// elements), or, beside outputs of rank 2 and more, rank 1 (one value for each index of the last axis). Rows may be
-/// strided; everything else is contiguous. An output may be an input of its own type and shape.
+/// Outputs come last, one for each result, and have one shape. An input has that shape, or is of rank 0 (one value
+/// for all elements), or of rank 1 beside outputs of rank 2 and more (one value for each index of the last axis).
+/// Views are of any strides: ht::expand makes one of the outputs' shape of a smaller tensor, ht::permute and ht::slice
+/// show it otherwise. Where rows are contiguous and at one distance, which most tensors' are, nothing is paid for that. An
+/// output may be an input of its own type, shape and strides.
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
 /// states (kernel/map/evaluate.hpp for the CPU), and every result is rounded once, to nearest even; with results of 16
@@ -17,7 +19,9 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
+#include <halftone/kernel/common/strided/axes.hpp>
 #include <halftone/kernel/map/expression/derivative.hpp>
 #include <halftone/kernel/map/expression/short_form.hpp>
 #include <halftone/kernel/write_mode.hpp>
@@ -30,11 +34,11 @@ namespace kernel {
 
 /// Specialised for each device:
 ///
-///     run(device, expressions, outputs, inputs)                                        all packs
-///     backward(device, expressions, output_gradients, inputs, gradients)
+///     run<Layout>(device, expressions, outputs, inputs)                                all packs
+///     backward<Layout>(device, expressions, output_gradients, inputs, gradients)
 ///
-/// `gradients` has a `gradient` or `no_gradient` for each input, in the input's shape. Inputs that no gradient depends
-/// on may be views without data.
+/// Layout, map_layout::rows where it is not said, tells which views there may be. `gradients` has a `gradient` or
+/// `no_gradient` for each input, in the input's shape. Inputs that no gradient reads may be views without data.
 template <class Device>
 struct map;
 
@@ -69,19 +73,51 @@ auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
 
 /// How an operand's elements correspond to those of the outputs.
 enum class map_access {
-    each,    ///< one for one
-    column,  ///< one for each column, the same in all rows
-    scalar,  ///< one for all
+    each,     ///< one for one, in rows at one distance
+    column,   ///< one for each column, the same in all rows
+    scalar,   ///< one for all
+    strided,  ///< along each axis of the outputs by a stride of its own
 };
 
-/// A view without its type. `row_stride` is in elements, for `each`.
+/// Which views a call of a map may have.
+enum class map_layout {
+    rows,     ///< whose rows are contiguous, at one distance: what operations on tapes have
+    strided,  ///< of the outputs' rank and any strides: those, where an operand is broadcast by NumPy's rules
+    any,      ///< both: what users may have
+};
+
+/// The outputs' extents, and an operand's strides along their axes.
+struct map_strides {
+    int axes = 0;
+    axis_values extents{}, steps{};
+};
+
+/// A view without its type. `row_stride` in elements, for `each`; `strides` for `strided`.
 struct map_operand {
     std::byte* data = nullptr;
     extent element_bytes = 0, row_stride = 0;
     map_access access = map_access::each;
+    map_strides strides{};
 };
 
-/// The outputs as a matrix: all axes but the last are rows.
+/// The strides of any operand along the axes of outputs of shape `target`.
+template <int TargetRank>
+map_strides map_strides_of(const map_operand& o, const shape<TargetRank>& target) {
+    if (o.access == map_access::strided) return o.strides;
+    map_strides all{TargetRank, axis_values_of(target), {}};
+    if constexpr (TargetRank > 0) {
+        if (o.access == map_access::scalar || o.data == nullptr) return all;
+        all.steps.of[TargetRank - 1] = 1;
+        extent step = o.access == map_access::each ? o.row_stride : 0;
+        for (int axis = TargetRank - 2; axis >= 0; --axis) {
+            all.steps.of[axis] = step;
+            step *= target[axis];
+        }
+    }
+    return all;
+}
+
+/// The outputs as rows of columns, leading axes together.
 struct map_shape {
     extent rows = 1, columns = 1;
 };
@@ -99,21 +135,32 @@ map_shape map_shape_of(const shape<Rank>& s) {
 
 /// A view with elements of so many bytes, and strides in elements, as an operand of outputs of shape `target`.
 template <int Rank, int TargetRank>
+map_operand operand_by_strides(const view<std::byte, Rank>& v, extent bytes, const shape<TargetRank>& target) {
+    map_operand o{v.data(), bytes, 0, map_access::strided, {TargetRank, axis_values_of(target), {}}};
+    for (int axis = 0; axis < Rank; ++axis) o.strides.steps.of[TargetRank - Rank + axis] = v.stride_of(axis);
+    return o;
+}
+
+/// A view of elements of so many bytes, in strides of elements, as an operand of outputs of shape `target`.
+template <map_layout Layout, int Rank, int TargetRank>
 map_operand map_operand_of(const char* role, int index, const view<std::byte, Rank>& v, extent bytes,
                            const shape<TargetRank>& target) {
     if constexpr (Rank == TargetRank) {
         if (!(v.shape() == target))
             fail<shape_error>("map: ", role, " ", index, " is ", v.shape(), ", the output ", target);
         extent row_stride = 0, next = 0;
-        bool in_rows = Rank == 0 || v.extent_of(Rank - 1) <= 1 || v.stride_of(Rank - 1) == 1;
+        bool is_innermost = true, in_rows = Rank == 0 || v.extent_of(Rank - 1) <= 1 || v.stride_of(Rank - 1) == 1;
         for (int axis = Rank - 2; axis >= 0; --axis) {
             if (v.extent_of(axis) == 1) continue;
-            if (next == 0) {
+            if (std::exchange(is_innermost, false)) {
                 row_stride = v.stride_of(axis);
             } else {
                 in_rows = in_rows && v.stride_of(axis) == next;
             }
             next = v.stride_of(axis) * v.extent_of(axis);
+        }
+        if constexpr (Layout != map_layout::rows) {
+            if ((!in_rows || row_stride < 0) && target.size() != 0) return operand_by_strides(v, bytes, target);
         }
         if (!in_rows && target.size() != 0) {
             fail<shape_error>("map: ", role, " ", index, " ", v.shape(),
@@ -126,27 +173,36 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
         static_assert(
             Rank == 1 && TargetRank >= 2,
             "halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 beside outputs of rank 2 "
-            "and more (one value for each column)");
+            "and more (one value for each column); ht::expand(v, shape) gives it the output's shape");
         if (v.extent_of(0) != target[TargetRank - 1]) {
             fail<shape_error>("map: ", role, " ", index, " has ", v.extent_of(0), " values, the output ", target,
                               " has ", target[TargetRank - 1], " columns");
         }
-        if (!v.is_contiguous()) fail<shape_error>("map: ", role, " ", index, " is not contiguous");
+        if (!v.is_contiguous()) {
+            if constexpr (Layout != map_layout::rows) return operand_by_strides(v, bytes, target);
+            fail<shape_error>("map: ", role, " ", index, " is not contiguous");
+        }
         return {v.data(), bytes, 0, map_access::column};
     }
 }
 
-/// The view as an operand of outputs of shape `target`. Throws shape_error, which names it by `role` and `index`.
-template <class T, int Rank, int TargetRank>
+/// The view as an operand of outputs of shape `target`. Throws shape_error, with `role` and `index` to name it by.
+template <map_layout Layout = map_layout::rows, class T, int Rank, int TargetRank>
 map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
     auto* const data = reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(v.data()));
-    return map_operand_of(role, index, view<std::byte, Rank>(data, v.shape(), v.strides()),
-                          static_cast<extent>(sizeof(T)), target);
+    return map_operand_of<Layout>(role, index, view<std::byte, Rank>(data, v.shape(), v.strides()),
+                                  static_cast<extent>(sizeof(T)), target);
 }
-/// The same for a view that is written to.
-template <class T, int Rank, int TargetRank>
+[[noreturn]] inline void refuse_sums_beside_strides() {
+    fail<shape_error>(
+        "map: the gradient of an input of rank 0 or 1 is summed where all operands lie in contiguous rows at one distance; "
+        "expand the input to the outputs' shape, and sum its gradient");
+}
+
+/// The same of a view that is written to.
+template <map_layout Layout = map_layout::rows, class T, int Rank, int TargetRank>
 map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
-    const map_operand result = map_operand_of(role, index, v, target);
+    const map_operand result = map_operand_of<Layout>(role, index, v, target);
     if (!v.shows_elements_once()) {
         fail<shape_error>("map: ", role, " ", index, " ", v.shape(), " is written to and overlaps itself; its strides are ",
                           v.strides());
@@ -186,8 +242,8 @@ void map(Device& device, const F& f, const Views&... views) {
         decltype(expressions)::count == outputs,
         "halftone: map: the function returns another number of results than there are views left for outputs");
     const auto all = make_pack(as_view(views)...);
-    kernel::map<Device>::run(device, expressions,
-                             detail::slice<inputs>(all, std::make_integer_sequence<int, outputs>{}),
+    kernel::map<Device>::template run<kernel::map_layout::any>(
+        device, expressions, detail::slice<inputs>(all, std::make_integer_sequence<int, outputs>{}),
                              detail::slice<0>(all, std::make_integer_sequence<int, inputs>{}));
 }
 

@@ -300,9 +300,9 @@ struct usual_lines<apply_record<Op, Y, Rank, Kept, std::tuple<Destinations...>, 
 
 // ---- products of variables, and parameters as variables
 
-template <class Roles, class A, class B, class Y, int Rank>
-struct matmul_lines<matmul_record<Roles, A, B, Y, Rank>> {
-    static auto lines(const matmul_record<Roles, A, B, Y, Rank>& r) {
+template <class Roles, class A, class B, class Y, int Rank, orientation OfA, orientation OfB>
+struct matmul_lines<matmul_record<Roles, A, B, Y, Rank, OfA, OfB>> {
+    static auto lines(const matmul_record<Roles, A, B, Y, Rank, OfA, OfB>& r) {
         using C = typename Roles::compute;
         using I = typename Roles::input_grad;
         using W = typename Roles::weight_grad;

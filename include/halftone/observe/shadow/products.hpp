@@ -171,9 +171,10 @@ inline std::vector<double> product_bound(const shadow_operand& a, along a_side, 
     return bound;
 }
 
-template <class Roles, class A, class B, class Y, int Rank>
-struct matmul_bounds<matmul_record<Roles, A, B, Y, Rank>> {
-    using record = matmul_record<Roles, A, B, Y, Rank>;
+template <class Roles, class A, class B, class Y, int Rank, orientation OfA, orientation OfB>
+struct matmul_bounds<matmul_record<Roles, A, B, Y, Rank, OfA, OfB>> {
+    using record = matmul_record<Roles, A, B, Y, Rank, OfA, OfB>;
+    static constexpr bool a_lies = OfA == orientation::straight, b_lies = OfB == orientation::straight;
     using compute = typename Roles::compute;
     using input_grad = typename Roles::input_grad;
     using weight_grad = typename Roles::weight_grad;
@@ -203,19 +204,26 @@ struct matmul_bounds<matmul_record<Roles, A, B, Y, Rank>> {
         const auto a = notes.read(const_view<A, Rank>(notes.value_of(r.da), r.da.shape()));
         const auto b = notes.read(const_view<B, Rank>(notes.value_of(r.db), r.db.shape()));
         notes.bound_value(notes.value_of(r.dy),
-                          each<compute, A, B>(a, matrices_of(r.da), true, b, matrices_of(r.db), false, notes.device()));
+                          each<compute, A, B>(a, matrices_of(r.da), a_lies, b, matrices_of(r.db), !b_lies, notes.device()));
     }
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         std::vector<double> of_a, of_b;
         if (r.dy.is_there()) {
             const auto g = notes.read(r.dy.view());
-            if (!r.b.is_empty())
-                of_a = each<input_grad, Y, B>(g, matrices_of(r.dy), true, notes.read(r.b.view()), matrices_of(r.db),
-                                              true, notes.device());
-            if (!r.a.is_empty())
-                of_b = each<weight_grad, A, Y>(notes.read(r.a.view()), matrices_of(r.da), false, g, matrices_of(r.dy),
-                                               false, notes.device());
+            // In the order in which the gradients lie.
+            if (!r.b.is_empty()) {
+                const auto b = notes.read(r.b.view());
+                const auto sg = matrices_of(r.dy), sb = matrices_of(r.db);
+                of_a = a_lies ? each<input_grad, Y, B>(g, sg, true, b, sb, b_lies, notes.device())
+                              : each<input_grad, B, Y>(b, sb, b_lies, g, sg, true, notes.device());
+            }
+            if (!r.a.is_empty()) {
+                const auto a = notes.read(r.a.view());
+                const auto sg = matrices_of(r.dy), sa = matrices_of(r.da);
+                of_b = b_lies ? each<weight_grad, A, Y>(a, sa, !a_lies, g, sg, false, notes.device())
+                              : each<weight_grad, Y, A>(g, sg, false, a, sa, !a_lies, notes.device());
+            }
         }
         return [&notes, &r, of_a, of_b] {
             if (!of_a.empty()) notes.bound_gradient(r.da, of_a);

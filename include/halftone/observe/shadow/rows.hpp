@@ -254,10 +254,17 @@ struct usual_bounds<map_record<Op, Expression, Y, Rank, Inputs...>> {
     static void forward(Notes& notes, const record&) {
         notes.expect(1, 16);
     }
-    /// The gradient of a broadcast input is a sum.
+    /// The gradient of an input that is broadcast is a sum. Where the input is neither one value nor one for each column, its
+    /// addends are rounded before (op/pointwise.hpp), which weighs as that many more of them in float.
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
-        return [&notes, all = r.dy.shape().size()] { notes.expect(1, 16, 0, all); };
+        const bool in_one_pass = std::apply(
+            [&](const auto&... dx) { return (fits_as_it_is(dx.shape(), r.dy.shape()) && ...); }, r.gradients);
+        const double unit = std::max({unit_roundoff<float>, unit_roundoff<typename Inputs::value_type>...});
+        const double weight = in_one_pass ? 1 : unit / unit_roundoff<float>;
+        return [&notes, all = static_cast<extent>(static_cast<double>(r.dy.shape().size()) * weight)] {
+            notes.expect(1, 16, 0, all);
+        };
     }
 };
 

@@ -64,7 +64,9 @@ struct map_plan {
     float* partials = nullptr;
     bool non_temporal_stores = false;
 
-    bool is_summed() const { return operand.data != nullptr && operand.access != map_access::each; }
+    bool is_summed() const {
+        return operand.data != nullptr && (operand.access == map_access::column || operand.access == map_access::scalar);
+    }
 };
 
 /// A map partitioned into pieces: the plans of outputs, then those of inputs.
@@ -108,7 +110,7 @@ struct map_job {
     /// The operand at the beginning of a piece; `nowhere` is a buffer for unwanted results.
     map_stream stream(const map_plan& plan, extent piece, std::byte* nowhere) const {
         const extent row = rows.begin(piece / columns.count), column = columns.begin(piece % columns.count);
-        const auto& [data, bytes, row_stride, access] = plan.operand;
+        const auto& [data, bytes, row_stride, access, strides] = plan.operand;
         if (plan.partials != nullptr) {
             constexpr auto word = static_cast<extent>(sizeof(float));
             float* const sums = partials_of(plan, piece);
@@ -123,7 +125,7 @@ struct map_job {
                         plan.non_temporal_stores};
             case map_access::column:
                 return {data + column * bytes, 0, bytes, plan.mode};
-            default:
+            default:  // a scalar; a job with strides goes another way (strided.hpp)
                 return {data, 0, 0, plan.mode};
         }
     }

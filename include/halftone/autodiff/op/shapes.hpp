@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tensors with their axes in another order, in parts, and with more or fewer of them; torch's names and arguments,
+/// with axes as ht::axes<...> where torch has `dim`.
+///
+///     auto heads = ht::transpose(ctx, x, ht::axes<1, 2>);     // (batch, time, heads, size) -> (batch, heads, time, size)
+///     auto [q, k, v] = ht::chunk<3>(ctx, qkv, ht::axes<-1>);
+///     auto last = ht::select(ctx, x, ht::axes<1>, -1);                  // x[:, -1]
+///     auto row = ht::unsqueeze(ctx, x, ht::axes<0>);                    // the same memory, as of squeeze, flatten, reshape
+///     auto all = ht::expand(ctx, row, ht::shape<3>{8, -1, -1});
+///
+/// Variables are contiguous: what changes their order is copied, once, and so is a part. No copy is needed in products,
+/// whose operands may be ht::transposed (autodiff/op/matmul.hpp), and in pointwise operations, which broadcast by
+/// themselves.
+///
+/// They keep the type of their input in every region. Numeric contract: values are copied; the gradient of expand is
+/// the sum over the axes along which one element stands for many, as kernel::column_sum has it.
+#pragma once
+
+#include <array>
+#include <tuple>
+
+#include <halftone/autodiff/op/join.hpp>
+#include <halftone/kernel/strided_copy/strided_copy.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// Where the elements of one tensor lie in the memory of another, which is contiguous.
+template <int Rank>
+struct placement {
+    extent offset;
+    halftone::shape<Rank> shape, strides;
+    bool covers;  ///< every element of the other is one of these, once
+
+    template <class T, int From>
+    static placement of(const view<T, Rank>& part, const view<T, From>& all) {
+        return {part.data() - all.data(), part.shape(), part.strides(), part.size() == all.size()};
+    }
+    template <class T>
+    view<T, Rank> in(T* data) const {
+        return {data + offset, shape, strides};
+    }
+};
+
+/// to = (or += by `mode`) from, of any strides.
+template <class Device, class From, class T, int Rank>
+void write_strided(Device& device, const view<From, Rank>& from, const view<T, Rank>& to, write_mode mode) {
+    if (mode == write_mode::overwrite) return kernel::strided_copy<Device>::run(device, from, to);
+    kernel::map<Device>::template run<kernel::map_layout::any>(
+        device, make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}), make_pack(to),
+        make_pack(as_const(to), as_const(from)));
+}
+/// The same, into a whole tensor that is 0 elsewhere.
+template <class Device, class From, class T, int Rank>
+void write_part(Device& device, const view<From, Rank>& from, const placement<Rank>& at, T* data, extent size,
+                write_mode mode) {
+    if (mode == write_mode::overwrite && !at.covers) device.fill(data, size, T(0.0f));
+    write_strided(device, from, at.in(data), mode);
+}
+
+/// y = x in another order, or a part of it.
+template <class Op, class T, int From, int Rank>
+struct take_record {
+    using operation = Op;
+    using reads = reads_nothing;
+    static constexpr int roundings = 0;
+    placement<Rank> at;
+    std::tuple<gradient_of<T, From>> gradients;
+    gradient_of<T, Rank> dy;
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        const auto& dx = std::get<0>(gradients);
+        if (const auto to = tape.gradient_target(dx))
+            write_part(tape.device(), as_const(dy.view()), at, to.data, dx.shape().size(), to.mode);
+        tape.finish(dy);
+    }
+};
+
+/// The elements of x that `at` names. Of a tape, of a region or of an inference context.
+template <class Op, class Context, class T, int From, int Rank>
+variable<T, Rank> take(Context&& context, const variable<T, From>& x, const placement<Rank>& at) {
+    auto& root = context.root();
+    const auto range = root.template range<policy_of<Context>>(Op::name);
+    const bool wanted = x.wants_gradient();
+    auto y = root.template make<T>(at.shape, wanted);
+    kernel::strided_copy<typename std::remove_cvref_t<Context>::device_type>::run(
+        root.device(), at.in(as_const(x.view()).data()), y.view());
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) root.record(take_record<Op, T, From, Rank>{at, {gradient_of(x)}, gradient_of(y)});
+    }
+    return y;
+}
+/// The variable that `part`, a view of x, shows: x itself, as reshape gives it, where that is all of x in its order.
+template <class Op, class Context, class T, int From, int Rank>
+variable<T, Rank> take_view(Context&& context, const variable<T, From>& x, const view<T, Rank>& part) {
+    const auto at = placement<Rank>::of(part, x.view());
+    if (at.covers && part.is_contiguous() && leaves_out<Context>) return reshape(context, x, part.shape());
+    return take<Op>(context, x, at);
+}
+
+/// The parts of x along an axis; `dy` is the gradient of the first.
+template <class T, int Rank, std::size_t Parts>
+struct split_record {
+    using operation = op::split;
+    using reads = reads_nothing;
+    static constexpr int roundings = 0;
+    std::array<placement<Rank>, Parts> at;
+    std::tuple<gradient_of<T, Rank>> gradients;
+    gradient_of<T, Rank> dy;
+    std::array<gradient_of<T, Rank>, Parts - 1> dothers;
+
+    const gradient_of<T, Rank>& part(std::size_t i) const { return i == 0 ? dy : dothers[i - 1]; }
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        bool any = false, all = true;
+        for (std::size_t i = 0; i < Parts; ++i) any = any || part(i).is_there(), all = all && part(i).is_there();
+        if (!any) return;
+        const auto& dx = std::get<0>(gradients);
+        if (const auto to = tape.gradient_target(dx)) {
+            if (!all && to.mode == write_mode::overwrite) tape.device().fill(to.data, dx.shape().size(), T(0.0f));
+            for (std::size_t i = 0; i < Parts; ++i) {
+                if (part(i).is_there())
+                    write_strided(tape.device(), as_const(part(i).view()), at[i].in(to.data), to.mode);
+            }
+        }
+        for (std::size_t i = 0; i < Parts; ++i) tape.finish(part(i));
+    }
+};
+
+/// y = x in the shape s, which x is broadcast to.
+template <class T, int From, int Rank>
+struct expand_record {
+    using operation = op::expand;
+    using reads = reads_nothing;
+    static constexpr int roundings = 1;
+    std::tuple<gradient_of<T, From>> gradients;
+    gradient_of<T, Rank> dy;
+
+    /// Addends of each of the gradient's sums.
+    extent sum_length() const {
+        return dy.shape().size() / std::max<extent>(1, std::get<0>(gradients).shape().size()) + 1;
+    }
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!dy.is_there()) return;
+        const auto& dx = std::get<0>(gradients);
+        if (const auto to = tape.gradient_target(dx))
+            kernel::sum_over_broadcast(tape.device(), as_const(dy.view()),
+                                       view<T, Rank>(to.data, lifted<Rank>(dx.shape())), to.mode);
+        tape.finish(dy);
+    }
+};
+
+template <class Context, class T, int From, int Rank>
+variable<T, Rank> expand_to(Context&& context, const variable<T, From>& x, const shape<Rank>& s) {
+    auto& root = context.root();
+    const auto range = root.template range<policy_of<Context>>(op::expand::name);
+    const bool wanted = x.wants_gradient();
+    auto y = root.template make<T>(s, wanted);
+    kernel::strided_copy<typename std::remove_cvref_t<Context>::device_type>::run(
+        root.device(), expand(as_const(x.view()), s), y.view());
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) root.record(expand_record<T, From, Rank>{{gradient_of(x)}, gradient_of(y)});
+    }
+    return y;
+}
+
+}  // namespace detail
+
+/// Axis i of the result is axis `order[i]` of x: ht::permute(ctx, x, ht::axes<0, 2, 1>). In x's type. Source:
+/// torch.permute.
+template <recording_context Context, class T, int Rank, int... Order>
+variable<T, Rank> permute(Context&& context, const variable<T, Rank>& x, axis_list<Order...> order) {
+    return detail::take_view<op::permute>(context, x, permute(x.view(), order));
+}
+/// x with two axes exchanged: ht::transpose(ctx, x, ht::axes<1, 2>). In x's type. In a product, ht::transposed(x) needs
+/// no copy. Source: torch.transpose.
+template <recording_context Context, class T, int Rank, int A, int B>
+variable<T, Rank> transpose(Context&& context, const variable<T, Rank>& x, axis_list<A, B> both) {
+    return detail::take_view<op::transpose>(context, x, transpose(x.view(), both));
+}
+
+/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and what is beyond an end is
+/// that end. In x's type; the gradient elsewhere is 0. Throws argument_error for a step below 1.
+template <recording_context Context, class T, int Rank, int... Axis>
+variable<T, Rank> slice(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent start,
+                        extent stop, extent step = 1) {
+    return detail::take_view<op::slice>(context, x, slice(x.view(), along, start, stop, step));
+}
+/// `length` places along an axis, from `start` on, which may count from the end. In x's type; the gradient elsewhere is 0.
+/// Throws argument_error where they go beyond it. Source: torch.narrow.
+template <recording_context Context, class T, int Rank, int... Axis>
+variable<T, Rank> narrow(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent start,
+                         extent length) {
+    return detail::take_view<op::slice>(context, x, narrow(x.view(), along, start, length));
+}
+/// One place along an axis, which the result does not have; it may count from the end. In x's type; the gradient
+/// elsewhere is 0. Throws argument_error. Source: torch.select.
+template <recording_context Context, class T, int Rank, int... Axis>
+variable<T, Rank - 1> select(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent index) {
+    return detail::take_view<op::select>(context, x, select(x.view(), along, index));
+}
+/// x the other way round along these axes. In x's type. Source: torch.flip.
+template <recording_context Context, class T, int Rank, int... Axes>
+variable<T, Rank> flip(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> along) {
+    return detail::take_view<op::flip>(context, x, flip(x.view(), along));
+}
+
+/// x without these axes, which have one element: the same memory and the same gradient. Throws shape_error where one
+/// has another number. Source: torch.squeeze.
+template <recording_context Context, class T, int Rank, int... Axes>
+auto squeeze(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> gone) {
+    return reshape(context, x, squeeze(x.view(), gone).shape());
+}
+/// x with these axes of the result more, of one element each: the same memory and the same gradient. Source:
+/// torch.unsqueeze.
+template <recording_context Context, class T, int Rank, int... Axes>
+auto unsqueeze(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> added) {
+    return reshape(context, x, unsqueeze(x.view(), added).shape());
+}
+/// x as one axis: the same memory and the same gradient. Source: torch.flatten.
+template <recording_context Context, class T, int Rank>
+variable<T, 1> flatten(Context&& context, const variable<T, Rank>& x) {
+    return reshape(context, x, shape<1>{x.size()});
+}
+/// x with the axes from one to another as one: ht::flatten(ctx, x, ht::axes<1, -1>). The same memory and the same gradient.
+/// Source: torch.flatten.
+template <recording_context Context, class T, int Rank, int From, int To>
+auto flatten(Context&& context, const variable<T, Rank>& x, axis_list<From, To>) {
+    constexpr int first = From < 0 ? From + Rank : From, last = To < 0 ? To + Rank : To;
+    static_assert(first >= 0 && first <= last && last < Rank,
+                  "halftone: flatten makes one of the axes from one to a later one: ht::axes<1, -1>");
+    shape<Rank - (last - first)> s{};
+    for (int axis = 0; axis < Rank; ++axis) {
+        const int at = axis <= first ? axis : axis <= last ? first : axis - (last - first);
+        s[at] = axis > first && axis <= last ? s[at] * x.shape()[axis] : x.shape()[axis];
+    }
+    return reshape(context, x, s);
+}
+/// x: variables lie in row-major order without gaps. For programs that come from PyTorch. Source: torch.Tensor.contiguous.
+template <recording_context Context, class T, int Rank>
+variable<T, Rank> contiguous(Context&&, const variable<T, Rank>& x) {
+    return x;
+}
+
+/// x in a shape that it is broadcast to by NumPy's rules, with axes more in front; an extent of -1 is x's own. In x's
+/// type; its gradient is the sum over what one element stands for. Pointwise operations broadcast without it. Throws
+/// shape_error. Source: torch.Tensor.expand.
+template <recording_context Context, class T, int Rank, int To>
+variable<T, To> expand(Context&& context, const variable<T, Rank>& x, const shape<To>& s) {
+    const auto result = expand(x.view(), s);
+    if (result.size() == x.size() && detail::leaves_out<Context>) return reshape(context, x, result.shape());
+    return detail::expand_to(context, x, result.shape());
+}
+
+/// Parts of x along an axis, of these sizes: auto [a, b] = ht::split_with_sizes(ctx, x, ht::axes<1>,
+/// std::array<ht::extent, 2>{3, 5}). In x's type. Throws shape_error where the sizes do not add up to the axis. Source:
+/// torch.split_with_sizes.
+template <recording_context Context, class T, int Rank, int... Axis, std::size_t Parts>
+std::array<variable<T, Rank>, Parts> split_with_sizes(Context&& context, const variable<T, Rank>& x,
+                                                      axis_list<Axis...> along,
+                                                      const std::array<extent, Parts>& sizes) {
+    static_assert(Parts > 0, "halftone: split_with_sizes makes one part or more");
+    const int axis = detail::only_axis<Rank>(along);
+    extent total = 0;
+    for (const extent size : sizes) total += size;
+    for (const extent size : sizes) {
+        if (size < 0 || total != x.shape()[axis])
+            fail<shape_error>("split_with_sizes: the sizes along axis ", axis, " add up to ", total, ", and ",
+                              x.shape(), " has ", x.shape()[axis], "; none is negative");
+    }
+    auto& root = context.root();
+    const auto range = root.template range<policy_of<Context>>(op::split::name);
+    const bool wanted = x.wants_gradient();
+    std::array<variable<T, Rank>, Parts> parts;
+    detail::split_record<T, Rank, Parts> r{{}, {gradient_of(x)}, {}, {}};
+    extent begin = 0;
+    for (std::size_t i = 0; i < Parts; ++i) {
+        r.at[i] = detail::placement<Rank>::of(detail::part_of_axis(x.view(), axis, begin, sizes[i], 1), x.view());
+        begin += sizes[i];
+        parts[i] = root.template make<T>(r.at[i].shape, wanted);
+        kernel::strided_copy<typename std::remove_cvref_t<Context>::device_type>::run(
+            root.device(), r.at[i].in(as_const(x.view()).data()), parts[i].view());
+        (i == 0 ? r.dy : r.dothers[i - 1]) = gradient_of(parts[i]);
+    }
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) root.record(std::move(r));
+    }
+    return parts;
+}
+/// x in so many parts along an axis, of one size but for the last, which may be smaller: auto [q, k, v] =
+/// ht::chunk<3>(ctx, qkv, ht::axes<-1>). In x's type. Throws shape_error where there would be fewer. Source:
+/// torch.chunk.
+template <std::size_t Parts, recording_context Context, class T, int Rank, int... Axis>
+std::array<variable<T, Rank>, Parts> chunk(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along) {
+    constexpr auto count = static_cast<extent>(Parts);
+    static_assert(Parts > 0, "halftone: chunk makes one part or more");
+    const extent size = x.shape()[detail::only_axis<Rank>(along)], each = (size + count - 1) / count;
+    if (each * (count - 1) >= size && size != 0 && Parts > 1)
+        fail<shape_error>("chunk: ", size, " elements along an axis make ", (size + each - 1) / each, " parts of ",
+                          each, ", not ", count, "; ht::split_with_sizes takes their sizes");
+    std::array<extent, Parts> sizes;
+    for (std::size_t i = 0; i < Parts; ++i) sizes[i] = std::min(each, size - static_cast<extent>(i) * each);
+    return split_with_sizes(context, x, along, sizes);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

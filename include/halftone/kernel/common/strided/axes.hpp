@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Axes of several arrays that are walked together, each by strides of its own: as few as it takes.
+#pragma once
+
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// Kernels over strides take so many axes at most.
+inline constexpr int most_axes = 8;
+
+/// Extents or strides, outermost first.
+struct axis_values {
+    extent of[most_axes];
+};
+
+template <int Rank>
+axis_values axis_values_of(const shape<Rank>& s) {
+    static_assert(Rank <= most_axes, "halftone: operations over strides take tensors of up to 8 axes");
+    axis_values all{};
+    for (int axis = 0; axis < Rank; ++axis) all.of[axis] = s[axis];
+    return all;
+}
+
+/// Drops axes of one element and makes one of neighbours where every array has it so: extents, and strides for each of
+/// `arrays`. Returns how many axes are left, at least one.
+inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
+    int kept = 0;
+    for (int axis = 0; axis < axes; ++axis) {
+        if (extents.of[axis] == 1) continue;
+        bool merges = kept > 0;
+        for (int i = 0; i < arrays && merges; ++i)
+            merges = strides[i].of[kept - 1] == strides[i].of[axis] * extents.of[axis];
+        const int to = merges ? kept - 1 : kept++;
+        extents.of[to] = merges ? extents.of[to] * extents.of[axis] : extents.of[axis];
+        for (int i = 0; i < arrays; ++i) strides[i].of[to] = strides[i].of[axis];
+    }
+    if (kept > 0) return kept;
+    extents.of[0] = 1;
+    for (int i = 0; i < arrays; ++i) strides[i].of[0] = 1;
+    return 1;
+}
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

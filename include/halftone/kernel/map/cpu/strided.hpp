@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Maps on the CPU whose operands are of any strides: a piece of the outputs at a time, in their order. Operands that
+/// lie in that order are read and written where they are; of others a piece is brought together in the first-level
+/// cache before, or put to its places afterwards. The code of a map's expressions and operands is the one for whole
+/// vectors.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include <halftone/kernel/map/cpu/job.hpp>
+
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// A map without its types: rows of `columns`, whole lots of vectors, go through `block`.
+struct map_body {
+    const void* expressions;
+    void (*block)(const void* expressions, const map_stream* outputs, const map_stream* inputs, extent rows,
+                  extent columns);
+    int outputs;
+};
+
+/// Elements of outputs at a time; a multiple of every set's lot of vectors.
+inline constexpr extent strided_map_elements = 512;
+
+/// So many elements of an operand, together.
+struct strided_map_buffer {
+    alignas(block_alignment) std::byte bytes[strided_map_elements * sizeof(float)];
+};
+
+/// Extents of the outputs, and an operand's strides, with as few axes as all operands together allow.
+struct strided_map_operand {
+    std::byte* data;
+    extent bytes;
+    write_mode mode;
+    axis_values steps;
+    bool is_flat, is_scalar;  ///< the outputs' elements in their order; one for all
+};
+struct strided_map_axes {
+    int count;
+    axis_values extents;
+
+    extent size() const {
+        extent n = 1;
+        for (int axis = 0; axis < count; ++axis) n *= extents.of[axis];
+        return n;
+    }
+    /// Calls run(offset, elements, done) for each run along the last axis of the elements [first, first + n); `done` of
+    /// them are before it.
+    template <class Run>
+    void each_run(const axis_values& steps, extent first, extent n, const Run& run) const {
+        extent index[most_axes], rest = first, offset = 0;
+        for (int axis = count - 1; axis >= 0; --axis) {
+            index[axis] = rest % extents.of[axis];
+            rest /= extents.of[axis];
+            offset += index[axis] * steps.of[axis];
+        }
+        const int last = count - 1;
+        for (extent done = 0; done < n;) {
+            const extent some = std::min(extents.of[last] - index[last], n - done);
+            run(offset, some, done);
+            done += some;
+            index[last] += some;
+            offset += some * steps.of[last];
+            for (int axis = last; axis > 0 && index[axis] == extents.of[axis]; --axis) {
+                offset += steps.of[axis - 1] - index[axis] * steps.of[axis];
+                index[axis] = 0;
+                ++index[axis - 1];
+            }
+        }
+    }
+};
+
+/// Elements of a size, between an operand and a buffer.
+template <class Word>
+struct strided_map_copy {
+    static void gather(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                       std::byte* buffer) {
+        const extent step = o.steps.of[axes.count - 1];
+        axes.each_run(o.steps, first, n, [&](extent offset, extent some, extent done) {
+            const Word* const from = reinterpret_cast<const Word*>(o.data) + offset;
+            Word* const to = reinterpret_cast<Word*>(buffer) + done;
+            if (step == 1) {
+                std::memcpy(to, from, static_cast<std::size_t>(some) * sizeof(Word));
+            } else if (step == 0) {
+                std::fill(to, to + some, *from);
+            } else {
+                for (extent i = 0; i < some; ++i) to[i] = from[i * step];
+            }
+        });
+    }
+    static void scatter(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                        const std::byte* buffer) {
+        const extent step = o.steps.of[axes.count - 1];
+        axes.each_run(o.steps, first, n, [&](extent offset, extent some, extent done) {
+            Word* const to = reinterpret_cast<Word*>(o.data) + offset;
+            const Word* const from = reinterpret_cast<const Word*>(buffer) + done;
+            for (extent i = 0; i < some; ++i) to[i * step] = from[i];
+        });
+    }
+};
+inline void gather_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                   std::byte* buffer) {
+    switch (o.bytes) {
+        case 1:
+            return strided_map_copy<std::uint8_t>::gather(axes, o, first, n, buffer);
+        case 2:
+            return strided_map_copy<std::uint16_t>::gather(axes, o, first, n, buffer);
+        default:
+            return strided_map_copy<std::uint32_t>::gather(axes, o, first, n, buffer);
+    }
+}
+inline void scatter_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                    const std::byte* buffer) {
+    switch (o.bytes) {
+        case 1:
+            return strided_map_copy<std::uint8_t>::scatter(axes, o, first, n, buffer);
+        case 2:
+            return strided_map_copy<std::uint16_t>::scatter(axes, o, first, n, buffer);
+        default:
+            return strided_map_copy<std::uint32_t>::scatter(axes, o, first, n, buffer);
+    }
+}
+
+/// Some elements, all operands: outputs, then inputs.
+class strided_map_piece {
+  public:
+    strided_map_piece(const map_body& body, const strided_map_axes& axes, const strided_map_operand* operands,
+                      int count, map_stream* streams, strided_map_buffer* buffers)
+        : body_(body), axes_(axes), operands_(operands), count_(count), streams_(streams), buffers_(buffers) {
+        for (int i = 0; i < count_; ++i) {
+            const strided_map_operand& o = operands_[i];
+            streams_[i] = {buffers_[i].bytes, 0, 0, write_mode::overwrite};
+            if (o.data == nullptr || !o.is_scalar || i < body_.outputs) continue;
+            for (extent at = 0; at < static_cast<extent>(block_alignment); at += o.bytes)
+                std::memcpy(buffers_[i].bytes + at, o.data, static_cast<std::size_t>(o.bytes));
+        }
+    }
+
+    void run(extent first, extent n) const {
+        constexpr extent lot = extent{4} * map_lanes;
+        const extent columns = (n + lot - 1) / lot * lot;
+        for (int i = 0; i < count_; ++i) {
+            if (is_moved(i)) begin(i, first, n, columns == n);
+        }
+        body_.block(body_.expressions, streams_, streams_ + body_.outputs, 1, columns);
+        for (int i = 0; i < body_.outputs; ++i) {
+            if (is_moved(i) && streams_[i].data == buffer_of(i)) scatter_elements(axes_, operands_[i], first, n, buffer_of(i));
+        }
+    }
+
+  private:
+    bool is_moved(int i) const {
+        return operands_[i].data != nullptr && !(operands_[i].is_scalar && i >= body_.outputs);
+    }
+    /// Outputs in one place, as gradients of an input that stands for two arguments, share a buffer.
+    std::byte* buffer_of(int i) const {
+        int first = i < body_.outputs ? 0 : i;
+        while (operands_[first].data != operands_[i].data) ++first;
+        return buffers_[first].bytes;
+    }
+    void begin(int i, extent first, extent n, bool whole) const {
+        const strided_map_operand& o = operands_[i];
+        if (o.is_flat && whole) {
+            streams_[i] = {o.data + first * o.bytes, 0, o.bytes, o.mode};
+            return;
+        }
+        std::byte* const buffer = buffer_of(i);
+        streams_[i] = {buffer, 0, o.bytes, o.mode};
+        if (i >= body_.outputs || o.mode == write_mode::add) gather_elements(axes_, o, first, n, buffer);
+    }
+
+    const map_body& body_;
+    const strided_map_axes& axes_;
+    const strided_map_operand* operands_;
+    int count_;
+    map_stream* streams_;
+    strided_map_buffer* buffers_;
+};
+
+/// The map of these operands, outputs first, of no more than that; `strides` are theirs along the outputs' axes.
+template <int Operands>
+void run_strided_map(cpu& device, const map_plan* plans, int count, map_strides* strides, const map_body& body) {
+    strided_map_axes axes{strides[0].axes, strides[0].extents};
+    axis_values steps[Operands];
+    for (int i = 0; i < count; ++i) steps[i] = strides[i].steps;
+    axes.count = merge_axes(axes.count, axes.extents, steps, count);
+    strided_map_operand operands[Operands];
+    for (int i = 0; i < count; ++i) {
+        strided_map_operand& o = operands[i];
+        o = {plans[i].operand.data, plans[i].operand.element_bytes, plans[i].mode, steps[i], true, true};
+        extent step = 1;
+        for (int axis = axes.count - 1; axis >= 0; --axis) {
+            o.is_flat = o.is_flat && o.steps.of[axis] == step;
+            o.is_scalar = o.is_scalar && o.steps.of[axis] == 0;
+            step *= axes.extents.of[axis];
+        }
+    }
+    const row_partition chunks = partition_rows(axes.size(), 1, strided_map_elements);
+    const row_partition pieces = partition_rows(chunks.count, strided_map_elements);
+    device.parallel_for(pieces.count, [&](extent index) {
+        map_stream streams[Operands];
+        strided_map_buffer buffers[Operands];
+        // What is beyond the last element is computed and dropped; it is never undefined.
+        for (int i = 0; i < count; ++i) std::memset(buffers[i].bytes, 0, sizeof buffers[i].bytes);
+        const strided_map_piece piece(body, axes, operands, count, streams, buffers);
+        for (extent k = pieces.begin(index), end = k + pieces.rows_of(index); k < end; ++k)
+            piece.run(chunks.begin(k), chunks.rows_of(k));
+    });
+}
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

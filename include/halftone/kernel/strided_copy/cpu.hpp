@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Copies between strides on the CPU; strided_copy.hpp has their contract and an example. They are for every
+/// instruction set the same: where both sides lie along one axis, runs of bytes; where they lie along two, squares
+/// whose sides are a cache line, so that lines are read and written whole; else element by element.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/kernel/common/rows/partition.hpp>
+#include <halftone/kernel/strided_copy/strided_copy.hpp>
+
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled has what follows and is no template
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// The offsets of an index that counts over the first axes of a job, and of those that follow it.
+struct strided_place {
+    extent from = 0, to = 0;
+
+    strided_place(const strided_copy_job& job, int axes, extent first) : job_(&job), axes_(axes) {
+        for (int axis = axes - 1; axis >= 0; --axis) {
+            index_[axis] = first % job.extents.of[axis];
+            first /= job.extents.of[axis];
+            from += index_[axis] * job.from_strides.of[axis];
+            to += index_[axis] * job.to_strides.of[axis];
+        }
+    }
+    /// To the next index, without divisions.
+    void advance() {
+        for (int axis = axes_ - 1; axis >= 0; --axis) {
+            from += job_->from_strides.of[axis];
+            to += job_->to_strides.of[axis];
+            if (++index_[axis] < job_->extents.of[axis]) return;
+            from -= index_[axis] * job_->from_strides.of[axis];
+            to -= index_[axis] * job_->to_strides.of[axis];
+            index_[axis] = 0;
+        }
+    }
+
+  private:
+    const strided_copy_job* job_;
+    int axes_;
+    extent index_[most_axes];
+};
+
+/// Elements as words of their size.
+template <class Word>
+struct strided_copy_of {
+    /// Rows along the last axis.
+    static void rows(const strided_copy_job& job, extent begin, extent end) {
+        const extent width = job.extents.of[job.last()], from_step = job.from_strides.of[job.last()],
+                     to_step = job.to_strides.of[job.last()];
+        strided_place p(job, job.last(), begin);
+        for (extent row = begin; row < end; ++row, p.advance()) {
+            const auto* const from = reinterpret_cast<const Word*>(job.from) + p.from;
+            auto* const to = reinterpret_cast<Word*>(job.to) + p.to;
+            if (from_step == 1 && to_step == 1) {
+                std::memcpy(to, from, static_cast<std::size_t>(width) * sizeof(Word));
+            } else {
+                for (extent i = 0; i < width; ++i) to[i * to_step] = from[i * from_step];
+            }
+        }
+    }
+
+    /// Elements of a cache line.
+    static constexpr extent side = 64 / static_cast<extent>(sizeof(Word));
+
+    /// A matrix of which `from` lies along the rows' index j and `to` along the columns' index i, in squares.
+    static void transpose(const Word* from, extent from_step, Word* to, extent to_step, extent rows, extent columns) {
+        for (extent i = 0; i < columns; i += side) {
+            const extent some = std::min(side, columns - i);
+            if (some == side && rows == side) {
+                for (extent j = 0; j < side; ++j) {
+                    Word line[side];
+                    for (extent k = 0; k < side; ++k) line[k] = from[(i + k) * from_step + j];
+                    std::memcpy(to + j * to_step + i, line, sizeof line);
+                }
+            } else {
+                for (extent j = 0; j < rows; ++j) {
+                    for (extent k = 0; k < some; ++k) to[j * to_step + i + k] = from[(i + k) * from_step + j];
+                }
+            }
+        }
+    }
+};
+
+template <class Word>
+void run_strided_copy(cpu& device, const strided_copy_job& given) {
+    using body = strided_copy_of<Word>;
+    const int other = given.transposed_axis();
+    const extent width = given.extents.of[given.last()];
+    if (other < 0 || width < 4 || given.extents.of[other] < 4) {
+        const row_partition pieces = partition_rows(given.size() / width, width);
+        device.parallel_for(pieces.count, [&](extent piece) {
+            const extent begin = pieces.begin(piece);
+            body::rows(given, begin, begin + pieces.rows_of(piece));
+        });
+        return;
+    }
+    const strided_copy_job job = with_axis_before_last(given, other);
+    const int rows_axis = job.last() - 1;
+    const extent rows = job.extents.of[rows_axis], blocks = (rows + body::side - 1) / body::side;
+    const extent strips = (width + 4095) / 4096;  // of columns, so that there is work for all threads
+    const row_partition pieces =
+        partition_rows(job.size() / (rows * width) * blocks * strips, std::min<extent>(width, 4096) * body::side);
+    device.parallel_for(pieces.count, [&](extent piece) {
+        for (extent k = pieces.begin(piece), end = k + pieces.rows_of(piece); k < end; ++k) {
+            const extent strip = k % strips * 4096, j = k / strips % blocks * body::side;
+            const strided_place p(job, rows_axis, k / strips / blocks);
+            const extent from_step = job.from_strides.of[job.last()], to_step = job.to_strides.of[rows_axis];
+            body::transpose(reinterpret_cast<const Word*>(job.from) + p.from + j + strip * from_step, from_step,
+                            reinterpret_cast<Word*>(job.to) + p.to + j * to_step + strip, to_step,
+                            std::min(body::side, rows - j), std::min<extent>(4096, width - strip));
+        }
+    });
+}
+
+inline void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job) {
+    if (job.size() == 0) return;
+    switch (job.element_bytes) {
+        case 1:
+            return run_strided_copy<std::uint8_t>(device, job);
+        case 2:
+            return run_strided_copy<std::uint16_t>(device, job);
+        case 4:
+            return run_strided_copy<std::uint32_t>(device, job);
+        default:
+            return run_strided_copy<std::uint64_t>(device, job);
+    }
+}
+
+template <>
+struct strided_copy<cpu> {
+    template <class From, class T, int Rank>
+    static void run(cpu& device, const view<From, Rank>& from, const view<T, Rank>& to) {
+        static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
+        check_strided_copy(from, to);
+        run_strided_copy_of_bytes(device, strided_copy_job_of(view<const T, Rank>(from), to));
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

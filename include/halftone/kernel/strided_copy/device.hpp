@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Copies between strides on devices that run GPU kernels; strided_copy.hpp has their contract and an example. Where
+/// both sides lie along one axis, a thread moves up to 16 bytes; where they lie along two, a block moves squares of 32
+/// by 32 elements by way of shared memory, so that warps read and write along the memory.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/kernel/common/rows/device.hpp>
+#include <halftone/kernel/strided_copy/strided_copy.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+namespace on_device {
+
+/// The memory between the first and the last element that a job touches on one side.
+struct strided_bounds {
+    extent before = 0, count = 1;  // elements before the one that it begins with; all of them
+
+    strided_bounds(const strided_copy_job& job, const axis_values& strides) {
+        for (int axis = 0; axis < job.axes; ++axis) {
+            const extent length = (job.extents.of[axis] - 1) * strides.of[axis];
+            if (length < 0) before -= length;
+            count += stride_magnitude(length);
+        }
+    }
+};
+
+/// A job of elements that are words of a size, over memory that can be checked.
+template <class Word>
+struct strided_copy_spans {
+    global_span<const Word> from;
+    global_span<Word> to;
+    extent from_begin, to_begin;
+    axis_values extents, from_strides, to_strides;
+    int axes;
+
+    explicit strided_copy_spans(const strided_copy_job& job)
+        : extents(job.extents), from_strides(job.from_strides), to_strides(job.to_strides), axes(job.axes) {
+        const strided_bounds read(job, from_strides), written(job, to_strides);
+        from = {reinterpret_cast<const Word*>(job.from) - read.before, read.count}, from_begin = read.before;
+        to = {reinterpret_cast<Word*>(job.to) - written.before, written.count}, to_begin = written.before;
+    }
+
+    /// Where element `index` of the first `counted` axes begins.
+    HALFTONE_HD HALFTONE_INLINE void find(int counted, extent index, extent& from_at, extent& to_at) const {
+        from_at = from_begin, to_at = to_begin;
+        for (int axis = counted - 1; axis > 0; --axis) {
+            const extent next = index / extents.of[axis], i = index - next * extents.of[axis];
+            from_at += i * from_strides.of[axis];
+            to_at += i * to_strides.of[axis];
+            index = next;
+        }
+        if (counted > 0) from_at += index * from_strides.of[0], to_at += index * to_strides.of[0];
+    }
+};
+
+template <class Word>
+struct strided_copy_kernel {
+    static constexpr int threads = 256;
+    static constexpr word shared_bytes = 0;
+
+    strided_copy_spans<Word> job;
+    extent size;
+
+    grid_shape grid() const { return simt::blocks_for(size, threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
+        if (i >= size) return;
+        extent from, to;
+        job.find(job.axes, i, from, to);
+        simt.store(job.to, to, simt.load(job.from, from));
+    }
+};
+
+/// The last axis but one is that along which `from` lies, the last one that of `to`.
+template <class Word>
+struct strided_transpose_kernel {
+    static constexpr int threads = 256, side = 32, rows_at_once = threads / side;
+    static constexpr word shared_bytes =
+        side * (side + 1) * sizeof(Word) / 16 * 16 + 16;  // a column more: no bank conflicts
+
+    strided_copy_spans<Word> job;
+    extent outer;  // matrices
+
+    extent rows() const { return job.extents.of[job.axes - 2]; }
+    extent columns() const { return job.extents.of[job.axes - 1]; }
+    grid_shape grid() const {
+        return simt::blocks_along_x(outer * ((rows() + side - 1) / side) * ((columns() + side - 1) / side));
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent rows = job.extents.of[job.axes - 2], columns = job.extents.of[job.axes - 1];
+        const extent down = (rows + side - 1) / side, across = (columns + side - 1) / side;
+        const extent block = simt.block().x, matrix = block / (down * across), rest = block - matrix * (down * across);
+        const extent row = rest / across * side, column = (rest - rest / across * across) * side;
+        const int lane = simt.thread() % side, first = simt.thread() / side;
+        const shared_span<Word> square{0, side * (side + 1)};
+        extent from, to;
+        job.find(job.axes - 2, matrix, from, to);
+        for (int i = first; i < side; i += rows_at_once) {  // a warp reads along the rows' index
+            if (row + lane >= rows || column + i >= columns) continue;
+            simt.store(square, static_cast<word>(i * (side + 1) + lane),
+                       simt.load(job.from, from + row + lane + (column + i) * job.from_strides.of[job.axes - 1]));
+        }
+        simt.barrier();
+        for (int i = first; i < side; i += rows_at_once) {  // and writes along the columns'
+            if (row + i >= rows || column + lane >= columns) continue;
+            simt.store(job.to, to + (row + i) * job.to_strides.of[job.axes - 2] + column + lane,
+                       simt.load(square, static_cast<word>(lane * (side + 1) + i)));
+        }
+    }
+};
+
+/// Whether the job can be done in elements that are `n` of its, all along the last axis.
+inline bool fits_wider(const strided_copy_job& job, extent n) {
+    const int last = job.last();
+    if (job.from_strides.of[last] != 1 || job.to_strides.of[last] != 1 || job.extents.of[last] % n != 0) return false;
+    for (int axis = 0; axis < last; ++axis) {
+        if (job.from_strides.of[axis] % n != 0 || job.to_strides.of[axis] % n != 0) return false;
+    }
+    const auto bytes = static_cast<std::size_t>(n * job.element_bytes);
+    return simt::is_aligned(job.from, bytes) && simt::is_aligned(job.to, bytes);
+}
+inline strided_copy_job widened(strided_copy_job job) {
+    while (job.element_bytes < 16 && fits_wider(job, 2)) {
+        for (int axis = 0; axis < job.last(); ++axis) job.from_strides.of[axis] /= 2, job.to_strides.of[axis] /= 2;
+        job.extents.of[job.last()] /= 2;
+        job.element_bytes *= 2;
+    }
+    return job;
+}
+
+}  // namespace on_device
+
+template <simt_device Device>
+struct strided_copy<Device> {
+    template <class From, class T, int Rank>
+    static void run(Device& device, const view<From, Rank>& from, const view<T, Rank>& to) {
+        check_strided_copy(from, to);
+        const strided_copy_job job = on_device::widened(strided_copy_job_of(view<const T, Rank>(from), to));
+        if (job.size() == 0) return;
+        switch (job.element_bytes) {
+            case 1:
+                return run_of<std::uint8_t>(device, job);
+            case 2:
+                return run_of<std::uint16_t>(device, job);
+            case 4:
+                return run_of<std::uint32_t>(device, job);
+            case 8:
+                return run_of<std::uint64_t>(device, job);
+            default:
+                device.launch(on_device::strided_copy_kernel<simt::chunk<std::uint32_t>>{
+                    on_device::strided_copy_spans<simt::chunk<std::uint32_t>>(job), job.size()});
+        }
+    }
+
+  private:
+    template <class Word>
+    static void run_of(Device& device, const strided_copy_job& job) {
+        const int other = job.transposed_axis();
+        if (other < 0 || job.extents.of[job.last()] < 8 || job.extents.of[other] < 8) {
+            device.launch(on_device::strided_copy_kernel<Word>{on_device::strided_copy_spans<Word>(job), job.size()});
+            return;
+        }
+        const strided_copy_job matrices = with_axis_before_last(job, other);
+        const extent in_each = matrices.extents.of[matrices.axes - 2] * matrices.extents.of[matrices.axes - 1];
+        device.launch(on_device::strided_transpose_kernel<Word>{on_device::strided_copy_spans<Word>(matrices),
+                                                                matrices.size() / in_each});
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Copies between strides as a GPU runs them.
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/strided_copy/device.hpp>
+
+#include "emulator/damage.hpp"
+#include "kernel/strided_copy/checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+namespace emulator = ht::emulator;
+using namespace strided_copy_checks;
+
+TEST_CASE("strided_copy on a GPU: the bytes of its definition") {
+    emulator::device device{{.seed = 3}};
+    every_size(device);
+    refusals(device);
+}
+
+TEST_CASE("strided_copy on a GPU: right in every schedule, and every damage is noticed") {
+    emulator::check_kernels([&](emulator::device& device) {
+        return is_right<ht::bfloat16>(device, ht::shape<2>{33, 40}, 0, [](const auto& v) { return ht::transpose(v); });
+    });
+}
+
+}  // namespace
