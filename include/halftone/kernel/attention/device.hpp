@@ -16,6 +16,8 @@
 #include <halftone/kernel/attention/device/plain.hpp>
 #include <halftone/kernel/attention/device/wide.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
+#include <halftone/kernel/attention/score_mod/fp64.hpp>
+#include <halftone/kernel/attention/score_mod/math.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>

@@ -49,7 +49,8 @@ HALFTONE_HD HALFTONE_INLINE bool attention_reads_finite(float x) {
 ///     check(device, sequences, extents)         throws shape_error for offsets that do not fit, where the host reads them
 ///     hide(device, visibility, value, x)        x = value where the query does not see the key
 ///     finite<Compute>(device, x, copy, found)   x with zeros for what products in Compute do not read as finite: in
-///         `copy`, or x itself where the host can tell that nothing needs one; `found`: flags for add_not_finite
+///         `copy`, or x itself where the host can tell that nothing needs one; `found`: flags for add_not_finite, one for
+///         each `flag_rows` rows of x
 ///     add_not_finite<Compute>(device, visibility, over, factors, x, found, to)     to += factors times the rest of x, of
 ///         what is seen
 ///     logsumexp(device, visibility, scores, to)             of `to`, (queries, 2), the first is the largest score,
@@ -130,7 +131,7 @@ struct attention_math {
         }
     }
 
-  private:
+  protected:
     using rows = attention_rows<Device>;
 
     template <class Arguments>
