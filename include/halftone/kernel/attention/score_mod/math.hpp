@@ -144,19 +144,19 @@ struct modified_attention_math : attention_math<Device> {
         const detail::attention_extents e = detail::check_attention_shapes(a);
         const room of_weights(device, e.queries, e.keys), of_products(device, e.queries, e.keys),
             of_sums(device, e.queries, e.head_size);
+        const view<float, 2> weights = of_weights.matrix, products = of_products.matrix, sums = of_sums.matrix;
         for (extent batch = 0; batch < e.batch; ++batch) {
             for (extent head = 0; head < e.heads; ++head) {
                 const extent group = head / e.members();
-                const auto scores = to_weights<Compute>(device, a, mod, e, batch, head, of_products, of_weights);
+                const auto scores = to_weights<Compute>(device, a, mod, e, batch, head, products, weights);
                 if (a.logsumexp.data() != nullptr) {
                     float* const to = a.logsumexp.data() + (batch * e.heads + head) * e.queries * 2;
                     fp64::for_each(device, e.queries, 2 * e.keys,
-                                   write_modified_logsumexp<E>{scores, span_of(as_const(of_weights)), {to, 2 * e.queries}});
+                                   write_modified_logsumexp<E>{scores, span_of(as_const(weights)), {to, 2 * e.queries}});
                 }
-                device.fill(of_sums.data(), of_sums.size(), 0.0f);
-                add_seen<Compute>(device, scores, attention_sum::over_keys, of_weights, base::head_of(a.v, batch, group),
-                                  of_sums);
-                convert<Device>::run(device, const_view<float, 2>(of_sums), base::head_of(a.o, batch, head));
+                device.fill(sums.data(), sums.size(), 0.0f);
+                add_seen<Compute>(device, scores, attention_sum::over_keys, weights, base::head_of(a.v, batch, group), sums);
+                convert<Device>::run(device, const_view<float, 2>(sums), base::head_of(a.o, batch, head));
             }
         }
     }
@@ -167,8 +167,10 @@ struct modified_attention_math : attention_math<Device> {
         const detail::attention_extents e = detail::check_attention_shapes(a);
         const float scale = detail::attention_scale(a.options, e.head_size);
         const room of_weights(device, e.queries, e.keys), of_products(device, e.queries, e.keys),
-            of_gradients(device, e.queries, e.keys), dq(device, e.queries, e.head_size), dk(device, e.keys, e.head_size),
-            dv(device, e.keys, e.head_size);
+            of_gradients(device, e.queries, e.keys), of_dq(device, e.queries, e.head_size),
+            of_dk(device, e.keys, e.head_size), of_dv(device, e.keys, e.head_size);
+        const view<float, 2> weights = of_weights.matrix, products = of_products.matrix, gradients = of_gradients.matrix,
+                             dq = of_dq.matrix, dk = of_dk.matrix, dv = of_dv.matrix;
         for (extent batch = 0; batch < e.batch; ++batch) {
             for (extent group = 0; group < e.groups; ++group) {
                 const auto k = base::head_of(a.k, batch, group), v = base::head_of(a.v, batch, group);
@@ -176,17 +178,17 @@ struct modified_attention_math : attention_math<Device> {
                 device.fill(dv.data(), dv.size(), 0.0f);
                 for (extent head = group * e.members(); head < (group + 1) * e.members(); ++head) {
                     const auto q = base::head_of(a.q, batch, head), d_o = base::head_of(a.d_o, batch, head);
-                    const auto scores = to_weights<Compute>(device, a, mod, e, batch, head, of_products, of_weights);
-                    add_seen<Compute>(device, scores, attention_sum::over_queries, of_weights, d_o, dv);
-                    base::template multiply<Compute>(device, d_o, transpose(v), of_gradients);
+                    const auto scores = to_weights<Compute>(device, a, mod, e, batch, head, products, weights);
+                    add_seen<Compute>(device, scores, attention_sum::over_queries, weights, d_o, dv);
+                    base::template multiply<Compute>(device, d_o, transpose(v), gradients);
                     // Before sums over keys are taken, and where these are NaN.
-                    clear(device, scores, of_gradients, false);
+                    clear(device, scores, gradients, false);
                     softmax<Device>::backward(device, softmax_backward<float, float>{
-                                                          .y = of_weights, .dy = of_gradients, .dx = of_gradients});
-                    clear(device, scores, of_gradients, true);
+                                                          .y = weights, .dy = gradients, .dx = gradients});
+                    clear(device, scores, gradients, true);
                     device.fill(dq.data(), dq.size(), 0.0f);
-                    add_seen<Compute>(device, scores, attention_sum::over_keys, of_gradients, k, dq);
-                    add_seen<Compute>(device, scores, attention_sum::over_queries, of_gradients, q, dk);
+                    add_seen<Compute>(device, scores, attention_sum::over_keys, gradients, k, dq);
+                    add_seen<Compute>(device, scores, attention_sum::over_queries, gradients, q, dk);
                     convert<Device>::run(device, const_view<float, 2>(dq), base::head_of(a.dq, batch, head), scale);
                 }
                 convert<Device>::run(device, const_view<float, 2>(dk), base::head_of(a.dk, batch, group), scale);
@@ -197,10 +199,13 @@ struct modified_attention_math : attention_math<Device> {
 
   private:
     /// A matrix of floats in scratch memory.
-    struct room : private workspace::lease, view<float, 2> {
+    struct room {
+        workspace::lease memory;
+        view<float, 2> matrix;
+
         room(Device& device, extent rows, extent columns)
-            : workspace::lease(device.scratch(), base::floats(rows * columns)),
-              view<float, 2>(this->template as<float>(), {rows, columns}) {}
+            : memory(device.scratch(), base::floats(rows * columns)),
+              matrix(memory.template as<float>(), {rows, columns}) {}
     };
     template <class X>
     static simt::global_span<X> span_of(const view<X, 2>& v) {

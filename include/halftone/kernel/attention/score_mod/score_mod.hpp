@@ -29,8 +29,11 @@ inline namespace HALFTONE_ABI {
 
 /// A query sees the keys that are less than `size` away from it: |query - key| < size.
 struct sliding_window {
-    extent size;
+    extent size;  ///< at least 1
 
+    void check() const {
+        if (size < 1) fail<argument_error>("sliding_window: size is ", size, "; expected at least 1");
+    }
     template <class Batch, class Head, class Query, class Key>
     constexpr auto operator()(const Batch&, const Head&, const Query& query, const Key& key) const {
         return symbolic::abs(query - key) < static_cast<float>(size);
@@ -41,6 +44,9 @@ struct sliding_window {
 struct soft_cap {
     float cap;
 
+    void check() const {
+        if (!(cap > 0 && cap <= 3.0e38f)) fail<argument_error>("soft_cap: cap is ", cap, "; expected a positive number");
+    }
     template <class Score, class Batch, class Head, class Query, class Key>
     constexpr auto operator()(const Score& score, const Batch&, const Head&, const Query&, const Key&) const {
         return cap * symbolic::tanh(score * (1 / cap));
@@ -245,10 +251,15 @@ void attend(Device& device, const attention_backward<double>& a, const attention
 
 namespace detail {
 
+/// Throws argument_error for a function by name that is none.
+template <class F>
+void check_mod(const F& f) {
+    if constexpr (requires { f.check(); }) f.check();
+}
 /// Functions of scores: the score_mods one after the other, then all masks, that of the options, too.
 template <class... F>
 auto attention_mod_of(const attention_options& options, extent queries, extent keys, const F&... functions) {
-    static_assert(sizeof...(F) > 0);
+    (check_mod(functions), ...);
     constexpr extent most = extent{1} << 24;
     if (queries > most || keys > most) {
         fail<shape_error>("attention: ", queries, " queries and ", keys, " keys; functions of scores count in floats, to ",
