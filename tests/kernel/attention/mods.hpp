@@ -30,7 +30,7 @@ score_bounds modified_score_bounds(const attention_inputs& x, const ht::kernel::
                                    extent i) {
     const ht::reference::seen_scores seen(x.q.view(), x.k.view(), b, i, h, x.options, mod);
     score_bounds to;
-    to.keys = seen.keys, to.p = seen.weights, to.slopes = seen.slopes, to.logsumexp = seen.logsumexp;
+    to.keys = seen.keys, to.p = seen.weights, to.slopes = seen.slopes, to.factors = seen.factors, to.logsumexp = seen.logsumexp;
     for (const extent j : seen.keys) {
         double product = 0;
         const double error = product_error(x, b, h, i, j, product);
@@ -46,12 +46,17 @@ score_bounds modified_score_bounds(const attention_inputs& x, const ht::kernel::
     return to;
 }
 
-/// run(problem, mod) gives an outcome.
+/// What is drawn where functions have an attention_dropout.
+inline const ht::kernel::random_record drawn{7, 3};
+
+/// run(problem, mod, check) has check(outcome) called.
 template <class Compute, class T, class Run, class... F>
 void check_mod(const attention_sizes& sizes, layout way, bounds kind, const Run& run, const F&... functions) {
     CAPTURE(sizes);
     const problem<T> p(sizes, way);
-    const auto mod = ht::detail::attention_mod_of(p.options, sizes.queries, sizes.keys, functions...);
+    auto mod = ht::detail::attention_mod_of(p.options, sizes.queries, sizes.keys, functions...);
+    if (const float share = ht::detail::dropout_of(functions...); share > 0)
+        mod.dropout.draw = ht::kernel::dropout_draw::of(&drawn, 5, share);
     const attention_inputs inputs = p.inputs();
     const attention_results want = modified_by_definition(inputs, mod);
     const attention_results bound =

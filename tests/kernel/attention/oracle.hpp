@@ -156,6 +156,7 @@ struct score_bounds {
     std::vector<extent> keys;
     std::vector<double> p, scores, errors;
     std::vector<double> slopes, slope_errors;  ///< of the score by scale q k^T; none: 1, exactly
+    std::vector<double> factors;               ///< of weights, which dropout gives; none: 1
     double logsumexp = 0;
 };
 
@@ -211,6 +212,7 @@ attention_results attention_bounds_by(const attention_inputs& x, const attention
                 if (p.empty()) continue;
                 const auto visible = static_cast<extent>(p.size());
                 const auto at = [](extent j) { return static_cast<std::size_t>(j); };
+                const auto factor_of = [&](extent j) { return of.factors.empty() ? 1 : of.factors[at(j)] * (1 + 2 * u); };
                 const double *const q = x.q.row(b, i, h), *const d_o = x.d_o.row(b, i, h),
                                     *const o = want.o.row(b, i, h);
                 growths.assign(p.size(), 0);
@@ -235,7 +237,7 @@ attention_results attention_bounds_by(const attention_inputs& x, const attention
                 for (extent j = 0; j < visible; ++j) {
                     const double* const v = x.v.row(b, of.keys[at(j)], g);
                     const double factor = growths[at(j)] * growth * (1 + r.operand) * sums * sums - 1,
-                                 weight_error = p[at(j)] * factor + least;
+                                 weight_error = factor_of(j) * (p[at(j)] * factor + least);
                     for (extent d = 0; d < s.head_size; ++d) errors[at(d)] += weight_error * std::fabs(v[d]);
                 }
                 double* const o_errors = bound.o.row(b, i, h);
@@ -261,7 +263,7 @@ attention_results attention_bounds_by(const attention_inputs& x, const attention
                     const double *const k = x.k.row(b, key, g), *const v = x.v.row(b, key, g);
                     double dp = 0, dp_magnitudes = 0;
                     for (extent d = 0; d < s.head_size; ++d) {
-                        const double product = d_o[d] * v[d];
+                        const double product = factor_of(j) * d_o[d] * v[d];
                         dp += product;
                         dp_magnitudes += std::fabs(product);
                     }
@@ -280,7 +282,7 @@ attention_results attention_bounds_by(const attention_inputs& x, const attention
                         ds *= slope;
                     }
                     ds_error += r.operand * (std::fabs(ds) + ds_error) + r.operand_least;
-                    const double dv_error = weight_error + add_queries * (weight + weight_error),
+                    const double dv_error = factor_of(j) * (weight_error + add_queries * (weight + weight_error)),
                                  dk_error = scale * (1 + 4 * u) * (ds_error + add_queries * (std::fabs(ds) + ds_error)),
                                  dq_error = scale * (1 + 4 * u) * (ds_error + add_keys * (std::fabs(ds) + ds_error));
                     double *const dk_errors = bound.dk.row(b, key, g), *const dv_errors = bound.dv.row(b, key, g);

@@ -55,6 +55,9 @@ variable<T, 4> modified_attention(Context&& context, const variable<T, 4>& q, co
     static_assert(!records_double_backward<Context>,
                   "halftone: attention: with functions of scores it has no second derivative: on a tape for these, make "
                   "attention of products, ht::map and softmax");
+    static_assert(!(runs_own_operation<Context> && (std::is_same_v<F, attention_dropout> || ...)),
+                  "halftone: attention_dropout: the functions of an operation of your own (ht::apply) run in a context that "
+                  "records nothing, where dropout would do nothing on a tape either: call attention on the tape");
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = wants_gradient(q, k, v);
@@ -62,7 +65,13 @@ variable<T, 4> modified_attention(Context&& context, const variable<T, 4>& q, co
     auto o = root.template make<T>(q.shape(), wanted);
     const shape<4> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0, 2};
     auto logsumexp = root.template make<float>(rows, false);
-    const auto mod = attention_mod_of(options, q.shape()[1], k.shape()[1], functions...);
+    auto mod = attention_mod_of(options, q.shape()[1], k.shape()[1], functions...);
+    if constexpr (std::remove_cvref_t<Context>::records && (std::is_same_v<F, attention_dropout> || ...)) {
+        if (const float p = dropout_of(functions...); p > 0) {
+            const auto draw = root.graph().random.next(root.device(), root.graph().pass());
+            mod.dropout.draw = kernel::dropout_draw::of(draw.record, draw.number, p);
+        }
+    }
     run_attention<typename Roles::compute>(
         root.device(),
         kernel::attention_forward<T>{q.view(), k.view(), v.view(), o.view(),

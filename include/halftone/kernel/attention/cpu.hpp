@@ -86,12 +86,12 @@ struct attention<cpu> {
     template <class Compute, class T, class E>
     static void forward(cpu& device, const attention_forward<T>& a, const attention_mod<E>& mod) {
         const detail::attention_mod_expressions<E> expressions(mod.score);
-        forward(device, a, detail::attention_engine_for<Compute, T>(device), mod_bodies(device, expressions));
+        forward(device, a, detail::attention_engine_for<Compute, T>(device), mod_bodies(device, expressions, mod.dropout));
     }
     template <class Compute, class T, class E>
     static void backward(cpu& device, const attention_backward<T>& a, const attention_mod<E>& mod) {
         const detail::attention_mod_expressions<E> expressions(mod.score);
-        backward(device, a, detail::attention_engine_for<Compute, T>(device), mod_bodies(device, expressions));
+        backward(device, a, detail::attention_engine_for<Compute, T>(device), mod_bodies(device, expressions, mod.dropout));
     }
     template <class T>
     static void forward(cpu& device, const attention_forward<T>& a, const detail::attention_engine<T>& engine,
@@ -122,7 +122,8 @@ struct attention<cpu> {
 
   private:
     template <class E>
-    static detail::attention_mod_bodies mod_bodies(const cpu& device, const detail::attention_mod_expressions<E>& e) {
+    static detail::attention_mod_bodies mod_bodies(const cpu& device, const detail::attention_mod_expressions<E>& e,
+                                                   const detail::pair_dropout& dropout) {
         using expressions = detail::attention_mod_expressions<E>;
         return {&e,
                 device.select(&portable::attention_modify<expressions>, &avx2::attention_modify<expressions>,
@@ -130,7 +131,8 @@ struct attention<cpu> {
                 device.select(&portable::attention_modify_gradients<expressions>,
                               &avx2::attention_modify_gradients<expressions>,
                               &avx512::attention_modify_gradients<expressions>),
-                &expressions::hides};
+                &expressions::hides,
+                dropout};
     }
     /// The extents that scratch memory is cut for.
     template <class Arguments>

@@ -114,13 +114,23 @@ inline void add_to_column(const detail::product_unit& unit, extent rows, extent 
 template <class Last>
 void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, extent depth, std::byte* a, const std::byte* panel,
                               float* c, const Last& last) {
+    unit_sums sums;
     extent cleared = depth;
     for (extent column = unit.columns - 1; column >= 0; --column) {
         const extent seen = std::clamp<extent>(last(column), 0, depth);
         const auto bytes = static_cast<std::size_t>((cleared - seen) * unit.element);
         for (extent i = 0; i < rows; ++i) std::memset(a + (i * detail::panel_stride + seen) * unit.element, 0, bytes);
         cleared = seen;
-        add_to_column(unit, rows, depth, a, panel, c, column);
+        for (extent i = 0; i < rows; i += unit.rows) {
+            const extent high = std::min<extent>(unit.rows, rows - i);
+            std::memset(sums.values, 0, sizeof sums.values);
+            for (extent r = 0; r < high; ++r)
+                sums.values[r * unit.columns + column] = c[(i + r) * unit.columns + column];
+            unit.multiply(high, depth, a + i * detail::panel_stride * unit.element, panel, sums.values, unit.columns, true,
+                          nullptr);
+            for (extent r = 0; r < high; ++r)
+                c[(i + r) * unit.columns + column] = sums.values[r * unit.columns + column];
+        }
     }
 }
 

@@ -36,6 +36,7 @@ struct attention_mod_bodies {
     bool (*modify)(const void* expressions, const attention_mod_tile& tile);
     bool (*modify_gradients)(const void* expressions, const attention_mod_gradient_tile& tile);
     bool (*hides)(const void* expressions, const attention_block& block);
+    pair_dropout dropout;
 
     bool hides_all(const attention_block& block) const { return hides(expressions, block); }
 };

@@ -18,11 +18,13 @@ inline constexpr float attention_no_terms[32] = {};
 struct modified_backward_layout : attention_backward_layout {
     std::size_t hidden;  ///< (keys of a block, attention_backward_queries): 1 where a pair is hidden
     std::size_t spare;   ///< a panel whose k runs over a block of queries
+    std::size_t dropped;  ///< (columns of a panel, keys of a block): 1 where a weight is dropped
 
     modified_backward_layout(const attention_extents& e, const detail::product_unit& u)
         : attention_backward_layout(e, u, attention_mask::full) {
         hidden = scratch.take(static_cast<std::size_t>(std::min(block_keys, e.keys) * attention_backward_queries));
         spare = take_panels(1, query_bytes);
+        dropped = scratch.take(static_cast<std::size_t>(std::min(block_keys, e.keys) * unit.columns));
     }
 };
 
@@ -72,7 +74,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
         }
         this->engine.store(rows, e.head_size, this->floats(scratch + at.dk), stride, attention_scale(a.options, e.head_size),
                            vector_at(a.dk, batch, first, group), a.dk.stride_of(1));
-        this->engine.store(rows, e.head_size, this->floats(scratch + at.dv), stride, 1.0f,
+        this->engine.store(rows, e.head_size, this->floats(scratch + at.dv), stride, mod.dropout.draw.scale,
                            vector_at(a.dv, batch, first, group), a.dv.stride_of(1));
     }
 
@@ -120,6 +122,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
         const extent terms = member * at.padded_queries + i;
         unit.multiply(rows, depth, scratch + at.keys, scratch + at.queries_t + from, scores, unit.columns, false, nullptr);
         unit.multiply(rows, depth, scratch + at.values, scratch + at.gradients_t + from, dp, unit.columns, false, nullptr);
+        if (mod.dropout.is_there()) drop_gradients(panel, dp, scratch);
         const bool found =
             mod.modify_gradients(mod.expressions, {panel, scores, dp, this->floats(scratch + at.maxima) + terms,
                                                    this->floats(scratch + at.logs) + terms,
@@ -144,8 +147,33 @@ struct modified_attention_backward_task : attention_backward_task<T> {
                                       .weights = scratch + at.weights + along_row,
                                       .score_gradients = scratch + at.score_gradients + along_row,
                                       .panel = scratch + at.panel});
+        if (mod.dropout.is_there()) drop_weights(panel, column, scratch);
         add_to_queries(panel, column, group, found, dq + i / unit.columns * at.panel_sums, scratch);
         return found;
+    }
+
+    /// dp of what is dropped becomes zero, the rest is scaled.
+    void drop_gradients(const attention_block& panel, float* dp, std::byte* scratch) const {
+        const attention_extents& e = room.extents;
+        const extent columns = room.unit.columns;
+        std::byte* const dropped = scratch + room.dropped;
+        std::memset(dropped, 0, static_cast<std::size_t>(panel.keys * columns));
+        for (extent c = 0; c < panel.queries; ++c) {
+            mod.dropout.for_dropped(pair_number(panel.batch * e.heads + panel.head, e.queries, panel.first_query + c, e.keys,
+                                                panel.first_key),
+                                    panel.keys, [&](extent key) { dropped[key * columns + c] = std::byte{1}; });
+        }
+        for (extent i = 0; i < panel.keys * columns; ++i)
+            dp[i] = dropped[i] == std::byte{0} ? dp[i] * mod.dropout.draw.scale : 0.0f;
+    }
+    /// The weights of what is dropped become zero.
+    void drop_weights(const attention_block& panel, extent column, std::byte* scratch) const {
+        const extent columns = room.unit.columns, element = room.unit.element;
+        for (extent i = 0; i < panel.keys * columns; ++i) {
+            if (*(scratch + room.dropped + i) == std::byte{0}) continue;
+            std::byte* const row = scratch + room.weights + room.row_bytes(i / columns);
+            std::memset(row + (column + i % columns) * element, 0, static_cast<std::size_t>(element));
+        }
     }
 
     /// dq^T += k^T ds^T of one panel.

@@ -100,6 +100,7 @@ struct modified_attention_forward_task : attention_forward_task<T> {
                               .state = &group.state,
                               .outputs = group.outputs,
                               .output_stride = at.padded_width()});
+        if (mod.dropout.is_there()) drop(tile, scratch);
         const std::byte* values =
             scratch + at.values + at.panel_rows_bytes(row_of_values) +
             at.value_bytes * static_cast<std::size_t>(column / attention_key_columns * at.head_panels);
@@ -119,6 +120,20 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         group.begun = true;
     }
 
+    /// Weights of the tile become zero.
+    void drop(const attention_block& tile, std::byte* scratch) const {
+        const attention_extents& e = this->at.extents;
+        const auto element = static_cast<std::size_t>(this->at.unit.element);
+        for (extent i = 0; i < tile.queries; ++i) {
+            std::byte* const row = scratch + this->at.weights + this->at.row_bytes(i);
+            mod.dropout.for_dropped(pair_number(tile.batch * e.heads + tile.head, e.queries, tile.first_query + i, e.keys,
+                                                tile.first_key),
+                                    tile.keys, [&](extent k) {
+                                        std::memset(row + static_cast<std::size_t>(k) * element, 0, element);
+                                    });
+        }
+    }
+
     /// Divides the sums of queries [first, first + rows) of the block; what sees no key is zero.
     void finish(const attention_block& block, extent first, extent rows, const group_sums& group) const {
         const auto& a = this->a;
@@ -126,6 +141,9 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         T* const o = vector_at(a.o, block.batch, query, block.head);
         float* const logsumexp =
             a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(block.batch, block.head, query, 0);
+        if (group.begun && mod.dropout.is_there()) {
+            for (extent i = 0; i < rows * this->at.padded_width(); ++i) group.outputs[i] *= mod.dropout.draw.scale;
+        }
         if (group.begun)
             this->engine.finish(rows, width, group.outputs, this->at.padded_width(), group.state, o, a.o.stride_of(1),
                                 logsumexp);

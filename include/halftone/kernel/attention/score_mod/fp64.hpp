@@ -18,7 +18,18 @@ struct modified_query_scores {
     query_scores plain;
     E score;
     slope by_score;
+    halftone::detail::pair_dropout dropout;
+    global_span<const random_record> record;
 
+    /// What dropout multiplies a weight with.
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double kept(Thread thread, extent batch, extent head, extent query, extent key) const {
+        const auto& e = plain.problem.e;
+        if (!dropout.is_there()) return 1;
+        return static_cast<double>(
+            dropout.factor(thread.load(record, 0), halftone::detail::pair_number(batch * e.heads + head, e.queries, query,
+                                                                                 e.keys, key)));
+    }
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void arguments(Thread thread, extent batch, extent head, extent query, extent key, double* x) const {
         x[0] = plain.score(thread, batch, head, query, key);
@@ -63,7 +74,7 @@ struct modified_attention_query {
             scores.arguments(thread, batch, head, query, key, x);
             const double s = scalar::evaluate(scores.score, x);
             if (scores.is_hidden(s)) continue;
-            add_scaled(thread, out, std::exp(s - largest) / sum, v.at(batch, key, head / scores.plain.problem.members),
+            add_scaled(thread, out, std::exp(s - largest) / sum * scores.kept(thread, batch, head, query, key), v.at(batch, key, head / scores.plain.problem.members),
                        e.head_size);
         }
     }
@@ -92,8 +103,9 @@ struct modified_backward_query {
             scores.arguments(thread, batch, head, query, key, x);
             const double s = scalar::evaluate(scores.score, x);
             if (scores.is_hidden(s)) continue;
-            const double ds = std::exp(s - largest) / sum * (dot(thread, g, v.at(batch, key, group), e.head_size) - mean) *
-                              scalar::evaluate(scores.by_score, x);
+            const double dp = dot(thread, g, v.at(batch, key, group), e.head_size) *
+                              scores.kept(thread, batch, head, query, key);
+            const double ds = std::exp(s - largest) / sum * (dp - mean) * scalar::evaluate(scores.by_score, x);
             add_scaled(thread, out, scores.plain.problem.scale * ds, scores.plain.k.at(batch, key, group), e.head_size);
         }
         thread.store(terms, 3 * i, largest);
@@ -126,11 +138,12 @@ struct modified_backward_key {
                 const extent at = 3 * ((batch * e.heads + head) * e.queries + query);
                 const double weight = std::exp(s - thread.load(terms, at)) * thread.load(terms, at + 1);
                 const global_span<const double> g = d_o.at(batch, query, head);
-                const double ds =
-                    weight * (dot(thread, g, v.at(batch, key, group), e.head_size) - thread.load(terms, at + 2)) *
-                    scalar::evaluate(scores.by_score, x);
+                const double kept = scores.kept(thread, batch, head, query, key);
+                const double ds = weight *
+                                  (dot(thread, g, v.at(batch, key, group), e.head_size) * kept - thread.load(terms, at + 2)) *
+                                  scalar::evaluate(scores.by_score, x);
                 add_scaled(thread, to_k, scores.plain.problem.scale * ds, scores.plain.q.at(batch, query, head), e.head_size);
-                add_scaled(thread, to_v, weight, g, e.head_size);
+                add_scaled(thread, to_v, weight * kept, g, e.head_size);
             }
         }
     }
@@ -139,7 +152,8 @@ struct modified_backward_key {
 /// The arguments' scores behind the functions.
 template <class Arguments, class E>
 modified_query_scores<E> modified_scores_of(const Arguments& a, const attention_mod<E>& mod) {
-    return {scores_of(a), mod.score, derivative<halftone::detail::mod_score>(mod.score)};
+    return {scores_of(a), mod.score, derivative<halftone::detail::mod_score>(mod.score), mod.dropout,
+            {mod.dropout.draw.record, 1}};
 }
 
 template <class Device, class E>

@@ -87,6 +87,21 @@ struct clear_hidden_scores {
     }
 };
 
+/// to = x times what dropout makes of weights: 0, or 1 / (1 - p). One head's.
+struct drop_pairs {
+    halftone::detail::pair_dropout dropout;
+    simt::global_span<const random_record> record;
+    std::uint64_t first;
+    simt::global_span<const float> x;
+    simt::global_span<float> to;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const float factor = dropout.factor(thread.load(record, 0), first + static_cast<std::uint64_t>(i));
+        thread.store(to, i, factor == 0 ? 0.0f : thread.load(x, i) * factor);
+    }
+};
+
 /// Of each query the largest score and minus the logarithm of the largest weight; (-3e38, 0) where it sees no key.
 template <class E>
 struct write_modified_logsumexp {
@@ -154,6 +169,7 @@ struct modified_attention_math : attention_math<Device> {
                     fp64::for_each(device, e.queries, 2 * e.keys,
                                    write_modified_logsumexp<E>{scores, span_of(as_const(weights)), {to, 2 * e.queries}});
                 }
+                drop(device, mod, e, batch, head, weights, weights);
                 device.fill(sums.data(), sums.size(), 0.0f);
                 add_seen<Compute>(device, scores, attention_sum::over_keys, weights, base::head_of(a.v, batch, group), sums);
                 convert<Device>::run(device, const_view<float, 2>(sums), base::head_of(a.o, batch, head));
@@ -179,8 +195,11 @@ struct modified_attention_math : attention_math<Device> {
                 for (extent head = group * e.members(); head < (group + 1) * e.members(); ++head) {
                     const auto q = base::head_of(a.q, batch, head), d_o = base::head_of(a.d_o, batch, head);
                     const auto scores = to_weights<Compute>(device, a, mod, e, batch, head, products, weights);
-                    add_seen<Compute>(device, scores, attention_sum::over_queries, weights, d_o, dv);
+                    drop(device, mod, e, batch, head, weights, gradients);
+                    add_seen<Compute>(device, scores, attention_sum::over_queries,
+                                      mod.dropout.is_there() ? gradients : weights, d_o, dv);
                     base::template multiply<Compute>(device, d_o, transpose(v), gradients);
+                    drop(device, mod, e, batch, head, gradients, gradients);
                     // Before sums over keys are taken, and where these are NaN.
                     clear(device, scores, gradients, false);
                     softmax<Device>::backward(device, softmax_backward<float, float>{
@@ -212,6 +231,16 @@ struct modified_attention_math : attention_math<Device> {
         return {v.data(), v.size()};
     }
     static const_view<float, 2> as_const(const view<float, 2>& v) { return v; }
+
+    template <class E>
+    static void drop(Device& device, const attention_mod<E>& mod, const detail::attention_extents& e, extent batch,
+                     extent head, const view<float, 2>& x, const view<float, 2>& to) {
+        if (!mod.dropout.is_there()) return;
+        fp64::for_each(device, x.size(), 8,
+                       drop_pairs{mod.dropout, {mod.dropout.draw.record, 1},
+                                  detail::pair_number(batch * e.heads + head, e.queries, 0, e.keys, 0),
+                                  span_of(as_const(x)), span_of(to)});
+    }
 
     template <class E>
     static void clear(Device& device, const modified_scores<E>& scores, const view<float, 2>& x, bool of_gradients) {

@@ -7,6 +7,8 @@
 ///     ds[i][j] = p[i][j] (dp[i][j] - sum over l of p[i][l] dp[i][l]) m'
 ///
 /// and the rest as in attention/reference.hpp, sums running over what is seen. Where nothing is, o and gradients are 0.
+/// With dropout, o and dv sum f[i][j] p[i][j] in the place of p[i][j], and dp[i][j] is times f[i][j], f being 0 for what
+/// is dropped and else 1 / (1 - p).
 ///
 ///     reference::attention(q, k, v, o, logsumexp, options, mod);
 #pragma once
@@ -21,7 +23,7 @@ namespace reference {
 /// The scores of one query: of keys that it sees.
 struct seen_scores {
     std::vector<extent> keys;
-    std::vector<double> plain, weights, slopes;
+    std::vector<double> plain, weights, slopes, factors;
     double logsumexp;
 
     template <class T, class E>
@@ -39,6 +41,12 @@ struct seen_scores {
             if (score < static_cast<double>(detail::attention_masked_score)) continue;
             keys.push_back(j), plain.push_back(x[0]), weights.push_back(score);
             slopes.push_back(scalar::evaluate(slope, x));
+            const extent pair_head = batch * q.extent_of(2) + head;
+            factors.push_back(!mod.dropout.is_there()
+                                  ? 1.0
+                                  : static_cast<double>(mod.dropout.factor(
+                                        *mod.dropout.draw.record,
+                                        detail::pair_number(pair_head, q.extent_of(1), i, k.extent_of(1), j))));
             largest = std::fmax(largest, score);
         }
         if (keys.empty()) return;
@@ -65,7 +73,7 @@ void attention(const view<T, 4>& q,          // (batch, queries, heads, head_siz
                 for (extent d = 0; d < q.extent_of(3); ++d) {
                     double sum = 0;
                     for (std::size_t j = 0; j < s.keys.size(); ++j)
-                        sum += s.weights[j] * static_cast<double>(v(batch, s.keys[j], group, d));
+                        sum += s.factors[j] * s.weights[j] * static_cast<double>(v(batch, s.keys[j], group, d));
                     o(batch, i, head, d) = static_cast<O>(sum);
                 }
             }
@@ -99,14 +107,14 @@ void attention_gradients(const view<T, 4>& q,  // shapes as above
                 std::vector<double> dp;
                 double mean = 0;
                 for (std::size_t at = 0; at < s.keys.size(); ++at) {
-                    dp.push_back(dot(d_o, v, batch, i, head, s.keys[at], group));
+                    dp.push_back(s.factors[at] * dot(d_o, v, batch, i, head, s.keys[at], group));
                     mean += s.weights[at] * dp[at];
                 }
                 for (std::size_t at = 0; at < s.keys.size(); ++at) {
                     const extent j = s.keys[at];
                     const double ds = scale * s.weights[at] * (dp[at] - mean) * s.slopes[at];
                     for (extent d = 0; d < width; ++d) {
-                        dv(batch, j, group, d) += s.weights[at] * static_cast<double>(d_o(batch, i, head, d));
+                        dv(batch, j, group, d) += s.factors[at] * s.weights[at] * static_cast<double>(d_o(batch, i, head, d));
                         dq(batch, i, head, d) += ds * static_cast<double>(k(batch, j, group, d));
                         dk(batch, j, group, d) += ds * static_cast<double>(q(batch, i, head, d));
                     }

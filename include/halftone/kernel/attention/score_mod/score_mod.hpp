@@ -21,6 +21,7 @@
 #include <type_traits>
 
 #include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/attention/score_mod/dropout.hpp>
 #include <halftone/kernel/attention/score_mod/lookup.hpp>
 #include <halftone/kernel/map/expression/derivative.hpp>
 
@@ -174,7 +175,9 @@ inline constexpr bool is_mask_mod = kind_of_mod<F>() == mod_kind::mask_of_four |
 /// The score behind one function more, if it is a score_mod.
 template <class E, class F>
 auto change_score(const E& score, const F& f) {
-    if constexpr (is_mask_mod<F>) {
+    if constexpr (std::is_same_v<F, attention_dropout>) {
+        return score;
+    } else if constexpr (is_mask_mod<F>) {
         return score;
     } else if constexpr (kind_of_mod<F>() == mod_kind::score_of_five) {
         return symbolic::detail::lift(f(score, batch_symbol, head_symbol, query_symbol, key_symbol));
@@ -186,7 +189,9 @@ auto change_score(const E& score, const F& f) {
 /// float("-inf").
 template <class E, class F>
 auto mask_score(const E& score, const F& f) {
-    if constexpr (!is_mask_mod<F>) {
+    if constexpr (std::is_same_v<F, attention_dropout>) {
+        return score;
+    } else if constexpr (!is_mask_mod<F>) {
         return score;
     } else if constexpr (kind_of_mod<F>() == mod_kind::mask_of_four) {
         return symbolic::where(f(batch_symbol, head_symbol, query_symbol, key_symbol), score, -HUGE_VAL);
@@ -232,6 +237,7 @@ template <class E>
 struct attention_mod {
     using expression = E;
     E score;
+    detail::pair_dropout dropout{};  ///< of the weights
 };
 
 /// The math strategy's (math.hpp), which devices have whose flash kernels take no functions.
@@ -268,18 +274,19 @@ auto attention_mod_of(const attention_options& options, extent queries, extent k
     const extent offset = options.mask == attention_mask::causal ? keys - queries : keys;
     const auto score = change_by_all(symbolic::argument<mod_score>{}, functions...);
     const auto seen = mask_by_all(score, functions..., mask_of_options{static_cast<float>(offset)});
-    return kernel::attention_mod<std::remove_const_t<decltype(seen)>>{seen};
+    return kernel::attention_mod<std::remove_const_t<decltype(seen)>>{seen, {}};
 }
 
 /// Whether T is a function of scores, and no options of attention.
 template <class T>
 concept attention_function =
-    std::is_class_v<T> && !std::is_same_v<T, attention_options> && !std::is_convertible_v<T, packed_sequences> &&
+    std::is_same_v<T, attention_dropout> ||
+    (std::is_class_v<T> && !std::is_same_v<T, attention_options> && !std::is_convertible_v<T, packed_sequences> &&
     (std::is_invocable_v<const T&, symbolic::argument<0>, symbolic::argument<1>, symbolic::argument<2>> ||
      std::is_invocable_v<const T&, symbolic::argument<0>, symbolic::argument<1>, symbolic::argument<2>,
                          symbolic::argument<3>> ||
      std::is_invocable_v<const T&, symbolic::argument<0>, symbolic::argument<1>, symbolic::argument<2>,
-                         symbolic::argument<3>, symbolic::argument<4>>);
+                         symbolic::argument<3>, symbolic::argument<4>>));
 
 /// Whether a device's flash kernels take functions of scores.
 template <class Device>
