@@ -22,6 +22,7 @@
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/matmul.hpp>
+#include <halftone/autodiff/op/modified_attention.hpp>
 #include <halftone/autodiff/op/pointwise.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/softmax.hpp>

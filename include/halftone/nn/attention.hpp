@@ -5,12 +5,13 @@
 ///     ht::nn::attention<ht::at<P, "attn">> attn{store, width, heads};
 ///     auto y = attn(ctx, x, residual);                       // (batch, time, width)
 ///     auto y = attn(ctx, x, residual, ht::packed_sequences::of(offsets, longest));      // (1, time, width)
+///     auto y = attn(ctx, x, residual, ht::sliding_window{256}, ht::attention_dropout{0.1f});    // functions of scores
 ///
 /// Paths below it: "qkv" and "proj".
 #pragma once
 
-#include <halftone/autodiff/op/attention.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/modified_attention.hpp>
 #include <halftone/nn/linear.hpp>
 
 namespace halftone {
@@ -29,7 +30,7 @@ struct attention {
     linear<at<P, "proj">> proj;  // width to width
     extent heads;
     attention_options options;
-    float residual_dropout = 0;  ///< of the result, before the residual is added; probabilities are not dropped
+    float residual_dropout = 0;  ///< of the result, before the residual is added; of probabilities: attention_dropout
 
     /// The weights of both products begin as said. Throws argument_error where the heads do not divide the width, or
     /// are larger than the strategy asked for takes.
@@ -50,8 +51,24 @@ struct attention {
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},
                     const halftone::detail::device_sequences& sequences = {}) const {
         halftone::detail::check_layer_dropout<Context>("attention", residual_dropout);
-        const auto mixed =
-            self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences);
+        return mix(ctx, self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), heads, options, sequences),
+                   residual);
+    }
+    /// With functions of scores: kernel/attention/score_mod/score_mod.hpp. Without a residual, ht::absent{} stands for it.
+    template <class Context, class X, class Residual, class F, class... More>
+        requires(halftone::detail::attention_function<F> && (halftone::detail::attention_function<More> && ...))
+    auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual, const F& function,
+                    const More&... more) const {
+        halftone::detail::check_layer_dropout<Context>("attention", residual_dropout);
+        using roles = layer_roles<P, operation, Context>;
+        return mix(ctx, self_attention<roles>(ctx, qkv(ctx, x), heads, options, function, more...), residual);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
+
+  private:
+    /// The product behind attention, with what is dropped of it and added to it.
+    template <class Context, class T, class Residual>
+    auto mix(Context&& ctx, const variable<T, 3>& mixed, const Residual& residual) const {
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (residual_dropout != 0) {
                 if constexpr (is_absent<Residual>) {
@@ -63,9 +80,6 @@ struct attention {
         }
         return proj(ctx, mixed, residual);
     }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
-
-  private:
     static extent checked(extent width, extent heads, const attention_options& options) {
         check_shape("attention", shape<2>{3, width});
         if (heads < 1 || width % heads != 0)

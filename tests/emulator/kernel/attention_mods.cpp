@@ -5,6 +5,7 @@
 
 #include <halftone/kernel/device.hpp>
 
+#include "emulator/device.hpp"
 #include "kernel/attention/mods.hpp"
 
 namespace {

@@ -25,11 +25,14 @@ namespace detail {
 template <class Roles, class T, class E>
 struct modified_attention_record {
     using operation = op::attention;
+    static constexpr int roundings = 4;  // of operands, of a weight or slope, of the result, and what a function adds
     variable<T, 4> q, k, v, o;
     variable<float, 4> logsumexp;
     gradient_of<T, 4> dq, dk, dv, d_o;
     attention_options options;
     kernel::attention_mod<E> mod;
+
+    extent sum_length() const { return q.shape()[3] + k.shape()[1] + q.shape()[1] * q.shape()[2] / k.shape()[2]; }
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -49,15 +52,71 @@ struct modified_attention_record {
     }
 };
 
-template <class Roles, class Context, class T, class... F>
-variable<T, 4> modified_attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k,
-                                  const variable<T, 4>& v, const attention_options& options, const F&... functions) {
+/// True, or a compile-time error, for a context in which functions of scores are called.
+template <class Context, class... F>
+consteval bool check_mod_context() {
     static_assert(!records_double_backward<Context>,
                   "halftone: attention: with functions of scores it has no second derivative: on a tape for these, make "
                   "attention of products, ht::map and softmax");
     static_assert(!(runs_own_operation<Context> && (std::is_same_v<F, attention_dropout> || ...)),
                   "halftone: attention_dropout: the functions of an operation of your own (ht::apply) run in a context that "
                   "records nothing, where dropout would do nothing on a tape either: call attention on the tape");
+    return true;
+}
+
+/// The functions as kernels take them, and what a tape draws for dropout.
+template <class Root, class... F>
+auto drawn_mod(Root& root, const attention_options& options, extent queries, extent keys, const F&... functions) {
+    auto mod = attention_mod_of(options, queries, keys, functions...);
+    if constexpr (Root::records && (std::is_same_v<F, attention_dropout> || ...)) {
+        if (const float p = dropout_of(functions...); p > 0) {
+            const auto draw = root.graph().random.next(root.device(), root.graph().pass());
+            mod.dropout.draw = kernel::dropout_draw::of(draw.record, draw.number, p);
+        }
+    }
+    return mod;
+}
+
+/// Of queries, keys and values side by side.
+template <class Roles, class T, class E>
+struct modified_self_attention_record {
+    using operation = op::attention;
+    static constexpr int roundings = 4;  // as above
+    variable<T, 3> qkv, o;
+    variable<float, 4> logsumexp;
+    gradient_of<T, 3> dqkv, d_o;
+    extent heads;
+    attention_options options;
+    kernel::attention_mod<E> mod;
+
+    extent sum_length() const { return qkv.shape()[2] / (3 * heads) + 2 * qkv.shape()[1]; }
+
+    template <class Tape>
+    void backward(Tape& tape) {
+        if (!d_o.is_there()) return;
+        const auto to = tape.gradient_target(dqkv);
+        // A second use of qkv: the kernel overwrites, so its result is added from memory of its own.
+        auto separate = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
+        T* const out = to.mode == write_mode::add ? separate.view().data() : to.data;
+        const shape<3>& s = qkv.shape();
+        const T* in = qkv.view().data();
+        run_attention<typename Roles::input_grad>(
+            tape.device(),
+            kernel::attention_backward<T>{slice_of_qkv(in, s, heads, 0), slice_of_qkv(in, s, heads, 1),
+                                          slice_of_qkv(in, s, heads, 2), as_const(in_heads(o.view().data(), o.shape(), heads)),
+                                          logsumexp.view(), as_const(in_heads(d_o.view().data(), o.shape(), heads)),
+                                          slice_of_qkv(out, s, heads, 0), slice_of_qkv(out, s, heads, 1),
+                                          slice_of_qkv(out, s, heads, 2), options},
+            mod);
+        if (to.mode == write_mode::add) add_into(tape, separate.view(), view(to.data, dqkv.shape()));
+        tape.finish(d_o);
+    }
+};
+
+template <class Roles, class Context, class T, class... F>
+variable<T, 4> modified_attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k,
+                                  const variable<T, 4>& v, const attention_options& options, const F&... functions) {
+    static_assert(check_mod_context<Context, F...>());
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
     const bool wanted = wants_gradient(q, k, v);
@@ -65,13 +124,7 @@ variable<T, 4> modified_attention(Context&& context, const variable<T, 4>& q, co
     auto o = root.template make<T>(q.shape(), wanted);
     const shape<4> rows{q.shape()[0], q.shape()[2], keeps ? q.shape()[1] : 0, 2};
     auto logsumexp = root.template make<float>(rows, false);
-    auto mod = attention_mod_of(options, q.shape()[1], k.shape()[1], functions...);
-    if constexpr (std::remove_cvref_t<Context>::records && (std::is_same_v<F, attention_dropout> || ...)) {
-        if (const float p = dropout_of(functions...); p > 0) {
-            const auto draw = root.graph().random.next(root.device(), root.graph().pass());
-            mod.dropout.draw = kernel::dropout_draw::of(draw.record, draw.number, p);
-        }
-    }
+    const auto mod = drawn_mod(root, options, q.shape()[1], k.shape()[1], functions...);
     run_attention<typename Roles::compute>(
         root.device(),
         kernel::attention_forward<T>{q.view(), k.view(), v.view(), o.view(),
@@ -96,6 +149,41 @@ template <class Roles, class Context, class T, class F, class... More>
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
                          const attention_options& options, const F& function, const More&... more) {
     return detail::modified_attention<Roles>(context, q, k, v, options, function, more...);
+}
+
+/// The same for q, k and v side by side in one tensor (batch, time, 3 width), as one product makes them; o: (batch, time,
+/// width). Throws shape_error where 3 heads do not divide the last extent.
+template <class Roles, class Context, class T, class F, class... More>
+    requires(detail::attention_function<F> && (detail::attention_function<More> && ...))
+variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, extent heads, const attention_options& options,
+                              const F& function, const More&... more) {
+    static_assert(detail::check_mod_context<Context, F, More...>());
+    const shape<3> s = qkv.shape();
+    if (heads < 1 || s[2] % (3 * heads) != 0)
+        fail<shape_error>("self_attention: qkv is ", s, "; its last extent is no multiple of 3 times ", heads,
+                          " heads");
+    auto& root = context.root();
+    const auto range = root.template range<Roles>(op::attention::name);
+    const bool wanted = qkv.wants_gradient();
+    const bool keeps = std::remove_cvref_t<Context>::records && wanted;
+    auto o = root.template make<T>(shape<3>{s[0], s[1], s[2] / 3}, wanted);
+    auto logsumexp = root.template make<float>(shape<4>{s[0], heads, keeps ? s[1] : 0, 2}, false);
+    const T* in = qkv.view().data();
+    const auto mod = detail::drawn_mod(root, options, s[1], s[1], function, more...);
+    detail::run_attention<typename Roles::compute>(
+        root.device(),
+        kernel::attention_forward<T>{detail::slice_of_qkv(in, s, heads, 0), detail::slice_of_qkv(in, s, heads, 1),
+                                     detail::slice_of_qkv(in, s, heads, 2),
+                                     detail::in_heads(o.view().data(), o.shape(), heads),
+                                     keeps ? logsumexp.view() : view<float, 4>{}, options},
+        mod);
+    if constexpr (std::remove_cvref_t<Context>::records) {
+        if (wanted) {
+            root.record(detail::modified_self_attention_record<Roles, T, typename decltype(mod)::expression>{
+                qkv, o, logsumexp, gradient_of(qkv), gradient_of(o), heads, options, mod});
+        }
+    }
+    return o;
 }
 
 /// F.scaled_dot_product_attention and flex_attention as a region has them, q, k and v cast to what its policy says: with or

@@ -277,16 +277,10 @@ auto attention_mod_of(const attention_options& options, extent queries, extent k
     return kernel::attention_mod<std::remove_const_t<decltype(seen)>>{seen, {}};
 }
 
-/// Whether T is a function of scores, and no options of attention.
+/// What may stand among the functions of scores; whether it is one, kind_of_mod says with a sentence.
 template <class T>
-concept attention_function =
-    std::is_same_v<T, attention_dropout> ||
-    (std::is_class_v<T> && !std::is_same_v<T, attention_options> && !std::is_convertible_v<T, packed_sequences> &&
-    (std::is_invocable_v<const T&, symbolic::argument<0>, symbolic::argument<1>, symbolic::argument<2>> ||
-     std::is_invocable_v<const T&, symbolic::argument<0>, symbolic::argument<1>, symbolic::argument<2>,
-                         symbolic::argument<3>> ||
-     std::is_invocable_v<const T&, symbolic::argument<0>, symbolic::argument<1>, symbolic::argument<2>,
-                         symbolic::argument<3>, symbolic::argument<4>>));
+concept attention_function = std::is_class_v<T> && !std::is_same_v<T, attention_options> && !viewable<T> &&
+                             !std::is_convertible_v<packed_sequences, T> && !requires { typename T::value_type; };
 
 /// Whether a device's flash kernels take functions of scores.
 template <class Device>
