@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on the emulated machine: the math strategy, in float and double; dropout.
+/// Functions of attention's scores on the emulated machine, by both strategies; dropout.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/device.hpp>
@@ -21,19 +21,24 @@ using support::layout;
 constexpr auto full = ht::attention_mask::full;
 constexpr auto causal = ht::attention_mask::causal;
 
+using ht::attention_strategy;
+
 template <class Compute, class T, class Mod>
-support::outcome<T> on_gpu(const support::problem<T>& p, const Mod& mod) {
+support::outcome<T> on_gpu(const support::problem<T>& p, const Mod& mod, attention_strategy strategy) {
     emulator::device device;
-    return support::outcome<T>(p, [&](const auto& forward, const auto& backward) {
+    return support::outcome<T>(p, [&](auto forward, auto backward) {
+        forward.options.strategy = backward.options.strategy = strategy;
         ht::detail::run_attention<Compute>(device, forward, mod);
         ht::detail::run_attention<Compute>(device, backward, mod);
     });
 }
 
+/// By both strategies.
 template <class Compute, class T, class... F>
 void check(const attention_sizes& sizes, layout way, const F&... functions) {
     const auto run = [](const support::problem<T>& p, const auto& mod, const auto& within) {
-        within(on_gpu<Compute>(p, mod));
+        within(on_gpu<Compute>(p, mod, attention_strategy::flash));
+        within(on_gpu<Compute>(p, mod, attention_strategy::math));
     };
     support::check_mod<Compute, T>(sizes, way, bounds::may_hide, run, functions...);
 }
@@ -47,23 +52,17 @@ TEST_CASE("functions of scores on a GPU: o and gradients are within bounds") {
     check<bfloat16, bfloat16>({2, 17, 17, 2, 2, 24, full}, layout::fused,
                               ht::key_lengths(ht::const_view<std::int32_t, 1>(lengths.data(), {2})),
                               ht::attention_dropout{0.25f});
+    check<float, float>({1, 40, 70, 1, 1, 72, full}, layout::contiguous, ht::sliding_window{9});
 }
 
 TEST_CASE("functions of scores on a GPU: what is hidden has no effect, what is seen shows") {
     support::problem<float> p({1, 9, 20, 2, 1, 8, full}, layout::heads_first);
     const auto some = [](auto, auto query, auto key) { return ht::abs(query - key) < 3 || key == 2 * query; };
     const auto mod = ht::detail::attention_mod_of(p.options, 9, 20, some);
-    support::check_hidden(p, support::seen_of(p.sizes, mod), {0, 5}, {2, 8},
-                          [&](const support::problem<float>& now) { return on_gpu<float>(now, mod); }, 2);
-}
-
-TEST_CASE("functions of scores on a GPU: flash is refused, with a sentence") {
-    support::problem<float> p({1, 3, 3, 1, 1, 8, full}, layout::contiguous);
-    p.options.strategy = ht::attention_strategy::flash;
-    const auto mod = ht::detail::attention_mod_of(p.options, 3, 3, ht::soft_cap{3});
-    CHECK_THROWS_WITH_AS(on_gpu<float>(p, mod),
-                         "attention: flash was asked for; this device's flash kernels take no functions of scores",
-                         ht::argument_error);
+    for (const auto strategy : {attention_strategy::flash, attention_strategy::math}) {
+        support::check_hidden(p, support::seen_of(p.sizes, mod), {0, 5}, {2, 8},
+                              [&](const support::problem<float>& now) { return on_gpu<float>(now, mod, strategy); }, 2);
+    }
 }
 
 }  // namespace

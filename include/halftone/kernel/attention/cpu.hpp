@@ -26,7 +26,6 @@ namespace kernel {
 
 template <>
 struct attention<cpu> {
-    static constexpr bool takes_mods = true;  ///< functions of scores: score_mod/score_mod.hpp
     static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
 
     template <class Compute, class T>

@@ -240,7 +240,7 @@ struct attention_mod {
     detail::pair_dropout dropout{};  ///< of the weights
 };
 
-/// The math strategy's (math.hpp), which devices have whose flash kernels take no functions.
+/// The math strategy's (math.hpp), for all devices.
 template <class Device>
 struct modified_attention_math;
 
@@ -282,22 +282,6 @@ template <class T>
 concept attention_function = std::is_class_v<T> && !std::is_same_v<T, attention_options> && !viewable<T> &&
                              !std::is_convertible_v<packed_sequences, T> && !requires { typename T::value_type; };
 
-/// Whether a device's flash kernels take functions of scores.
-template <class Device>
-inline constexpr bool flash_takes_mods = requires { requires kernel::attention<Device>::takes_mods; };
-
-/// The strategy for a problem with functions of scores. Throws argument_error where flash is asked for and cannot be.
-template <class Device>
-attention_strategy modified_strategy_for(const attention_options& options, const attention_extents& e) {
-    if constexpr (flash_takes_mods<Device>) {
-        return strategy_for<Device>(options, e);
-    } else {
-        if (options.strategy == attention_strategy::flash)
-            fail<argument_error>("attention: flash was asked for; this device's flash kernels take no functions of scores");
-        return attention_strategy::math;
-    }
-}
-
 /// By the strategy that the arguments name or make.
 template <class Compute, class Device, class T, class E>
 void run_attention(Device& device, const kernel::attention_forward<T>& a, const kernel::attention_mod<E>& mod) {
@@ -307,12 +291,11 @@ void run_attention(Device& device, const kernel::attention_forward<T>& a, const 
                       "them, ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
         kernel::fp64::attend(device, a, mod);
     } else {
-        const attention_strategy strategy = modified_strategy_for<Device>(a.options, check_attention_shapes(a));
-        if constexpr (flash_takes_mods<Device>) {
-            if (strategy == attention_strategy::flash)
-                return kernel::attention<Device>::template forward<unsplit<Compute>>(device, a, mod);
+        if (strategy_for<Device>(a.options, check_attention_shapes(a)) == attention_strategy::math) {
+            kernel::modified_attention_math<Device>::template forward<Compute>(device, a, mod);
+        } else {
+            kernel::attention<Device>::template forward<unsplit<Compute>>(device, a, mod);
         }
-        kernel::modified_attention_math<Device>::template forward<Compute>(device, a, mod);
     }
 }
 template <class Compute, class Device, class T, class E>
@@ -323,12 +306,11 @@ void run_attention(Device& device, const kernel::attention_backward<T>& a, const
                       "them, ht::cast<float>(ctx, q), or compute in double: ht::full_fp64");
         kernel::fp64::attend(device, a, mod);
     } else {
-        const attention_strategy strategy = modified_strategy_for<Device>(a.options, check_attention_shapes(a));
-        if constexpr (flash_takes_mods<Device>) {
-            if (strategy == attention_strategy::flash)
-                return kernel::attention<Device>::template backward<unsplit<Compute>>(device, a, mod);
+        if (strategy_for<Device>(a.options, check_attention_shapes(a)) == attention_strategy::math) {
+            kernel::modified_attention_math<Device>::template backward<Compute>(device, a, mod);
+        } else {
+            kernel::attention<Device>::template backward<unsplit<Compute>>(device, a, mod);
         }
-        kernel::modified_attention_math<Device>::template backward<Compute>(device, a, mod);
     }
 }
 
