@@ -49,6 +49,7 @@ else
 tests/cuda/model.cu 300
 tests/cuda/steps.cu 300 ptx
 tests/cuda/attention.cu 100
+tests/cuda/attention_mods.cu 40 ptx
 tests/cuda/products.cu 120
 tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/losses.cu 120

@@ -46,17 +46,18 @@ score_bounds modified_score_bounds(const attention_inputs& x, const ht::kernel::
     return to;
 }
 
-/// What is drawn where functions have an attention_dropout.
-inline const ht::kernel::random_record drawn{7, 3};
-
 /// run(problem, mod, check) has check(outcome) called.
 template <class Compute, class T, class Run, class... F>
 void check_mod(const attention_sizes& sizes, layout way, bounds kind, const Run& run, const F&... functions) {
     CAPTURE(sizes);
     const problem<T> p(sizes, way);
     auto mod = ht::detail::attention_mod_of(p.options, sizes.queries, sizes.keys, functions...);
-    if (const float share = ht::detail::dropout_of(functions...); share > 0)
-        mod.dropout.draw = ht::kernel::dropout_draw::of(&drawn, 5, share);
+    // In memory that a device reaches: the seed, and the pass.
+    const guarded<std::uint64_t> drawn(std::vector<std::uint64_t>{7, 3});
+    if (const float share = ht::detail::dropout_of(functions...); share > 0) {
+        const auto* const record = reinterpret_cast<const ht::kernel::random_record*>(drawn.data());
+        mod.dropout.draw = ht::kernel::dropout_draw::of(record, 5, share);
+    }
     const attention_inputs inputs = p.inputs();
     const attention_results want = modified_by_definition(inputs, mod);
     const attention_results bound =
