@@ -129,7 +129,7 @@ while read -r file cap _; do
             # What one thread does once a step may hold the arguments of a cosine in memory.
             if (kernel ~ /function_entry/) $1 = 0
             # The plain form of attention is for shapes that no fast kernel takes: a word or two may spill.
-            if (kernel ~ /plain_attention/ && $1 <= 16 && $5 <= 16) $1 = $5 = $9 = 0
+            if (kernel ~ /plain_attention|modified_attention/ && $1 <= 16 && $5 <= 16) $1 = $5 = $9 = 0
             # And what CUB and Thrust do is their own business.
             if (kernel ~ /^_ZN(3cub|6thrust)/) $1 = $5 = $9 = 0
             if ($1 + $5 + $9 != 0) bad[kernel " on " architecture] = $0
