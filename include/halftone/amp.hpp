@@ -29,6 +29,7 @@
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/mask.hpp>
 #include <halftone/autodiff/op/matmul.hpp>
+#include <halftone/autodiff/op/modified_attention.hpp>
 #include <halftone/autodiff/op/pointwise.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/sampling.hpp>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The attention layer: its products and the operation between them, the mask, sizes that cannot be.
+#include <halftone/observe/check_gradients.hpp>
+
 #include "nn/layers.hpp"
 
 namespace {
@@ -92,6 +94,42 @@ TEST_CASE("nn::attention: packed sequences see nothing of each other") {
         f.layer(ctx, v, v, ht::packed_sequences::of(where, 3)),
         "attention: the offsets give sequence 1 4 queries; expected 0 to 3, the length stated of the longest",
         ht::shape_error);
+}
+
+TEST_CASE("nn::attention: functions of scores") {
+    const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, ht::initial{.deviation = 0.5f},
+                                                                    ht::initial{.deviation = 0.5f});
+    input<float, 3> x(ht::shape<3>{1, 9, 8});
+    ht::cpu device{{.threads = 1}};
+    ht::inference eval{device};
+    ht::tape tape{device};
+    const auto run = [&](auto& ctx, const auto&... functions) {
+        const auto v = ctx.constant(x.view);
+        return support::doubles(f.layer(ctx, v, v, functions...).view());
+    };
+    // A window of all is no window, but for roundings of the scores' factors.
+    const std::vector<double> all = run(eval), windowed = run(eval, ht::sliding_window{9});
+    for (std::size_t i = 0; i < all.size(); ++i) CHECK(windowed[i] == doctest::Approx(all[i]).epsilon(1e-5));
+    const std::vector<double> before = run(eval, ht::sliding_window{2});
+    for (std::size_t j = 0; j < 8; ++j) x.values[j] += 1;  // the first time step, which the third does not see
+    const std::vector<double> after = run(eval, ht::sliding_window{2});
+    CHECK(std::equal(before.begin() + 16, before.end(), after.begin() + 16));
+    CHECK(!std::equal(before.begin(), before.begin() + 16, after.begin()));
+    CHECK(run(eval, ht::attention_dropout{0.5f}) == run(eval, ht::attention_dropout{0}));
+    CHECK(run(tape, ht::attention_dropout{0.5f}) != run(tape, ht::attention_dropout{0}));
+}
+
+TEST_CASE("self_attention: gradients with functions of scores and dropout are differences") {
+    ht::cpu device{{.threads = 1}};
+    const input<double, 3> x(ht::shape<3>{1, 5, 6});
+    const auto report = ht::check_gradients(
+        device,
+        [&](auto& ctx, const auto& qkv) {
+            using roles = ht::roles<double, double, double>;
+            return ht::self_attention<roles>(ctx, qkv, 1, {}, ht::soft_cap{1}, ht::attention_dropout{0.5f});
+        },
+        x.view);
+    CHECK_MESSAGE(report.agrees(), report.text());
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 /// Paths below it: "qkv" and "proj".
 #pragma once
 
-#include <halftone/autodiff/op/attention.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
+#include <halftone/autodiff/op/modified_attention.hpp>
 #include <halftone/nn/linear.hpp>
 
 namespace halftone {
@@ -54,8 +54,24 @@ struct attention {
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual = {},
                     const halftone::detail::device_sequences& sequences = {}) const {
         halftone::detail::check_layer_dropout<Context>("attention", residual_dropout);
-        const auto mixed =
-            self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), {heads, kv_heads}, options, sequences);
+        return mix(ctx, self_attention<layer_roles<P, operation, Context>>(ctx, qkv(ctx, x), {heads, kv_heads}, options, sequences),
+                   residual);
+    }
+    /// With functions of scores: kernel/attention/score_mod/score_mod.hpp. Without a residual, ht::absent{} stands for it.
+    template <class Context, class X, class Residual, class F, class... More>
+        requires(halftone::detail::attention_function<F> && (halftone::detail::attention_function<More> && ...))
+    auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual, const F& function,
+                    const More&... more) const {
+        halftone::detail::check_layer_dropout<Context>("attention", residual_dropout);
+        using roles = layer_roles<P, operation, Context>;
+        return mix(ctx, self_attention<roles>(ctx, qkv(ctx, x), {heads, kv_heads}, options, function, more...), residual);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
+
+  private:
+    /// The product behind attention, with what is dropped of it and added to it.
+    template <class Context, class T, class Residual>
+    auto mix(Context&& ctx, const variable<T, 3>& mixed, const Residual& residual) const {
         if constexpr (std::remove_cvref_t<Context>::records) {
             if (residual_dropout != 0) {
                 if constexpr (is_absent<Residual>) {
@@ -67,9 +83,6 @@ struct attention {
         }
         return proj(ctx, mixed, residual);
     }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
-
-  private:
     /// The numbers of queries, keys and values.
     static extent checked(extent width, extent heads, extent kv_heads, const attention_options& options) {
         check_shape("attention", shape<2>{3, width});

@@ -151,15 +151,52 @@ attention_roundings roundings_of(ht::attention_strategy strategy = ht::attention
             t::min_subnormal / 2, strategy == ht::attention_strategy::math};
 }
 
+/// What one query's scores are, and how far a kernel's may lie from them: of the keys that it sees.
+struct score_bounds {
+    std::vector<extent> keys;
+    std::vector<double> p, scores, errors;
+    std::vector<double> slopes, slope_errors;  ///< of the score by scale q k^T; none: 1, exactly
+    std::vector<double> factors;               ///< of weights, which dropout gives; none: 1
+    double logsumexp = 0;
+};
+
+/// Of scores that are scale q k^T. A score is scaled where it is stored (in_parts).
+inline double product_error(const attention_inputs& x, extent b, extent h, extent i, extent j, double& score) {
+    const attention_sizes& s = x.sizes;
+    const double scale = ht::reference::attention_scale(x.options, s.head_size);
+    const double *const q = x.q.row(b, i, h), *const k = x.k.row(b, j, h / (s.heads / s.groups));
+    double magnitudes = 0;
+    score = 0;
+    for (extent d = 0; d < s.head_size; ++d) {
+        const double product = q[d] * k[d];
+        score += scale * product;
+        magnitudes += std::fabs(product);
+    }
+    return scale * gamma(2 * static_cast<double>(s.head_size)) * magnitudes + 1e-37;
+}
+inline score_bounds plain_score_bounds(const attention_inputs& x, const attention_roundings& r, extent b, extent h,
+                                       extent i) {
+    score_bounds to;
+    to.logsumexp = ht::reference::attention_weights(x.q.view(), x.k.view(), b, i, h, x.options, to.p);
+    for (std::size_t j = 0; j < to.p.size(); ++j) {
+        double score = 0, error = product_error(x, b, h, i, static_cast<extent>(j), score);
+        if (r.in_parts) error += 2 * u * std::fabs(score);
+        to.keys.push_back(static_cast<extent>(j)), to.scores.push_back(score), to.errors.push_back(error);
+    }
+    return to;
+}
+
 /// How far a kernel's results may lie from the definition's.
-inline attention_results attention_bounds(const attention_inputs& x, const attention_results& want,
-                                          const attention_roundings& r) {
+/// scores_of(batch, head, query): its scores and their bounds.
+template <class ScoresOf>
+attention_results attention_bounds_by(const attention_inputs& x, const attention_results& want,
+                                      const attention_roundings& r, const ScoresOf& scores_of) {
     const attention_sizes& s = x.sizes;
     const double scale = ht::reference::attention_scale(x.options, s.head_size), n = static_cast<double>(s.keys),
                  m = static_cast<double>(s.queries);
     const double dot_error = gamma(2 * static_cast<double>(s.head_size)), tiles = n / 64 + 1;
     attention_results bound(s);
-    std::vector<double> p, scores, score_errors, growths;
+    std::vector<double> growths;
     std::vector<double> errors(static_cast<std::size_t>(s.head_size));
     const auto final_error = [&](double value, double error) {
         return error + std::max(r.result * (std::fabs(value) + error), r.result_least);
@@ -169,24 +206,18 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
         for (extent h = 0; h < s.heads; ++h) {
             const extent g = h / (s.heads / s.groups);
             for (extent i = 0; i < s.queries; ++i) {
-                const double logsumexp =
-                    ht::reference::attention_weights(x.q.view(), x.k.view(), b, i, h, x.options, p);
+                const score_bounds of = scores_of(b, h, i);
+                const auto &p = of.p, &scores = of.scores, &score_errors = of.errors;
+                const double logsumexp = of.logsumexp;
+                if (p.empty()) continue;
                 const auto visible = static_cast<extent>(p.size());
                 const auto at = [](extent j) { return static_cast<std::size_t>(j); };
+                const auto factor_of = [&](extent j) { return of.factors.empty() ? 1 : of.factors[at(j)] * (1 + 2 * u); };
                 const double *const q = x.q.row(b, i, h), *const d_o = x.d_o.row(b, i, h),
                                     *const o = want.o.row(b, i, h);
-                scores.assign(p.size(), 0), score_errors.assign(p.size(), 0), growths.assign(p.size(), 0);
+                growths.assign(p.size(), 0);
                 double highest = -HUGE_VAL, worst = 0;
                 for (extent j = 0; j < visible; ++j) {
-                    const double* const k = x.k.row(b, j, g);
-                    double magnitudes = 0;
-                    for (extent d = 0; d < s.head_size; ++d) {
-                        const double product = q[d] * k[d];
-                        scores[at(j)] += scale * product;
-                        magnitudes += std::fabs(product);
-                    }
-                    score_errors[at(j)] = scale * dot_error * magnitudes + 1e-37;
-                    if (r.in_parts) score_errors[at(j)] += 2 * u * std::fabs(scores[at(j)]);
                     highest = std::max(highest, scores[at(j)]);
                     worst = std::max(worst, score_errors[at(j)]);
                 }
@@ -204,9 +235,9 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                              least = r.operand_least * largest * growth * sums;
                 std::fill(errors.begin(), errors.end(), 0);
                 for (extent j = 0; j < visible; ++j) {
-                    const double* const v = x.v.row(b, j, g);
+                    const double* const v = x.v.row(b, of.keys[at(j)], g);
                     const double factor = growths[at(j)] * growth * (1 + r.operand) * sums * sums - 1,
-                                 weight_error = p[at(j)] * factor + least;
+                                 weight_error = factor_of(j) * (p[at(j)] * factor + least);
                     for (extent d = 0; d < s.head_size; ++d) errors[at(d)] += weight_error * std::fabs(v[d]);
                 }
                 double* const o_errors = bound.o.row(b, i, h);
@@ -228,10 +259,11 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                              add_keys = gamma(2 * n + 16);
                 std::fill(errors.begin(), errors.end(), 0);
                 for (extent j = 0; j < visible; ++j) {
-                    const double *const k = x.k.row(b, j, g), *const v = x.v.row(b, j, g);
+                    const extent key = of.keys[at(j)];
+                    const double *const k = x.k.row(b, key, g), *const v = x.v.row(b, key, g);
                     double dp = 0, dp_magnitudes = 0;
                     for (extent d = 0; d < s.head_size; ++d) {
-                        const double product = d_o[d] * v[d];
+                        const double product = factor_of(j) * d_o[d] * v[d];
                         dp += product;
                         dp_magnitudes += std::fabs(product);
                     }
@@ -239,14 +271,21 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
                                         4 * u * std::fabs(logsumexp) + logsumexp_error + 8 * u;
                     const double grown = std::exp(turn), weight = p[at(j)];
                     const double weight_error = weight * (grown * (1 + r.operand) - 1) + r.operand_least;
-                    const double ds = weight * (dp - dot_of);
+                    double ds = weight * (dp - dot_of);
                     double ds_error = weight * (grown * (1 + 4 * u) - 1) * std::fabs(dp - dot_of) +
                                       weight * grown * (1 + 4 * u) * (dot_error * dp_magnitudes + dot_of_error);
+                    if (!of.slopes.empty()) {
+                        const double slope = std::fabs(of.slopes[at(j)]), error = of.slope_errors[at(j)] + 3 * u * slope;
+                        // A bias may take weights below the least that is not 0.
+                        ds_error += r.operand_least * (std::fabs(dp - dot_of) + dot_error * dp_magnitudes + dot_of_error);
+                        ds_error = ds_error * (slope + error) + std::fabs(ds) * error;
+                        ds *= slope;
+                    }
                     ds_error += r.operand * (std::fabs(ds) + ds_error) + r.operand_least;
-                    const double dv_error = weight_error + add_queries * (weight + weight_error),
+                    const double dv_error = factor_of(j) * (weight_error + add_queries * (weight + weight_error)),
                                  dk_error = scale * (1 + 4 * u) * (ds_error + add_queries * (std::fabs(ds) + ds_error)),
                                  dq_error = scale * (1 + 4 * u) * (ds_error + add_keys * (std::fabs(ds) + ds_error));
-                    double *const dk_errors = bound.dk.row(b, j, g), *const dv_errors = bound.dv.row(b, j, g);
+                    double *const dk_errors = bound.dk.row(b, key, g), *const dv_errors = bound.dv.row(b, key, g);
                     for (extent d = 0; d < s.head_size; ++d) {
                         dv_errors[d] += dv_error * std::fabs(d_o[d]);
                         dk_errors[d] += dk_error * std::fabs(q[d]);
@@ -270,6 +309,12 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
         }
     }
     return bound;
+}
+inline attention_results attention_bounds(const attention_inputs& x, const attention_results& want,
+                                          const attention_roundings& r) {
+    return attention_bounds_by(x, want, r, [&](extent b, extent h, extent i) {
+        return plain_score_bounds(x, r, b, h, i);
+    });
 }
 
 /// Has evaluate(inputs, place) give the results of every sequence as if it were alone, and puts them together. Of

@@ -42,16 +42,17 @@ inline bounded result(double value, double inherited, double relative) {
 
 inline constexpr double unit = 0x1p-24;  ///< one rounding; an ulp is two of them at most
 
+/// That of a sum or product, which is exact where it is a whole number that floats hold.
+inline bounded rounded(double value, double inherited) {
+    if (inherited == 0 && std::fabs(value) <= 0x1p24 && value == std::floor(value)) return value;
+    return result(value, inherited, unit);
+}
+
 inline bounded operator-(const bounded& a) { return {-a.value, a.error}; }
-inline bounded operator+(const bounded& a, const bounded& b) {
-    return result(a.value + b.value, a.error + b.error, unit);
-}
-inline bounded operator-(const bounded& a, const bounded& b) {
-    return result(a.value - b.value, a.error + b.error, unit);
-}
+inline bounded operator+(const bounded& a, const bounded& b) { return rounded(a.value + b.value, a.error + b.error); }
+inline bounded operator-(const bounded& a, const bounded& b) { return rounded(a.value - b.value, a.error + b.error); }
 inline bounded operator*(const bounded& a, const bounded& b) {
-    return result(a.value * b.value, std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error,
-                  unit);
+    return rounded(a.value * b.value, std::fabs(a.value) * b.error + std::fabs(b.value) * a.error + a.error * b.error);
 }
 inline bounded operator/(const bounded& a, const bounded& b) {
     const double q = a.value / b.value;

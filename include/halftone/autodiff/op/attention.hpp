@@ -85,6 +85,10 @@ struct device_sequences {
     }
 };
 
+/// What layers give operations for their types, and no element type.
+template <class Roles>
+concept operation_roles = requires { typename Roles::compute; typename Roles::input_grad; };
+
 template <class Roles, class T>
 struct self_attention_record {
     using operation = op::attention;
@@ -161,6 +165,7 @@ struct attention_record {
 /// until the backward pass has run. Throws shape_error and argument_error as the kernels do, also for offsets, unless
 /// only the GPU can read them.
 template <class Roles, class Context, class T>
+    requires detail::operation_roles<Roles>
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
                          const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
     auto& root = context.root();
@@ -218,12 +223,11 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, cons
 }
 /// The same on a tape for second derivatives: composed of products, softmax and sums, with stored scores.
 template <class Roles, class Context, class T>
-    requires detail::records_double_backward<Context> variable<T, 4> attention(Context&& context, const variable<T, 4>& q,
-                                                                     const variable<T, 4>& k, const variable<T, 4>& v,
-                                                                     const attention_options& options = {},
-                                                                     const detail::device_sequences& sequences = {}) {
-        return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences.sequences);
-    }
+    requires detail::operation_roles<Roles> && detail::records_double_backward<Context>
+variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
+                         const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
+    return detail::composition<op::attention, Roles>::run(context.root(), q, k, v, options, sequences.sequences);
+}
 /// self_attention on a tape for second derivatives, likewise.
 template <class Roles, class Context, class T>
     requires detail::records_double_backward<Context> variable<T, 3> self_attention(

@@ -358,6 +358,7 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
 /// be a view without data if no gradient is needed. o must not overlap the others. Throws shape_error and
 /// argument_error.
 template <class P, class Device, class Q, class K, class V, class O>
+    requires(detail::viewable<Q> && detail::viewable<K> && detail::viewable<V> && detail::viewable<O>)
 void attention(Device& device, const Q& q, const K& k, const V& v, const O& o, const view<float, 4>& logsumexp = {},
                const attention_options& options = {}, const packed_sequences& sequences = {}) {
     using roles = resolve<P>;

@@ -7,10 +7,18 @@
 #include <halftone/kernel/attention/cpu/backward.hpp>
 #include <halftone/kernel/attention/cpu/forward.hpp>
 #include <halftone/kernel/attention/cpu/math.hpp>
+#include <halftone/kernel/attention/cpu/modified_backward.hpp>
+#include <halftone/kernel/attention/cpu/modified_forward.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
+#include <halftone/kernel/attention/score_mod/fp64.hpp>
+#include <halftone/kernel/attention/score_mod/math.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
+#include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/attention/cpu/mod.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -73,8 +81,59 @@ struct attention<cpu> {
         });
     }
 
+    /// Where functions change the scores.
+    template <class Compute, class T, class E>
+    static void forward(cpu& device, const attention_forward<T>& a, const attention_mod<E>& mod) {
+        const detail::attention_mod_expressions<E> expressions(mod.score);
+        forward(device, a, detail::attention_engine_for<Compute, T>(device), mod_bodies(device, expressions, mod.dropout));
+    }
+    template <class Compute, class T, class E>
+    static void backward(cpu& device, const attention_backward<T>& a, const attention_mod<E>& mod) {
+        const detail::attention_mod_expressions<E> expressions(mod.score);
+        backward(device, a, detail::attention_engine_for<Compute, T>(device), mod_bodies(device, expressions, mod.dropout));
+    }
+    template <class T>
+    static void forward(cpu& device, const attention_forward<T>& a, const detail::attention_engine<T>& engine,
+                        const detail::attention_mod_bodies& mod) {
+        const detail::attention_extents e = detail::check_attention(a);
+        if (e.batch * e.heads * e.queries == 0) return;
+        const detail::modified_forward_layout layout(e, engine.unit);
+        device.parallel_for(layout.tasks(), layout.scratch.bytes,
+                            detail::modified_attention_forward_task<T>{{a, engine, layout}, mod});
+    }
+    template <class T>
+    static void backward(cpu& device, const attention_backward<T>& a, const detail::attention_engine<T>& engine,
+                         const detail::attention_mod_bodies& mod) {
+        const detail::attention_extents e = detail::check_attention(a);
+        if (e.batch * e.groups == 0) return;
+        if (e.keys == 0) return device.run([&] { clear(a.dq); });
+        const detail::modified_backward_layout layout(e, engine.unit);
+        const workspace::lease lease(device.scratch(), static_cast<std::size_t>(layout.partial_sums()) * sizeof(float));
+        const detail::modified_attention_backward_task<T> task{
+            {a, engine, layout, layout.parts == 1 ? nullptr : lease.as<float>()}, mod, layout};
+        device.parallel_for(layout.tasks(), layout.scratch.bytes, task);
+        if (layout.parts == 1) return;
+        device.parallel_for(e.batch * e.groups, [&](extent index) {
+            task.store_queries(index / e.groups, index % e.groups,
+                               task.partials + index * layout.parts * layout.part_sums());
+        });
+    }
+
   private:
-    /// The extents from which the size of scratch memory is computed.
+    template <class E>
+    static detail::attention_mod_bodies mod_bodies(const cpu& device, const detail::attention_mod_expressions<E>& e,
+                                                   const detail::pair_dropout& dropout) {
+        using expressions = detail::attention_mod_expressions<E>;
+        return {&e,
+                device.select(&portable::attention_modify<expressions>, &avx2::attention_modify<expressions>,
+                              &avx512::attention_modify<expressions>),
+                device.select(&portable::attention_modify_gradients<expressions>,
+                              &avx2::attention_modify_gradients<expressions>,
+                              &avx512::attention_modify_gradients<expressions>),
+                &expressions::hides,
+                dropout};
+    }
+    /// The extents that scratch memory is cut for.
     template <class Arguments>
     static detail::attention_extents partition(const Arguments& a, const detail::attention_extents& e) {
         return a.sequences.are_there() ? detail::longest_sequence(e, a.sequences) : e;

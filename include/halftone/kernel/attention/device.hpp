@@ -13,9 +13,12 @@
 #include <halftone/kernel/attention/device/backward.hpp>
 #include <halftone/kernel/attention/device/forward.hpp>
 #include <halftone/kernel/attention/device/math.hpp>
+#include <halftone/kernel/attention/device/modified.hpp>
 #include <halftone/kernel/attention/device/plain.hpp>
 #include <halftone/kernel/attention/device/wide.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
+#include <halftone/kernel/attention/score_mod/fp64.hpp>
+#include <halftone/kernel/attention/score_mod/math.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>
@@ -160,7 +163,43 @@ struct attention<Device> {
         });
     }
 
-    /// nullptr if these kernels support the problem, otherwise a sentence.
+    /// Where functions change the scores: plain kernels.
+    template <class Compute, class T, class E>
+    static void forward(Device& device, const attention_forward<T>& a, const attention_mod<E>& mod) {
+        using namespace on_device;
+        const detail::attention_extents e = detail::check_attention(a);
+        if (e.batch * e.heads * e.queries == 0) return;
+        for_vectors_of_rows(e.head_size, [&]<int Parts>(constant<Parts>) {
+            device.launch(modified_attention_kernel<Compute, T, Parts, E>{
+                vectors_of(a.q, {}), vectors_of(a.k, {}), vectors_of(a.v, {}), vectors_of(a.o, {}),
+                simt::span_of(a.logsumexp), modified_problem(e, a.options), pair_functions<E>(mod)});
+        });
+    }
+    template <class Compute, class T, class E>
+    static void backward(Device& device, const attention_backward<T>& a, const attention_mod<E>& mod) {
+        using namespace on_device;
+        using side = attention_side;
+        const detail::attention_extents e = detail::check_attention(a);
+        if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
+        const attention_problem problem = modified_problem(e, a.options);
+        attention_problem of_terms = problem;  // the logsumexp is of changed scores
+        of_terms.scale = 1;
+        const workspace::lease scratch(device.scratch(),
+                                       static_cast<std::size_t>(query_term_count(problem)) * sizeof(query_term));
+        const global_span<query_term> terms{scratch.as<query_term>(), query_term_count(problem)};
+        const auto o = vectors_of(a.o, {}), d_o = vectors_of(a.d_o, {});
+        device.launch(query_terms_kernel<T, 1>{o, d_o, simt::span_of(a.logsumexp), terms, of_terms});
+        const attention_score_gradients<T> all{vectors_of(a.q, {}),  d_o, vectors_of(a.k, {}), vectors_of(a.v, {}),
+                                               {terms.data, terms.count}, vectors_of(a.dq, {}), vectors_of(a.dk, {}),
+                                               vectors_of(a.dv, {}), problem};
+        const pair_functions<E> functions(mod);
+        for_vectors_of_rows(e.head_size, [&]<int Parts>(constant<Parts>) {
+            device.launch(modified_attention_backward_kernel<Compute, T, Parts, side::queries, E>{all, functions});
+            device.launch(modified_attention_backward_kernel<Compute, T, Parts, side::keys, E>{all, functions});
+        });
+    }
+
+    /// nullptr: these kernels take the problem. Else a sentence.
     static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
     /// nullptr if matrix instructions are used, otherwise why plain kernels are.
     template <class Compute, class T>
@@ -173,6 +212,11 @@ struct attention<Device> {
     }
 
   private:
+    /// The mask of the options is among the functions.
+    static on_device::attention_problem modified_problem(const detail::attention_extents& e, attention_options options) {
+        options.mask = attention_mask::full;
+        return on_device::describe_attention(e, options, {});
+    }
     template <class Compute, class T>
     static constexpr bool multiplies_matrices = (std::is_same_v<Compute, T> &&
                                                  (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>)) ||

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include <halftone/autodiff/op/apply.hpp>
-#include <halftone/autodiff/op/attention.hpp>
 #include <halftone/autodiff/op/cross_entropy.hpp>
+#include <halftone/autodiff/op/modified_attention.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
 #include <halftone/autodiff/op/embedding.hpp>
 #include <halftone/autodiff/op/linear.hpp>
@@ -132,6 +132,18 @@ struct attention_lines<self_attention_record<Roles, T>> {
 template <class Roles, class T>
 struct attention_lines<attention_record<Roles, T>> {
     static auto lines(const attention_record<Roles, T>&) {
+        return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
+    }
+};
+template <class Roles, class T, class E>
+struct attention_lines<modified_attention_record<Roles, T, E>> {
+    static auto lines(const modified_attention_record<Roles, T, E>&) {
+        return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
+    }
+};
+template <class Roles, class T, class E>
+struct attention_lines<modified_self_attention_record<Roles, T, E>> {
+    static auto lines(const modified_self_attention_record<Roles, T, E>&) {
         return attention<typename Roles::compute, typename Roles::input_grad, T>(op::attention::name);
     }
 };

@@ -111,7 +111,7 @@ struct attention_backward_task {
         }
     }
 
-  private:
+  protected:
     static float* floats(std::byte* at) { return reinterpret_cast<float*>(at); }
 
     /// Packs the queries [first, first + count), one block, of x (batch, queries, heads, head_size) in two ways: into

@@ -73,7 +73,7 @@ struct attention_forward_task {
         if (at.unit.leave != nullptr) at.unit.leave();
     }
 
-  private:
+  protected:
     void pack(extent batch, extent group, extent keys, std::byte* scratch) const {
         const extent width = at.extents.head_size;
         for (extent j = 0, panel = 0; j < keys; j += at.unit.columns, ++panel) {
@@ -91,7 +91,8 @@ struct attention_forward_task {
         }
     }
 
-    /// Processes the queries [first, first + rows) of one head.
+  private:
+    /// The queries [first, first + rows) of one head.
     void run_block(extent batch, extent head, extent first, extent rows, std::byte* scratch) const {
         const attention_extents& e = at.extents;
         auto* const outputs = reinterpret_cast<float*>(scratch + at.outputs);

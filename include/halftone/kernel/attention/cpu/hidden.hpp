@@ -74,8 +74,43 @@ void multiply_seen(const detail::product_unit& unit, extent rows, extent depth, 
     }
 }
 
-/// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees only the k below last(i), which
-/// does not decrease with i. Sets a's masked elements to zero.
+/// The same where row i sees the k for which sees(i, k) holds, in any order.
+template <class Sees>
+void multiply_where_seen(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
+                         const std::byte* panel, float* c, extent c_stride, bool add, std::byte* spare, const Sees& sees) {
+    unit_sums sums;
+    const auto width = static_cast<std::size_t>(unit.columns) * sizeof(float);
+    for (extent i = 0; i < rows; ++i) {
+        const extent begin = i / unit.rows * unit.rows, high = std::min<extent>(unit.rows, rows - begin);
+        std::memcpy(spare, panel, static_cast<std::size_t>(unit.run(depth) * unit.columns * unit.element));
+        for (extent k = 0; k < unit.run(depth); ++k) {
+            if (k >= depth || !sees(i, k)) clear_panel_rows(unit, spare, k, k + 1);
+        }
+        std::memset(sums.values, 0, sizeof sums.values);
+        float* const mine = sums.values + (i - begin) * unit.columns;
+        if (add) std::memcpy(mine, c + i * c_stride, width);
+        unit.multiply(high, unit.run(depth), a + begin * detail::panel_stride * unit.element, spare, sums.values,
+                      unit.columns, add, nullptr);
+        std::memcpy(c + i * c_stride, mine, width);
+    }
+}
+
+/// Column `column` of c (rows x columns) += a times a panel of b over `depth` of k.
+inline void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
+                          const std::byte* panel, float* c, extent column) {
+    unit_sums sums;
+    for (extent i = 0; i < rows; i += unit.rows) {
+        const extent high = std::min<extent>(unit.rows, rows - i);
+        std::memset(sums.values, 0, sizeof sums.values);
+        for (extent r = 0; r < high; ++r) sums.values[r * unit.columns + column] = c[(i + r) * unit.columns + column];
+        unit.multiply(high, depth, a + i * detail::panel_stride * unit.element, panel, sums.values, unit.columns, true,
+                      nullptr);
+        for (extent r = 0; r < high; ++r) c[(i + r) * unit.columns + column] = sums.values[r * unit.columns + column];
+    }
+}
+
+/// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees the k below last(i) alone, which no
+/// later column falls short of. a's hidden elements become zeros.
 template <class Last>
 void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, extent depth, std::byte* a, const std::byte* panel,
                               float* c, const Last& last) {

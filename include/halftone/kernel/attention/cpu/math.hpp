@@ -21,6 +21,8 @@ namespace kernel {
 
 template <>
 struct attention_rows<cpu> {
+    static constexpr extent flag_rows = 1;
+
     static void check(cpu& device, const packed_sequences& sequences, const detail::attention_extents& e) {
         device.run([&] { detail::check_offsets(sequences, e); });
     }

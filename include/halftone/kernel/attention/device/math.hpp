@@ -193,7 +193,9 @@ struct attention_logsumexp_kernel {
 
 template <simt_device Device>
 struct attention_rows<Device> {
-    /// The offsets are in the device's memory: its kernels clamp them.
+    static constexpr extent flag_rows = on_device::attention_finite_kernel<float, float>::rows;
+
+    /// The offsets are the device's: its kernels clamp them.
     static void check(Device&, const packed_sequences&, const detail::attention_extents& e) {
         constexpr extent most = (extent{1} << 31) - 1;
         if (e.queries > most) fail<shape_error>("attention: ", e.queries, " queries; expected at most ", most);

@@ -132,7 +132,7 @@ struct attention_math {
         }
     }
 
-  private:
+  protected:
     using rows = attention_rows<Device>;
 
     template <class Arguments>

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Tensors that an expression reads by index: the slopes of heads, the documents of positions, a table of biases.
+///
+///     const auto slope = ht::lookup(slopes), document = ht::lookup(ids);       // (heads), (batch, time)
+///     [=](auto score, auto head, auto query, auto key) { return score + slope(head) * (key - query); }
+///     [=](auto batch, auto head, auto query, auto key) { return document(batch, query) == document(batch, key); }
+#pragma once
+
+#include <halftone/kernel/map/expression/expression.hpp>
+#include <halftone/kernel/map/expression/scalar.hpp>
+#include <halftone/tensor/tensor.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// Element (index...) of a tensor, called as an opaque functor is. An index beyond either end is the last one there:
+/// vectors go on behind the last key.
+template <class T, int Rank>
+struct lookup_function {
+    static constexpr int rank = Rank;
+    const T* data;
+    extent extents[Rank], strides[Rank];
+
+    template <class V, class... More>
+    HALFTONE_HD V operator()(V first, More... more) const {
+        const V index[] = {first, more...};
+        extent at = 0;
+        for (int axis = 0; axis < Rank; ++axis) at += within(index[axis], extents[axis]) * strides[axis];
+        return static_cast<V>(number(at));
+    }
+    /// An element as a number.
+    HALFTONE_HD auto number(extent at) const {
+        if constexpr (std::is_same_v<T, double>) {
+            return data[at];
+        } else {
+            return static_cast<float>(data[at]);
+        }
+    }
+    template <class V>
+    HALFTONE_HD static extent within(V index, extent count) {
+        if (!(index > V(0))) return 0;  // of a NaN, too
+        return index < static_cast<V>(count) ? static_cast<extent>(index) : count - 1;
+    }
+};
+
+/// What ht::lookup gives.
+template <class T, int Rank>
+struct lookup_table {
+    lookup_function<T, Rank> function;
+
+    /// The element at these indices, numbers or expressions, as an expression.
+    template <class... Index>
+        requires(sizeof...(Index) == Rank && (symbolic::detail::operand<Index> && ...))
+    HALFTONE_HD constexpr auto operator()(const Index&... index) const {
+        return symbolic::external<lookup_function<T, Rank>, symbolic::detail::lifted<Index>...>{
+            function, make_pack(symbolic::detail::lift(index)...)};
+    }
+};
+
+}  // namespace detail
+
+/// A tensor whose elements expressions read by index: lookup(slopes)(head). It takes no gradient. An index is a whole
+/// number; one beyond either end stands for the last one there. The tensor is in the memory of the device that evaluates
+/// the expression, and stays as it is until the backward pass is through. Throws shape_error for a tensor without elements.
+template <class V>
+    requires detail::viewable<V>
+auto lookup(const V& values) {
+    const auto v = as_view(values);
+    using T = typename decltype(v)::value_type;
+    constexpr int rank = std::remove_const_t<decltype(v)>::rank;
+    static_assert(rank > 0, "halftone: lookup: a tensor of rank 0 has no index; capture the number");
+    if (v.size() == 0) fail<shape_error>("lookup: shape ", v.shape(), " has no element");
+    detail::lookup_function<T, rank> f{v.data(), {}, {}};
+    for (int axis = 0; axis < rank; ++axis) f.extents[axis] = v.extent_of(axis), f.strides[axis] = v.stride_of(axis);
+    return detail::lookup_table<T, rank>{f};
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
