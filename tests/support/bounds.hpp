@@ -27,7 +27,7 @@ inline constexpr double u = halftone::unit_roundoff<float>;
 inline double gamma(double n, double roundoff = u) { return n * roundoff / (1 - n * roundoff); }
 
 /// The error of a sum of n products of operands that are read as Compute, relative to sum |a||b|: each passes through
-/// its own rounding and n additions at most. Of operands that may be multiplied in pieces (kernel/matmul/cpu/split.hpp) the
+/// its own rounding and n additions at most. Of operands that may be multiplied in pieces (kernel/matmul/cpu/unit/split.hpp) the
 /// products of later pieces pass through six times as many, and some are dropped.
 template <class Compute>
 double product_error(double n, double roundoff = u) {

@@ -76,7 +76,7 @@ struct tf32 : full_fp32 {
 
 /// full_fp32 on processors with matrix units: operands of products, gradients among them, are floats as sums of three
 /// bfloat16, which the tiles of AMX multiply faster than vectors multiply floats, with an error no larger than theirs
-/// (kernel/matmul/cpu/split.hpp). Where there is no AMX, on GPUs and in attention this is full_fp32 to the bit. Memory as
+/// (kernel/matmul/cpu/unit/split.hpp). Where there is no AMX, on GPUs and in attention this is full_fp32 to the bit. Memory as
 /// by full_fp32; needs no loss scale (Henry, Tang and Heinecke 2019).
 struct split_fp32 : full_fp32 {
     using compute = split<bfloat16, 3>;

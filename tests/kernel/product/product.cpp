@@ -39,9 +39,9 @@ TEST_CASE("product units and packing are exact on small integers") {
     SUBCASE("bfloat16 as float") { multiply_on_every_set<float, bfloat16>(); }
 }
 
-/// What product.hpp says of the operands of bfloat16 units, written down element by element.
+/// What unit.hpp says of the operands of bfloat16 units, written down element by element.
 const ht::detail::product_packing<bfloat16> plain_packing{
-    [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
+    .a = {.pack = [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
        extent block_stride) {
         const auto* from = static_cast<const bfloat16*>(source);
         auto* to = static_cast<bfloat16*>(block);
@@ -50,8 +50,8 @@ const ht::detail::product_packing<bfloat16> plain_packing{
                 to[i * block_stride + p] = p < k ? from[i * row_stride + p * k_stride] : bfloat16(0.0f);
             }
         }
-    },
-    [](const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panel, std::size_t) {
+    }},
+    .b = {.pack = [](const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panel, std::size_t) {
         const auto* from = static_cast<const bfloat16*>(source);
         auto* to = static_cast<bfloat16*>(panel);
         for (extent p = 0; p < rounded_up(k, 32); ++p) {
@@ -60,7 +60,7 @@ const ht::detail::product_packing<bfloat16> plain_packing{
                     p < k && j < columns ? from[p * k_stride + j * column_stride] : bfloat16(0.0f);
             }
         }
-    }};
+    }}};
 
 TEST_CASE("the tile body is exact on software tiles") {
     multiply_all<bfloat16>(support::software_tiles::unit(), plain_packing);
@@ -74,11 +74,11 @@ TEST_CASE("the tile body is exact with its own packing") {
         return;
     }
     multiply_all<bfloat16>(support::software_tiles::unit(),
-                           {&ht::avx512_bf16::pack_a_bf16<bfloat16>, &ht::avx512_bf16::pack_b_bf16<bfloat16>});
+                           {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<bfloat16>}, .b = {.pack = &ht::avx512_bf16::pack_b_bf16<bfloat16>}});
     multiply_all<float>(support::software_tiles::unit(),
-                        {&ht::avx512_bf16::pack_a_bf16<float>, &ht::avx512_bf16::pack_b_bf16<float>});
+                        {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float>}, .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float>}});
     multiply_all<float16>(support::software_tiles::unit(),
-                          {&ht::avx512_bf16::pack_a_bf16<float16>, &ht::avx512_bf16::pack_b_bf16<float16>});
+                          {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float16>}, .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float16>}});
 }
 #endif
 
@@ -92,9 +92,9 @@ float packed_value(const ht::cpu& device, float value, bool in_a) {
     packing.pack_block(in_a ? &value : &one, 1, 1, 1, 1, block.data());
     packing.pack_panel(in_a ? &one : &value, 1, 1, 1, 1, panel.data());
     std::vector<float> c(static_cast<std::size_t>(unit.rows * unit.columns));
-    if (unit.enter != nullptr) unit.enter();
+    unit.begin_worker();
     unit.multiply(1, unit.padded(1), block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
-    if (unit.leave != nullptr) unit.leave();
+    unit.end_worker();
     return c[0];
 }
 
@@ -136,9 +136,9 @@ void bits_do_not_depend_on_the_cut() {
         std::vector<float> whole(static_cast<std::size_t>(rows * unit.columns)), part(whole.size());
         const auto multiply = [&](extent first, extent count, std::vector<float>& c) {
             packing.pack_block(a.data() + first * k, k, 1, count, k, block.data());
-            if (unit.enter != nullptr) unit.enter();
+            unit.begin_worker();
             unit.multiply(count, k, block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
-            if (unit.leave != nullptr) unit.leave();
+            unit.end_worker();
         };
         multiply(0, rows, whole);
         const auto is_of_whole = [&](extent first, extent count, extent columns) {
@@ -149,8 +149,8 @@ void bits_do_not_depend_on_the_cut() {
             }
             return true;
         };
-        if (unit.multiply_half != nullptr) {
-            unit.multiply_half(rows, k, {block.data(), ht::detail::panel_stride}, panel.data(), part.data(), unit.columns, false,
+        if (unit.vectors) {
+            unit.vectors->multiply_half_panel(rows, k, {block.data(), ht::detail::panel_stride}, panel.data(), part.data(), unit.columns, false,
                                nullptr);
             CHECK(is_of_whole(0, rows, unit.columns / 2));
         }
@@ -183,9 +183,9 @@ void random_sums_within_bounds() {
         packing.pack_block(a.data(), k, 1, rows, k, block.data());
         packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
         std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * unit.columns));
-        if (unit.enter != nullptr) unit.enter();
+        unit.begin_worker();
         unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
-        if (unit.leave != nullptr) unit.leave();
+        unit.end_worker();
         support::comparison sums;
         for (extent i = 0; i < rows; ++i) {
             for (extent j = 0; j < unit.columns; ++j) {

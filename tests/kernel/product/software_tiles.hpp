@@ -3,9 +3,9 @@
 /// The AMX-shaped product bodies on tiles in plain memory, so that they are tested on any machine.
 #pragma once
 
-#include <halftone/kernel/matmul/cpu/split.hpp>
-#include <halftone/kernel/matmul/cpu/split_tile.simd.hpp>
-#include <halftone/kernel/matmul/cpu/tile.simd.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split_tile.simd.hpp>
+#include <halftone/kernel/matmul/cpu/unit/tile.simd.hpp>
 
 namespace support::software_tiles {
 
@@ -19,9 +19,8 @@ inline product_unit unit() {
             .k_step = 32,
             .element = 2,
             .multiply = &portable::tile_multiply,
-            .enter = &portable::enter_tiles,
-            .leave = &portable::leave_tiles,
-            .multiply_through = &portable::tile_multiply_through};
+            .tiles = product_unit::tile_functions{.multiply = &portable::tile_multiply_pieces},
+            .worker = product_unit::worker_functions{.begin = &portable::enter_tiles, .end = &portable::leave_tiles}};
 }
 
 #if defined(__x86_64__)
@@ -33,9 +32,8 @@ product_unit split_unit() {
             .k_step = 32,
             .element = 2 * Pieces,
             .multiply = &portable::split_tile_multiply<Pieces>,
-            .enter = &portable::enter_tiles,
-            .leave = &portable::leave_tiles,
-            .multiply_through = &portable::split_tile_multiply_through<Pieces>};
+            .tiles = product_unit::tile_functions{.multiply = &portable::split_tile_multiply_pieces<Pieces>},
+            .worker = product_unit::worker_functions{.begin = &portable::enter_tiles, .end = &portable::leave_tiles}};
 }
 #endif
 

@@ -33,7 +33,7 @@
 /// - So a body does not include the header that names it. What both use, a struct of arguments say, stands in a third.
 /// - Code outside the regions calls a body's function through the pointer that `cpu::select` returns, never by its name.
 /// - An OpenMP or other outlined region inside a body would lose the set, so bodies are serial; threads come from outside.
-/// - What is for one set alone is a header as any other, with a region inside (kernel/matmul/cpu/bf16.hpp).
+/// - What is for one set alone is a header as any other, with a region inside (kernel/matmul/cpu/unit/bf16.hpp).
 
 #if !defined(HALFTONE_BODY)
 #error "halftone: each_set.hpp: define HALFTONE_BODY as the file to include for each instruction set"

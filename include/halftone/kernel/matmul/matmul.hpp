@@ -17,7 +17,7 @@
 /// four. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021.) In these bounds a float16 or a number of eight
 /// bits below its type's least normal number counts as that, for so the units align it.
 ///
-/// On a CPU with AMX operands of split<bfloat16, N> and of float16 are multiplied in pieces; kernel/matmul/cpu/split.hpp has
+/// On a CPU with AMX operands of split<bfloat16, N> and of float16 are multiplied in pieces; kernel/matmul/cpu/unit/split.hpp has
 /// the bound, which for float16 and for three pieces is this one, but for sums of three products and fewer.
 ///
 /// Matrix units that multiply operands of eight bits as they are (tiles.hpp) may hold sums in 14 bits. Only 32 of k are

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operands of products that multiply pairs of bfloat16 (kernel/matmul/cpu/bf16.hpp), for attention's tiles.
+/// Operands of products that multiply pairs of bfloat16 (kernel/matmul/cpu/unit/bf16.hpp), for attention's tiles.
 #pragma once
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/bf16_packing.hpp>
 #include <halftone/tensor/shape.hpp>
 
 #if defined(__x86_64__)

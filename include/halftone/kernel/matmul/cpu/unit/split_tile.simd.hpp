@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include <halftone/exec/cpu/simd/tile_software.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
-#include <halftone/kernel/matmul/cpu/split_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split_packing.hpp>
 
 #if defined(__x86_64__)
 namespace halftone {
@@ -74,7 +74,7 @@ void split_tile_multiply(extent rows, extent k, const void* a_block, const void*
 
 /// to (rows x 32) = from + rows of a times a panel of b, over pieces of k (product_unit).
 template <int Pieces>
-void split_tile_multiply_through(extent k, const deep_operands& operands, const float* from, extent from_stride,
+void split_tile_multiply_pieces(extent k, const deep_operands& operands, const float* from, extent from_stride,
                                  float* to, extent to_stride, lookahead* ahead) {
     bool add = from != nullptr;
     for (extent i = 0; i < operands.rows && add && from != to; ++i)

@@ -9,8 +9,8 @@
 #include <type_traits>
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/kernel/matmul/cpu/k_major.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_k_major.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>

@@ -4,8 +4,8 @@
 /// are not turned.
 #pragma once
 
-#include <halftone/kernel/matmul/cpu/fma_packing.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512.hpp>

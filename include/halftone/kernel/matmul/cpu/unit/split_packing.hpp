@@ -12,8 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <halftone/kernel/matmul/cpu/fma_packing.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/number/split.hpp>
 
 #if defined(__x86_64__)

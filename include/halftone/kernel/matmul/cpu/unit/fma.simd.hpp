@@ -5,9 +5,9 @@
 /// depends on how the work was cut.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
-#include <halftone/kernel/matmul/cpu/fma_packing.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

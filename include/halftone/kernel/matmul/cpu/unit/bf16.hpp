@@ -6,9 +6,9 @@
 
 #include <cstddef>
 
-#include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/bf16_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>

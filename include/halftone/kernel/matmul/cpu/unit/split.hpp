@@ -30,10 +30,10 @@
 #include <cstring>
 
 #include <halftone/exec/cpu/simd/tile_software.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
-#include <halftone/kernel/matmul/cpu/product.hpp>
-#include <halftone/kernel/matmul/cpu/split_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/choose.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split_packing.hpp>
 #include <halftone/number/split.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
@@ -73,7 +73,7 @@ struct split_tile_additions {
 // The body in the region, not in the order of the alphabet.
 // clang-format off
 #include <halftone/exec/cpu/set/amx.hpp>
-#include <halftone/kernel/matmul/cpu/split_tile.simd.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split_tile.simd.hpp>
 #include <halftone/exec/cpu/set/end.hpp>
 // clang-format on
 #endif
@@ -93,40 +93,41 @@ product_unit matmul_unit_for(const cpu& device) {
 #if defined(__x86_64__)
     if constexpr (split_pieces<Compute> > 1) {
         constexpr int pieces = split_pieces<Compute>;
-        if (multiplies_pieces<Compute>(device.instruction_set()))
+        if (multiplies_pieces<Compute>(device.instruction_set())) {
             return {.rows = 32,
                     .columns = 32,
                     .k_step = 32,
                     .element = 2 * pieces,
                     .multiply = &amx::split_tile_multiply<pieces>,
-                    .enter = &amx::enter_tiles,
-                    .leave = &amx::leave_tiles,
-                    .multiply_through = &amx::split_tile_multiply_through<pieces>,
-                    .store_rows = &avx512_bf16::store_rows};
+                    .tiles = product_unit::tile_functions{.multiply = &amx::split_tile_multiply_pieces<pieces>,
+                                                          .store = &avx512_bf16::store_rows,
+                                                          .store_rounded = no_function},
+                    .worker = product_unit::worker_functions{.begin = &amx::enter_tiles, .end = &amx::leave_tiles}};
+        }
     }
 #endif
     return unit_for<unsplit<Compute>>(device);
 }
 
-/// And the packing of its first operand.
+/// How it packs its first operand.
 template <class Compute, class T>
-product_packing<T> matmul_packing_of_a(const cpu& device) {
+a_packing<T> matmul_packing_of_a(const cpu& device) {
 #if defined(__x86_64__)
     if constexpr (split_pieces<Compute> > 1) {
-        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
-            return {&avx512::pack_a_split<Compute, split_pieces<Compute>, T>, nullptr};
+        if (multiplies_pieces<Compute>(device.instruction_set()))
+            return {.pack = &avx512::pack_a_split<Compute, split_pieces<Compute>, T>};
     }
 #endif
     return packing_of_a<unsplit<Compute>, T>(device);
 }
 
-/// And of its second one.
+/// And its second one.
 template <class Compute, class T>
-product_packing<T> matmul_packing_of_b(const cpu& device) {
+b_packing<T> matmul_packing_of_b(const cpu& device) {
 #if defined(__x86_64__)
     if constexpr (split_pieces<Compute> > 1) {
-        if (detail::multiplies_pieces<Compute>(device.instruction_set()))
-            return {nullptr, &avx512::pack_b_split<Compute, split_pieces<Compute>, T>};
+        if (multiplies_pieces<Compute>(device.instruction_set()))
+            return {.pack = &avx512::pack_b_split<Compute, split_pieces<Compute>, T>};
     }
 #endif
     return packing_of_b<unsplit<Compute>, T>(device);

@@ -4,8 +4,8 @@
 /// As in fma.simd.hpp every element is one chain of multiply-adds in the order of k.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
-#include <halftone/kernel/matmul/cpu/fma_packing.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -8,8 +8,8 @@
 #include <cstddef>
 
 #include <halftone/exec/cpu/simd/tile_software.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -46,9 +46,8 @@ HALFTONE_INLINE void add_products(tile_block& sums, extent k, const bfloat16* a,
 }
 /// to (32 x 32) = from + 32 rows of a times a panel of b (product_unit). As much of the panel as fits the first-level
 /// cache stays there for further rows.
-inline void tile_multiply_through(extent k, const deep_operands& operands, const float* from, extent from_stride,
+inline void tile_multiply_pieces(extent k, const deep_operands& operands, const float* from, extent from_stride,
                                   float* to, extent to_stride, lookahead* ahead) {
-    constexpr extent near_depth = 2 * panel_depth;
     const auto* a = static_cast<const std::byte*>(operands.a);
     const auto* b = static_cast<const std::byte*>(operands.b);
     tile_block sums;
@@ -61,7 +60,7 @@ inline void tile_multiply_through(extent k, const deep_operands& operands, const
         const auto* const rows = reinterpret_cast<const bfloat16*>(a);
         const auto* const panel = reinterpret_cast<const bfloat16*>(b);
         const extent depth = k - p < panel_depth ? k - p : panel_depth;
-        if (p < near_depth) {
+        if (p < l1_resident_depth) {
             add_products<tile_reuse::columns>(sums, depth, rows, operands.a_stride, panel, ahead);
         } else {
             add_products<tile_reuse::neither>(sums, depth, rows, operands.a_stride, panel, ahead);
