@@ -43,6 +43,17 @@ for name in $names; do
     [[ $? == 1 && $(wc -l <"$work/err") == 1 ]] || fail "$name does not refuse a file that cannot be written in one line"
 done
 
+# How a product is cut, on every instruction set, without timing anything.
+plan() { "$build/bench/bench_matmul" --plan "$@" >"$work/out" 2>"$work/err"; }
+plan 256x2304x768 || fail "bench_matmul --plan ends with $?"
+for words in "fp32, portable, 256 x 2304 x 768, 2 threads" "strategy  shared_b" "of c, 256 of k at a time" "a slice of b, packed" \
+    "not small_m: a has more rows"; do
+    grep -qF "$words" "$work/out" || fail "bench_matmul --plan does not say '$words'"
+done
+plan 4x768x768 --threads 3 && grep -qF "strategy  small_m" "$work/out" || fail "bench_matmul --plan 4x768x768 is no small_m"
+plan 256x2304
+[[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan 256x2304 in one line"
+
 # Needs nothing that must be measured for hours.
 suite() { bash "$root/bench/cpu_suite.sh" "$@" >"$work/out" 2>&1; }
 suite "$work/suite" --name here --build "$build" --dry || fail "cpu_suite.sh --dry ends with $?: $(tail -n 1 "$work/out")"

@@ -59,17 +59,17 @@ enum class product_strategy {
 /// What decides how a (m, k) times b (k, n) is cut.
 struct product_problem {
     struct layout_of_a {
-        bool is_k_contiguous = true;    ///< row-major: a row's elements are side by side
-        bool is_row_contiguous = false; ///< column-major, as the transpose of a matrix is
-        bool has_unit_type = false;     ///< elements are what the unit multiplies, so that it can read them in place
-        bool begins_rows_on_lines = false;  ///< every row begins on a cache line, which tiles in place want
-        bool can_be_k_major = false;    ///< its packing has a k-major form
+        bool is_k_contiguous = true;     ///< row-major: a row's elements are side by side
+        bool is_row_contiguous = false;  ///< column-major, as the transpose of a matrix is
+        bool has_unit_type = false;      ///< elements are what the unit multiplies, so that it can read them in place
+        bool begins_rows_on_lines = false;  ///< every row begins on a cache line, as tiles want it that read a in place
+        bool can_be_k_major = false;        ///< its packing has a k-major form
     };
     struct layout_of_b {
         bool is_row_major = true;
         bool has_unit_type = false;
-        int element = 4;                ///< bytes
-        bool can_be_unpacked = false;   ///< the unit multiplies by it without packing
+        int element = 4;               ///< bytes
+        bool can_be_unpacked = false;  ///< the unit multiplies by it without packing
     };
 
     extent m, n, k;
@@ -86,7 +86,7 @@ enum class source_of_a { in_place, packed_rows, packed_k_major };
 struct product_plan {
     product_strategy strategy = product_strategy::shared_b;
     source_of_a a = source_of_a::packed_rows;
-    bool packs_a_once = false;  ///< all of it before the products; else what a task needs, where it is packed at all
+    bool packs_a_once = false;  ///< where a is packed: all of it, once; else each task packs what it needs
     extent k_chunk = 0;         ///< k of what is packed at a time; of tiles, k that sums stay in them for
     extent k_piece = 0;         ///< k of one multiplication
     extent block_rows = 0;      ///< of a block of c, and of a packed block of a
@@ -197,7 +197,7 @@ inline void plan_small_m(const product_problem& p, product_plan& plan) {
 /// Whether threads may pack panels of their own.
 inline const char* against_own_panels(const product_problem& p) {
     if (is_shallow(p)) return "k is so short that prefetched panels arrive late";
-    if (!is_wide(p.unit) && p.m > tuning::most_rows_of_narrow_units) return "the unit is narrow and a has more than 128 rows";
+    if (!is_wide(p.unit) && p.m > tuning::most_rows_of_narrow_units) return "a has more than 128 rows, and vectors are narrow";
     return nullptr;
 }
 inline const char* against_a_stationary(const product_problem& p) {
@@ -220,7 +220,8 @@ inline const char* against_c_stationary(const product_problem& p) {
     if (const char* const why = against_own_panels(p)) return why;
     if (p.n < tuning::own_panels_columns * p.threads) return "there are too few columns for every thread";
     if (p.m <= tuning::sums_rows) return nullptr;
-    if (p.m > (p.unit.element == 2 ? tuning::sums_rows_bf16 : tuning::sums_rows_fp32)) return "sums of so many rows do not stay in L2";
+    const extent most = p.unit.element == 2 ? tuning::sums_rows_bf16 : tuning::sums_rows_fp32;
+    if (p.m > most) return "sums of all rows do not stay in L2";
     const bool is_short = ceil_div(depth_of(p), piece_of(p)) <= tuning::sums_pieces,
                fits = p.m * row_bytes(p) <= bytes(tuning::slice_bytes(p.caches));
     return is_short || fits ? nullptr : "packed a is neither short nor does it stay in L3";
@@ -240,8 +241,8 @@ inline const char* against_private_b(const product_problem& p) {
     if (p.m < tuning::private_b_rows * p.threads) return "there are too few rows for every thread";
     if (p.m > tuning::private_b_most_rows) return "a has more than 1,024 rows";
     if (p.n > tuning::private_b_most_columns) return "b has more than 128 columns";
-    if (round_up_to(p.n, p.unit.columns) * row_bytes(p) > bytes(tuning::private_b_bytes(p.caches))) return "packed b does not stay in L2";
-    return nullptr;
+    const bool fits = round_up_to(p.n, p.unit.columns) * row_bytes(p) <= bytes(tuning::private_b_bytes(p.caches));
+    return fits ? nullptr : "packed b does not stay in L2";
 }
 inline void plan_private_b(const product_problem& p, product_plan& plan) {
     plan.block_columns = round_up_to(p.n, p.unit.columns);
@@ -412,6 +413,13 @@ inline void lay_out(const product_problem& p, product_plan& plan) {
     plan.sums_stride = plan.ends_in_one_piece(p.k) ? p.unit.columns : plan.block_columns + 16;
     plan.sums_bytes = round_up(
         static_cast<std::size_t>(round_up_to(plan.block_rows, p.unit.rows) * plan.sums_stride) * sizeof(float), block_alignment);
+    if (plan.strategy == product_strategy::shared_b) {
+        // Tasks that packed their own rows would pack them again for every group of columns.
+        const extent groups = ceil_div(std::min(plan.slice_columns, p.n), plan.block_columns),
+                     pieces = ceil_div(plan.k_chunk, plan.k_piece);
+        const std::size_t all_bytes = static_cast<std::size_t>(plan.blocks(p.m) * pieces) * plan.block_bytes;
+        plan.packs_a_once = groups > 2 && all_bytes <= tuning::slice_bytes(p.caches);
+    }
     plan.rows_inside =
         static_cast<std::size_t>(plan.blocks(p.m)) * plan.block_bytes <= tuning::rows_inside_bytes(p.caches);
 }

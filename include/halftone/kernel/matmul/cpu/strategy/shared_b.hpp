@@ -39,11 +39,8 @@ class shared_b_product : vector_product {
         const extent pieces = planning::ceil_div(plan_.k_chunk, plan_.k_piece), columns = std::min(plan_.slice_columns, n_),
                      panels = planning::ceil_div(columns, unit_.columns),
                      groups = planning::ceil_div(columns, plan_.block_columns);
-        const bool is_one_chunk = plan_.k_chunk >= k_;
-        // A task that packed its own rows would pack them again for every group of columns.
-        const std::size_t all_rows_bytes = times(blocks_ * pieces, plan_.block_bytes);
-        const bool packs_a_once = !in_place() && groups > 2 && all_rows_bytes <= tuning::slice_bytes(device_.caches());
-        const workspace::lease rows(device_.scratch(), packs_a_once ? all_rows_bytes : 0);
+        const bool is_one_chunk = plan_.k_chunk >= k_, packs_a_once = !in_place() && plan_.packs_a_once;
+        const workspace::lease rows(device_.scratch(), packs_a_once ? times(blocks_ * pieces, plan_.block_bytes) : 0);
         const workspace::lease packed(device_.scratch(), times(panels * pieces, plan_.panel_bytes));
         const workspace::lease waiting(device_.scratch(), is_one_chunk ? 0 : times(blocks_ * groups, plan_.sums_bytes));
         for (extent left = 0; left < n_; left += plan_.slice_columns) {

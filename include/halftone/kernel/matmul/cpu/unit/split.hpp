@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of operands that a unit for bfloat16 does not hold, as sums of bfloat16 (number/split.hpp), and the choice
-/// of a unit for matmul.
+/// Products of split operands, as sums of products of bfloat16 pieces (number/split.hpp), and matmul's choice of a unit.
 ///
-/// With AMX, whose tiles multiply bfloat16 fifteen times as fast as vectors multiply floats, split<bfloat16, N> goes by
-/// products of pieces, and so does float16, by two pieces that hold it exactly. Everywhere else, VDPBF16PS included
-/// (twice as fast as multiply-adds of floats), six or four products cost more than one multiply-add, which takes the
-/// operands exactly: there that is what happens. Attention's own kernels multiply floats on every machine: what they
-/// make and multiply, a tile of weights or slopes, meets the few panels of one head, too few products to pay for
-/// splitting it.
+/// AMX tiles multiply bfloat16 fifteen times as fast as vectors multiply floats. There split<bfloat16, N> is multiplied
+/// piece by piece, and so is float16, which two pieces hold exactly. Everywhere else six or four products cost more than one
+/// multiply-add (VDPBF16PS is twice as fast as multiply-adds of floats), which takes the operands exactly, and is what
+/// happens. Attention multiplies floats on every machine: a tile of weights or score gradients meets the few panels of one
+/// head, too few products to pay for splitting it.
 ///
-/// Numeric contract: operands are rounded to Compute when packed. Of the products of their pieces those that
-/// split::takes are exact, and are summed in float, the first pieces' last, split_depth of k apart from the next; what
-/// is smaller than 2^-126, a piece, a product or a sum, may count as zero. With n terms, u = 2^-24 and g(n) =
-/// n u / (1 - n u) the error is at most
+/// Numeric contract: operands are rounded to Compute when packed. Of the products of their pieces those that split::takes
+/// are exact. They are summed in float: split_depth of k at a time, the products of first pieces after all others. A piece, a
+/// product or a sum below 2^-126 may count as zero. With n terms, u = 2^-24 and g(n) = n u / (1 - n u) the error is at most
 ///
 ///     (first g(n + 1) + later g(6 n + 1) + dropped) sum |a||b|  +  2^-125 sum (|a| + |b|)  +  14 n 2^-126
 ///
-/// (first, later, dropped: split's constants, 1 + 2^-7, 2^-7 and 2^-24 or, with two pieces, 0): a product of first
-/// pieces passes through n + 1 additions, others, of 2^-7 of it together, through six times as many at most. The tiles
-/// add even and odd products of 32 of k apart, and so pass each through few: with them the relative part is less than
-/// that of a chain of multiply-adds, g(n + 1), from n = 4 on (split_tile_additions).
+/// (first, later, dropped: split's constants, 1 + 2^-7, 2^-7 and 2^-24 or, with two pieces, 0). A product of first pieces
+/// passes through n + 1 additions; the others, which are 2^-7 of it together, through six times as many at most. The tiles
+/// add even and odd products of 32 of k in two chains, so that each passes through few: with them the relative part is less
+/// than that of a chain of multiply-adds, g(n + 1), from n = 4 on (split_tile_additions).
 ///
 /// A sum that comes out infinite or NaN is formed again by multiply-adds of the floats that the pieces add up to: what
 /// infinities, NaNs and overflow give is what floats give, and sums of finite numbers beside them keep their bits.
@@ -30,9 +27,9 @@
 #include <cstring>
 
 #include <halftone/exec/cpu/simd/tile_software.hpp>
-#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
-#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/kernel/matmul/cpu/unit/choose.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 #include <halftone/kernel/matmul/cpu/unit/split_packing.hpp>
 #include <halftone/number/split.hpp>
 
@@ -44,7 +41,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Into how many bfloat16 operands of Compute are split where that pays.
+/// Into how many bfloat16 operands of Compute are split, on tiles.
 template <class Compute>
 inline constexpr int split_pieces = 1;
 template <>
@@ -52,13 +49,13 @@ inline constexpr int split_pieces<float16> = 2;
 template <int N>
 inline constexpr int split_pieces<split<bfloat16, N>> = N;
 
-/// How many additions the product of two first pieces, and how many a later one passes through on tiles.
+/// How many additions a product of two first pieces passes through on tiles, and how many another one.
 struct split_tile_additions {
     extent first, later;
 
     split_tile_additions(extent k, int pieces) {
         const extent depth = k < split_depth ? k : split_depth, steps = (depth + 31) / 32;
-        // Sixteen even or odd products, those two sums, a sum a step, and a sum of depths.
+        // Sixteen even or odd products, the two sums of these, a sum for each step, and one for each split_depth.
         const extent within = depth < 32 ? (depth + 1) / 2 : 16, depths = (k + split_depth - 1) / split_depth;
         first = within + steps + depths - 1;
         later = within + (pieces == 2 ? 4 : 6) * steps + depths - 1;
