@@ -9,6 +9,7 @@
 
 #include "kernel/product/checks.hpp"
 #include "kernel/product/software_tiles.hpp"
+#include "kernel/product/unit_numbers.hpp"
 #include "support/bounds.hpp"
 #include "support/each_set.hpp"
 #include "support/random.hpp"
@@ -39,31 +40,8 @@ TEST_CASE("product units and packing are exact on small integers") {
     SUBCASE("bfloat16 as float") { multiply_on_every_set<float, bfloat16>(); }
 }
 
-/// What unit.hpp says of the operands of bfloat16 units, written down element by element.
-const ht::detail::product_packing<bfloat16> plain_packing{
-    .a = {.pack = [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
-       extent block_stride) {
-        const auto* from = static_cast<const bfloat16*>(source);
-        auto* to = static_cast<bfloat16*>(block);
-        for (extent i = 0; i < rows; ++i) {
-            for (extent p = 0; p < rounded_up(k, 32); ++p) {
-                to[i * block_stride + p] = p < k ? from[i * row_stride + p * k_stride] : bfloat16(0.0f);
-            }
-        }
-    }},
-    .b = {.pack = [](const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panel, std::size_t) {
-        const auto* from = static_cast<const bfloat16*>(source);
-        auto* to = static_cast<bfloat16*>(panel);
-        for (extent p = 0; p < rounded_up(k, 32); ++p) {
-            for (extent j = 0; j < 32; ++j) {
-                to[(p / 2 * 32 + j) * 2 + p % 2] =
-                    p < k && j < columns ? from[p * k_stride + j * column_stride] : bfloat16(0.0f);
-            }
-        }
-    }}};
-
 TEST_CASE("the tile body is exact on software tiles") {
-    multiply_all<bfloat16>(support::software_tiles::unit(), plain_packing);
+    multiply_all<bfloat16>(support::software_tiles::unit(), support::software_tiles::plain_packing());
 }
 
 #if defined(__x86_64__)
@@ -117,6 +95,30 @@ TEST_CASE("packing rounds operands to the compute type, to nearest even") {
     SUBCASE("float") { packing_rounds<float>(); }
     SUBCASE("bfloat16") { packing_rounds<bfloat16>(); }
     SUBCASE("float16") { packing_rounds<float16>(); }
+}
+
+TEST_CASE("product units have the numbers that plans are tested with") {
+    const auto compare = [](const ht::detail::product_unit& unit, const ht::detail::product_unit& numbers) {
+        CHECK(unit.rows == numbers.rows);
+        CHECK(unit.columns == numbers.columns);
+        CHECK(unit.k_step == numbers.k_step);
+        CHECK(unit.element == numbers.element);
+        CHECK(unit.k_multiple == numbers.k_multiple);
+        CHECK(unit.deepest_piece == numbers.deepest_piece);
+        CHECK(unit.tiles.has_value() == numbers.tiles.has_value());
+        CHECK(unit.vectors.has_value() == !numbers.tiles.has_value());
+    };
+    support::for_each_isa([&](ht::isa set) {
+        using namespace support;
+        const ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const unit_numbers& floats = all_units[set == ht::isa::portable ? portable_fma : set == ht::isa::avx2 ? avx2_fma : avx512_fma];
+        compare(ht::detail::unit_for<float>(device), floats.unit);
+        CHECK((ht::detail::packing_of_a<float, float>(device).pack_k_major != ht::detail::no_function) == floats.packs_k_major);
+        const unit_numbers& pairs = set == ht::isa::amx           ? all_units[amx_bf16]
+                                    : set == ht::isa::avx512_bf16 ? all_units[avx512_pairs]
+                                                                  : floats;
+        compare(ht::detail::unit_for<bfloat16>(device), pairs.unit);
+    });
 }
 
 template <class Compute>
