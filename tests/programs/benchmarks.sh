@@ -78,6 +78,24 @@ if command -v python3 >/dev/null 2>&1; then
     python3 "$root/bench/picture.py" "$work/rows.json" --out "$work/picture.svg" || fail "picture.py ends with $?"
     grep -q '</svg>' "$work/picture.svg" || fail "picture.py draws nothing"
 
+    # Two builds of a benchmark in turn: of two rows one takes half as long as before, one twice as long.
+    for build_and_seconds in "old 2 1" "new 1 2"; do
+        read -r which first second <<<"$build_and_seconds"
+        cat >"$work/$which" <<-END
+			#!/bin/sh
+			while [ "\$1" != --json ]; do shift; done
+			rows='{"kernel": "k", "shape": "a", "policy": "p", "seconds": $first}, {"kernel": "k", "shape": "b", "policy": "p", "seconds": $second}'
+			echo "{\"commit\": \"$which\", \"machine\": {}, \"rows\": [\$rows]}" >"\$2"
+		END
+        chmod +x "$work/$which"
+    done
+    versus() { python3 "$root/bench/versus_rows.py" "$work/old" "$work/new" --rounds 2 "$@" >"$work/out" 2>"$work/err"; }
+    versus --json "$work/versus.json" -- --filter k || fail "versus_rows.py ends with $?: $(cat "$work/err")"
+    grep -qE '^k a p +2\.000' "$work/out" && grep -q 'geometric mean of 2: 1.0000' "$work/out" || fail "versus_rows.py says $(cat "$work/out")"
+    versus --lowest 0.98 && fail "versus_rows.py does not mind a row of 0.5"
+    grep -qE '^k b p .*below$' "$work/out" || fail "versus_rows.py does not name the row of 0.5"
+    versus --mean 1.1 && fail "versus_rows.py does not mind a mean of 1"
+
     # Of three products one is short of oneDNN, none of PyTorch; a step reaches its target where there is no AMX.
     product() { echo "{\"kernel\": \"matmul\", \"shape\": \"$1\", \"policy\": \"bf16\", \"percent_of_peak\": $2, \"ratio_to\": {\"onednn\": $3, \"torch\": $4}}"; }
     step='{"kernel": "train_step", "shape": "6x384 B=16 T=256", "policy": "bf16", "ratio_to": {"torch eager": 2.5, "torch compiled": 1.75}}'

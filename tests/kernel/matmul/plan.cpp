@@ -182,13 +182,13 @@ constexpr expected_plan table[] = {
     {amx_three_pieces, transposed_a, 2, 768, 3072, 8192, tiles_shared_b, rows, false, 2048, 256, 64, 320, 320},
     {amx_three_pieces, transposed_b, 2, 1024, 768, 50304, tiles_shared_b, rows, false, 2048, 256, 64, 32, 32},
     {amx_three_pieces, other_type, 1, 300, 260, 33, tiles_a_stationary, rows, true, 256, 256, 320, 256, 288},
-    {amx_three_pieces, row_major, 16, 1024, 1024, 1024, tiles_shared_b, rows, false, 1024, 256, 128, 128, 1024}
-};
+    {amx_three_pieces, row_major, 16, 1024, 1024, 1024, tiles_shared_b, rows, false, 1024, 256, 128, 128, 1024}};
 
 TEST_CASE("plans: strategy and blocks of shapes, on every unit") {
     for (const expected_plan& e : table) {
-        const std::string what = std::string(all_units[e.unit].name) + ", " + std::to_string(e.m) + "x" + std::to_string(e.n) + "x" +
-                                 std::to_string(e.k) + ", " + std::to_string(e.threads) + " threads";
+        const std::string what = std::string(all_units[e.unit].name) + ", " + std::to_string(e.m) + "x" +
+                                 std::to_string(e.n) + "x" + std::to_string(e.k) + ", " + std::to_string(e.threads) +
+                                 " threads";
         CAPTURE(what);
         const product_plan plan = plan_product(problem(e.unit, e.stored, e.threads, e.m, e.n, e.k));
         CHECK(plan.strategy == e.strategy);
@@ -204,8 +204,8 @@ TEST_CASE("plans: strategy and blocks of shapes, on every unit") {
 
 /// All strategies are in the table.
 TEST_CASE("plans: every strategy is chosen for some shape of the table") {
-    for (const product_strategy s : {narrow_b, small_m, a_stationary, c_stationary, private_b, shared_b, tiles_a_stationary,
-                                     tiles_shared_b}) {
+    for (const product_strategy s :
+         {narrow_b, small_m, a_stationary, c_stationary, private_b, shared_b, tiles_a_stationary, tiles_shared_b}) {
         bool is_there = false;
         for (const expected_plan& e : table) is_there |= e.strategy == s;
         CHECK(is_there);
@@ -218,8 +218,7 @@ bool is_sound(const product_problem& p, const product_plan& plan) {
                           plan.block_columns % p.unit.columns == 0 && plan.k_piece > 0 && plan.k_chunk > 0;
     const bool has_all_k = plan.strategy == shared_b || p.unit.tiles || plan.k_chunk >= p.k;
     const bool has_room = plan.sums_stride >= (plan.ends_in_one_piece(p.k) ? p.unit.columns : plan.block_columns);
-    const bool slices_are_blocks =
-        plan.slice_columns >= p.n || plan.slice_columns % plan.block_columns == 0;
+    const bool slices_are_blocks = plan.slice_columns >= p.n || plan.slice_columns % plan.block_columns == 0;
     return is_tiled && has_all_k && has_room && slices_are_blocks;
 }
 /// What is to stay in L2 and L3 by that plan does.
@@ -235,16 +234,18 @@ bool fits_caches(const product_problem& p, const product_plan& plan) {
 TEST_CASE("plans: of any shape, for any caches, whole tiles and panels that cover the product and fit the caches") {
     support::random data(3);
     const auto below = [&](std::uint64_t n) { return static_cast<extent>(data.below(n)); };
-    const std::size_t l2[] = {std::size_t{128} << 10, std::size_t{256} << 10, std::size_t{512} << 10, std::size_t{2} << 20},
+    const std::size_t l2[] = {std::size_t{128} << 10, std::size_t{256} << 10, std::size_t{512} << 10,
+                              std::size_t{2} << 20},
                       l3[] = {std::size_t{1} << 20, std::size_t{8} << 20, std::size_t{32} << 20};
     extent unsound = 0, too_large = 0;
     for (int i = 0; i < 20000; ++i) {
         const auto unit = static_cast<which_unit>(below(std::size(all_units)));
         const auto stored = static_cast<operands>(below(4));
         const extent largest[] = {20, 300, 5000};
-        product_problem p = problem(unit, stored, 1 << below(6), 1 + below(static_cast<std::uint64_t>(largest[below(3)])),
-                                    1 + below(static_cast<std::uint64_t>(largest[below(3)])),
-                                    below(static_cast<std::uint64_t>(largest[below(3)])));
+        product_problem p =
+            problem(unit, stored, 1 << below(6), 1 + below(static_cast<std::uint64_t>(largest[below(3)])),
+                    1 + below(static_cast<std::uint64_t>(largest[below(3)])),
+                    below(static_cast<std::uint64_t>(largest[below(3)])));
         p.caches.l2 = l2[below(std::size(l2))];
         p.caches.l3 = l3[below(std::size(l3))];
         const product_plan plan = plan_product(p);
@@ -259,8 +260,9 @@ TEST_CASE("plans: caches as large as those that constants were measured with, an
     support::random data(5);
     for (int i = 0; i < 2000; ++i) {
         const auto unit = static_cast<which_unit>(data.below(std::size(all_units)));
-        product_problem p = problem(unit, static_cast<operands>(data.below(4)), 2, 1 + static_cast<extent>(data.below(3000)),
-                                    1 + static_cast<extent>(data.below(3000)), 1 + static_cast<extent>(data.below(5000)));
+        product_problem p =
+            problem(unit, static_cast<operands>(data.below(4)), 2, 1 + static_cast<extent>(data.below(3000)),
+                    1 + static_cast<extent>(data.below(3000)), 1 + static_cast<extent>(data.below(5000)));
         const product_plan at_default = plan_product(p);
         p.caches = {.l1 = std::size_t{48} << 10,
                     .l2 = p.unit.tiles ? std::size_t{2} << 20 : std::size_t{512} << 10,
@@ -302,7 +304,7 @@ TEST_CASE("plans are explained: the strategy, its blocks, bytes in each cache, a
     CHECK(has(shared, "strategy  shared_b\n"));
     CHECK(has(shared, "blocks    96 x 256 of c, 256 of k at a time\n"));
     CHECK(has(shared, "packing   a in place; b by slices of 2304 columns and 768 of k\n"));
-    CHECK(has(shared, "L1        16 KiB of 32 KiB: a panel of b"));   // 16 columns, 256 k, 4 bytes
+    CHECK(has(shared, "L1        16 KiB of 32 KiB: a panel of b"));    // 16 columns, 256 k, 4 bytes
     CHECK(has(shared, "L2        198 KiB of 512 KiB: a block of a"));  // 96 x 256 and 96 x (256 + 16) floats
     CHECK(has(shared, "L3        6912 KiB of 32768 KiB: a slice of b"));
     CHECK(has(shared, "not c_stationary: a has more than 128 rows, and vectors are narrow\n"));

@@ -51,12 +51,12 @@ TEST_CASE("the tile body is exact with its own packing") {
         MESSAGE("not tested here: ", std::string(ht::name(ht::isa::avx512)));
         return;
     }
-    multiply_all<bfloat16>(support::software_tiles::unit(),
-                           {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<bfloat16>}, .b = {.pack = &ht::avx512_bf16::pack_b_bf16<bfloat16>}});
-    multiply_all<float>(support::software_tiles::unit(),
-                        {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float>}, .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float>}});
-    multiply_all<float16>(support::software_tiles::unit(),
-                          {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float16>}, .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float16>}});
+    multiply_all<bfloat16>(support::software_tiles::unit(), {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<bfloat16>},
+                                                             .b = {.pack = &ht::avx512_bf16::pack_b_bf16<bfloat16>}});
+    multiply_all<float>(support::software_tiles::unit(), {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float>},
+                                                          .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float>}});
+    multiply_all<float16>(support::software_tiles::unit(), {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float16>},
+                                                            .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float16>}});
 }
 #endif
 
@@ -111,9 +111,12 @@ TEST_CASE("product units have the numbers that plans are tested with") {
     support::for_each_isa([&](ht::isa set) {
         using namespace support;
         const ht::cpu device{{.threads = 1, .instruction_set = set}};
-        const unit_numbers& floats = all_units[set == ht::isa::portable ? portable_fma : set == ht::isa::avx2 ? avx2_fma : avx512_fma];
+        const unit_numbers& floats = all_units[set == ht::isa::portable ? portable_fma
+                                               : set == ht::isa::avx2   ? avx2_fma
+                                                                        : avx512_fma];
         compare(ht::detail::unit_for<float>(device), floats.unit);
-        CHECK((ht::detail::packing_of_a<float, float>(device).pack_k_major != ht::detail::no_function) == floats.packs_k_major);
+        CHECK((ht::detail::packing_of_a<float, float>(device).pack_k_major != ht::detail::no_function) ==
+              floats.packs_k_major);
         const unit_numbers& pairs = set == ht::isa::amx           ? all_units[amx_bf16]
                                     : set == ht::isa::avx512_bf16 ? all_units[avx512_pairs]
                                                                   : floats;
@@ -152,8 +155,8 @@ void bits_do_not_depend_on_the_cut() {
             return true;
         };
         if (unit.vectors) {
-            unit.vectors->multiply_half_panel(rows, k, {block.data(), ht::detail::panel_stride}, panel.data(), part.data(), unit.columns, false,
-                               nullptr);
+            unit.vectors->multiply_half_panel(rows, k, {block.data(), ht::detail::panel_stride}, panel.data(),
+                                              part.data(), unit.columns, false, nullptr);
             CHECK(is_of_whole(0, rows, unit.columns / 2));
         }
         for (const extent count : {1, 3, 4, 6, 11, 12, 17, 32}) {

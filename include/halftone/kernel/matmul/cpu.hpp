@@ -83,25 +83,28 @@ struct matmul<cpu> {
 
   private:
     template <class Operands, class Results>
-    static detail::untyped_epilogue untyped(const cpu& device, const detail::matmul_epilogue<Operands, Results>& epilogue,
+    static detail::untyped_epilogue untyped(const cpu& device,
+                                            const detail::matmul_epilogue<Operands, Results>& epilogue,
                                             square_sum* squares) {
         using functions = detail::epilogue_functions<Operands, Results>;
-        return {.epilogue = &epilogue,
-                .finish = device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                                        &avx512::finish_block<Operands, Results>),
-                .stores_non_temporal = &functions::stores_non_temporal,
-                .reads_memory = &functions::reads_memory,
-                .prefetch_block = &functions::prefetch_block,
-                .prefetch_operands = &functions::prefetch_operands,
-                .plain = functions::template plain_result_of<float>(epilogue),
-                .plain_rounded = functions::template plain_result_of<bfloat16>(epilogue),
-                .floats = functions::floats_of(epilogue),
-                .squares = squares};
+        return {
+            .epilogue = &epilogue,
+            .finish = device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                                    &avx512::finish_block<Operands, Results>),
+            .stores_non_temporal = &functions::stores_non_temporal,
+            .reads_memory = &functions::reads_memory,
+            .prefetch_block = &functions::prefetch_block,
+            .prefetch_operands = &functions::prefetch_operands,
+            .plain = functions::template plain_result_of<float>(epilogue),
+            .plain_rounded = functions::template plain_result_of<bfloat16>(epilogue),
+            .floats = functions::floats_of(epilogue),
+            .squares = squares};
     }
 
     // Once for the types of a and b, whatever becomes of their products.
     template <class Compute, class A, class B>
-    static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const detail::untyped_epilogue& epilogue) {
+    static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
+                         const detail::untyped_epilogue& epilogue) {
         const auto of_a = detail::matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
         const auto of_b = detail::matmul_packing_of_b<Compute, std::remove_const_t<B>>(device);
         multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, {b, of_b}, epilogue);

@@ -41,24 +41,27 @@ inline cache_use cache_use_of(const product_problem& p, const product_plan& plan
                                       "a panel of b, its first k"};
     switch (plan.strategy) {
         case product_strategy::narrow_b:
-            return {rows_of_tile,
-                    {times(p.n * p.k, static_cast<std::size_t>(p.b.element)), "all of b, unpacked"},
-                    nothing};
+            return {
+                rows_of_tile, {times(p.n * p.k, static_cast<std::size_t>(p.b.element)), "all of b, unpacked"}, nothing};
         case product_strategy::small_m:
             return {rows_of_tile, {all_a, "all of a"}, nothing};
         case product_strategy::a_stationary:
             return {panel, {all_a, "all of a"}, nothing};
         case product_strategy::c_stationary:
             return {panel,
-                    {times(plan.ends_in_one_piece(p.k) ? 1 : plan.blocks(p.m), plan.sums_bytes), "sums of a group of panels"},
+                    {times(plan.ends_in_one_piece(p.k) ? 1 : plan.blocks(p.m), plan.sums_bytes),
+                     "sums of a group of panels"},
                     {packs_a && !plan.packs_a_once ? 0 : all_a, "all of a"}};
         case product_strategy::private_b:
             return {panel, {slice + a_block + plan.sums_bytes, "all of b, packed; a block of a and its sums"}, nothing};
         case product_strategy::shared_b:
-            return {panel, {a_block + plan.sums_bytes, "a block of a, one piece of k, and its sums"}, {slice, "a slice of b, packed"}};
+            return {panel,
+                    {a_block + plan.sums_bytes, "a block of a, one piece of k, and its sums"},
+                    {slice, "a slice of b, packed"}};
         case product_strategy::tiles_a_stationary:
             return {tile_panel,
-                    {times(pieces, a_block) + times(group_panels * pieces, plan.panel_bytes), "all of a and a group of panels, a pass of k"},
+                    {times(pieces, a_block) + times(group_panels * pieces, plan.panel_bytes),
+                     "all of a and a group of panels, a pass of k"},
                     nothing};
         case product_strategy::tiles_shared_b:
             return {tile_panel,
@@ -77,8 +80,8 @@ inline std::string explain_plan(const product_problem& p) {
     const auto kib = [](std::size_t bytes) { return std::to_string((bytes + 1023) / 1024) + " KiB"; };
 
     std::string text = "  strategy  " + std::string(chosen.name) + "\n";
-    text += "  blocks    " + number(plan.block_rows) + " x " + number(plan.block_columns) + " of c, " + number(plan.k_piece) +
-            " of k at a time\n";
+    text += "  blocks    " + number(plan.block_rows) + " x " + number(plan.block_columns) + " of c, " +
+            number(plan.k_piece) + " of k at a time\n";
     text += "  packing   a ";
     text += plan.a == source_of_a::in_place         ? "in place"
             : plan.a == source_of_a::packed_k_major ? "k-major"
@@ -87,8 +90,8 @@ inline std::string explain_plan(const product_problem& p) {
     const bool is_unpacked = plan.strategy == product_strategy::narrow_b || plan.strategy == product_strategy::small_m;
     const extent packed_k = p.unit.tiles ? p.k : std::min(plan.k_chunk, p.k);
     text += is_unpacked ? "; b in place\n"
-                        : "; b by slices of " + number(std::min(plan.slice_columns, p.n)) + " columns and " + number(packed_k) +
-                              " of k\n";
+                        : "; b by slices of " + number(std::min(plan.slice_columns, p.n)) + " columns and " +
+                              number(packed_k) + " of k\n";
     const cache_use use = cache_use_of(p, plan);
     const auto level = [&](const char* name, const cache_use::level& l, std::size_t size) {
         text += std::string("  ") + name + "        ";
@@ -103,7 +106,8 @@ inline std::string explain_plan(const product_problem& p) {
         text += before;
         before = "            ";
         if (r.strategy == chosen.strategy) {
-            text += std::string(r.name) + (r.strategy == (all.end() - 1)->strategy ? ": what is left\n" : ": applies\n");
+            text +=
+                std::string(r.name) + (r.strategy == (all.end() - 1)->strategy ? ": what is left\n" : ": applies\n");
             break;
         }
         text += std::string("not ") + r.name + ": " + r.against(p) + "\n";

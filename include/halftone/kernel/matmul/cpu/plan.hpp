@@ -103,7 +103,8 @@ struct product_plan {
     extent blocks(extent m) const { return (m + block_rows - 1) / block_rows; }
     /// The product of one block of rows and one panel is a result: no sums wait for more k.
     bool ends_in_one_piece(extent k) const {
-        return (strategy == product_strategy::a_stationary || strategy == product_strategy::c_stationary) && k <= k_piece;
+        return (strategy == product_strategy::a_stationary || strategy == product_strategy::c_stationary) &&
+               k <= k_piece;
     }
 };
 
@@ -124,9 +125,7 @@ inline extent even_piece(extent depth, const product_unit& unit) {
 }
 inline extent piece_of(const product_problem& p) { return even_piece(depth_of(p), p.unit); }
 /// Of a packed row of a or column of b.
-inline extent row_bytes(const product_problem& p) {
-    return p.unit.element * round_up_to(depth_of(p), piece_of(p));
-}
+inline extent row_bytes(const product_problem& p) { return p.unit.element * round_up_to(depth_of(p), piece_of(p)); }
 inline bool is_wide(const product_unit& unit) { return unit.columns >= tuning::wide_columns; }
 inline extent default_rows(const product_problem& p) {
     return std::min(tuning::block_rows, round_up_to(p.m, p.unit.rows));
@@ -141,8 +140,7 @@ inline bool is_shallow(const product_problem& p) {
 /// rows that are left.
 inline extent results_of_busiest(const product_problem& p, extent rows, extent columns) {
     const extent groups = ceil_div(p.n, columns), whole = p.m / rows * groups, turns = ceil_div(whole, p.threads),
-                 idle = turns * p.threads - whole,
-                 last_turns = ceil_div(std::max<extent>(0, groups - idle), p.threads);
+                 idle = turns * p.threads - whole, last_turns = ceil_div(std::max<extent>(0, groups - idle), p.threads);
     return (turns * rows + last_turns * (p.m % rows)) * columns;
 }
 
@@ -177,8 +175,8 @@ inline void plan_unpacked_columns(const product_problem& p, product_plan& plan) 
 }
 inline void plan_narrow_b(const product_problem& p, product_plan& plan) {
     plan_unpacked_columns(p, plan);
-    plan.block_rows = std::min(round_up_to(ceil_div(p.m, tuning::unpacked_row_tasks * p.threads), p.unit.rows),
-                               tuning::block_rows);
+    plan.block_rows =
+        std::min(round_up_to(ceil_div(p.m, tuning::unpacked_row_tasks * p.threads), p.unit.rows), tuning::block_rows);
 }
 
 inline const char* against_small_m(const product_problem& p) {
@@ -197,7 +195,8 @@ inline void plan_small_m(const product_problem& p, product_plan& plan) {
 /// Whether threads may pack panels of their own.
 inline const char* against_own_panels(const product_problem& p) {
     if (is_shallow(p)) return "k is so short that prefetched panels arrive late";
-    if (!is_wide(p.unit) && p.m > tuning::most_rows_of_narrow_units) return "a has more than 128 rows, and vectors are narrow";
+    if (!is_wide(p.unit) && p.m > tuning::most_rows_of_narrow_units)
+        return "a has more than 128 rows, and vectors are narrow";
     return nullptr;
 }
 inline const char* against_a_stationary(const product_problem& p) {
@@ -259,7 +258,8 @@ inline void share_evenly(const product_problem& p, product_plan& plan) {
     const extent width = p.unit.columns, panels = ceil_div(p.n, width),
                  rows_each = round_up_to(ceil_div(p.m, p.threads), p.unit.rows), all_columns = panels * width,
                  some_columns = ceil_div(panels, p.threads) * width,
-                 some_rows = round_up_to(ceil_div(rows_each, ceil_div(rows_each, tuning::even_share_rows)), p.unit.rows);
+                 some_rows =
+                     round_up_to(ceil_div(rows_each, ceil_div(rows_each, tuning::even_share_rows)), p.unit.rows);
     extent fewest = results_of_busiest(p, plan.block_rows, plan.block_columns);
     const auto take_if_fewer = [&](extent rows, extent columns) {
         const extent results = results_of_busiest(p, rows, columns);
@@ -272,11 +272,10 @@ inline void share_evenly(const product_problem& p, product_plan& plan) {
 inline const char* against_shared_b(const product_problem&) { return nullptr; }
 inline void plan_shared_b(const product_problem& p, product_plan& plan) {
     // Of long k a chunk at a time is packed, where the sums that wait for the rest stay in the caches, too.
-    const bool sums_can_wait =
-        p.m * p.n * extent{sizeof(float)} <= bytes(tuning::waiting_sums_bytes(p.caches));
-    const extent most = !is_wide(p.unit)  ? tuning::narrow_chunk
-                        : sums_can_wait   ? tuning::wide_chunk_bytes / p.unit.element
-                                          : tuning::most_depth;
+    const bool sums_can_wait = p.m * p.n * extent{sizeof(float)} <= bytes(tuning::waiting_sums_bytes(p.caches));
+    const extent most = !is_wide(p.unit) ? tuning::narrow_chunk
+                        : sums_can_wait  ? tuning::wide_chunk_bytes / p.unit.element
+                                         : tuning::most_depth;
     const extent chunks = ceil_div(plan.k_chunk, most);
     if (chunks > 1) {
         plan.k_chunk = round_up_to(ceil_div(plan.k_chunk, chunks), p.unit.deepest_piece);
@@ -295,8 +294,8 @@ inline void plan_shared_b(const product_problem& p, product_plan& plan) {
     // Equal groups of columns, so that no thread waits for another.
     plan.block_columns = round_up_to(ceil_div(p.n, ceil_div(p.n, plan.block_columns)), p.unit.columns);
     const extent column_bytes = p.unit.element * round_up_to(plan.k_chunk, plan.k_piece);
-    plan.slice_columns =
-        std::max<extent>(1, bytes(tuning::slice_bytes(p.caches)) / column_bytes / plan.block_columns) * plan.block_columns;
+    plan.slice_columns = std::max<extent>(1, bytes(tuning::slice_bytes(p.caches)) / column_bytes / plan.block_columns) *
+                         plan.block_columns;
 }
 
 // ---- Tiles -----------------------------------------------------------------------------------------------------------
@@ -311,7 +310,8 @@ inline extent pieces_of_pass(const product_problem& p) {
 inline extent bytes_of_pieces(const product_problem& p, extent pieces) { return pieces * panel_depth * p.unit.element; }
 /// Rows whose k of one pass stays in L2.
 inline extent rows_in_l2(const product_problem& p) {
-    return round_down_to(bytes(tuning::tile_block_bytes(p.caches)) / bytes_of_pieces(p, pieces_of_pass(p)), p.unit.rows);
+    return round_down_to(bytes(tuning::tile_block_bytes(p.caches)) / bytes_of_pieces(p, pieces_of_pass(p)),
+                         p.unit.rows);
 }
 
 inline const char* against_tiles_a_stationary(const product_problem& p) {
@@ -322,9 +322,9 @@ inline void plan_tiles_a_stationary(const product_problem& p, product_plan& plan
     plan.packs_a_once = true;
     plan.block_rows = round_up_to(p.m, p.unit.rows);
     const extent panels = plan.slice_columns / p.unit.columns;
-    const extent together = std::min(tuning::tile_panels_together,
-                                     bytes(tuning::tile_block_bytes(p.caches)) / 2 /
-                                         (bytes_of_pieces(p, pieces_of_pass(p)) * p.unit.columns));
+    const extent together =
+        std::min(tuning::tile_panels_together, bytes(tuning::tile_block_bytes(p.caches)) / 2 /
+                                                   (bytes_of_pieces(p, pieces_of_pass(p)) * p.unit.columns));
     const extent each = p.threads > 1 ? panels / (2 * p.threads) : together;
     plan.block_columns = std::clamp<extent>(each, 1, std::max<extent>(1, together)) * p.unit.columns;
 }
@@ -395,7 +395,7 @@ inline source_of_a choose_source_of_a(const product_problem& p, product_strategy
     const bool packs_b = strategy != product_strategy::narrow_b && strategy != product_strategy::small_m;
     const bool is_transposed = p.a.is_row_contiguous && !p.a.is_k_contiguous;
     return p.a.can_be_k_major && is_transposed && packs_b && !p.unit.tiles ? source_of_a::packed_k_major
-                                                                          : source_of_a::packed_rows;
+                                                                           : source_of_a::packed_rows;
 }
 
 /// Elements from row to row of a packed block: an odd number of cache lines, so that rows fall into different sets.
@@ -411,8 +411,9 @@ inline void lay_out(const product_problem& p, product_plan& plan) {
     plan.panel_bytes = p.unit.panel_bytes(std::min(plan.k_piece, plan.k_chunk));
     // Rows of sums are not a power of two apart.
     plan.sums_stride = plan.ends_in_one_piece(p.k) ? p.unit.columns : plan.block_columns + 16;
-    plan.sums_bytes = round_up(
-        static_cast<std::size_t>(round_up_to(plan.block_rows, p.unit.rows) * plan.sums_stride) * sizeof(float), block_alignment);
+    plan.sums_bytes =
+        round_up(static_cast<std::size_t>(round_up_to(plan.block_rows, p.unit.rows) * plan.sums_stride) * sizeof(float),
+                 block_alignment);
     if (plan.strategy == product_strategy::shared_b) {
         // Tasks that packed their own rows would pack them again for every group of columns.
         const extent groups = ceil_div(std::min(plan.slice_columns, p.n), plan.block_columns),
@@ -430,9 +431,10 @@ inline void lay_out_tiles(const product_problem& p, product_plan& plan) {
     plan.panel_bytes = p.unit.panel_bytes(std::min(panel_depth, p.k));
     plan.sums_stride = plan.block_columns + 16;
     const bool ends_in_one_pass = plan.k_chunk >= pieces_of(p) * panel_depth;
-    plan.sums_bytes = ends_in_one_pass ? 0
-                                       : round_up(static_cast<std::size_t>(plan.block_rows * plan.sums_stride) * sizeof(float),
-                                                  block_alignment);
+    plan.sums_bytes =
+        ends_in_one_pass
+            ? 0
+            : round_up(static_cast<std::size_t>(plan.block_rows * plan.sums_stride) * sizeof(float), block_alignment);
 }
 
 }  // namespace planning

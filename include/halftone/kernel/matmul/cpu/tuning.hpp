@@ -33,8 +33,7 @@ namespace detail {
 // Geometry of packed operands, which attention's products share.
 
 /// k of one packed block or panel, unless a unit takes deeper ones. 256: a panel of 32 floats by 256 k is 32 KiB, one of
-/// bfloat16 16 KiB, half of an L1. Zen 3: 256 beside 1,024 of k 0.99; Zen 4: bfloat16 by vectors takes 512, 1.05 with what
-/// came along (unit/choose.hpp).
+/// bfloat16 16 KiB, half of an L1; no figure. VDPBF16PS takes 512 (unit/choose.hpp): Zen 4 1.05 with what came along.
 inline constexpr extent panel_depth = 256;
 /// Elements from row to row of a packed block of a: 32 more than its k, so that rows fall into different cache sets.
 inline constexpr extent panel_stride = panel_depth + 32;
@@ -45,8 +44,8 @@ inline constexpr extent split_depth = 128;
 inline constexpr int k_major_rows = 12;
 /// k between two prefetches of a running tile: each asks for a line or two. No figure.
 inline constexpr extent lookahead_depth = 16;
-/// Columns of k of a panel that AMX keeps in L1 for the next rows; what is deeper is streamed. Xeon: 512 of k 2,710
-/// GFLOP/s in a trial, 256 2,368, 704 2,517, 1,024 2,405.
+/// k of a panel that stays in L1 for the next rows on AMX; deeper k is streamed past it. Xeon, in a trial of other loops at
+/// 2,048 square: 512 of k 2,710 GFLOP/s, 256 2,368, 704 2,517, 1,024 2,405.
 inline constexpr extent l1_resident_depth = 2 * panel_depth;
 /// Up to so many rows any unit that reads b unpacked takes it in any layout. Zen 4: 4 x 768 x 768 1.3 (fp32), 1.8 (bf16).
 inline constexpr int small_m = 4;
@@ -92,13 +91,14 @@ inline constexpr extent most_rows_of_narrow_units = 128;
 
 /// The largest k that is packed in one piece at all. No figure.
 inline constexpr extent most_depth = extent{1} << 14;
-/// Chunks of k where b is shared. Narrow units: 768 (Zen 3: 512 1/1.015, long k 1.05 to 1.1). Others: 4 KiB of a column
-/// where results are few enough to wait (1,024 floats or 2,048 bfloat16), else most_depth.
+/// Chunks of k where b is shared. Narrow units: 768 (Zen 3: 1.015 times 512; 256 and 1,024 reach 0.99; long k gains 1.05 to
+/// 1.1 from any chunks). Others: 4 KiB of a column, 1,024 floats or 2,048 bfloat16, where results are few enough to wait,
+/// else most_depth.
 inline constexpr extent narrow_chunk = 768, wide_chunk_bytes = 4096;
 /// Multiplications of so little k are over before what they prefetch arrives: with that many rows and columns b is shared.
 inline constexpr extent shallow_depth = 128, shallow_rows = 128, shallow_columns = 256;
 /// Up to so much k hardly more is done than results stored: wide units take blocks of one tile's rows, along the rows of
-/// the result. Zen 4: 1.2 to 2.3 for k of 16 and 32.
+/// the result. 1.2 to 2.3 times as fast for such k, on two cores with 512-bit vectors whose model was not noted.
 inline constexpr extent shallow_depth_stored = 32, shallow_rows_stored = 12;
 
 /// Rows of a that meet an unpacked row-major b: rows of b are read again from L2 by each tile of rows. Zen 4: 32 rows 1.3

@@ -47,7 +47,8 @@ using multiply_pieces = void(extent k, const deep_operands& operands, const floa
                              extent to_stride, lookahead* ahead);
 /// Stores rows of sums, as wide as a panel, as results; non-temporal ones begin on cache lines.
 template <class To>
-using store_sum_rows = void(extent rows, const float* sums, extent sums_stride, To* to, extent to_stride, bool non_temporal);
+using store_sum_rows = void(extent rows, const float* sums, extent sums_stride, To* to, extent to_stride,
+                            bool non_temporal);
 
 struct product_unit {
     /// What vector units have: tiles of sums in registers, that read a in any layout and may end in the result.
@@ -135,7 +136,8 @@ struct product_packing {
     void pack_block(const void* from, extent row_stride, extent k_stride, extent rows, extent k, void* block) const {
         a.pack(from, row_stride, k_stride, rows, k, block, panel_stride);
     }
-    void pack_panel(const void* from, extent k_stride, extent column_stride, extent k, extent columns, void* panel) const {
+    void pack_panel(const void* from, extent k_stride, extent column_stride, extent k, extent columns,
+                    void* panel) const {
         b.pack(from, k_stride, column_stride, k, columns, panel, 0);
     }
 };

@@ -137,17 +137,19 @@ struct product_task {
 
 inline void prefetch_rows_of(const pack<>&, const result_block&, extent, lookahead&) {}
 template <class First, class... Rest>
-void prefetch_rows_of(const pack<First, Rest...>& matrices, const result_block& block, extent prefetches, lookahead& to) {
+void prefetch_rows_of(const pack<First, Rest...>& matrices, const result_block& block, extent prefetches,
+                      lookahead& to) {
     if constexpr (requires { matrices.first.stride; }) {
         constexpr extent size = sizeof *matrices.first.data;
-        to.add({matrices.first.data + block.row * matrices.first.stride + block.column, block.rows, block.columns * size,
-                matrices.first.stride * size},
+        to.add({matrices.first.data + block.row * matrices.first.stride + block.column, block.rows,
+                block.columns * size, matrices.first.stride * size},
                prefetches);
     }
     prefetch_rows_of(matrices.rest, block, prefetches, to);
 }
 template <class Operands>
-void prefetch_rows_of(const scaled_sums<Operands>& scaled, const result_block& block, extent prefetches, lookahead& to) {
+void prefetch_rows_of(const scaled_sums<Operands>& scaled, const result_block& block, extent prefetches,
+                      lookahead& to) {
     prefetch_rows_of(scaled.operands, block, prefetches, to);
 }
 
@@ -155,7 +157,8 @@ inline bool any_is_large(const pack<>&, extent, extent) { return false; }
 template <class First, class... Rest>
 bool any_is_large(const pack<First, Rest...>& operands, extent rows, extent columns) {
     if constexpr (requires { operands.first.stride; }) {
-        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= non_temporal_threshold) return true;
+        if (static_cast<std::size_t>(rows * columns) * sizeof *operands.first.data >= non_temporal_threshold)
+            return true;
     }
     return any_is_large(operands.rest, rows, columns);
 }

@@ -37,8 +37,8 @@ class private_b_product : vector_product {
         const std::size_t block_and_sums = plan_.block_bytes + plan_.sums_bytes;
         std::atomic<extent> next{0};
         device_.parallel_for(
-            std::min<extent>(device_.threads(), blocks_), block_and_sums + times(s.panels * s.pieces, plan_.panel_bytes),
-            [&](extent, std::byte* scratch) {
+            std::min<extent>(device_.threads(), blocks_),
+            block_and_sums + times(s.panels * s.pieces, plan_.panel_bytes), [&](extent, std::byte* scratch) {
                 const auto claim = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
                 auto* const sums = reinterpret_cast<float*>(scratch + plan_.block_bytes);
                 std::byte* const panels = scratch + block_and_sums;

@@ -43,7 +43,8 @@ class private_panels_product : vector_product {
           tasks_(std::min<extent>(device_.threads(), all_.panels)) {}
 
     void run() const {
-        const bool packs_once = !in_place() && plan_.packs_a_once, packs_for_groups = !in_place() && !plan_.packs_a_once;
+        const bool packs_once = !in_place() && plan_.packs_a_once,
+                   packs_for_groups = !in_place() && !plan_.packs_a_once;
         const workspace::lease all_of_a(device_.scratch(), packs_once ? packed_a_bytes(all_) : 0);
         if (packs_once) pack_a(all_, all_of_a.data());
         const std::size_t all_sums_bytes = times(ends_in_one_piece_ ? 1 : blocks_, plan_.sums_bytes),
@@ -104,8 +105,8 @@ class private_panels_product : vector_product {
         const extent block_floats = ends_in_one_piece_ ? 0 : static_cast<extent>(plan_.sums_bytes / sizeof(float)),
                      panel_floats = ends_in_one_piece_ ? 0 : unit_.columns;
         const auto multiply_one = [&](extent block, extent panel) {
-            const extent row = block * plan_.block_rows, column = (now.first + panel) * unit_.columns, high = rows_of(block),
-                         packed = plan_.packs_a_once ? block * all_.pieces + now.piece : block;
+            const extent row = block * plan_.block_rows, column = (now.first + panel) * unit_.columns,
+                         high = rows_of(block), packed = plan_.packs_a_once ? block * all_.pieces + now.piece : block;
             ahead.keep(1);
             if (is_last && !unit_stores(all_, now.first + panel)) {
                 epilogue_.prefetch_block(epilogue_.epilogue,
@@ -113,7 +114,8 @@ class private_panels_product : vector_product {
                                          prefetches(high, now.piece), ahead);
             }
             multiply(all_, block, now.piece, packed_block(blocks, packed), now.first + panel,
-                     panels + times(panel, plan_.panel_bytes), sums + block * block_floats + panel * panel_floats, &ahead);
+                     panels + times(panel, plan_.panel_bytes), sums + block * block_floats + panel * panel_floats,
+                     &ahead);
             if (ends_in_one_piece_) finish(all_, block, now.first + panel, unit_.columns, sums);
         };
         // Rows that do not stay in L2 come into it once, for all panels.

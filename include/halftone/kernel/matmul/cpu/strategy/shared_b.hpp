@@ -36,8 +36,8 @@ class shared_b_product : vector_product {
     explicit shared_b_product(const product_task& task) : vector_product(task) {}
 
     void run() const {
-        const extent pieces = planning::ceil_div(plan_.k_chunk, plan_.k_piece), columns = std::min(plan_.slice_columns, n_),
-                     panels = planning::ceil_div(columns, unit_.columns),
+        const extent pieces = planning::ceil_div(plan_.k_chunk, plan_.k_piece),
+                     columns = std::min(plan_.slice_columns, n_), panels = planning::ceil_div(columns, unit_.columns),
                      groups = planning::ceil_div(columns, plan_.block_columns);
         const bool is_one_chunk = plan_.k_chunk >= k_, packs_a_once = !in_place() && plan_.packs_a_once;
         const workspace::lease rows(device_.scratch(), packs_a_once ? times(blocks_ * pieces, plan_.block_bytes) : 0);
@@ -47,7 +47,8 @@ class shared_b_product : vector_product {
             for (extent begin = 0; begin < std::max<extent>(k_, 1); begin += plan_.k_chunk) {
                 const slice s(*this, left, begin);
                 pack(s, packs_a_once && (left == 0 || !is_one_chunk) ? rows.data() : nullptr, packed.data());
-                multiply(s, packs_a_once ? rows.data() : nullptr, packed.data(), is_one_chunk ? nullptr : waiting.data());
+                multiply(s, packs_a_once ? rows.data() : nullptr, packed.data(),
+                         is_one_chunk ? nullptr : waiting.data());
             }
         }
     }
@@ -67,11 +68,13 @@ class shared_b_product : vector_product {
     }
     /// `waiting`: a place for the sums of all blocks, which wait there for the next chunk of k; nullptr: there is one chunk.
     void multiply(const slice& s, const std::byte* rows, const std::byte* packed, std::byte* waiting) const {
-        device_.parallel_for(blocks_ * s.groups, plan_.block_bytes + plan_.sums_bytes, [&](extent index, std::byte* scratch) {
-            std::byte* const sums =
-                waiting == nullptr ? scratch + plan_.block_bytes : waiting + times(index, plan_.sums_bytes);
-            multiply_group(s, index / s.groups, index % s.groups, rows, packed, scratch, reinterpret_cast<float*>(sums));
-        });
+        device_.parallel_for(
+            blocks_ * s.groups, plan_.block_bytes + plan_.sums_bytes, [&](extent index, std::byte* scratch) {
+                std::byte* const sums =
+                    waiting == nullptr ? scratch + plan_.block_bytes : waiting + times(index, plan_.sums_bytes);
+                multiply_group(s, index / s.groups, index % s.groups, rows, packed, scratch,
+                               reinterpret_cast<float*>(sums));
+            });
     }
 };
 

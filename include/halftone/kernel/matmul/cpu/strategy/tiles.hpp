@@ -97,12 +97,12 @@ class tile_product {
 
     /// One panel and the rows that meet it in a pass.
     struct panel_of_block {
-        extent top, bottom;      ///< rows of a
-        const std::byte* rows;   ///< packed, one piece of them; pieces are block_bytes apart
-        extent column;           ///< the panel's first one
-        const std::byte* panel;  ///< one piece of it
-        std::size_t piece_bytes; ///< from one piece of the panel to the next
-        float* sums;             ///< (rows, sums_stride) from the top on, for passes to come
+        extent top, bottom;       ///< rows of a
+        const std::byte* rows;    ///< packed, one piece of them; pieces are block_bytes apart
+        extent column;            ///< the panel's first one
+        const std::byte* panel;   ///< one piece of it
+        std::size_t piece_bytes;  ///< from one piece of the panel to the next
+        float* sums;              ///< (rows, sums_stride) from the top on, for passes to come
     };
     /// All tiles of rows by that panel.
     void multiply(const panel_of_block& block, const pass& now) const {
@@ -132,13 +132,15 @@ class tile_product {
 
   private:
     /// A tile's rows of a by one panel. Sums of all passes but the last wait at `sums`.
-    void multiply_tile(extent i, const std::byte* rows, const panel_of_block& block, const pass& now, float* sums) const {
+    void multiply_tile(extent i, const std::byte* rows, const panel_of_block& block, const pass& now,
+                       float* sums) const {
         const extent k = now.first * panel_depth, length = std::min(now.count * panel_depth, k_ - k);
         const extent high = std::min<extent>(unit_.rows, m_ - i);
         const deep_operands operands =
-            in_place_ ? deep_operands{high,        a_.at(i, k), a_.row_stride, times(panel_depth, sizeof(bfloat16)),
-                                      block.panel, block.piece_bytes}
-                      : deep_operands{high, rows, panel_stride, plan_.block_bytes, block.panel, block.piece_bytes};
+            in_place_
+                ? deep_operands{high,        a_.at(i, k),      a_.row_stride, times(panel_depth, sizeof(bfloat16)),
+                                block.panel, block.piece_bytes}
+                : deep_operands{high, rows, panel_stride, plan_.block_bytes, block.panel, block.piece_bytes};
         const float* const before = now.first > 0 ? sums : nullptr;
         if (now.first + now.count < pieces_)
             return tiles_.multiply(length, operands, before, plan_.sums_stride, sums, plan_.sums_stride, nullptr);
@@ -149,7 +151,8 @@ class tile_product {
             epilogue_.prefetch_operands(epilogue_.epilogue, results, prefetches, ahead);
         }
         alignas(64) float last[32 * 32];  // (rows, columns) of a tile
-        tiles_.multiply(length, operands, before, plan_.sums_stride, last, unit_.columns, reads_memory_ ? &ahead : nullptr);
+        tiles_.multiply(length, operands, before, plan_.sums_stride, last, unit_.columns,
+                        reads_memory_ ? &ahead : nullptr);
         finish(results, last);
     }
     void finish(const result_block& results, const float* sums) const {
@@ -196,7 +199,8 @@ class tiles_shared_b_product : tile_product {
     }
     void multiply_slice(extent left, extent panels, const std::byte* packed) const {
         const extent groups = planning::ceil_div(panels, group_panels_);
-        const std::size_t a_bytes = times(pass_pieces_, plan_.block_bytes), piece_bytes = times(panels, plan_.panel_bytes);
+        const std::size_t a_bytes = times(pass_pieces_, plan_.block_bytes),
+                          piece_bytes = times(panels, plan_.panel_bytes);
         device_.parallel_for(
             plan_.blocks(m_) * groups, a_bytes + plan_.sums_bytes, [&](extent index, std::byte* scratch) {
                 const extent top = index / groups * plan_.block_rows, bottom = std::min(top + plan_.block_rows, m_),
@@ -230,9 +234,11 @@ class tiles_a_stationary_product : tile_product {
         const workspace::lease all_of_a(device_.scratch(), times(pieces_, plan_.block_bytes));
         if (!in_place_) pack_a(all_of_a.data());
         const extent panels = planning::ceil_div(n_, unit_.columns);
-        const std::size_t piece_bytes = times(group_panels_, plan_.panel_bytes), panels_bytes = times(pass_pieces_, piece_bytes);
+        const std::size_t piece_bytes = times(group_panels_, plan_.panel_bytes),
+                          panels_bytes = times(pass_pieces_, piece_bytes);
         device_.parallel_for(
-            planning::ceil_div(panels, group_panels_), panels_bytes + plan_.sums_bytes, [&](extent group, std::byte* scratch) {
+            planning::ceil_div(panels, group_panels_), panels_bytes + plan_.sums_bytes,
+            [&](extent group, std::byte* scratch) {
                 const extent first = group * group_panels_, count = std::min(group_panels_, panels - first);
                 auto* const sums = reinterpret_cast<float*>(scratch + panels_bytes);
                 as_worker([&] {

@@ -45,17 +45,18 @@ class unpacked_b_product : vector_product {
         pack_a(s, blocks.data());
         device_.parallel_for(blocks_ * groups, plan_.sums_bytes, [&](extent task, std::byte* scratch) {
             auto* const sums = reinterpret_cast<float*>(scratch);
-            const extent block = task / groups, group = task % groups, i = block * plan_.block_rows, rows = rows_of(block),
-                         left = std::max<extent>(0, group * plan_.block_columns - off),
+            const extent block = task / groups, group = task % groups, i = block * plan_.block_rows,
+                         rows = rows_of(block), left = std::max<extent>(0, group * plan_.block_columns - off),
                          end = std::min((group + 1) * plan_.block_columns - off, n_);
             for (extent j = left, next; j < end; j = next) {
                 next = std::min(end, j == 0 && off != 0 ? line_bytes / b_.element - off : j + width);
                 for (extent piece = 0; piece < s.pieces; ++piece) {
                     const extent p = s.first_of(piece);
-                    b_.multiply_unpacked(rows, s.length_of(piece),
-                                         in_place() ? a_.at(i, p) : packed_block(blocks.data(), block * s.pieces + piece),
-                                         in_place() ? a_.row_stride : plan_.a_stride, b_.at(p, j), b_.row_stride,
-                                         b_.column_stride, next - j, sums + (j - left), plan_.sums_stride, p > 0);
+                    b_.multiply_unpacked(
+                        rows, s.length_of(piece),
+                        in_place() ? a_.at(i, p) : packed_block(blocks.data(), block * s.pieces + piece),
+                        in_place() ? a_.row_stride : plan_.a_stride, b_.at(p, j), b_.row_stride, b_.column_stride,
+                        next - j, sums + (j - left), plan_.sums_stride, p > 0);
                 }
             }
             epilogue_.finish(epilogue_.epilogue, sums, plan_.sums_stride, i, left, rows, end - left, false);
@@ -71,7 +72,9 @@ class unpacked_b_product : vector_product {
     extent columns_off_a_line() const {
         const auto address = static_cast<extent>(reinterpret_cast<std::uintptr_t>(b_.at(0, 0)));
         const bool is_same_in_all_rows = b_.column_stride == 1 && b_.row_stride * b_.element % line_bytes == 0;
-        return is_same_in_all_rows && unit_.columns / 2 * b_.element >= line_bytes / 2 ? address % line_bytes / b_.element : 0;
+        return is_same_in_all_rows && unit_.columns / 2 * b_.element >= line_bytes / 2
+                   ? address % line_bytes / b_.element
+                   : 0;
     }
 };
 

@@ -87,10 +87,11 @@ class vector_product {
         device_.parallel_for(blocks_ * s.pieces, [&](extent index) { pack_block_of_all(s, index, to); });
     }
     /// `count` panels from number `first` on, step_bytes from one to the next.
-    void pack_panels(const slice& s, extent first, extent count, extent piece, std::byte* to, std::size_t step_bytes) const {
+    void pack_panels(const slice& s, extent first, extent count, extent piece, std::byte* to,
+                     std::size_t step_bytes) const {
         const extent p = s.first_of(piece), j = s.left + first * unit_.columns;
-        b_.pack(b_.at(p, j), b_.row_stride, b_.column_stride, s.length_of(piece), std::min(count * unit_.columns, n_ - j),
-                to, step_bytes);  // (k, columns)
+        b_.pack(b_.at(p, j), b_.row_stride, b_.column_stride, s.length_of(piece),
+                std::min(count * unit_.columns, n_ - j), to, step_bytes);  // (k, columns)
     }
 
     // ---- Multiplying -------------------------------------------------------------------------------------------------
@@ -102,8 +103,8 @@ class vector_product {
         const extent i = block * plan_.block_rows, j = s.left + panel_number * unit_.columns, p = s.first_of(piece),
                      high = rows_of(block), k = unit_.run(s.length_of(piece));
         const bool add = s.begin + piece > 0;
-        const block_of_a a = in_place() ? block_of_a{a_.at(i, p), a_.row_stride}
-                                        : block_of_a{rows, plan_.a_stride, k_major()};
+        const block_of_a a =
+            in_place() ? block_of_a{a_.at(i, p), a_.row_stride} : block_of_a{rows, plan_.a_stride, k_major()};
         const auto end = [&](auto* function, const auto& result) {
             function(high, k, a, panel, add ? sums : nullptr, plan_.sums_stride, result.at(i, j), result.stride, ahead);
             if (squares_ != nullptr) squares_->take(i, j, high, unit_.columns);
@@ -113,7 +114,8 @@ class vector_product {
             return end(vectors_.multiply_last_rounded, epilogue_.plain_rounded);
         }
         const bool half = !k_major() && n_ - j <= unit_.columns / 2;
-        (half ? vectors_.multiply_half_panel : vectors_.multiply)(high, k, a, panel, sums, plan_.sums_stride, add, ahead);
+        (half ? vectors_.multiply_half_panel : vectors_.multiply)(high, k, a, panel, sums, plan_.sums_stride, add,
+                                                                  ahead);
     }
     /// Whether the unit itself stores the results of that panel: the epilogue only stores, and the panel is whole.
     bool unit_stores(const slice& s, extent panel) const {

@@ -66,13 +66,18 @@ inline product_unit avx512_bf16_unit() {
 /// Multiply-adds of floats.
 inline product_unit fma_unit(const cpu& device) {
     const bool is_avx512 = device.instruction_set() >= isa::avx512, is_avx2 = device.instruction_set() == isa::avx2;
-    return {.rows = is_avx512 ? avx512::fma_rows : is_avx2 ? avx2::fma_rows : portable::fma_rows,
-            .columns = is_avx512 ? avx512::fma_columns : is_avx2 ? avx2::fma_columns : portable::fma_columns,
+    return {.rows = is_avx512 ? avx512::fma_rows
+                    : is_avx2 ? avx2::fma_rows
+                              : portable::fma_rows,
+            .columns = is_avx512 ? avx512::fma_columns
+                       : is_avx2 ? avx2::fma_columns
+                                 : portable::fma_columns,
             .k_step = 1,
             .element = 4,
             .multiply = device.select(&portable::fma_multiply, &avx2::fma_multiply, &avx512::fma_multiply),
             .vectors = product_unit::vector_functions{
-                .multiply = device.select(&portable::fma_multiply_rows, &avx2::fma_multiply_rows, &avx512::fma_multiply_rows),
+                .multiply =
+                    device.select(&portable::fma_multiply_rows, &avx2::fma_multiply_rows, &avx512::fma_multiply_rows),
                 .multiply_half_panel =
                     device.select(&portable::fma_multiply_half, &avx2::fma_multiply_half, &avx512::fma_multiply_half),
                 .multiply_last =
@@ -104,9 +109,10 @@ a_packing<T> packing_of_a(const cpu& device) {
 #else
     pack_k_major_of_a* const k_major = no_function;
 #endif
-    return {.pack = device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
-            .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
-            .pack_k_major = k_major};
+    return {
+        .pack = device.select(&portable::pack_a<Compute, T>, &avx2::pack_a<Compute, T>, &avx512::pack_a<Compute, T>),
+        .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
+        .pack_k_major = k_major};
 }
 
 /// The same of its second operand.
@@ -120,11 +126,12 @@ b_packing<T> packing_of_b(const cpu& device) {
                 .multiply_unpacked = set == isa::amx ? no_function : &avx512_bf16::pair_multiply_small_m<T>};
     }
 #endif
-    return {.pack = device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
-            .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
-            .multiply_unpacked =
-                device.select(&portable::fma_multiply_small_m<Compute, T>, &avx2::fma_multiply_small_m<Compute, T>,
-                              &avx512::fma_multiply_small_m<Compute, T>)};
+    return {
+        .pack = device.select(&portable::pack_b<Compute, T>, &avx2::pack_b<Compute, T>, &avx512::pack_b<Compute, T>),
+        .has_unit_type = std::is_same_v<Compute, float> && std::is_same_v<T, float>,
+        .multiply_unpacked =
+            device.select(&portable::fma_multiply_small_m<Compute, T>, &avx2::fma_multiply_small_m<Compute, T>,
+                          &avx512::fma_multiply_small_m<Compute, T>)};
 }
 
 /// Of both.
