@@ -74,8 +74,8 @@ inline cache_use cache_use_of(const product_problem& p, const product_plan& plan
 /// Several lines, each indented by two blanks.
 inline std::string explain_plan(const product_problem& p) {
     const product_plan plan = plan_product(p);
-    const planning::rules all(p.unit);
-    const planning::rule& chosen = all.chosen_for(p);
+    const planning::strategy_rules all(p.unit);
+    const planning::strategy_rule& chosen = all.chosen_for(p);
     const auto number = [](extent n) { return std::to_string(n); };
     const auto kib = [](std::size_t bytes) { return std::to_string((bytes + 1023) / 1024) + " KiB"; };
 
@@ -102,7 +102,7 @@ inline std::string explain_plan(const product_problem& p) {
     level("L2", use.l2, p.caches.l2);
     level("L3", use.l3, p.caches.l3);
     const char* before = "  why       ";
-    for (const planning::rule& r : all) {
+    for (const planning::strategy_rule& r : all) {
         text += before;
         before = "            ";
         if (r.strategy == chosen.strategy) {

@@ -156,7 +156,7 @@ inline extent most_unpacked_rows(const product_problem& p) {
 
 inline const char* against_narrow_b(const product_problem& p) {
     const extent depth = depth_of(p);
-    if (depth > tuning::most_depth) return "k is larger than most_depth";
+    if (depth > tuning::most_depth) return "k is larger than 16,384";
     if (most_unpacked_rows(p) <= small_m) return "b has to be packed for the unit, or is not row-major";
     if (p.n > p.unit.columns) return "b is wider than one panel";
     if (depth * p.n * p.unit.element > bytes(tuning::l2_resident_bytes(p.caches))) return "b does not stay in L2";
@@ -181,7 +181,7 @@ inline void plan_narrow_b(const product_problem& p, product_plan& plan) {
 
 inline const char* against_small_m(const product_problem& p) {
     const extent most = most_unpacked_rows(p);
-    if (depth_of(p) > tuning::most_depth) return "k is larger than most_depth";
+    if (depth_of(p) > tuning::most_depth) return "k is larger than 16,384";
     if (most == 0) return "the unit reads packed b alone";
     if (p.m > most) return "a has more rows than unpacked b takes";
     if (p.m <= small_m || work(p) < tuning::little_work || p.n >= p.unit.columns * p.threads) return nullptr;
@@ -201,7 +201,7 @@ inline const char* against_own_panels(const product_problem& p) {
 }
 inline const char* against_a_stationary(const product_problem& p) {
     if (const char* const why = against_own_panels(p)) return why;
-    if (depth_of(p) > tuning::most_depth) return "k is larger than most_depth";
+    if (depth_of(p) > tuning::most_depth) return "k is larger than 16,384";
     if (p.m * row_bytes(p) > bytes(tuning::l2_resident_bytes(p.caches))) return "packed a does not stay in L2";
     return nullptr;
 }
@@ -236,7 +236,7 @@ inline void plan_c_stationary(const product_problem& p, product_plan& plan) {
 inline const char* against_private_b(const product_problem& p) {
     const extent depth = depth_of(p);
     if (depth <= tuning::private_b_above_depth) return "k is so short that results decide";
-    if (depth > tuning::most_depth) return "k is larger than most_depth";
+    if (depth > tuning::most_depth) return "k is larger than 16,384";
     if (p.m < tuning::private_b_rows * p.threads) return "there are too few rows for every thread";
     if (p.m > tuning::private_b_most_rows) return "a has more than 1,024 rows";
     if (p.n > tuning::private_b_most_columns) return "b has more than 128 columns";
@@ -351,34 +351,34 @@ inline void plan_tiles_shared_b(const product_problem& p, product_plan& plan) {
 // ---- The choice ------------------------------------------------------------------------------------------------------
 
 /// A strategy, its name, what speaks against it (nullptr: it applies), and its blocks.
-struct rule {
+struct strategy_rule {
     product_strategy strategy;
     const char* name;
     const char* (*against)(const product_problem&);
     void (*plan)(const product_problem&, product_plan&);
 };
-inline constexpr rule vector_rules[] = {
+inline constexpr strategy_rule vector_rules[] = {
     {product_strategy::narrow_b, "narrow_b", &against_narrow_b, &plan_narrow_b},
     {product_strategy::small_m, "small_m", &against_small_m, &plan_small_m},
     {product_strategy::a_stationary, "a_stationary", &against_a_stationary, &plan_a_stationary},
     {product_strategy::c_stationary, "c_stationary", &against_c_stationary, &plan_c_stationary},
     {product_strategy::private_b, "private_b", &against_private_b, &plan_private_b},
     {product_strategy::shared_b, "shared_b", &against_shared_b, &plan_shared_b}};
-inline constexpr rule tile_rules[] = {
+inline constexpr strategy_rule tile_rules[] = {
     {product_strategy::tiles_a_stationary, "tiles_a_stationary", &against_tiles_a_stationary, &plan_tiles_a_stationary},
     {product_strategy::tiles_shared_b, "tiles_shared_b", &against_tiles_shared_b, &plan_tiles_shared_b}};
 
 /// The strategies of a unit, in the order in which they are tried; the last one always applies.
-struct rules {
-    const rule *first, *last;
+struct strategy_rules {
+    const strategy_rule *first, *last;
 
-    explicit rules(const product_unit& unit)
+    explicit strategy_rules(const product_unit& unit)
         : first(unit.tiles ? std::begin(tile_rules) : std::begin(vector_rules)),
           last(unit.tiles ? std::end(tile_rules) : std::end(vector_rules)) {}
-    const rule* begin() const { return first; }
-    const rule* end() const { return last; }
-    const rule& chosen_for(const product_problem& p) const {
-        const rule* r = first;
+    const strategy_rule* begin() const { return first; }
+    const strategy_rule* end() const { return last; }
+    const strategy_rule& chosen_for(const product_problem& p) const {
+        const strategy_rule* r = first;
         while (r->against(p) != nullptr) ++r;
         return *r;
     }
@@ -448,7 +448,7 @@ inline product_plan plan_product(const product_problem& p) {
     plan.k_piece = on_tiles ? panel_depth : piece_of(p);
     plan.block_rows = default_rows(p);
     plan.slice_columns = on_tiles ? round_up_to(p.n, p.unit.columns) : p.n;
-    const rule& chosen = rules(p.unit).chosen_for(p);
+    const strategy_rule& chosen = strategy_rules(p.unit).chosen_for(p);
     plan.strategy = chosen.strategy;
     chosen.plan(p, plan);
     plan.a = choose_source_of_a(p, plan.strategy);

@@ -168,16 +168,16 @@ bool any_is_large(const scaled_sums<Operands>& scaled, extent rows, extent colum
 }
 
 template <class Result>
-bool is_operand(const pack<>&, const Result*) {
+bool is_also_operand(const pack<>&, const Result*) {
     return false;
 }
 template <class First, class... Rest, class Result>
-bool is_operand(const pack<First, Rest...>& operands, const Result* result) {
-    return static_cast<const void*>(operands.first.data) == result || is_operand(operands.rest, result);
+bool is_also_operand(const pack<First, Rest...>& operands, const Result* result) {
+    return static_cast<const void*>(operands.first.data) == result || is_also_operand(operands.rest, result);
 }
 template <class Operands, class Result>
-bool is_operand(const scaled_sums<Operands>& scaled, const Result* result) {
-    return is_operand(scaled.operands, result);
+bool is_also_operand(const scaled_sums<Operands>& scaled, const Result* result) {
+    return is_also_operand(scaled.operands, result);
 }
 template <class Operands>
 bool all_non_temporal(const Operands&, const pack<>&, extent, extent) {
@@ -187,7 +187,7 @@ template <class Operands, class First, class... Rest>
 bool all_non_temporal(const Operands& operands, const pack<First, Rest...>& results, extent rows, extent columns) {
     constexpr extent size = sizeof *results.first.data;
     return kernel::stores_non_temporal(results.first.data, rows, columns * size, results.first.stride * size) &&
-           !is_operand(operands, results.first.data) && all_non_temporal(operands, results.rest, rows, columns);
+           !is_also_operand(operands, results.first.data) && all_non_temporal(operands, results.rest, rows, columns);
 }
 
 /// The functions of an untyped_epilogue for one of these types.
