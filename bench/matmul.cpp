@@ -4,15 +4,19 @@
 /// registers.
 ///
 ///     bench_matmul --json matmul.json --torch python3 --filter bf16
+///     bench_matmul --plan 256x2304x768              how that product is cut, by each instruction set here; times nothing
 ///
 /// Operands are row-major, and packing is part of each run, as in a step whose activations are new. Peers are linked if
 /// they are found (oneDNN, OpenBLAS); PyTorch is run if --torch names a Python that has it.
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/matmul/cpu/explain.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 
@@ -80,6 +84,39 @@ std::vector<shape> offset_shapes(extent element) {
         }
     }
     return all;
+}
+
+/// Prints the plan of a product of row-major operands of T under P.
+template <class P, class T>
+void print_plan(const ht::cpu& device, const char* policy, const shape& s) {
+    using compute = ht::unscaled_compute<ht::resolve<P>>;
+    using namespace ht::detail;
+    // What plans look at has no values.
+    const untyped_a a(ht::view<const T, 2>(nullptr, {s.m, s.k}), matmul_packing_of_a<compute, T>(device));
+    const untyped_b b(ht::view<const T, 2>(nullptr, {s.k, s.n}), matmul_packing_of_b<compute, T>(device));
+    const std::string set(ht::name(device.instruction_set()));
+    std::printf("%s, %s, %lld x %lld x %lld, %d threads\n%s", policy, set.c_str(), static_cast<long long>(s.m),
+                static_cast<long long>(s.n), static_cast<long long>(s.k), device.threads(),
+                explain_plan(problem_of(matmul_unit_for<compute>(device), device, a, b)).c_str());
+}
+/// For every instruction set of this processor.
+void print_plans(const shape& s, int threads) {
+    for (const ht::isa set : ht::every_isa) {
+        if (!ht::supports(set)) continue;
+        const ht::cpu device{{.threads = threads, .instruction_set = set}};
+        print_plan<ht::full_fp32, float>(device, "fp32", s);
+        print_plan<ht::amp_bf16, ht::bfloat16>(device, "bf16", s);
+        print_plan<ht::amp_fp16, ht::float16>(device, "fp16", s);
+        if (set == ht::isa::amx) print_plan<ht::split_fp32, float>(device, "split_fp32", s);
+    }
+}
+/// The shape that "256x2304x768" names.
+std::optional<shape> shape_named(const std::string& text) {
+    long long m = 0, n = 0, k = 0;
+    int end = 0;
+    const bool is_read = std::sscanf(text.c_str(), "%9lldx%9lldx%9lld%n", &m, &n, &k, &end) == 3;
+    if (!is_read || static_cast<std::size_t>(end) != text.size() || m < 1 || n < 1 || k < 1) return std::nullopt;
+    return shape{m, n, k};
 }
 
 #if defined(BENCH_ONEDNN)
@@ -199,6 +236,17 @@ int main(int argc, char** argv) {
     bool quick = false;
     CLI::App app{"Times matrix products on the CPU, beside those of oneDNN, OpenBLAS and PyTorch."};
     app.add_flag("--quick", quick, "few shapes");
+    std::string planned;
+    app.add_option("--plan", planned, "times nothing, but prints how a product of m x n x k is cut, as 256x2304x768")
+        ->check([](const std::string& text) {
+            return shape_named(text) ? std::string() : "expected m, n and k, as 256x2304x768, not " + text;
+        });
+    // Known before the peaks are measured, which takes seconds.
+    app.final_callback([&] {
+        if (planned.empty()) return;
+        print_plans(*shape_named(planned), o.threads);
+        throw CLI::Success();
+    });
     return bench::run_program("bench_matmul", app, o, argc, argv, [&](const bench::session& s) {
 #if defined(BENCH_OPENBLAS)
         openblas_set_num_threads(o.threads);

@@ -12,7 +12,7 @@
 #include <support/protocol.hpp>
 #include <support/random.hpp>
 
-#include <halftone/kernel/matmul/cpu/product.hpp>
+#include <halftone/kernel/matmul/cpu/unit/choose.hpp>
 
 #define HALFTONE_BODY <support/peak.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>

@@ -42,7 +42,7 @@ else
     # What most headers include: the standard library's headers, threads and vectors weigh more than ours.
     precompiled_headers=(error.hpp tensor/shape.hpp tensor/view.hpp memory/resource.hpp tensor/tensor.hpp kernel/common/rows/device.hpp
         autodiff/engine/graph.hpp memory/store.hpp memory/gradient_slabs.hpp autodiff/op/pointwise.hpp exec/cpu/cpu.hpp
-        kernel/matmul/cpu/product.hpp kernel/common/rows/rows.hpp)
+        kernel/matmul/cpu/unit/choose.hpp kernel/common/rows/rows.hpp)
     # shellcheck disable=SC2034  # precompile reads them
     if [[ $what == bodies ]]; then precompiled_headers=(exec/cpu/simd.hpp kernel/common/rows/rows.hpp); fi
     # shellcheck disable=SC2086  # several words

@@ -16,7 +16,7 @@ const void* const hot_kernels[] = {
 #if defined(__x86_64__)
     reinterpret_cast<const void*>(&ht::avx512_bf16::pair_multiply),
     reinterpret_cast<const void*>(&ht::amx::tile_multiply),
-    reinterpret_cast<const void*>(&ht::amx::tile_multiply_through),
+    reinterpret_cast<const void*>(&ht::amx::tile_multiply_pieces),
 #endif
 };
 

@@ -43,6 +43,17 @@ for name in $names; do
     [[ $? == 1 && $(wc -l <"$work/err") == 1 ]] || fail "$name does not refuse a file that cannot be written in one line"
 done
 
+# How a product is cut, on every instruction set, without timing anything.
+plan() { "$build/bench/bench_matmul" --plan "$@" >"$work/out" 2>"$work/err"; }
+plan 256x2304x768 || fail "bench_matmul --plan ends with $?"
+for words in "fp32, portable, 256 x 2304 x 768, 2 threads" "strategy  shared_b" "of c, 256 of k at a time" "a slice of b, packed" \
+    "not small_m: a has more rows"; do
+    grep -qF "$words" "$work/out" || fail "bench_matmul --plan does not say '$words'"
+done
+plan 4x768x768 --threads 3 && grep -qF "strategy  small_m" "$work/out" || fail "bench_matmul --plan 4x768x768 is no small_m"
+plan 256x2304
+[[ $? == 2 && $(wc -l <"$work/err") == 1 ]] || fail "bench_matmul does not refuse --plan 256x2304 in one line"
+
 # Needs nothing that must be measured for hours.
 suite() { bash "$root/bench/cpu_suite.sh" "$@" >"$work/out" 2>&1; }
 suite "$work/suite" --name here --build "$build" --dry || fail "cpu_suite.sh --dry ends with $?: $(tail -n 1 "$work/out")"
@@ -66,6 +77,24 @@ if command -v python3 >/dev/null 2>&1; then
     echo "{\"rows\": [$row]}" >"$work/rows.json"
     python3 "$root/bench/picture.py" "$work/rows.json" --out "$work/picture.svg" || fail "picture.py ends with $?"
     grep -q '</svg>' "$work/picture.svg" || fail "picture.py draws nothing"
+
+    # Two builds of a benchmark in turn: of two rows one takes half as long as before, one twice as long.
+    for build_and_seconds in "old 2 1" "new 1 2"; do
+        read -r which first second <<<"$build_and_seconds"
+        cat >"$work/$which" <<-END
+			#!/bin/sh
+			while [ "\$1" != --json ]; do shift; done
+			rows='{"kernel": "k", "shape": "a", "policy": "p", "seconds": $first}, {"kernel": "k", "shape": "b", "policy": "p", "seconds": $second}'
+			echo "{\"commit\": \"$which\", \"machine\": {}, \"rows\": [\$rows]}" >"\$2"
+		END
+        chmod +x "$work/$which"
+    done
+    versus() { python3 "$root/bench/versus_rows.py" "$work/old" "$work/new" --rounds 2 "$@" >"$work/out" 2>"$work/err"; }
+    versus --json "$work/versus.json" -- --filter k || fail "versus_rows.py ends with $?: $(cat "$work/err")"
+    grep -qE '^k a p +2\.000' "$work/out" && grep -q 'geometric mean of 2: 1.0000' "$work/out" || fail "versus_rows.py says $(cat "$work/out")"
+    versus --lowest 0.98 && fail "versus_rows.py does not mind a row of 0.5"
+    grep -qE '^k b p .*below$' "$work/out" || fail "versus_rows.py does not name the row of 0.5"
+    versus --mean 1.1 && fail "versus_rows.py does not mind a mean of 1"
 
     # Of three products one is short of oneDNN, none of PyTorch; a step reaches its target where there is no AMX.
     product() { echo "{\"kernel\": \"matmul\", \"shape\": \"$1\", \"policy\": \"bf16\", \"percent_of_peak\": $2, \"ratio_to\": {\"onednn\": $3, \"torch\": $4}}"; }

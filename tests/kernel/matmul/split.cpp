@@ -40,8 +40,8 @@ struct ht::kernel::matmul<cpu_with_tiles> {
         const product_unit unit = set == isa::amx           ? matmul_unit_for<Compute>(device)
                                   : set == isa::avx512_bf16 ? support::pair_tiles::split_unit<pieces>()
                                                             : support::software_tiles::split_unit<pieces>();
-        const product_packing<a_type> of_a{&avx512::pack_a_split<Compute, pieces, a_type>, nullptr};
-        const product_packing<b_type> of_b{nullptr, &avx512::pack_b_split<Compute, pieces, b_type>};
+        const a_packing<a_type> of_a{.pack = &avx512::pack_a_split<Compute, pieces, a_type>};
+        const b_packing<b_type> of_b{.pack = &avx512::pack_b_split<Compute, pieces, b_type>};
         matmul<cpu>::run_by(unit, of_a, of_b, device, a, b, epilogue);
     }
 };

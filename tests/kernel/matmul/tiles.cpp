@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// matmul on matrix tiles (kernel/matmul/cpu/tile_product.hpp): on AMX's, and on tiles in plain memory wherever the packing
+/// matmul on matrix tiles (kernel/matmul/cpu/strategy/tiles.hpp): on AMX's, and on tiles in plain memory wherever the packing
 /// runs. Operands are small integers, so that every sum is exact in any order.
 #include <algorithm>
 #include <vector>
@@ -35,8 +35,9 @@ struct ht::kernel::matmul<cpu_with_bfloat16_tiles> {
         const bool has_tiles = device.instruction_set() == isa::amx;
         using namespace ht::detail;
         const product_unit unit = has_tiles ? matmul_unit_for<Compute>(device) : support::software_tiles::unit();
-        matmul<cpu>::run_by(unit, {&avx512_bf16::pack_a_bf16<a_type>, nullptr, std::is_same_v<a_type, bfloat16>},
-                            {nullptr, &avx512_bf16::pack_b_bf16<b_type>}, device, a, b, epilogue, squares);
+        const a_packing<a_type> of_a{.pack = &avx512_bf16::pack_a_bf16<a_type>, .has_unit_type = std::is_same_v<a_type, bfloat16>};
+        const b_packing<b_type> of_b{.pack = &avx512_bf16::pack_b_bf16<b_type>};
+        matmul<cpu>::run_by(unit, of_a, of_b, device, a, b, epilogue, squares);
     }
 };
 

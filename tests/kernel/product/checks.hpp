@@ -9,7 +9,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/matmul/cpu/product.hpp>
+#include <halftone/kernel/matmul/cpu/unit/choose.hpp>
 
 #include "support/guarded.hpp"
 #include "support/random.hpp"
@@ -63,7 +63,7 @@ struct packed_sizes {
 };
 
 /// Packs, multiplies, adds a second time on top, and compares every element; by half a panel too, where that is enough,
-/// and with a by depth, where it can be packed so.
+/// and with a k-major, where it can be packed so.
 template <class T>
 void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::product_packing<T>& packing, const packed_sizes& s,
                       order a_order, order b_order) {
@@ -80,10 +80,10 @@ void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::pr
     const auto multiply_twice = [&](extent columns, const auto& multiply) {
         const guarded<float> c(rows * stride, 0);
         for (extent i = 0; i < rows * stride; ++i) c[i] = 77;
-        if (unit.enter != nullptr) unit.enter();
+        unit.begin_worker();
         multiply(c.data(), false);
         multiply(c.data(), true);
-        if (unit.leave != nullptr) unit.leave();
+        unit.end_worker();
 
         CHECK(c.intact());
         for (extent i = 0; i < s.rows; ++i) {
@@ -99,26 +99,26 @@ void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::pr
     multiply_twice(unit.columns, [&](float* c, bool add) {
         unit.multiply(s.rows, k, block.data(), panel.data(), c, stride, add, nullptr);
     });
-    if (unit.multiply_rows == nullptr) return;
+    if (!unit.vectors) return;
     ht::detail::lookahead ahead;
     const auto multiply_block = [&](const ht::detail::block_of_a& a_block, extent length) {
         for (ht::detail::lookahead* const asks : {static_cast<ht::detail::lookahead*>(nullptr), &ahead}) {
             multiply_twice(unit.columns, [&](float* c, bool add) {
-                unit.multiply_rows(s.rows, length, a_block, panel.data(), c, stride, add, asks);
+                unit.vectors->multiply(s.rows, length, a_block, panel.data(), c, stride, add, asks);
             });
             if (a_block.k_major || s.columns > unit.columns / 2) continue;
             multiply_twice(unit.columns / 2, [&](float* c, bool add) {
-                unit.multiply_half(s.rows, length, a_block, panel.data(), c, stride, add, asks);
+                unit.vectors->multiply_half_panel(s.rows, length, a_block, panel.data(), c, stride, add, asks);
             });
         }
     };
     multiply_block({block.data(), ht::detail::panel_stride}, k);
-    if (packing.pack_a_k_major == nullptr || a_order != order::columns) return;
-    const extent apart = ht::detail::k_major_rows * rounded_up(s.k, 8);
-    const guarded<std::byte> k_major(rounded_up(s.rows, ht::detail::k_major_rows) / ht::detail::k_major_rows * apart * unit.element, 64);
-    packing.pack_a_k_major(a.memory.data(), a.column_stride, s.rows, s.k, k_major.data(), apart);
+    if (packing.a.pack_k_major == ht::detail::no_function || a_order != order::columns) return;
+    const extent group_stride = ht::detail::k_major_rows * rounded_up(s.k, 8);
+    const guarded<std::byte> k_major(rounded_up(s.rows, ht::detail::k_major_rows) / ht::detail::k_major_rows * group_stride * unit.element, 64);
+    packing.a.pack_k_major(a.memory.data(), a.column_stride, s.rows, s.k, k_major.data(), group_stride);
     CHECK(k_major.intact());
-    multiply_block({k_major.data(), apart, true}, unit.run(s.k));
+    multiply_block({k_major.data(), group_stride, true}, unit.run(s.k));
 }
 
 template <class T>

@@ -3,7 +3,7 @@
 /// Tiles as in tile_amx.hpp, multiplied by VDPBF16PS: products of pieces by a processor's own arithmetic.
 #pragma once
 
-#include <halftone/kernel/matmul/cpu/split.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
@@ -47,7 +47,7 @@ struct tile_block {
 }  // namespace halftone
 // The body in the region, not in the order of the alphabet.
 // clang-format off
-#include <halftone/kernel/matmul/cpu/split_tile.simd.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split_tile.simd.hpp>
 #include <halftone/exec/cpu/set/end.hpp>
 // clang-format on
 
@@ -63,7 +63,7 @@ product_unit split_unit() {
             .k_step = 32,
             .element = 2 * Pieces,
             .multiply = &halftone::pair_tiles::split_tile_multiply<Pieces>,
-            .multiply_through = &halftone::pair_tiles::split_tile_multiply_through<Pieces>};
+            .tiles = product_unit::tile_functions{.multiply = &halftone::pair_tiles::split_tile_multiply_pieces<Pieces>}};
 }
 
 }  // namespace support::pair_tiles

@@ -9,6 +9,7 @@
 
 #include "kernel/product/checks.hpp"
 #include "kernel/product/software_tiles.hpp"
+#include "kernel/product/unit_numbers.hpp"
 #include "support/bounds.hpp"
 #include "support/each_set.hpp"
 #include "support/random.hpp"
@@ -39,31 +40,8 @@ TEST_CASE("product units and packing are exact on small integers") {
     SUBCASE("bfloat16 as float") { multiply_on_every_set<float, bfloat16>(); }
 }
 
-/// What product.hpp says of the operands of bfloat16 units, written down element by element.
-const ht::detail::product_packing<bfloat16> plain_packing{
-    [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
-       extent block_stride) {
-        const auto* from = static_cast<const bfloat16*>(source);
-        auto* to = static_cast<bfloat16*>(block);
-        for (extent i = 0; i < rows; ++i) {
-            for (extent p = 0; p < rounded_up(k, 32); ++p) {
-                to[i * block_stride + p] = p < k ? from[i * row_stride + p * k_stride] : bfloat16(0.0f);
-            }
-        }
-    },
-    [](const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panel, std::size_t) {
-        const auto* from = static_cast<const bfloat16*>(source);
-        auto* to = static_cast<bfloat16*>(panel);
-        for (extent p = 0; p < rounded_up(k, 32); ++p) {
-            for (extent j = 0; j < 32; ++j) {
-                to[(p / 2 * 32 + j) * 2 + p % 2] =
-                    p < k && j < columns ? from[p * k_stride + j * column_stride] : bfloat16(0.0f);
-            }
-        }
-    }};
-
 TEST_CASE("the tile body is exact on software tiles") {
-    multiply_all<bfloat16>(support::software_tiles::unit(), plain_packing);
+    multiply_all<bfloat16>(support::software_tiles::unit(), support::software_tiles::plain_packing());
 }
 
 #if defined(__x86_64__)
@@ -73,12 +51,12 @@ TEST_CASE("the tile body is exact with its own packing") {
         MESSAGE("not tested here: ", std::string(ht::name(ht::isa::avx512)));
         return;
     }
-    multiply_all<bfloat16>(support::software_tiles::unit(),
-                           {&ht::avx512_bf16::pack_a_bf16<bfloat16>, &ht::avx512_bf16::pack_b_bf16<bfloat16>});
-    multiply_all<float>(support::software_tiles::unit(),
-                        {&ht::avx512_bf16::pack_a_bf16<float>, &ht::avx512_bf16::pack_b_bf16<float>});
-    multiply_all<float16>(support::software_tiles::unit(),
-                          {&ht::avx512_bf16::pack_a_bf16<float16>, &ht::avx512_bf16::pack_b_bf16<float16>});
+    multiply_all<bfloat16>(support::software_tiles::unit(), {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<bfloat16>},
+                                                             .b = {.pack = &ht::avx512_bf16::pack_b_bf16<bfloat16>}});
+    multiply_all<float>(support::software_tiles::unit(), {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float>},
+                                                          .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float>}});
+    multiply_all<float16>(support::software_tiles::unit(), {.a = {.pack = &ht::avx512_bf16::pack_a_bf16<float16>},
+                                                            .b = {.pack = &ht::avx512_bf16::pack_b_bf16<float16>}});
 }
 #endif
 
@@ -92,9 +70,9 @@ float packed_value(const ht::cpu& device, float value, bool in_a) {
     packing.pack_block(in_a ? &value : &one, 1, 1, 1, 1, block.data());
     packing.pack_panel(in_a ? &one : &value, 1, 1, 1, 1, panel.data());
     std::vector<float> c(static_cast<std::size_t>(unit.rows * unit.columns));
-    if (unit.enter != nullptr) unit.enter();
+    unit.begin_worker();
     unit.multiply(1, unit.padded(1), block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
-    if (unit.leave != nullptr) unit.leave();
+    unit.end_worker();
     return c[0];
 }
 
@@ -119,6 +97,33 @@ TEST_CASE("packing rounds operands to the compute type, to nearest even") {
     SUBCASE("float16") { packing_rounds<float16>(); }
 }
 
+TEST_CASE("product units have the numbers that plans are tested with") {
+    const auto compare = [](const ht::detail::product_unit& unit, const ht::detail::product_unit& numbers) {
+        CHECK(unit.rows == numbers.rows);
+        CHECK(unit.columns == numbers.columns);
+        CHECK(unit.k_step == numbers.k_step);
+        CHECK(unit.element == numbers.element);
+        CHECK(unit.k_multiple == numbers.k_multiple);
+        CHECK(unit.deepest_piece == numbers.deepest_piece);
+        CHECK(unit.tiles.has_value() == numbers.tiles.has_value());
+        CHECK(unit.vectors.has_value() == !numbers.tiles.has_value());
+    };
+    support::for_each_isa([&](ht::isa set) {
+        using namespace support;
+        const ht::cpu device{{.threads = 1, .instruction_set = set}};
+        const unit_numbers& floats = all_units[set == ht::isa::portable ? portable_fma
+                                               : set == ht::isa::avx2   ? avx2_fma
+                                                                        : avx512_fma];
+        compare(ht::detail::unit_for<float>(device), floats.unit);
+        CHECK((ht::detail::packing_of_a<float, float>(device).pack_k_major != ht::detail::no_function) ==
+              floats.packs_k_major);
+        const unit_numbers& pairs = set == ht::isa::amx           ? all_units[amx_bf16]
+                                    : set == ht::isa::avx512_bf16 ? all_units[avx512_pairs]
+                                                                  : floats;
+        compare(ht::detail::unit_for<bfloat16>(device), pairs.unit);
+    });
+}
+
 template <class Compute>
 void bits_do_not_depend_on_the_cut() {
     constexpr extent rows = 64, k = 96;
@@ -136,9 +141,9 @@ void bits_do_not_depend_on_the_cut() {
         std::vector<float> whole(static_cast<std::size_t>(rows * unit.columns)), part(whole.size());
         const auto multiply = [&](extent first, extent count, std::vector<float>& c) {
             packing.pack_block(a.data() + first * k, k, 1, count, k, block.data());
-            if (unit.enter != nullptr) unit.enter();
+            unit.begin_worker();
             unit.multiply(count, k, block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
-            if (unit.leave != nullptr) unit.leave();
+            unit.end_worker();
         };
         multiply(0, rows, whole);
         const auto is_of_whole = [&](extent first, extent count, extent columns) {
@@ -149,9 +154,9 @@ void bits_do_not_depend_on_the_cut() {
             }
             return true;
         };
-        if (unit.multiply_half != nullptr) {
-            unit.multiply_half(rows, k, {block.data(), ht::detail::panel_stride}, panel.data(), part.data(), unit.columns, false,
-                               nullptr);
+        if (unit.vectors) {
+            unit.vectors->multiply_half_panel(rows, k, {block.data(), ht::detail::panel_stride}, panel.data(),
+                                              part.data(), unit.columns, false, nullptr);
             CHECK(is_of_whole(0, rows, unit.columns / 2));
         }
         for (const extent count : {1, 3, 4, 6, 11, 12, 17, 32}) {
@@ -183,9 +188,9 @@ void random_sums_within_bounds() {
         packing.pack_block(a.data(), k, 1, rows, k, block.data());
         packing.pack_panel(b.data(), unit.columns, 1, k, unit.columns, panel.data());
         std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * unit.columns));
-        if (unit.enter != nullptr) unit.enter();
+        unit.begin_worker();
         unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), unit.columns, false, nullptr);
-        if (unit.leave != nullptr) unit.leave();
+        unit.end_worker();
         support::comparison sums;
         for (extent i = 0; i < rows; ++i) {
             for (extent j = 0; j < unit.columns; ++j) {

@@ -94,7 +94,7 @@ void on_all_tiles(const Test& test) {
 
 template <int Pieces, class T, class Compute = pieces<Pieces>>
 ht::detail::product_packing<T> packing() {
-    return {&ht::avx512::pack_a_split<Compute, Pieces, T>, &ht::avx512::pack_b_split<Compute, Pieces, T>};
+    return {.a = {.pack = &ht::avx512::pack_a_split<Compute, Pieces, T>}, .b = {.pack = &ht::avx512::pack_b_split<Compute, Pieces, T>}};
 }
 
 template <int Pieces>
@@ -122,9 +122,9 @@ std::vector<float> product(const ht::detail::product_unit& unit, const std::vect
     pack.pack_panel(b.data(), 32, 1, k, 32, panel.data());
     std::vector<float> c(static_cast<std::size_t>(rounded_up(rows, unit.rows) * 32));
     if (before != nullptr) c = *before;
-    if (unit.enter != nullptr) unit.enter();
+    unit.begin_worker();
     unit.multiply(rows, unit.padded(k), block.data(), panel.data(), c.data(), 32, before != nullptr, nullptr);
-    if (unit.leave != nullptr) unit.leave();
+    unit.end_worker();
     return c;
 }
 

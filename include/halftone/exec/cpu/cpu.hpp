@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 
+#include <halftone/exec/cpu/cache_sizes.hpp>
 #include <halftone/exec/cpu/executor.hpp>
 #include <halftone/exec/cpu/float_control.hpp>
 #include <halftone/exec/cpu/isa.hpp>
@@ -65,7 +66,7 @@ class cpu {
     }
     /// For exec/measure.hpp: partitions work as `real` does and counts its scratch memory, but runs nothing.
     cpu(const cpu& real, detail::measuring tag)
-        : memory_(0), workspace_(tag), set_(real.set_), executor_(real.executor_), measures_(true) {}
+        : memory_(0), workspace_(tag), set_(real.set_), caches_(real.caches_), executor_(real.executor_), measures_(true) {}
     cpu(const cpu&) = delete;
     cpu& operator=(const cpu&) = delete;
 
@@ -73,7 +74,9 @@ class cpu {
     isa instruction_set() const { return set_; }
     /// The number of threads of a parallel region, the caller's included.
     int threads() const { return executor_->concurrency(); }
-    /// A description for logs: "cpu, avx512, 2 threads".
+    /// The caches that products are cut for.
+    const detail::cache_sizes& caches() const { return caches_; }
+    /// For people: "cpu, avx512, 2 threads".
     std::string description() const {
         return detail::sentence("cpu, ", name(set_), ", ", threads(), threads() == 1 ? " thread" : " threads");
     }
@@ -164,6 +167,7 @@ class cpu {
     host_memory memory_;
     workspace workspace_;
     isa set_;
+    detail::cache_sizes caches_ = detail::cache_sizes::of_this_machine();
     std::unique_ptr<thread_pool> pool_;
     executor* executor_;
     bool measures_ = false;

@@ -174,7 +174,8 @@ class thread_pool final : public executor {
         own.id.store(detail::current_thread(), std::memory_order_relaxed);
         own.watch.restart(clock::now());
         detail::short_time_slice::request();
-        for (;;) {
+        // A worker that enters the last region, which dismiss() opens, without having waited for it must not wait for another.
+        while (!stopping_.load(std::memory_order_relaxed)) {
             last = wait(own, last);
             if (stopping_.load(std::memory_order_relaxed)) return;
             if (worker >= active_.load(std::memory_order_relaxed)) {

@@ -7,7 +7,7 @@
 
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/attention/cpu/scores.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

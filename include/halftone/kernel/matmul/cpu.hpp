@@ -2,15 +2,24 @@
 /// \file
 /// The matrix product on the CPU; matmul.hpp has its contract and an example.
 ///
-/// Types are left behind here: the loops (blocked_product.hpp) are compiled once in a program, whatever the types of
-/// operands and the epilogue's expressions are.
+/// Types are left behind here. What follows (cpu/strategy/) is compiled once in a program, whatever the types of operands and
+/// the epilogue's expressions are:
+///
+///     run            operands and epilogue become addresses, strides and functions (cpu/untyped.hpp); the unit is the one
+///                    for the instruction set and the compute type (cpu/unit/choose.hpp, cpu/unit/split.hpp)
+///     multiply       a strategy is chosen from shape, layouts, threads and caches (cpu/plan.hpp)
+///     run_strategy   and carried out (cpu/strategy/), by the unit's functions (cpu/unit.hpp)
+///     finish_block   sends finished sums through the epilogue (cpu.simd.hpp)
 #pragma once
 
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
-#include <halftone/kernel/matmul/cpu/blocked_product.hpp>
-#include <halftone/kernel/matmul/cpu/split.hpp>
-#include <halftone/kernel/matmul/cpu/tile_product.hpp>
+#include <halftone/kernel/matmul/cpu/strategy/private_b.hpp>
+#include <halftone/kernel/matmul/cpu/strategy/private_panels.hpp>
+#include <halftone/kernel/matmul/cpu/strategy/shared_b.hpp>
+#include <halftone/kernel/matmul/cpu/strategy/tiles.hpp>
+#include <halftone/kernel/matmul/cpu/strategy/unpacked_b.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
 
@@ -23,6 +32,29 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+namespace detail {
+
+inline void run_strategy(const product_task& task) {
+    switch (task.plan.strategy) {
+        case product_strategy::narrow_b:
+        case product_strategy::small_m:
+            return unpacked_b_product(task).run();
+        case product_strategy::a_stationary:
+        case product_strategy::c_stationary:
+            return private_panels_product(task).run();
+        case product_strategy::private_b:
+            return private_b_product(task).run();
+        case product_strategy::shared_b:
+            return shared_b_product(task).run();
+        case product_strategy::tiles_a_stationary:
+            return tiles_a_stationary_product(task).run();
+        case product_strategy::tiles_shared_b:
+            return tiles_shared_b_product(task).run();
+    }
+}
+
+}  // namespace detail
+
 namespace kernel {
 
 template <>
@@ -42,62 +74,53 @@ struct matmul<cpu> {
 
     /// The same by the unit and the packing given.
     template <class A, class B, class Operands, class Results>
-    static void run_by(const detail::product_unit& unit, const detail::product_packing<std::remove_const_t<A>>& of_a,
-                       const detail::product_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
+    static void run_by(const detail::product_unit& unit, const detail::a_packing<std::remove_const_t<A>>& of_a,
+                       const detail::b_packing<std::remove_const_t<B>>& of_b, cpu& device, const view<A, 2>& a,
                        const view<B, 2>& b, const detail::matmul_epilogue<Operands, Results>& epilogue,
                        square_sum* squares = nullptr) {
-        multiply(unit, device, blocked_operand(a, of_a), blocked_operand(b, of_b), untyped(device, epilogue, squares));
+        multiply(unit, device, {a, of_a}, {b, of_b}, untyped(device, epilogue, squares));
     }
 
   private:
     template <class Operands, class Results>
-    static blocked_epilogue untyped(const cpu& device, const detail::matmul_epilogue<Operands, Results>& epilogue,
-                                    square_sum* squares) {
-        return {&epilogue,
-                device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                              &avx512::finish_block<Operands, Results>),
-                &results_non_temporal<Operands, Results>,
-                &expect_block<Operands, Results>,
-                &reads_memory<Operands, Results>,
-                &expect_operands<Operands, Results>,
-                plain_result_of<float>(epilogue),
-                plain_result_of<bfloat16>(epilogue),
-                floats_of(epilogue.results),
-                squares};
-    }
-    template <class T, class Epilogue>
-    static plain_result<T> plain_result_of(const Epilogue& epilogue) {
-        using plain = detail::matmul_epilogue<pack<>, pack<detail::matmul_result<symbolic::argument<0>, T>>>;
-        if constexpr (std::is_same_v<Epilogue, plain>) {
-            return {epilogue.results.first.data, epilogue.results.first.stride};
-        } else {
-            return {};
-        }
-    }
-    template <class Results>
-    static plain_result<const float> floats_of(const Results&) {
-        return {};
-    }
-    template <class Expression>
-    static plain_result<const float> floats_of(const pack<detail::matmul_result<Expression, float>>& results) {
-        return {results.first.data, results.first.stride};
+    static detail::untyped_epilogue untyped(const cpu& device,
+                                            const detail::matmul_epilogue<Operands, Results>& epilogue,
+                                            square_sum* squares) {
+        using functions = detail::epilogue_functions<Operands, Results>;
+        return {
+            .epilogue = &epilogue,
+            .finish = device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                                    &avx512::finish_block<Operands, Results>),
+            .stores_non_temporal = &functions::stores_non_temporal,
+            .reads_memory = &functions::reads_memory,
+            .prefetch_block = &functions::prefetch_block,
+            .prefetch_operands = &functions::prefetch_operands,
+            .plain = functions::template plain_result_of<float>(epilogue),
+            .plain_rounded = functions::template plain_result_of<bfloat16>(epilogue),
+            .floats = functions::floats_of(epilogue),
+            .squares = squares};
     }
 
     // Once for the types of a and b, whatever becomes of their products.
     template <class Compute, class A, class B>
-    static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b, const blocked_epilogue& epilogue) {
+    static void run_with(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
+                         const detail::untyped_epilogue& epilogue) {
         const auto of_a = detail::matmul_packing_of_a<Compute, std::remove_const_t<A>>(device);
         const auto of_b = detail::matmul_packing_of_b<Compute, std::remove_const_t<B>>(device);
-        multiply(detail::matmul_unit_for<Compute>(device), device, blocked_operand(a, of_a), blocked_operand(b, of_b),
-                 epilogue);
+        multiply(detail::matmul_unit_for<Compute>(device), device, {a, of_a}, {b, of_b}, epilogue);
     }
 
-    static void multiply(const detail::product_unit& unit, cpu& device, const blocked_operand& a, const blocked_operand& b,
-                         const blocked_epilogue& epilogue) {
+    static void multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,
+                         const detail::untyped_b& b, const detail::untyped_epilogue& epilogue) {
         if (a.rows == 0 || b.columns == 0) return;
         const auto run = [&](const written_squares* squares) {
-            if (unit.multiply_through != nullptr) return tile_product(unit, device, a, b, epilogue, squares).run();
-            blocked_product(unit, device, a, b, epilogue, squares).run();
+            detail::run_strategy({.unit = unit,
+                                  .device = device,
+                                  .a = a,
+                                  .b = b,
+                                  .epilogue = epilogue,
+                                  .squares = squares,
+                                  .plan = detail::plan_product(detail::problem_of(unit, device, a, b))});
         };
         if (epilogue.squares == nullptr || epilogue.floats.data == nullptr) return run(nullptr);
         const written_squares squares(device, epilogue.floats.data, epilogue.floats.stride, {a.rows, b.columns},

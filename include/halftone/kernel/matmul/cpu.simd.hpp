@@ -33,7 +33,7 @@ HALFTONE_INLINE void load_operands(const scaled_sums<T>& scaled, extent row, ext
     load_operands(scaled.operands, row, column, n, to);
 }
 
-/// What the sums are multiplied by.
+/// The factor of the sums, where an epilogue has none.
 struct no_factor {};
 template <class Operands>
 HALFTONE_INLINE no_factor factor_of(const Operands&) {
@@ -58,7 +58,7 @@ HALFTONE_INLINE void store_results(const pack<Result, Rest...>& results, extent 
     }
     store_results(results.rest, row, column, n, arguments);
 }
-/// Of two vectors side by side.
+/// The same of two vectors side by side.
 HALFTONE_INLINE void store_pairs(const pack<>&, extent, extent, const f32*, const f32*, bool) {}
 template <class Result, class... Rest>
 HALFTONE_INLINE void store_pairs(const pack<Result, Rest...>& results, extent row, extent column, const f32* arguments,
@@ -69,8 +69,8 @@ HALFTONE_INLINE void store_pairs(const pack<Result, Rest...>& results, extent ro
     store_pairs(results.rest, row, column, arguments, next_arguments, non_temporal);
 }
 
-/// Finishes the block whose first element is (row, column) of the result. Rows of sums are readable up to whole
-/// vectors. `given` is a matmul_epilogue<Operands, Results>; `past`: what two vectors hold goes past the caches.
+/// Finishes the block (rows, columns) whose first element is (row, column) of the result. Rows of sums are readable up to
+/// whole vectors. `given` is a matmul_epilogue<Operands, Results>; `non_temporal`: pairs of vectors bypass the caches.
 template <class Operands, class Results>
 void finish_block(const void* given, const float* sums, extent sums_stride, extent row, extent column, extent rows,
                   extent columns, bool non_temporal) {

@@ -88,12 +88,12 @@ struct attention_backward_task {
         std::memset(dq, 0, static_cast<std::size_t>(at.part_sums()) * sizeof(float));
 
         pack_queries(batch, group, scratch);
-        if (at.unit.enter != nullptr) at.unit.enter();
-        // Blocks are distributed in turn, since under a causal mask the first blocks are seen by the most queries.
+        at.unit.begin_worker();
+        // Dealt in turn, for under a causal mask the first blocks are seen by the most queries.
         for (extent block = part; block < at.key_blocks; block += at.parts) {
             run_keys(batch, group, block * at.block_keys, dq, scratch);
         }
-        if (at.unit.leave != nullptr) at.unit.leave();
+        at.unit.end_worker();
         if (partials == nullptr) store_queries(batch, group, dq);
     }
 

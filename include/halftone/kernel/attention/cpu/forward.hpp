@@ -66,11 +66,11 @@ struct attention_forward_task {
         const extent first = part * at.part_queries, last = std::min(first + at.part_queries, e.queries);
 
         pack(batch, head / e.members(), std::min(e.keys, last + at.offset), scratch);
-        if (at.unit.enter != nullptr) at.unit.enter();
+        at.unit.begin_worker();
         for (extent i = first; i < last; i += attention_query_rows) {
             run_block(batch, head, i, std::min(attention_query_rows, last - i), scratch);
         }
-        if (at.unit.leave != nullptr) at.unit.leave();
+        at.unit.end_worker();
     }
 
   protected:

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/bf16_packing.hpp>
 #include <halftone/tensor/shape.hpp>
 
 #if defined(__x86_64__)

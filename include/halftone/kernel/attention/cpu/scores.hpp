@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include <halftone/kernel/attention/attention.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {

@@ -12,8 +12,8 @@
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/attention/cpu/pairs.hpp>
 #include <halftone/kernel/attention/cpu/scores.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
-#include <halftone/kernel/matmul/cpu/product.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/choose.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // what follows and is no template is compiled once, in halftone::compiled

@@ -1,11 +1,41 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a matrix product on the CPU is cut into tasks, and what each keeps near.
+/// How a matrix product on the CPU is cut: a pure function from the shape, the unit, the layouts, the threads and the caches
+/// to a strategy, with its block sizes. Any plan gives the same bits; plans differ in time alone.
+///
+/// The way of a product, file by file:
+///
+///     kernel/matmul/matmul.hpp              shapes are checked, the policy becomes a compute type
+///     kernel/matmul/cpu.hpp                 operands and epilogue lose their types; a unit is chosen (cpu/unit/choose.hpp)
+///     kernel/matmul/cpu/plan.hpp            a strategy is chosen, by the constants of tuning.hpp
+///     kernel/matmul/cpu/strategy/*.hpp      its loops: who packs what, which block meets which panel
+///     kernel/matmul/cpu/unit.hpp            what these loops call: pack, multiply a block by a panel
+///     kernel/matmul/cpu/unit/*.simd.hpp     the registers
+///     kernel/matmul/cpu.simd.hpp            the epilogue over finished sums
+///
+/// Strategies, in the order in which they are tried (the first one that applies is taken):
+///
+///     vector units            what stays in L2           who packs b               loops
+///     narrow_b                b, unpacked                nobody                    strategy/unpacked_b.hpp
+///     small_m                 rows of a, unpacked b      nobody                    strategy/unpacked_b.hpp
+///     a_stationary            all of a                   who multiplies by it      strategy/private_panels.hpp
+///     c_stationary            sums of m rows             who multiplies by it      strategy/private_panels.hpp
+///     private_b               all of b                   every thread, all of it   strategy/private_b.hpp
+///     shared_b                a block of a, its sums     all threads together      strategy/shared_b.hpp
+///
+///     matrix tiles
+///     tiles_a_stationary      all of a                   who multiplies by it      strategy/tiles.hpp
+///     tiles_shared_b          a block of a               all threads together      strategy/tiles.hpp
+///
+/// `bench_matmul --plan MxNxK` prints the choice for a shape, and why.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 
-#include <halftone/kernel/matmul/cpu/product.hpp>
+#include <halftone/kernel/matmul/cpu/tuning.hpp>
+#include <halftone/kernel/matmul/cpu/unit.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled has what follows and is no template
@@ -13,146 +43,419 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
-namespace kernel {
+namespace detail {
 
-/// What stays in the second-level cache while the rest passes by.
-enum class stationary {
-    b,        ///< panels, which all threads share
-    b_per_thread,    ///< all panels, which are few: each thread packs them for itself
-    rows,     ///< of a, all of them, or their sums by some columns: who uses a panel packs it
-    small_m  ///< of a, and their sums: hardly any, and b is read where it lies
+enum class product_strategy {
+    narrow_b,
+    small_m,
+    a_stationary,
+    c_stationary,
+    private_b,
+    shared_b,
+    tiles_a_stationary,
+    tiles_shared_b
 };
 
-/// How a product is cut. Any cut gives the same bits, so it may follow the number of threads.
-struct blocked_plan {
-    stationary kept = stationary::b;
-    bool a_is_packed_once = false;  ///< all of it, else what meets a panel; where it is packed
-    extent depth;          ///< k of what is packed at a time
-    extent piece;          ///< k of what is multiplied at a time: even pieces, so many or fewer as the unit likes
-    extent rows;           ///< of a block of c, and of a packed block of a
-    extent columns;        ///< of a block of c, or those whose panels a task packs for itself
-    extent slice_columns;  ///< columns of b that are packed at a time
+/// What decides how a (m, k) times b (k, n) is cut.
+struct product_problem {
+    struct layout_of_a {
+        bool is_k_contiguous = true;     ///< row-major: a row's elements are side by side
+        bool is_row_contiguous = false;  ///< column-major, as the transpose of a matrix is
+        bool has_unit_type = false;      ///< elements are what the unit multiplies, so that it can read them in place
+        bool begins_rows_on_lines = false;  ///< every row begins on a cache line, as tiles want it that read a in place
+        bool can_be_k_major = false;        ///< its packing has a k-major form
+    };
+    struct layout_of_b {
+        bool is_row_major = true;
+        bool has_unit_type = false;
+        int element = 4;               ///< bytes
+        bool can_be_unpacked = false;  ///< the unit multiplies by it without packing
+    };
 
-    /// `largest_small_m`: of up to so many rows of a the unit multiplies a few at a time by b where it lies.
-    blocked_plan(extent m, extent n, extent k, const detail::product_unit& unit, extent largest_small_m, int threads)
-        : depth(std::max<extent>(k, 1)),
-          piece(even_piece(depth, unit)),
-          rows(std::min<extent>(96, round_up_to(m, unit.rows))),
-          slice_columns(n) {
-        constexpr extent cached_bytes = extent{384} << 10, most_depth = extent{1} << 14, sums_bytes = extent{384} << 10,
-                         near_sums_bytes = extent{12} << 20, sum_bytes = sizeof(float);
-        // Processors with narrow vectors have small second-level caches.
-        const bool is_wide = unit.columns >= 32;
-        // Few rows by b where it lies. Each thread has some of their columns; or of their rows, where b is one panel at most and
-        // stays near; or one has all, where that is soon done. So are more rows by half a panel of floats, where tiles of a
-        // whole one leave half of their sums idle.
-        const extent work = m * n * depth;
-        const bool is_little = work < extent{1} << 15;
-        const bool is_narrow =
-            largest_small_m > detail::small_m && n <= unit.columns && depth * n * unit.element <= cached_bytes &&
-            work >= extent{1} << 17 &&
-            (m <= 64 || (is_wide && unit.element == 4 && n <= unit.columns / 2 && m <= 1024 && depth >= 512));
-        const bool is_small_m = m <= largest_small_m && (m <= detail::small_m || is_little || n >= unit.columns * threads);
-        if (depth <= most_depth && (is_small_m || is_narrow)) {
-            kept = stationary::small_m;
-            columns = std::clamp<extent>(round_up_to(ceil_div(n, 4 * threads), unit.columns), 64, 1024);
-            if (!is_little) columns = std::min(columns, round_up_to(ceil_div(n, threads), unit.columns));
-            rows = is_narrow ? std::min<extent>(round_up_to(ceil_div(m, 2 * threads), unit.rows), 96)
-                             : round_up_to(m, unit.rows);
-            return;
-        }
-        // Multiplications with panels so shallow are over before what they would ask for arrives.
-        const bool is_shallow = depth <= 128 && m >= 128 && n >= 256, can_keep = !is_shallow && (is_wide || m <= 128);
-        if (can_keep && depth <= most_depth && m * row_bytes(unit) <= cached_bytes) {
-            kept = stationary::rows;
-            a_is_packed_once = true;
-            // Results of few rows wait to be stored while the next rows are multiplied.
-            if (depth <= piece) rows = std::min(rows, round_up_to(48, unit.rows));
-            columns = 2 * unit.columns;
-            if (ceil_div(n, columns) < wanted(threads)) columns = unit.columns;
-            return;
-        }
-        if (can_keep && (m <= 256 || keeps_sums_of(m, unit)) && n >= 128 * threads) {
-            kept = stationary::rows;
-            a_is_packed_once = m * row_bytes(unit) <= slice_bytes;
-            const extent room = sums_bytes / sum_bytes / m / unit.columns * unit.columns;
-            columns = std::clamp<extent>(round_up_to(ceil_div(n, 2 * threads), unit.columns), 64, std::min<extent>(room, 128));
-            return;
-        }
-        // Little of b is packed sooner than another thread's share of it has come over; rows are dealt.
-        constexpr extent own_bytes = extent{256} << 10, own_rows = 96, most_own_rows = 1024, most_own_columns = 128;
-        if (depth > 32 && depth <= most_depth && m >= own_rows * threads && m <= most_own_rows && n <= most_own_columns &&
-            round_up_to(n, unit.columns) * row_bytes(unit) <= own_bytes) {
-            kept = stationary::b_per_thread;
-            columns = round_up_to(n, unit.columns);
-            for (extent turns = 2, least = m * columns + 1; turns <= 6; ++turns) {
-                const extent high = std::min<extent>(96, round_up_to(ceil_div(m, turns * threads), unit.rows)),
-                             here = of_busiest(m, n, high, columns, threads);
-                if (here < least) least = here, rows = high;
-            }
-            return;
-        }
-        // What is packed stays near if it is little, where sums that wait for the rest of k do, too.
-        const extent at_once = !is_wide ? 768 : m * n * sum_bytes <= near_sums_bytes ? 4096 / unit.element : most_depth;
-        const extent chunks = ceil_div(depth, at_once);
-        if (chunks > 1) {
-            depth = round_up_to(ceil_div(depth, chunks), unit.depth);
-            piece = even_piece(depth, unit);
-        }
-        columns = 1024;
-        // Hardly more is done than results stored, which wide tiles do along their rows; narrow ones gain nothing.
-        if (depth <= 32 && n >= columns && is_wide) rows = std::min(rows, round_up_to(12, unit.rows));
-        const auto tasks = [&] { return ceil_div(m, rows) * ceil_div(n, columns); };
-        while (tasks() < wanted(threads) && columns > 128) columns /= 2;
-        while (tasks() < wanted(threads) && rows > 48) rows = round_up_to(rows / 2, unit.rows);
-        if (tasks() < wanted(threads)) deal_evenly(m, n, unit, threads);
-        columns = round_up_to(ceil_div(n, ceil_div(n, columns)), unit.columns);  // even, so that no thread waits for the other
-        slice_columns = std::max<extent>(1, slice_bytes / row_bytes(unit) / columns) * columns;
-    }
-
-    static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
-    static extent round_up_to(extent value, extent step) { return ceil_div(value, step) * step; }
-
-    static constexpr extent slice_bytes = extent{16} << 20;  ///< of an operand, packed
-
-  private:
-    static extent even_piece(extent depth, const detail::product_unit& unit) {
-        constexpr extent step = 32;  // whole lines of all types
-        return round_up_to(ceil_div(depth, ceil_div(depth, unit.depth)), step);
-    }
-    /// Whether sums of so many rows, which come and go with every piece of k, cost less than all threads' waiting until all
-    /// of b is packed. Rows that are packed again for all columns had better be short.
-    bool keeps_sums_of(extent m, const detail::product_unit& unit) const {
-        return m <= (unit.element == 2 ? 1024 : 768) &&
-               (ceil_div(depth, piece) <= 8 || m * row_bytes(unit) <= slice_bytes);
-    }
-    /// Deals columns, rows or both in as many parts as threads, whole panels and tiles, if the busiest has less to do then.
-    void deal_evenly(extent m, extent n, const detail::product_unit& unit, int threads) {
-        constexpr extent most_rows = 192;
-        const extent panels = ceil_div(n, unit.columns), high = round_up_to(ceil_div(m, threads), unit.rows),
-                     all_columns = panels * unit.columns, some_columns = ceil_div(panels, threads) * unit.columns,
-                     some_rows = round_up_to(ceil_div(high, ceil_div(high, most_rows)), unit.rows);
-        extent least = of_busiest(m, n, rows, columns, threads);
-        const auto take_if_less = [&](extent high_as, extent wide_as) {
-            const extent here = of_busiest(m, n, high_as, wide_as, threads);
-            if (here < least) least = here, rows = high_as, columns = wide_as;
-        };
-        take_if_less(rows, some_columns);
-        take_if_less(some_rows, all_columns);
-        take_if_less(some_rows, some_columns);
-    }
-    /// Results of the thread that has most, where each in turn takes a block: all whole ones, then the rows that are left.
-    static extent of_busiest(extent m, extent n, extent high, extent wide, int threads) {
-        const extent groups = ceil_div(n, wide), whole = m / high * groups, turns = ceil_div(whole, threads),
-                     idle = turns * threads - whole, last_turns = ceil_div(std::max<extent>(0, groups - idle), threads);
-        return (turns * high + last_turns * (m % high)) * wide;
-    }
-    /// Few tasks leave a thread idle at the end.
-    static extent wanted(int threads) { return threads > 1 ? 8 * threads : 1; }
-    /// Of a row of a, or a column of b, as packed.
-    extent row_bytes(const detail::product_unit& unit) const { return unit.element * round_up_to(depth, piece); }
+    extent m, n, k;
+    product_unit unit;  ///< its numbers; of its functions only whether they are there
+    layout_of_a a{};
+    layout_of_b b{};
+    int threads = 1;
+    cache_sizes caches{};
 };
 
-}  // namespace kernel
+/// How tiles get rows of a.
+enum class source_of_a { in_place, packed_rows, packed_k_major };
+
+struct product_plan {
+    product_strategy strategy = product_strategy::shared_b;
+    source_of_a a = source_of_a::packed_rows;
+    bool packs_a_once = false;  ///< where a is packed: all of it, once; else each task packs what it needs
+    extent k_chunk = 0;         ///< k of what is packed at a time; of tiles, k that sums stay in them for
+    extent k_piece = 0;         ///< k of one multiplication
+    extent block_rows = 0;      ///< of a block of c, and of a packed block of a
+    extent block_columns = 0;   ///< of a block of c, or of the panels that a task packs for itself
+    extent slice_columns = 0;   ///< of b, packed at a time
+    // What follows from these.
+    extent a_stride = 0;          ///< elements from row to row of a packed block; from group to group where k-major
+    std::size_t block_bytes = 0;  ///< of a packed block of a, one piece of k
+    std::size_t panel_bytes = 0;  ///< of a packed panel, one piece of k
+    extent sums_stride = 0;       ///< floats from row to row of a block's sums
+    std::size_t sums_bytes = 0;   ///< of a block's sums; 0 where tiles hold them throughout
+    bool rows_inside = false;     ///< a's blocks are gone through for each panel; else panels for each block
+
+    extent blocks(extent m) const { return (m + block_rows - 1) / block_rows; }
+    /// The product of one block of rows and one panel is a result: no sums wait for more k.
+    bool ends_in_one_piece(extent k) const {
+        return (strategy == product_strategy::a_stationary || strategy == product_strategy::c_stationary) &&
+               k <= k_piece;
+    }
+};
+
+namespace planning {
+
+inline extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
+inline extent round_up_to(extent value, extent step) { return ceil_div(value, step) * step; }
+inline extent round_down_to(extent value, extent step) { return std::max<extent>(1, value / step) * step; }
+inline extent bytes(std::size_t n) { return static_cast<extent>(n); }
+
+// ---- What several strategies ask -------------------------------------------------------------------------------------
+
+inline extent depth_of(const product_problem& p) { return std::max<extent>(p.k, 1); }
+/// k in equal pieces of at most what the unit takes well, whole cache lines of any type.
+inline extent even_piece(extent depth, const product_unit& unit) {
+    constexpr extent step = 32;
+    return round_up_to(ceil_div(depth, ceil_div(depth, unit.deepest_piece)), step);
+}
+inline extent piece_of(const product_problem& p) { return even_piece(depth_of(p), p.unit); }
+/// Of a packed row of a or column of b.
+inline extent row_bytes(const product_problem& p) { return p.unit.element * round_up_to(depth_of(p), piece_of(p)); }
+inline bool is_wide(const product_unit& unit) { return unit.columns >= tuning::wide_columns; }
+inline extent default_rows(const product_problem& p) {
+    return std::min(tuning::block_rows, round_up_to(p.m, p.unit.rows));
+}
+inline extent work(const product_problem& p) { return p.m * p.n * depth_of(p); }
+inline extent wanted_tasks(int threads, extent each) { return threads > 1 ? each * threads : 1; }
+/// So little k that what a panel would prefetch arrives late: b had better be shared.
+inline bool is_shallow(const product_problem& p) {
+    return depth_of(p) <= tuning::shallow_depth && p.m >= tuning::shallow_rows && p.n >= tuning::shallow_columns;
+}
+/// Results of the busiest thread where each in turn takes a block of so many rows and columns: all whole blocks, then the
+/// rows that are left.
+inline extent results_of_busiest(const product_problem& p, extent rows, extent columns) {
+    const extent groups = ceil_div(p.n, columns), whole = p.m / rows * groups, turns = ceil_div(whole, p.threads),
+                 idle = turns * p.threads - whole, last_turns = ceil_div(std::max<extent>(0, groups - idle), p.threads);
+    return (turns * rows + last_turns * (p.m % rows)) * columns;
+}
+
+// ---- Strategies: what speaks against each (nullptr: it applies), and its blocks --------------------------------------
+
+/// Rows of a that unpacked b takes.
+inline extent most_unpacked_rows(const product_problem& p) {
+    if (!p.b.can_be_unpacked) return 0;
+    const bool is_unit_type_at_once = p.b.is_row_major && (p.b.has_unit_type || p.b.element == 2);
+    if (!is_unit_type_at_once) return small_m;
+    return is_wide(p.unit) ? tuning::small_m_wide : tuning::small_m_narrow;
+}
+
+inline const char* against_narrow_b(const product_problem& p) {
+    const extent depth = depth_of(p);
+    if (depth > tuning::most_depth) return "k is larger than 16,384";
+    if (most_unpacked_rows(p) <= small_m) return "b has to be packed for the unit, or is not row-major";
+    if (p.n > p.unit.columns) return "b is wider than one panel";
+    if (depth * p.n * p.unit.element > bytes(tuning::l2_resident_bytes(p.caches))) return "b does not stay in L2";
+    if (work(p) < tuning::narrow_b_work) return "there is too little work to share";
+    if (p.m <= tuning::narrow_b_rows) return nullptr;
+    const bool leaves_half_idle = is_wide(p.unit) && p.unit.element == 4 && p.n <= p.unit.columns / 2;
+    if (leaves_half_idle && p.m <= tuning::narrow_b_rows_half_panel && depth >= tuning::narrow_b_depth) return nullptr;
+    return "a has too many rows";
+}
+inline void plan_unpacked_columns(const product_problem& p, product_plan& plan) {
+    const extent width = p.unit.columns;
+    plan.block_columns = std::clamp(round_up_to(ceil_div(p.n, tuning::unpacked_tasks * p.threads), width),
+                                    tuning::unpacked_least_columns, tuning::unpacked_most_columns);
+    if (work(p) >= tuning::little_work)
+        plan.block_columns = std::min(plan.block_columns, round_up_to(ceil_div(p.n, p.threads), width));
+}
+inline void plan_narrow_b(const product_problem& p, product_plan& plan) {
+    plan_unpacked_columns(p, plan);
+    plan.block_rows =
+        std::min(round_up_to(ceil_div(p.m, tuning::unpacked_row_tasks * p.threads), p.unit.rows), tuning::block_rows);
+}
+
+inline const char* against_small_m(const product_problem& p) {
+    const extent most = most_unpacked_rows(p);
+    if (depth_of(p) > tuning::most_depth) return "k is larger than 16,384";
+    if (most == 0) return "the unit reads packed b alone";
+    if (p.m > most) return "a has more rows than unpacked b takes";
+    if (p.m <= small_m || work(p) < tuning::little_work || p.n >= p.unit.columns * p.threads) return nullptr;
+    return "there is less than a panel for each thread";
+}
+inline void plan_small_m(const product_problem& p, product_plan& plan) {
+    plan_unpacked_columns(p, plan);
+    plan.block_rows = round_up_to(p.m, p.unit.rows);
+}
+
+/// Whether threads may pack panels of their own.
+inline const char* against_own_panels(const product_problem& p) {
+    if (is_shallow(p)) return "k is so short that prefetched panels arrive late";
+    if (!is_wide(p.unit) && p.m > tuning::most_rows_of_narrow_units)
+        return "a has more than 128 rows, and vectors are narrow";
+    return nullptr;
+}
+inline const char* against_a_stationary(const product_problem& p) {
+    if (const char* const why = against_own_panels(p)) return why;
+    if (depth_of(p) > tuning::most_depth) return "k is larger than 16,384";
+    if (p.m * row_bytes(p) > bytes(tuning::l2_resident_bytes(p.caches))) return "packed a does not stay in L2";
+    return nullptr;
+}
+inline void plan_a_stationary(const product_problem& p, product_plan& plan) {
+    plan.packs_a_once = true;
+    if (depth_of(p) <= plan.k_piece)
+        plan.block_rows = std::min(plan.block_rows, round_up_to(tuning::one_piece_rows, p.unit.rows));
+    const extent width = p.unit.columns, wanted = wanted_tasks(p.threads, tuning::tasks_per_thread);
+    plan.block_columns = ceil_div(p.n, 2 * width) < wanted ? width : 2 * width;
+}
+
+/// Whether sums of all rows, which come and go with every piece of k, cost less than all threads' waiting until all of b is
+/// packed. Rows that are packed again for every group of panels had better be short.
+inline const char* against_c_stationary(const product_problem& p) {
+    if (const char* const why = against_own_panels(p)) return why;
+    if (p.n < tuning::own_panels_columns * p.threads) return "there are too few columns for every thread";
+    if (p.m <= tuning::sums_rows) return nullptr;
+    const extent most = p.unit.element == 2 ? tuning::sums_rows_bf16 : tuning::sums_rows_fp32;
+    if (p.m > most) return "sums of all rows do not stay in L2";
+    const bool is_short = ceil_div(depth_of(p), piece_of(p)) <= tuning::sums_pieces,
+               fits = p.m * row_bytes(p) <= bytes(tuning::slice_bytes(p.caches));
+    return is_short || fits ? nullptr : "packed a is neither short nor does it stay in L3";
+}
+inline void plan_c_stationary(const product_problem& p, product_plan& plan) {
+    plan.packs_a_once = p.m * row_bytes(p) <= bytes(tuning::slice_bytes(p.caches));
+    const extent width = p.unit.columns, sums = bytes(tuning::l2_resident_bytes(p.caches) / sizeof(float)),
+                 room = std::min(sums / p.m / width * width, tuning::most_group_columns);
+    plan.block_columns = std::clamp(round_up_to(ceil_div(p.n, 2 * p.threads), width), tuning::least_group_columns,
+                                    std::max(room, tuning::least_group_columns));
+}
+
+inline const char* against_private_b(const product_problem& p) {
+    const extent depth = depth_of(p);
+    if (depth <= tuning::private_b_above_depth) return "k is so short that results decide";
+    if (depth > tuning::most_depth) return "k is larger than 16,384";
+    if (p.m < tuning::private_b_rows * p.threads) return "there are too few rows for every thread";
+    if (p.m > tuning::private_b_most_rows) return "a has more than 1,024 rows";
+    if (p.n > tuning::private_b_most_columns) return "b has more than 128 columns";
+    const bool fits = round_up_to(p.n, p.unit.columns) * row_bytes(p) <= bytes(tuning::private_b_bytes(p.caches));
+    return fits ? nullptr : "packed b does not stay in L2";
+}
+inline void plan_private_b(const product_problem& p, product_plan& plan) {
+    plan.block_columns = round_up_to(p.n, p.unit.columns);
+    extent fewest = p.m * plan.block_columns + 1;
+    for (extent turns = tuning::private_b_least_turns; turns <= tuning::private_b_most_turns; ++turns) {
+        const extent rows = std::min(tuning::block_rows, round_up_to(ceil_div(p.m, turns * p.threads), p.unit.rows)),
+                     results = results_of_busiest(p, rows, plan.block_columns);
+        if (results < fewest) fewest = results, plan.block_rows = rows;
+    }
+}
+
+/// Cuts columns, rows or both in as many parts as threads, whole panels and tiles, if the busiest has less to do then.
+inline void share_evenly(const product_problem& p, product_plan& plan) {
+    const extent width = p.unit.columns, panels = ceil_div(p.n, width),
+                 rows_each = round_up_to(ceil_div(p.m, p.threads), p.unit.rows), all_columns = panels * width,
+                 some_columns = ceil_div(panels, p.threads) * width,
+                 some_rows =
+                     round_up_to(ceil_div(rows_each, ceil_div(rows_each, tuning::even_share_rows)), p.unit.rows);
+    extent fewest = results_of_busiest(p, plan.block_rows, plan.block_columns);
+    const auto take_if_fewer = [&](extent rows, extent columns) {
+        const extent results = results_of_busiest(p, rows, columns);
+        if (results < fewest) fewest = results, plan.block_rows = rows, plan.block_columns = columns;
+    };
+    take_if_fewer(plan.block_rows, some_columns);
+    take_if_fewer(some_rows, all_columns);
+    take_if_fewer(some_rows, some_columns);
+}
+inline const char* against_shared_b(const product_problem&) { return nullptr; }
+inline void plan_shared_b(const product_problem& p, product_plan& plan) {
+    // Of long k a chunk at a time is packed, where the sums that wait for the rest stay in the caches, too.
+    const bool sums_can_wait = p.m * p.n * extent{sizeof(float)} <= bytes(tuning::waiting_sums_bytes(p.caches));
+    const extent most = !is_wide(p.unit) ? tuning::narrow_chunk
+                        : sums_can_wait  ? tuning::wide_chunk_bytes / p.unit.element
+                                         : tuning::most_depth;
+    const extent chunks = ceil_div(plan.k_chunk, most);
+    if (chunks > 1) {
+        plan.k_chunk = round_up_to(ceil_div(plan.k_chunk, chunks), p.unit.deepest_piece);
+        plan.k_piece = even_piece(plan.k_chunk, p.unit);
+    }
+    plan.block_columns = tuning::block_columns;
+    if (plan.k_chunk <= tuning::shallow_depth_stored && p.n >= plan.block_columns && is_wide(p.unit))
+        plan.block_rows = std::min(plan.block_rows, round_up_to(tuning::shallow_rows_stored, p.unit.rows));
+    // Enough blocks for every thread.
+    const extent wanted = wanted_tasks(p.threads, tuning::tasks_per_thread);
+    const auto tasks = [&] { return ceil_div(p.m, plan.block_rows) * ceil_div(p.n, plan.block_columns); };
+    while (tasks() < wanted && plan.block_columns > tuning::fewest_block_columns) plan.block_columns /= 2;
+    while (tasks() < wanted && plan.block_rows > tuning::fewest_block_rows)
+        plan.block_rows = round_up_to(plan.block_rows / 2, p.unit.rows);
+    if (tasks() < wanted) share_evenly(p, plan);
+    // Equal groups of columns, so that no thread waits for another.
+    plan.block_columns = round_up_to(ceil_div(p.n, ceil_div(p.n, plan.block_columns)), p.unit.columns);
+    const extent column_bytes = p.unit.element * round_up_to(plan.k_chunk, plan.k_piece);
+    plan.slice_columns = std::max<extent>(1, bytes(tuning::slice_bytes(p.caches)) / column_bytes / plan.block_columns) *
+                         plan.block_columns;
+}
+
+// ---- Tiles -----------------------------------------------------------------------------------------------------------
+
+/// Pieces of k, one at least.
+inline extent pieces_of(const product_problem& p) { return std::max<extent>(1, ceil_div(p.k, panel_depth)); }
+/// Equal passes over k of at most tile_pass_pieces, during which sums stay in tiles.
+inline extent pieces_of_pass(const product_problem& p) {
+    return ceil_div(pieces_of(p), ceil_div(pieces_of(p), tuning::tile_pass_pieces));
+}
+/// Of a packed row of a or column of b over so many pieces of k.
+inline extent bytes_of_pieces(const product_problem& p, extent pieces) { return pieces * panel_depth * p.unit.element; }
+/// Rows whose k of one pass stays in L2.
+inline extent rows_in_l2(const product_problem& p) {
+    return round_down_to(bytes(tuning::tile_block_bytes(p.caches)) / bytes_of_pieces(p, pieces_of_pass(p)),
+                         p.unit.rows);
+}
+
+inline const char* against_tiles_a_stationary(const product_problem& p) {
+    const extent most = std::max(rows_in_l2(p), tuning::tile_own_panels_rows);
+    return round_up_to(p.m, p.unit.rows) <= most ? nullptr : "packed a does not stay in L2 and has more than 256 rows";
+}
+inline void plan_tiles_a_stationary(const product_problem& p, product_plan& plan) {
+    plan.packs_a_once = true;
+    plan.block_rows = round_up_to(p.m, p.unit.rows);
+    const extent panels = plan.slice_columns / p.unit.columns;
+    const extent together =
+        std::min(tuning::tile_panels_together, bytes(tuning::tile_block_bytes(p.caches)) / 2 /
+                                                   (bytes_of_pieces(p, pieces_of_pass(p)) * p.unit.columns));
+    const extent each = p.threads > 1 ? panels / (2 * p.threads) : together;
+    plan.block_columns = std::clamp<extent>(each, 1, std::max<extent>(1, together)) * p.unit.columns;
+}
+
+inline const char* against_tiles_shared_b(const product_problem&) { return nullptr; }
+inline void plan_tiles_shared_b(const product_problem& p, product_plan& plan) {
+    const extent all_k = bytes_of_pieces(p, pieces_of(p)), slice = bytes(tuning::slice_bytes(p.caches)),
+                 width = p.unit.columns;
+    extent rows = std::min(rows_in_l2(p), tuning::tile_block_rows);
+    extent columns = std::min({plan.slice_columns, tuning::tile_block_columns, round_down_to(slice / all_k, width)});
+    const extent wanted = wanted_tasks(p.threads, tuning::tile_tasks_per_thread);
+    while (ceil_div(p.m, rows) * ceil_div(p.n, columns) < wanted &&
+           (rows > tuning::tile_fewest_rows || columns > tuning::tile_fewest_columns)) {
+        extent& larger = rows > tuning::tile_fewest_rows && rows > columns / 2 ? rows : columns;
+        larger = larger / 2;
+    }
+    // Equal blocks, so that no thread waits for another.
+    plan.block_rows = round_up_to(ceil_div(p.m, ceil_div(p.m, rows)), p.unit.rows);
+    plan.block_columns = round_up_to(ceil_div(p.n, ceil_div(p.n, columns)), width);
+    plan.slice_columns =
+        std::min(round_up_to(p.n, plan.block_columns), round_down_to(slice / all_k, plan.block_columns));
+}
+
+// ---- The choice ------------------------------------------------------------------------------------------------------
+
+/// A strategy, its name, what speaks against it (nullptr: it applies), and its blocks.
+struct strategy_rule {
+    product_strategy strategy;
+    const char* name;
+    const char* (*against)(const product_problem&);
+    void (*plan)(const product_problem&, product_plan&);
+};
+inline constexpr strategy_rule vector_rules[] = {
+    {product_strategy::narrow_b, "narrow_b", &against_narrow_b, &plan_narrow_b},
+    {product_strategy::small_m, "small_m", &against_small_m, &plan_small_m},
+    {product_strategy::a_stationary, "a_stationary", &against_a_stationary, &plan_a_stationary},
+    {product_strategy::c_stationary, "c_stationary", &against_c_stationary, &plan_c_stationary},
+    {product_strategy::private_b, "private_b", &against_private_b, &plan_private_b},
+    {product_strategy::shared_b, "shared_b", &against_shared_b, &plan_shared_b}};
+inline constexpr strategy_rule tile_rules[] = {
+    {product_strategy::tiles_a_stationary, "tiles_a_stationary", &against_tiles_a_stationary, &plan_tiles_a_stationary},
+    {product_strategy::tiles_shared_b, "tiles_shared_b", &against_tiles_shared_b, &plan_tiles_shared_b}};
+
+/// The strategies of a unit, in the order in which they are tried; the last one always applies.
+struct strategy_rules {
+    const strategy_rule *first, *last;
+
+    explicit strategy_rules(const product_unit& unit)
+        : first(unit.tiles ? std::begin(tile_rules) : std::begin(vector_rules)),
+          last(unit.tiles ? std::end(tile_rules) : std::end(vector_rules)) {}
+    const strategy_rule* begin() const { return first; }
+    const strategy_rule* end() const { return last; }
+    const strategy_rule& chosen_for(const product_problem& p) const {
+        const strategy_rule* r = first;
+        while (r->against(p) != nullptr) ++r;
+        return *r;
+    }
+};
+
+/// What is read in place: rows of the unit's type, whole steps of k; by tiles, whole tiles of whole cache lines.
+inline bool reads_a_in_place(const product_problem& p) {
+    if (!p.a.has_unit_type || !p.a.is_k_contiguous) return false;
+    if (!p.unit.tiles) return p.k % p.unit.k_multiple == 0;
+    return p.k % p.unit.k_step == 0 && p.m % p.unit.rows == 0 && p.a.begins_rows_on_lines;
+}
+inline source_of_a choose_source_of_a(const product_problem& p, product_strategy strategy) {
+    if (reads_a_in_place(p)) return source_of_a::in_place;
+    const bool packs_b = strategy != product_strategy::narrow_b && strategy != product_strategy::small_m;
+    const bool is_transposed = p.a.is_row_contiguous && !p.a.is_k_contiguous;
+    return p.a.can_be_k_major && is_transposed && packs_b && !p.unit.tiles ? source_of_a::packed_k_major
+                                                                           : source_of_a::packed_rows;
+}
+
+/// Elements from row to row of a packed block: an odd number of cache lines, so that rows fall into different sets.
+inline extent odd_line_stride(extent piece, extent element) {
+    constexpr extent line = 64;
+    return (ceil_div(piece * element, line) | 1) * line / element;
+}
+/// Bytes and strides of vector units.
+inline void lay_out(const product_problem& p, product_plan& plan) {
+    const bool is_k_major = plan.a == source_of_a::packed_k_major;
+    plan.a_stride = is_k_major ? k_major_rows * plan.k_piece : odd_line_stride(plan.k_piece, p.unit.element);
+    plan.block_bytes = p.unit.block_bytes(plan.block_rows, is_k_major ? plan.k_piece : plan.a_stride);
+    plan.panel_bytes = p.unit.panel_bytes(std::min(plan.k_piece, plan.k_chunk));
+    // Rows of sums are not a power of two apart.
+    plan.sums_stride = plan.ends_in_one_piece(p.k) ? p.unit.columns : plan.block_columns + 16;
+    plan.sums_bytes =
+        round_up(static_cast<std::size_t>(round_up_to(plan.block_rows, p.unit.rows) * plan.sums_stride) * sizeof(float),
+                 block_alignment);
+    if (plan.strategy == product_strategy::shared_b) {
+        // Tasks that packed their own rows would pack them again for every group of columns.
+        const extent groups = ceil_div(std::min(plan.slice_columns, p.n), plan.block_columns),
+                     pieces = ceil_div(plan.k_chunk, plan.k_piece);
+        const std::size_t all_bytes = static_cast<std::size_t>(plan.blocks(p.m) * pieces) * plan.block_bytes;
+        plan.packs_a_once = groups > 2 && all_bytes <= tuning::slice_bytes(p.caches);
+    }
+    plan.rows_inside =
+        static_cast<std::size_t>(plan.blocks(p.m)) * plan.block_bytes <= tuning::rows_inside_bytes(p.caches);
+}
+/// And of tiles.
+inline void lay_out_tiles(const product_problem& p, product_plan& plan) {
+    plan.a_stride = panel_stride;
+    plan.block_bytes = plan.a == source_of_a::in_place ? 0 : p.unit.block_bytes(plan.block_rows);
+    plan.panel_bytes = p.unit.panel_bytes(std::min(panel_depth, p.k));
+    plan.sums_stride = plan.block_columns + 16;
+    const bool ends_in_one_pass = plan.k_chunk >= pieces_of(p) * panel_depth;
+    plan.sums_bytes =
+        ends_in_one_pass
+            ? 0
+            : round_up(static_cast<std::size_t>(plan.block_rows * plan.sums_stride) * sizeof(float), block_alignment);
+}
+
+}  // namespace planning
+
+/// The plan of a product, whose m and n are positive.
+inline product_plan plan_product(const product_problem& p) {
+    using namespace planning;
+    const bool on_tiles = p.unit.tiles.has_value();
+    product_plan plan;
+    plan.k_chunk = on_tiles ? pieces_of_pass(p) * panel_depth : depth_of(p);
+    plan.k_piece = on_tiles ? panel_depth : piece_of(p);
+    plan.block_rows = default_rows(p);
+    plan.slice_columns = on_tiles ? round_up_to(p.n, p.unit.columns) : p.n;
+    const strategy_rule& chosen = strategy_rules(p.unit).chosen_for(p);
+    plan.strategy = chosen.strategy;
+    chosen.plan(p, plan);
+    plan.a = choose_source_of_a(p, plan.strategy);
+    on_tiles ? lay_out_tiles(p, plan) : lay_out(p, plan);
+    return plan;
+}
+
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -7,9 +7,9 @@
 #include <cstring>
 
 #include <halftone/exec/cpu/simd/tile_software.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
-#include <halftone/kernel/matmul/cpu/split_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split_packing.hpp>
 
 #if defined(__x86_64__)
 namespace halftone {
@@ -18,13 +18,14 @@ namespace HALFTONE_SET {
 
 using avx512::add_split_sums;
 
-/// c (rows x 32) = or += up to 32 rows of a (rows x k) times one panel of b, both packed by split_packing.hpp. split_depth of k
-/// are summed apart, the products of the first pieces after all others, and added to c: what c holds does not swallow
-/// them. One step of k comes after the other, not one pair of pieces: so a step's tiles are read from afar once.
+/// c (rows, 32) = or += a (rows, k) times one panel of b (k, 32), both packed by split_packing.hpp, rows up to 32. The products
+/// of split_depth of k are summed on their own, small ones first and those of the first pieces last, and then added to c: so
+/// small products are not rounded away beside c. The loop over k is outside, the one over pairs of pieces inside: the tiles
+/// of one step come from L2 once.
 template <int Pieces>
 void split_tile_rows(extent rows, extent k, const bfloat16* a_rows, const bfloat16* panel, float* c, extent c_stride,
                      bool add, lookahead* ahead) {
-    alignas(64) float sums[32 * 32];
+    alignas(64) float sums[32 * 32];  // (rows, columns)
     extent p = 0;
     do {
         const extent depth = k - p < split_depth ? k - p : split_depth;
@@ -61,7 +62,7 @@ void split_tile_rows(extent rows, extent k, const bfloat16* a_rows, const bfloat
     } while (p < k);
 }
 
-/// c (rows x 32) = or += a (rows x k) times one panel of b (product_unit).
+/// c (rows, 32) = or += a (rows, k) times one panel of b (multiply_packed).
 template <int Pieces>
 void split_tile_multiply(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
                          bool add, lookahead* ahead) {
@@ -72,9 +73,9 @@ void split_tile_multiply(extent rows, extent k, const void* a_block, const void*
     }
 }
 
-/// to (rows x 32) = from + rows of a times a panel of b, over pieces of k (product_unit).
+/// to (rows, 32) = from + rows of a times a panel of b, over pieces of k (multiply_pieces).
 template <int Pieces>
-void split_tile_multiply_through(extent k, const deep_operands& operands, const float* from, extent from_stride,
+void split_tile_multiply_pieces(extent k, const deep_operands& operands, const float* from, extent from_stride,
                                  float* to, extent to_stride, lookahead* ahead) {
     bool add = from != nullptr;
     for (extent i = 0; i < operands.rows && add && from != to; ++i)

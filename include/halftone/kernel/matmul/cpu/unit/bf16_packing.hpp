@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Packing for units that multiply pairs of bfloat16: a's rows stay rows, b's panel holds pairs of k side by side,
-/// (k / 2, bf16_columns, 2). Written on AVX-512, which every processor with such a unit has.
+/// Packing for units that multiply pairs of bfloat16; written on AVX-512, which every processor with such a unit has.
+///
+///     a block:  (rows, k), or k-major (rows / 12, k / 2, 12, 2)
+///     b panel:  (k / 2, bf16_columns, 2)
 #pragma once
 
 #include <cstddef>
@@ -9,8 +11,8 @@
 #include <type_traits>
 
 #include <halftone/exec/cpu/simd.hpp>
-#include <halftone/kernel/matmul/cpu/k_major.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_k_major.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
@@ -30,7 +32,7 @@ HALFTONE_INLINE __m256i load_bfloat16(const T* from, int n) {
         return avx512::narrow_bfloat16(avx512::load(from, n));
     }
 }
-/// Of all 16.
+/// The bits of 16 values.
 template <class T>
 HALFTONE_INLINE __m256i load_bfloat16(const T* from) {
     if constexpr (std::is_same_v<T, bfloat16>) {
@@ -56,7 +58,7 @@ HALFTONE_INLINE __m512i load_two_bfloat16(const T* from, extent n) {
                               load_bfloat16(from + 16, up_to_sixteen(n - 16)), 1);
 }
 
-/// 16 x 16 pairs become their transpose.
+/// Transposes rows (16, 16 pairs).
 HALFTONE_INLINE void transpose_pairs(__m512i* rows) {
     avx512::f32 square[16];
 #pragma GCC unroll 16
@@ -66,8 +68,7 @@ HALFTONE_INLINE void transpose_pairs(__m512i* rows) {
     for (int r = 0; r < 16; ++r) rows[r] = _mm512_castps_si512(square[r].v);
 }
 
-/// For the first n of 16 rows of a, whose columns lie k_stride apart, the pair of two k, of which `left` are there; zeros for
-/// what is missing.
+/// (16 rows, one pair of k) of a column-major a: of the first n rows and the first `left` of two k, else zeros.
 template <class T>
 HALFTONE_INLINE __m512i load_pairs(const T* from, extent k_stride, extent n, extent left) {
     const auto column = [&](extent at) __attribute__((always_inline)) {
@@ -78,7 +79,7 @@ HALFTONE_INLINE __m512i load_pairs(const T* from, extent k_stride, extent n, ext
     return _mm512_or_si512(column(0), _mm512_slli_epi32(column(1), 16));
 }
 
-/// Packs a (rows x k) into rows block_stride apart, k padded with zeros to a multiple of bf16_k_step.
+/// Packs a (rows, k) into rows block_stride elements apart, k padded with zeros to a multiple of bf16_k_step.
 template <class T>
 void pack_a_bf16(const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
                  extent block_stride) {
@@ -94,7 +95,7 @@ void pack_a_bf16(const void* source, extent row_stride, extent k_stride, extent 
     for (extent p = 0; p < k; p += 32) {
         for (extent i = 0; i < rows; i += 16) {
             const int high = up_to_sixteen(rows - i);
-            __m512i square[16];  // row r: for 16 rows of a the pair of k + 2 r
+            __m512i square[16];  // (k / 2, rows) pairs, transposed to (rows, k / 2)
             if (high == 16 && p + 32 <= k) {
 #pragma GCC unroll 16
                 for (int r = 0; r < 16; ++r)
@@ -114,9 +115,10 @@ void pack_a_bf16(const void* source, extent row_stride, extent k_stride, extent 
     }
 }
 
-/// 16-bit lane 2i takes column i of the first of two rows, lane 2i + 1 that of the second, which is numbered from 32 on.
+/// Indices that interleave two rows of 32: 16-bit lane 2 i takes column i of the first one, lane 2 i + 1 that of the second,
+/// whose lanes have the numbers from 32 on.
 struct pairs_of_rows {
-    __m512i lower, upper;  ///< of columns 0 to 15, and 16 to 31
+    __m512i lower, upper;  ///< for columns 0 to 15, and 16 to 31
 
     pairs_of_rows() {
         const __m512i count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -126,26 +128,26 @@ struct pairs_of_rows {
     }
 };
 
-/// Packs a (rows x k), whose columns lie side by side, by depth (block_of_a): they are not turned. Eight k are packed at a
-/// time, missing ones as zeros.
+/// Packs a column-major a (rows, k) k-major (block_of_a), without a transpose. Eight k are packed at a time, missing ones as
+/// zeros.
 template <class T>
 void pack_a_pairs(const void* source, extent k_stride, extent rows, extent k, void* block, extent stride) {
     const auto* from = static_cast<const T*>(source);
     auto* to = static_cast<bfloat16*>(block);
     for (extent p = 0; p < k; p += 8, from += 8 * k_stride, to += 8 * k_major_rows) {
         for (extent i = 0; i < rows; i += k_major_rows) {
-            avx512::f32 four[4];
+            avx512::f32 pairs[4];  // (4 pairs of k, 16 rows)
 #pragma GCC unroll 4
             for (int q = 0; q < 4; ++q) {
-                four[q].v = _mm512_castsi512_ps(
+                pairs[q].v = _mm512_castsi512_ps(
                     load_pairs(from + 2 * q * k_stride + i, k_stride, rows - i, k - p - 2 * q));
             }
-            avx512::store_depths(reinterpret_cast<float*>(to + i / k_major_rows * stride), four);
+            avx512::store_k_major(reinterpret_cast<float*>(to + i / k_major_rows * stride), pairs);
         }
     }
 }
 
-/// Packs b (k x columns) into panels, so many bytes apart; what is missing to a whole one is zero.
+/// Packs b (k, columns) into panels that begin panel_step_bytes apart; missing columns and missing k are zeros.
 template <class T>
 void pack_b_bf16(const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                  std::size_t panel_step_bytes) {
@@ -156,7 +158,7 @@ void pack_b_bf16(const void* source, extent k_stride, extent column_stride, exte
     if (column_stride == 1) {
         const pairs_of_rows order;
         for (extent p = 0; p < padded; p += 2) {
-            // Two rows through all panels: memory likes to be read on.
+            // Two rows through all panels: long runs come fastest from memory.
             std::uint32_t* pairs = to + p / 2 * bf16_columns;
             for (extent j = 0; j < columns; j += bf16_columns, pairs += panel_step) {
                 const __m512i zero = _mm512_setzero_si512();
@@ -172,7 +174,7 @@ void pack_b_bf16(const void* source, extent k_stride, extent column_stride, exte
         const int wide = up_to_sixteen(columns - j);
         std::uint32_t* const pairs = to + j / bf16_columns * panel_step + j % bf16_columns;
         for (extent p = 0; p < padded; p += 32) {
-            __m512i square[16];  // a row: 16 pairs of one column
+            __m512i square[16];  // (columns, k / 2) pairs, transposed to (k / 2, columns)
             if (wide == 16 && p + 32 <= k) {
 #pragma GCC unroll 16
                 for (int r = 0; r < 16; ++r) square[r] = load_two_bfloat16(from + (j + r) * column_stride + p, 32);

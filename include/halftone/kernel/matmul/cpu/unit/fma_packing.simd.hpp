@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Packing into floats, for products by multiply-add (fma.simd.hpp).
+///
+///     a block:  (rows, k), block_stride floats from row to row
+///     b panel:  (k, fma_columns)
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstddef>
@@ -13,10 +16,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Of a panel.
+/// Columns of a panel.
 inline constexpr int fma_columns = 2 * f32::lanes;
 
-/// The values of `from` as `Compute` sees them: rounded where it holds less.
+/// n values of `from`, rounded to Compute where that holds less than T.
 template <class Compute, class T>
 HALFTONE_INLINE f32 load_as(const T* from, int n) {
     const f32 x = n == f32::lanes ? load(from) : load(from, n);
@@ -27,14 +30,14 @@ HALFTONE_INLINE f32 load_as(const T* from, int n) {
     }
 }
 
-/// The same of the first n; all, or none where n is negative.
+/// The first n of a vector's values, else zeros; n may be negative or larger than the vector.
 template <class Compute, class T>
 HALFTONE_INLINE f32 load_first_as(const T* from, extent n) {
     if (n <= 0) return splat(0.0f);
     return load_as<Compute>(from, static_cast<int>(n < f32::lanes ? n : f32::lanes));
 }
 
-/// Copies (rows x width) with contiguous rows; `to` rows are padded with zeros to a multiple of the vector.
+/// to (rows, width) = from, both row-major; rows of `to` are padded with zeros to whole vectors.
 template <class Compute, class T>
 void copy_rows(const T* from, extent from_stride, float* to, extent to_stride, extent rows, extent width) {
     for (extent i = 0; i < rows; ++i) {
@@ -45,15 +48,14 @@ void copy_rows(const T* from, extent from_stride, float* to, extent to_stride, e
     }
 }
 
-/// Copies the transpose of (rows x width) with contiguous rows: `to` has `width` rows, padded to a multiple of the
-/// vector.
+/// to (width, rows) = the transpose of from (rows, width), both row-major; rows of `to` are padded to whole vectors.
 template <class Compute, class T>
 void copy_transposed(const T* from, extent from_stride, float* to, extent to_stride, extent rows, extent width) {
     for (extent i = 0; i < rows; i += f32::lanes) {
         const extent high = rows - i < f32::lanes ? rows - i : f32::lanes;
         for (extent j = 0; j < width; j += f32::lanes) {
             const extent wide = width - j < f32::lanes ? width - j : f32::lanes;
-            f32 square[f32::lanes];
+            f32 square[f32::lanes];  // (rows, width), transposed to (width, rows)
             for (extent r = 0; r < f32::lanes; ++r) {
                 square[r] =
                     r < high ? load_as<Compute>(from + (i + r) * from_stride + j, static_cast<int>(wide)) : splat(0.0f);
@@ -64,7 +66,7 @@ void copy_transposed(const T* from, extent from_stride, float* to, extent to_str
     }
 }
 
-/// Packs a (rows x k) into rows block_stride apart. The other strides are a's, in elements; one of them is 1.
+/// Packs a (rows, k) into rows block_stride apart. The other strides are a's, in elements; one of them is 1.
 template <class Compute, class T>
 void pack_a(const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
             extent block_stride) {
@@ -74,8 +76,8 @@ void pack_a(const void* source, extent row_stride, extent k_stride, extent rows,
     copy_transposed<Compute>(from, k_stride, to, block_stride, k, rows);
 }
 
-/// Packs b (k x columns) into panels of fma_columns columns, so many bytes apart, the last one's missing columns zero.
-/// One of the strides is 1.
+/// Packs b (k, columns) into panels (k, fma_columns) that begin panel_step_bytes apart; missing columns of the last one are
+/// zeros. One of the strides is 1.
 template <class Compute, class T>
 void pack_b(const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
             std::size_t panel_step_bytes) {
@@ -83,7 +85,7 @@ void pack_b(const void* source, extent k_stride, extent column_stride, extent k,
     auto* to = static_cast<float*>(panels);
     const auto panel_step = static_cast<extent>(panel_step_bytes / sizeof(float));
     if (column_stride == 1) {
-        // Each row through all panels: memory likes to be read on.
+        // Each row through all panels: long runs come fastest from memory.
         for (extent p = 0; p < k; ++p, from += k_stride) {
             float* row = to + p * fma_columns;
             for (extent j = 0; j < columns; j += fma_columns, row += panel_step) {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of few rows by VDPBF16PS, as fma_small_m.simd.hpp has them: they read b where it lies, two rows of it at a time.
+/// Products of few rows by VDPBF16PS, as fma_small_m.simd.hpp has them by multiply-add: they read b unpacked, two rows of it
+/// at a time, and interleave these to pairs of k.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
-#include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
-#include <halftone/kernel/matmul/cpu/fma_small_m.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/bf16_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
@@ -16,12 +17,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512_bf16 {
 
-/// A tile of the first Rows by 32 columns; where there are fewer rows, the last stands for those that miss. If it `asks`, it
-/// asks for the columns behind.
+/// c (Rows, 32) = or += a (Rows, k) times b (k, 32); where a has fewer rows, its last one is computed again. `prefetches`: the
+/// columns behind, into L2.
 template <int Rows, class T>
 [[gnu::noinline]] void pair_small_m_tile(const small_m_product<bfloat16, T>& product, bool prefetches) {
     const bfloat16* row[Rows];
-    __m512 sums[Rows][2];
+    __m512 sums[Rows][2];  // (rows, columns)
     const auto to = [&](int i) __attribute__((always_inline)) {
         return product.c + product.row_for(i) * product.c_stride;
     };
@@ -70,12 +71,12 @@ struct pair_small_m_tiles {
     }
 };
 
-/// c (Rows x columns) += a (Rows x 2 Pairs) times so many rows of b from their beginning to their end, of which the last is
-/// missing where `odd`.
+/// c (Rows, columns) += a (Rows, 2 Pairs) times b (2 Pairs, columns), each row of b from its beginning to its end; where `odd`
+/// the last row of b is missing.
 template <int Rows, int Pairs, class T>
 HALFTONE_INLINE void pair_small_m(const bfloat16* a, extent a_stride, const T* b, extent k_stride, bool odd, extent columns,
                               float* c, extent c_stride, const pairs_of_rows& order) {
-    __m512bh factors[Rows][Pairs];
+    __m512bh factors[Rows][Pairs];  // (rows, k / 2)
 #pragma GCC unroll 2
     for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 4
@@ -112,7 +113,7 @@ HALFTONE_INLINE void pair_small_m(const bfloat16* a, extent a_stride, const T* b
         }
     }
 }
-/// The same of any k: one or two rows, whose products are over before b's next rows have come, read them in long runs.
+/// The same for any k: with one or two rows products wait for memory, which delivers long runs fastest.
 template <int Rows, class T>
 void pair_small_m_by_rows(const small_m_product<bfloat16, T>& product) {
     constexpr int pairs = 4;
@@ -125,7 +126,7 @@ void pair_small_m_by_rows(const small_m_product<bfloat16, T>& product) {
         pair_small_m<Rows, 1>(a + p, a_stride, b + p * k_stride, k_stride, p + 1 == k, columns, c, c_stride, order);
 }
 
-/// sums[i] += the pair at a's row i times 16 columns' pairs.
+/// sums (Rows, 16) += a (Rows, 1 pair) times `pairs` (1 pair, 16).
 template <int Rows>
 HALFTONE_INLINE void multiply_pair(const bfloat16* a, extent a_stride, __m512i pairs, __m512* sums) {
 #pragma GCC unroll 4
@@ -136,7 +137,7 @@ HALFTONE_INLINE void multiply_pair(const bfloat16* a, extent a_stride, __m512i p
     }
 }
 
-/// c (Rows x columns) += a (Rows x k) times b, whose columns lie column_stride apart and their elements side by side.
+/// c (Rows, columns) += a (Rows, k) times b (k, columns), whose columns are contiguous and column_stride elements apart.
 template <int Rows, class T>
 void pair_small_m_by_columns(extent k, const bfloat16* a, extent a_stride, const T* b, extent column_stride, extent columns,
                          float* c, extent c_stride) {
@@ -147,11 +148,11 @@ void pair_small_m_by_columns(extent k, const bfloat16* a, extent a_stride, const
 #pragma GCC unroll 4
         for (int i = 0; i < Rows; ++i) sums[i] = _mm512_loadu_ps(c + i * c_stride + j);
         for (extent p = 0; p < k; p += 32) {
-            __m512i square[16];  // a row: 16 pairs of one column
+            __m512i square[16];  // (columns, k / 2) pairs, transposed to (k / 2, columns)
             if (wide == 16 && p + 32 <= k) {
 #pragma GCC unroll 16
                 for (int r = 0; r < 16; ++r) {
-                    // Columns to come: processors follow few of so many by themselves.
+                    // The next columns: processors prefetch few of so many streams by themselves.
                     _mm_prefetch(reinterpret_cast<const char*>(from + (r + 32) * column_stride + p), _MM_HINT_T1);
                     square[r] = load_two_bfloat16(from + r * column_stride + p, 32);
                 }
@@ -174,9 +175,8 @@ void pair_small_m_by_columns(extent k, const bfloat16* a, extent a_stride, const
     }
 }
 
-/// c (rows x columns, there up to whole panels) = or += a (rows x k, rows a_stride apart, the last pair whole) times b
-/// (k x columns) as it lies: what pair_multiply gives, for those who read b only once. Where b's columns do not lie side by
-/// side, up to small_m.
+/// c (rows, columns), with room for whole panels, = or += a (rows, k), whose last pair is whole, times unpacked b
+/// (k, columns): the bits of pair_multiply. Where b is not row-major, rows are at most small_m.
 template <class T>
 void pair_multiply_small_m(extent rows, extent k, const void* a_rows, extent a_stride, const void* b, extent k_stride,
                        extent column_stride, extent columns, float* c, extent c_stride, bool add) {

@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of few rows by multiply-add on f32 vectors. They read b where it lies, whose packing would serve hardly anybody.
-/// As in fma.simd.hpp every element is one chain of multiply-adds in the order of k.
+/// Products of few rows by multiply-add on f32 vectors. They read b unpacked, since packing it would serve few rows. As in
+/// fma.simd.hpp every element is one chain of multiply-adds in the order of k, with the same bits.
+///
+///     row-major b     3 rows and more   tiles of sums in registers, strips of columns that stay in L2 for all rows
+///                     1 or 2 rows       rows of b from beginning to end, 4 or 8 at a time; sums in c
+///     k-contiguous b  up to small_m     squares of b are transposed in registers
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
-#include <halftone/kernel/matmul/cpu/fma_packing.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// A tile of the first Rows by so many vectors; where there are fewer rows, the last stands for those that miss. Its sums
-/// stay in registers, and if `asks`, it asks for the columns behind.
+/// c (Rows, Vectors) = or += a (Rows, k) times b (k, Vectors); where a has fewer rows, its last one is computed again. Sums
+/// stay in registers. `prefetches`: the columns behind, into L2.
 template <class Compute, int Rows, int Vectors, class T>
 [[gnu::noinline]] void fma_small_m_tile(const small_m_product<float, T>& product, bool prefetches) {
     const int lanes = static_cast<int>(product.columns < f32::lanes ? product.columns : f32::lanes);
     const float* row[Rows];
-    f32 sums[Rows][Vectors];
+    f32 sums[Rows][Vectors];  // (rows, columns)
     const auto to = [&](int i) __attribute__((always_inline)) {
         return product.c + product.row_for(i) * product.c_stride;
     };
@@ -50,17 +54,17 @@ template <class Compute, int Rows, int Vectors, class T>
     }
 }
 
-/// Rows of the next tile where so many are left: few of a tile's stand for others then.
+/// Rows of the next tile where so many are left: few of its rows are computed twice then.
 constexpr int small_m_tile_rows(extent left) {
     if (left == 3) return 3;
     if (f32::lanes < 16) return left <= 4 || left == 7 || left == 8 ? 4 : 6;
     return left <= 4 ? 4 : left <= 6 || left == 9 || left == 10 ? 6 : left <= 8 || left == 13 || left == 14 ? 8 : 12;
 }
-/// As many vectors as leave registers for b and an element of a.
+/// As many vectors of sums as leave registers for b and an element of a.
 constexpr int small_m_tile_vectors(int rows) { return f32::lanes < 16 || rows == 12 ? 2 : rows <= 4 ? 6 : 3; }
 
-/// Tiles::run<Rows>(part, is_first) of the parts of a product: a strip of columns, which stays in the second-level cache until
-/// all rows have met it, by the rows of a tile or fewer.
+/// Calls Tiles::run<Rows>(part, is_first) for the parts of a product: strips of columns, which stay in L2 until all rows
+/// have met them, by the rows of a tile or fewer.
 template <class Tiles, class Product>
 HALFTONE_INLINE void run_small_m_tiles(const Product& product, extent strip) {
     for (extent j = 0; j < product.columns; j += strip) {
@@ -81,7 +85,7 @@ HALFTONE_INLINE void run_small_m_tiles(const Product& product, extent strip) {
     }
 }
 
-/// Whole tiles, and what is left of the columns vector by vector.
+/// Whole tiles; the last columns vector by vector.
 template <class Compute, class T>
 struct fma_small_m_tiles {
     template <int Rows>
@@ -100,11 +104,11 @@ struct fma_small_m_tiles {
     }
 };
 
-/// c (Rows x columns) += a (Rows x Depth) times so many rows of b, from their beginning to their end.
+/// c (Rows, columns) += a (Rows, Depth) times b (Depth, columns), each row of b from its beginning to its end.
 template <class Compute, int Rows, int Depth, class T>
 HALFTONE_INLINE void fma_small_m(const float* a, extent a_stride, const T* b, extent k_stride, extent columns, float* c,
                              extent c_stride) {
-    f32 factors[Rows][Depth];
+    f32 factors[Rows][Depth];  // (rows, k)
 #pragma GCC unroll 2
     for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
@@ -125,10 +129,10 @@ HALFTONE_INLINE void fma_small_m(const float* a, extent a_stride, const T* b, ex
         for (int i = 0; i < Rows; ++i) store(c + i * c_stride + j, sums[i]);
     }
 }
-/// The same of any k: one or two rows, whose multiply-adds are over before b's next rows have come, read them in long runs.
+/// The same for any k: with one or two rows multiply-adds wait for memory, which delivers long runs fastest.
 template <class Compute, int Rows, class T>
 void fma_small_m_by_rows(const small_m_product<float, T>& product) {
-    // As many factors as leave registers for b and the sums.
+    // As many elements of a as leave registers for b and the sums.
     constexpr int depth = Rows == 1 || f32::lanes == 16 ? 8 : 4;
     const auto [rows, k, columns, a, a_stride, b, k_stride, c, c_stride, add] = product;
     extent p = 0;
@@ -137,14 +141,14 @@ void fma_small_m_by_rows(const small_m_product<float, T>& product) {
     for (; p < k; ++p) fma_small_m<Compute, Rows, 1>(a + p, a_stride, b + p * k_stride, k_stride, columns, c, c_stride);
 }
 
-/// sums[i] += the element at a's row i times a row of b.
+/// sums (Rows, 1 vector) += a (Rows, 1) times `row` (1, 1 vector).
 template <int Rows>
 HALFTONE_INLINE void multiply_row(const float* a, extent a_stride, f32 row, f32* sums) {
 #pragma GCC unroll 4
     for (int i = 0; i < Rows; ++i) sums[i] = fma(splat(a[i * a_stride]), row, sums[i]);
 }
 
-/// c (Rows x columns) += a (Rows x k) times b, whose columns lie column_stride apart and their elements side by side.
+/// c (Rows, columns) += a (Rows, k) times b (k, columns), whose columns are contiguous and column_stride elements apart.
 template <class Compute, int Rows, class T>
 void fma_small_m_by_columns(extent k, const float* a, extent a_stride, const T* b, extent column_stride, extent columns,
                         float* c, extent c_stride) {
@@ -157,11 +161,11 @@ void fma_small_m_by_columns(extent k, const float* a, extent a_stride, const T* 
         for (int i = 0; i < Rows; ++i) sums[i] = load(c + i * c_stride + j);
         for (extent p = 0; p < k; p += lanes) {
             const int n = static_cast<int>(k - p < lanes ? k - p : lanes);
-            f32 square[lanes];  // a row: what a column has
+            f32 square[lanes];  // (columns, k), transposed to (k, columns)
             if (wide == lanes && n == lanes) {
 #pragma GCC unroll 16
                 for (int r = 0; r < lanes; ++r) {
-                    // Columns to come: processors follow few of so many by themselves.
+                    // The next columns: processors prefetch few of so many streams by themselves.
                     __builtin_prefetch(from + (r + 2 * lanes) * column_stride + p, 0, 2);
                     square[r] = load_as<Compute>(from + r * column_stride + p, lanes);
                 }
@@ -182,9 +186,8 @@ void fma_small_m_by_columns(extent k, const float* a, extent a_stride, const T* 
     }
 }
 
-/// c (rows x columns, there up to whole vectors) = or += a (rows x k, rows a_stride apart) times b (k x columns) as it
-/// lies: what fma_multiply gives, for those who read b only once. Where b's columns do not lie side by side, up to
-/// small_m.
+/// c (rows, columns), with room for whole vectors, = or += a (rows, k) times unpacked b (k, columns): the bits of
+/// fma_multiply. Where b is not row-major, rows are at most small_m.
 template <class Compute, class T>
 void fma_multiply_small_m(extent rows, extent k, const void* a_rows, extent a_stride, const void* b, extent k_stride,
                       extent column_stride, extent columns, float* c, extent c_stride, bool add) {

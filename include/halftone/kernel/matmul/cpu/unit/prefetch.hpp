@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory that is asked for while a product runs: the source of panels to come, the places of results.
+/// Memory that is prefetched while a product runs: the source of the next panels, the places of results.
 ///
-/// Processors drop what is asked for all at once, and what is asked for between two tiles delays the second. So tiles
-/// ask for a line or two every lookahead_depth of k, beside their multiplications.
+/// Processors drop prefetches that come all at once, and those between two tiles delay the second tile. So tiles prefetch a
+/// line or two every lookahead_depth of k, beside their multiplications.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include <halftone/config.hpp>
+#include <halftone/kernel/matmul/cpu/tuning.hpp>
 #include <halftone/tensor/shape.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
@@ -20,12 +21,11 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-inline constexpr extent lookahead_depth = 16;
-
-/// What a tile asks for: nothing, the panel of b that lies behind its own, or what a lookahead says.
+/// What a tile prefetches: nothing, the panel of b behind its own, or what a lookahead says.
 enum class tile_prefetch { nothing, next_panel, lookahead };
 
-/// Runs of bytes, so many bytes apart, of which lines are asked for: the first one of all runs, then the second ones.
+/// Runs of bytes, `stride` bytes from one to the next, whose cache lines are prefetched: the first line of every run, then
+/// the second ones.
 class strided_lines {
   public:
     static constexpr extent line = 64;
@@ -53,9 +53,9 @@ class strided_lines {
     }
 
   private:
-    /// Where in its line an address lies.
+    /// Bytes from the beginning of its line to an address.
     static extent begin_of(const void* p) { return static_cast<extent>(reinterpret_cast<std::uintptr_t>(p) % line); }
-    /// Where a run that may begin anywhere has the most lines.
+    /// The same, where a run that may begin anywhere touches the most lines.
     static extent most_begin(extent bytes) { return bytes < line ? bytes - 1 : line - 1; }
     static extent lines_of(extent bytes, extent begin) { return bytes < 1 ? 0 : (begin + bytes + line - 1) / line; }
 
@@ -63,13 +63,13 @@ class strided_lines {
     extent stride_ = 0, runs_ = 0, left_ = 0, count_ = 0;
 };
 
-/// Rows of results that a tile is to store, so many bytes each, asked for one or two at a time while it is multiplied:
-/// stores that all miss at once take the places where the next tile's loads wait for theirs. Shallow tiles are over before
-/// they arrive.
+/// Rows of results that a tile is going to store, Bytes each, prefetched one or two at a time while it is multiplied. Stores
+/// that all miss at once fill the line buffers, and the next tile's loads wait: a whole latency of memory a tile (Zen 4: 1.02
+/// to 1.05). Tiles of little k end before the lines arrive and prefetch nothing.
 template <int Rows, int Bytes>
 class rows_to_store {
   public:
-    /// By a tile of so much k. What it adds to is near already.
+    /// By a tile over k. Results that it adds to have been loaded.
     template <class T>
     HALFTONE_INLINE rows_to_store(T* first, extent stride, extent k, const float* adds_to)
         : next_(reinterpret_cast<const std::byte*>(first)),
@@ -93,14 +93,14 @@ class rows_to_store {
     int left_, share_;
 };
 
-/// Lines that are asked for in equal shares.
+/// Up to four sets of lines, prefetched in equal shares.
 class lookahead {
   public:
-    /// `asks`: how often they will be. More than there is room for are left out.
+    /// `prefetches`: how often prefetch() will be called. A fifth set of lines is left out.
     void add(const strided_lines& lines, extent prefetches) {
-        if (count_ < most) all_[count_++] = {lines, (lines.count() + prefetches - 1) / prefetches};
+        if (count_ < capacity) all_[count_++] = {lines, (lines.count() + prefetches - 1) / prefetches};
     }
-    /// Drops all but the first `count`.
+    /// Drops all sets but the first `count`.
     void keep(int count) { count_ = count_ < count ? count_ : count; }
 
     HALFTONE_INLINE void prefetch() {
@@ -108,13 +108,13 @@ class lookahead {
     }
 
   private:
-    static constexpr int most = 4;
+    static constexpr int capacity = 4;
     struct shared_lines {
         strided_lines lines;
         extent share = 0;
     };
 
-    shared_lines all_[most];
+    shared_lines all_[capacity];
     int count_ = 0;
 };
 

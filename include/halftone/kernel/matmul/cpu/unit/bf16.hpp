@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products by VDPBF16PS, of what bf16_packing.hpp packs: pairs of k are multiplied and added at once. Written on AVX-512,
-/// which every processor with such a unit has.
+/// Products of packed panels by VDPBF16PS, which multiplies and adds pairs of k at once (packing: bf16_packing.hpp). Tiles of
+/// 12 x 32 sums as in fma.simd.hpp; written on AVX-512, which every processor with VDPBF16PS has.
 #pragma once
 
 #include <cstddef>
 
-#include <halftone/kernel/matmul/cpu/bf16_packing.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/bf16_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 
 #if defined(__x86_64__)
 #include <halftone/exec/cpu/set/avx512_bf16.hpp>
@@ -16,7 +16,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512_bf16 {
 
-/// Where a tile's sums go: as they are, or rounded to bfloat16. One code for both, since it is long.
+/// What a tile's sums are stored in: floats, or bfloat16, to which they are rounded. One type for both, so that the tiles are
+/// compiled once.
 struct pair_results {
     std::byte* first;
     extent stride;  ///< bytes
@@ -30,7 +31,7 @@ struct pair_results {
         : first(reinterpret_cast<std::byte*>(to)), stride(result_stride * static_cast<extent>(sizeof *to)), are_rounded(true) {}
 };
 
-/// The instruction that rounds takes numbers below the smallest normal one for zeros; VDPBF16PS leaves none.
+/// row (Rows, Vectors) = sums. VCVTNE2PS2BF16 flushes subnormals to zero, which changes nothing: VDPBF16PS gives none.
 template <int Rows, int Vectors>
 HALFTONE_INLINE void store_sums(const pair_results& to, std::byte* row, const __m512 (&sums)[Rows][Vectors]) {
     if (to.are_rounded) {
@@ -46,8 +47,8 @@ HALFTONE_INLINE void store_sums(const pair_results& to, std::byte* row, const __
     }
 }
 
-/// One tile by the first vectors of a panel: two are all of it. It asks for what `ahead` says, and for the panel behind
-/// b if PrefetchesNext.
+/// to (Rows, Vectors) = from + a (Rows, k) times the first Vectors of a panel of b (k / 2, 2 vectors). Meanwhile it
+/// prefetches what `ahead` holds, the rows of `to`, and, if PrefetchesNext, the panel behind this one.
 template <int Rows, int Vectors, a_layout Layout, bool PrefetchesNext>
 HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, const bfloat16* b, const float* from,
                                extent from_stride, const pair_results& to, std::byte* first, lookahead* ahead) {
@@ -78,7 +79,7 @@ HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, con
 #pragma GCC unroll 12
             for (int i = 0; i < Rows; ++i) {
                 std::int32_t pair;
-                // Every fourth row has a pointer of its own: the processor adds one, two or three strides to it.
+                // One pointer for four rows: an address adds one, two or three strides to it.
                 std::memcpy(&pair, Layout == a_layout::k_major ? a + 2 * i : groups[i / 4] + i % 4 * a_stride, sizeof pair);
                 const auto ai = (__m512bh)_mm512_set1_epi32(pair);
 #pragma GCC unroll 2
@@ -92,8 +93,8 @@ HALFTONE_INLINE void pair_tile(extent k, const bfloat16* a, extent a_stride, con
     store_sums(to, first, sums);
 }
 
-/// to (rows x Vectors' columns) = from + a (rows x k) times the first vectors of one panel of b; without a `from` the
-/// product alone.
+/// to (rows, Vectors) = from (nullptr: zeros) + a (rows, k) times the first Vectors of a panel of b (k / 2, 2 vectors), tile
+/// by tile.
 template <int Vectors, a_layout Layout>
 [[gnu::noinline]] void pair_rows(extent rows, extent k, const void* block, extent a_stride, const void* b_panel,
                                  const float* from, extent from_stride, const pair_results& to, lookahead* ahead) {
@@ -112,41 +113,42 @@ template <int Vectors, a_layout Layout>
         i += Rows;
     };
     if (ahead == nullptr && rows >= high) tile.template operator()<high, true>();
-    // Four rows alone keep the processor half busy: the last sixteen are twice eight, where a tile may begin anywhere.
+    // A tile of four rows keeps the unit half busy: the last sixteen rows are twice eight, not twelve and four. A k-major a
+    // has groups of twelve.
     while (i + high <= rows && (Layout == a_layout::k_major || rows - i != 16)) tile.template operator()<high>();
     while (i + 8 <= rows) tile.template operator()<8>();
     while (i + 4 <= rows) tile.template operator()<4>();
     while (i < rows) tile.template operator()<1>();
 }
-/// The same, however a lies; by depth only for whole panels.
+/// The same with a in any layout, k-major only for whole panels.
 template <int Vectors>
 void pair_block(extent rows, extent k, const block_of_a& a, const void* b_panel, const float* from, extent from_stride,
                 const pair_results& to, lookahead* ahead) {
-    constexpr a_layout deep = Vectors == 2 ? a_layout::k_major : a_layout::row_major;
+    constexpr a_layout k_major = Vectors == 2 ? a_layout::k_major : a_layout::row_major;
     const a_layout layout = a_layout_of(a, sizeof(bfloat16));
-    const auto multiply = layout == a_layout::k_major  ? &pair_rows<Vectors, deep>
+    const auto multiply = layout == a_layout::k_major  ? &pair_rows<Vectors, k_major>
                           : layout == a_layout::row_major ? &pair_rows<Vectors, a_layout::row_major>
                                                  : &pair_rows<Vectors, a_layout::row_major_aliased>;
     multiply(rows, k, a.first, a.stride, b_panel, from, from_stride, to, ahead);
 }
 
-/// c (rows x bf16_columns) = or += a (rows x k) times one panel of b, by VDPBF16PS.
+/// c (rows, bf16_columns) = or += a (rows, k), panel_stride from row to row, times one panel of b.
 inline void pair_multiply(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
                           bool add, lookahead* ahead) {
     pair_rows<2, a_layout::row_major>(rows, k, a_block, panel_stride, b_panel, add ? c : nullptr, c_stride, {c, c_stride},
                                 ahead);
 }
-/// The same with a however it lies; k is even.
+/// The same with a in any layout; k is even.
 inline void pair_multiply_rows(extent rows, extent k, const block_of_a& a, const void* b_panel, float* c,
                                extent c_stride, bool add, lookahead* ahead) {
     pair_block<2>(rows, k, a, b_panel, add ? c : nullptr, c_stride, {c, c_stride}, ahead);
 }
-/// And by the first half of the panel's columns.
+/// c (rows, bf16_columns / 2): by the first half of the panel's columns.
 inline void pair_multiply_half(extent rows, extent k, const block_of_a& a, const void* b_panel, float* c,
                                extent c_stride, bool add, lookahead* ahead) {
     pair_block<1>(rows, k, a, b_panel, add ? c : nullptr, c_stride, {c, c_stride}, ahead);
 }
-/// The last piece of k: sums, if there are any, and the product of this piece, stored where they belong.
+/// to (rows, bf16_columns) = sums (nullptr: zeros) + a times the panel: the last piece of k, stored as the result.
 template <class To>
 void pair_multiply_last(extent rows, extent k, const block_of_a& a, const void* b_panel, const float* sums,
                         extent sums_stride, To* to, extent to_stride, lookahead* ahead) {

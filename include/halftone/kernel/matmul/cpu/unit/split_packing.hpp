@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Packing of operands as sums of N bfloat16 (number/split.hpp), and what becomes of the sums of their products. Written
-/// on AVX-512, which every processor with tiles has.
+/// Packing of operands as sums of N bfloat16 (number/split.hpp), and the addition of their products' sums to a result.
+/// Written on AVX-512, which every processor with tiles has.
 ///
-///     a block:  rows x (k / 32, N, 32), rows N * panel_stride apart
+///     a block:  (rows, k / 32, N, 32), N * panel_stride elements from row to row
 ///     b panel:  (k / 32, N, 16, 32 columns, 2)
 ///
-/// so that all pieces of 32 of k lie together.
+/// All N pieces of 32 of k are side by side.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include <halftone/kernel/matmul/cpu/fma_packing.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
 #include <halftone/number/split.hpp>
 
 #if defined(__x86_64__)
@@ -22,7 +22,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512 {
 
-/// The upper halves of two vectors' lanes: 32 bfloat16.
+/// The upper 16 bits of the lanes of two vectors: 32 bfloat16.
 HALFTONE_INLINE __m512i upper_halves(f32 low, f32 high) {
     alignas(64) static constexpr std::uint16_t odd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21,
                                                           23, 25, 27, 29, 31, 33, 35, 37, 39, 41, 43,
@@ -30,7 +30,7 @@ HALFTONE_INLINE __m512i upper_halves(f32 low, f32 high) {
     return _mm512_permutex2var_epi16(_mm512_castps_si512(low.v), _mm512_load_si512(odd), _mm512_castps_si512(high.v));
 }
 
-/// The pieces of 32 values, those of each together.
+/// to (N, 32) = the pieces of 32 values.
 template <int N>
 HALFTONE_INLINE void store_pieces(std::uint16_t* to, f32 low, f32 high) {
     f32 low_pieces[N], high_pieces[N];
@@ -39,7 +39,7 @@ HALFTONE_INLINE void store_pieces(std::uint16_t* to, f32 low, f32 high) {
     for (int q = 0; q < N; ++q) _mm512_storeu_si512(to + q * 32, upper_halves(low_pieces[q], high_pieces[q]));
 }
 
-/// Packs a (rows x k) into rows N * block_stride apart, k padded with zeros to a multiple of 32.
+/// Packs a (rows, k) into rows N * block_stride elements apart, k padded with zeros to a multiple of 32.
 template <class Compute, int N, class T>
 void pack_a_split(const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
                   extent block_stride) {
@@ -58,7 +58,7 @@ void pack_a_split(const void* source, extent row_stride, extent k_stride, extent
     for (extent i = 0; i < rows; i += 16) {
         const extent high = rows - i < 16 ? rows - i : 16;
         for (extent p = 0; p < k; p += 32) {
-            f32 squares[2][16];
+            f32 squares[2][16];  // (k, rows), transposed to (rows, k)
             for (extent r = 0; r < 32; ++r)
                 squares[r / 16][r % 16] = load_first_as<Compute>(from + (p + r) * k_stride + i, p + r < k ? high : 0);
             transpose(squares[0]);
@@ -69,16 +69,16 @@ void pack_a_split(const void* source, extent row_stride, extent k_stride, extent
     }
 }
 
-/// Packs b (k x columns) into panels, so many bytes apart; what is missing to a whole one is zero.
+/// Packs b (k, columns) into panels that begin panel_step_bytes apart; missing columns and missing k are zeros.
 template <class Compute, int N, class T>
 void pack_b_split(const void* source, extent k_stride, extent column_stride, extent k, extent columns, void* panels,
                   std::size_t panel_step_bytes) {
     const auto* from = static_cast<const T*>(source);
     const extent padded = (k + 31) / 32 * 32;
-    const auto apart = static_cast<extent>(panel_step_bytes / sizeof(std::uint32_t));
+    const auto panel_step = static_cast<extent>(panel_step_bytes / sizeof(std::uint32_t));
     for (extent j = 0; j < (columns + 31) / 32 * 32; j += 16) {
         const extent wide = columns - j;
-        std::uint32_t* const to = static_cast<std::uint32_t*>(panels) + j / 32 * apart + j % 32;
+        std::uint32_t* const to = static_cast<std::uint32_t*>(panels) + j / 32 * panel_step + j % 32;
         if (column_stride == 1) {
             for (extent p = 0; p < padded; p += 2) {
                 f32 even[N], odd[N];
@@ -94,7 +94,7 @@ void pack_b_split(const void* source, extent k_stride, extent column_stride, ext
             continue;
         }
         for (extent p = 0; p < k; p += 32) {
-            f32 squares[N][16];  // a row: 16 pairs of one column
+            f32 squares[N][16];  // (pieces, columns, k / 2) pairs, transposed to (pieces, k / 2, columns)
             for (extent r = 0; r < 16; ++r) {
                 const T* column = from + (j + r) * column_stride + p;
                 f32 low[N], high[N];
@@ -111,7 +111,7 @@ void pack_b_split(const void* source, extent k_stride, extent column_stride, ext
     }
 }
 
-/// The numbers that N packed pieces add up to: 16 of a row of a, and of pairs of b the first and the second.
+/// The numbers whose N packed pieces these are: 16 of a row of a; of pairs of b the first or the second ones.
 template <int N>
 HALFTONE_INLINE f32 joined(const bfloat16* pieces) {
     f32 sum = load(pieces + (N - 1) * 32);
@@ -130,8 +130,8 @@ HALFTONE_INLINE f32 joined_of_pairs(const bfloat16* pairs) {
     return sum;
 }
 
-/// Sums again, by multiply-adds of floats, the elements of c (rows x 32) whose bits are set in `wrong`: from c where it
-/// is added to, else from zero. a and b are packed pieces, k at most split_depth.
+/// Sums the elements of c (rows, 32) whose bits are set in `wrong` again, by multiply-adds of floats: on top of c if `add`,
+/// else of zero. a and b are packed pieces, k is at most split_depth.
 template <int N>
 void multiply_joined(extent rows, extent k, const bfloat16* a, const bfloat16* b, const std::uint32_t* wrong, float* c,
                      extent c_stride, bool add) {
@@ -159,8 +159,8 @@ void multiply_joined(extent rows, extent k, const bfloat16* a, const bfloat16* b
     }
 }
 
-/// c (rows x 32) = or += sums of products of pieces. Those that are not finite are summed again: an infinity times a
-/// piece that is zero is NaN, which may or may not be what it is times the number.
+/// c (rows, 32) = or += sums of products of pieces. Sums that are not finite are formed again from the numbers themselves: an
+/// infinity times a piece that is zero gives NaN, where times the number it may give an infinity.
 template <int N>
 void add_split_sums(const float* sums, extent rows, extent k, const bfloat16* a, const bfloat16* b, float* c,
                     extent c_stride, bool add) {

@@ -7,5 +7,5 @@
 #include <halftone/policy/promotion.hpp>
 #include <halftone/tensor/shape.hpp>
 
-#define HALFTONE_BODY <halftone/kernel/matmul/cpu/fma_packing.simd.hpp>
+#define HALFTONE_BODY <halftone/kernel/matmul/cpu/unit/fma_packing.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>

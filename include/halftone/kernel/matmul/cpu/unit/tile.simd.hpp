@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products on matrix tiles: 32 x 32 sums in four tiles, two tiles of a's rows, two of b's columns. Written on
-/// `tile_block`, which is AMX's tile registers in one namespace and plain memory in another, so that the body is tested on any
-/// machine.
+/// Products on matrix tiles: 32 x 32 sums in four tiles, two tiles of a's rows, two of b's columns. Written on `tile_block`,
+/// which is AMX's tile registers in one namespace and plain memory in another, so that the body is tested on any machine.
+///
+///                    b (32 k, 32 columns)
+///                    [b0 b1]
+///     a (32 rows,    +-----+
+///        32 k)  [a0] |c0 c1|  16 x 16 sums each; four products a step of 32 k, of four tile loads
+///               [a1] |c2 c3|
+///                    +-----+
 // A body without a guard (exec/cpu/each_set.hpp): for AMX tiles, and in tests for tiles in memory.
 
 #include <cstddef>
 
 #include <halftone/exec/cpu/simd/tile_software.hpp>
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
-#include <halftone/kernel/matmul/cpu/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/operands.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// c (rows x 32) = or += a (rows x k) times one panel of b. Rows are taken 32 at a time: a and c hold a multiple of 32.
+/// c (rows, 32) = or += a (rows, k) times one panel of b (k / 2, 32, 2). a and c have room for a multiple of 32 rows.
 inline void tile_multiply(extent rows, extent k, const void* a_block, const void* b_panel, float* c, extent c_stride,
                           bool add, lookahead* ahead) {
     const auto* a = static_cast<const bfloat16*>(a_block);
@@ -35,7 +41,7 @@ inline void tile_multiply(extent rows, extent k, const void* a_block, const void
     }
 }
 
-/// Adds 32 rows of a times a panel of b over one piece of k.
+/// sums (32, 32) += a (32, k) times a panel of b (k / 2, 32, 2): one piece of k.
 template <tile_reuse Reuse>
 HALFTONE_INLINE void add_products(tile_block& sums, extent k, const bfloat16* a, extent a_stride, const bfloat16* b,
                                   lookahead* ahead) {
@@ -44,11 +50,10 @@ HALFTONE_INLINE void add_products(tile_block& sums, extent k, const bfloat16* a,
         sums.multiply<Reuse>(a + p, a_stride, b + p * 32);
     }
 }
-/// to (32 x 32) = from + 32 rows of a times a panel of b (product_unit). As much of the panel as fits the first-level
-/// cache stays there for further rows.
-inline void tile_multiply_through(extent k, const deep_operands& operands, const float* from, extent from_stride,
+/// to (32, 32) = from + 32 rows of a times a panel of b over pieces of k (multiply_pieces). The first l1_resident_depth of the
+/// panel stays in L1 for the next rows, whose a is loaded so that it does not displace it.
+inline void tile_multiply_pieces(extent k, const deep_operands& operands, const float* from, extent from_stride,
                                   float* to, extent to_stride, lookahead* ahead) {
-    constexpr extent near_depth = 2 * panel_depth;
     const auto* a = static_cast<const std::byte*>(operands.a);
     const auto* b = static_cast<const std::byte*>(operands.b);
     tile_block sums;
@@ -61,7 +66,7 @@ inline void tile_multiply_through(extent k, const deep_operands& operands, const
         const auto* const rows = reinterpret_cast<const bfloat16*>(a);
         const auto* const panel = reinterpret_cast<const bfloat16*>(b);
         const extent depth = k - p < panel_depth ? k - p : panel_depth;
-        if (p < near_depth) {
+        if (p < l1_resident_depth) {
             add_products<tile_reuse::columns>(sums, depth, rows, operands.a_stride, panel, ahead);
         } else {
             add_products<tile_reuse::neither>(sums, depth, rows, operands.a_stride, panel, ahead);

@@ -5,7 +5,7 @@
 
 #include <doctest/doctest.h>
 
-#include <halftone/kernel/matmul/cpu/lookahead.hpp>
+#include <halftone/kernel/matmul/cpu/unit/prefetch.hpp>
 
 namespace {
 

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times two builds of a benchmark against each other: rounds in turn, and of each row the ratio of its rates, new over old.
+
+    bench/versus_rows.py OLD NEW [--rounds 7] [--json FILE] [--lowest 0.98] [--mean 1.0] [-- ARGUMENT...]
+
+OLD and NEW are builds of one program, such as bench_matmul; arguments behind -- go to both (--filter bf16, --quick). A round
+runs both, the second one first in every other round. A row's ratio is the median over the rounds. With --lowest or --mean the
+exit code is 1 where a row's ratio, or the geometric mean of all, is below; rows below --lowest are named.
+"""
+import argparse
+import json
+import math
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+
+def run(program, arguments):
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "rows.json"
+        done = subprocess.run([program, *arguments, "--json", str(file)], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{program}: exit code {done.returncode}\n{done.stderr}")
+        result = json.loads(file.read_text())
+    return result, {(r["kernel"], r["shape"], r["policy"]): r["seconds"] for r in result["rows"]}
+
+
+def main():
+    own, behind = sys.argv[1:], []
+    if "--" in own:
+        own, behind = own[: own.index("--")], own[own.index("--") + 1 :]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json")
+    parser.add_argument("--lowest", type=float, default=0)
+    parser.add_argument("--mean", type=float, default=0)
+    a = parser.parse_args(own)
+
+    ratios, commits = {}, {}
+    for number in range(a.rounds):
+        seconds = {}
+        for which in ("old", "new") if number % 2 == 0 else ("new", "old"):
+            result, seconds[which] = run(getattr(a, which), behind)
+            commits[which] = result["commit"]
+        for row in seconds["old"].keys() & seconds["new"].keys():
+            ratios.setdefault(row, []).append(seconds["old"][row] / seconds["new"][row])
+        print(f"round {number + 1} of {a.rounds}", file=sys.stderr)
+    if not ratios:
+        sys.exit("no row is in both")
+
+    rows = [{"kernel": k, "shape": s, "policy": p, "ratio": statistics.median(r), "ratios": sorted(r)} for (k, s, p), r in ratios.items()]
+    rows.sort(key=lambda row: row["ratio"])
+    for row in rows:
+        below = "  below" if row["ratio"] < a.lowest else ""
+        name = " ".join((row["kernel"], row["shape"], row["policy"]))
+        print(f"{name:60}{row['ratio']:7.3f}{row['ratios'][0]:9.3f} to {row['ratios'][-1]:.3f}{below}")
+    mean = math.exp(statistics.fmean(math.log(row["ratio"]) for row in rows))
+    print(f"geometric mean of {len(rows)}: {mean:.4f}")
+    if a.json:
+        protocol = f"{a.rounds} rounds in turn; a ratio is the median of the rounds' rates, new over old"
+        pathlib.Path(a.json).write_text(json.dumps({"program": "versus_rows", "machine": result["machine"], "old": commits["old"], "new": commits["new"], "protocol": protocol, "arguments": behind, "mean": mean, "rows": rows}, indent=1) + "\n")
+    return 1 if rows[0]["ratio"] < a.lowest or mean < a.mean else 0
+
+
+sys.exit(main())
