@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: gather, index_select, index_add, scatter_add and take_along_dim choose along one axis: ht::axes<1>
+// expect: halftone: this operation works along one axis: ht::axes<1>
 // expect: halftone: ht::axes<...> names an axis that the tensor has not: a tensor of rank R has the axes 0 to R - 1
 // expect: halftone: an index is a view or a variable of std::int32_t
 // expect: halftone: a mask is of bool, of std::uint8_t or of a number type

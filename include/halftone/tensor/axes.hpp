@@ -63,6 +63,13 @@ constexpr resolved_axes<Rank, Axes...> resolve_axes(axis_list<Axes...>) {
     return {};
 }
 
+/// The one axis of a list, from 0.
+template <int Rank, int... Axes>
+constexpr int only_axis(axis_list<Axes...>) {
+    static_assert(sizeof...(Axes) == 1, "halftone: this operation works along one axis: ht::axes<1>");
+    return resolved_axes<Rank, Axes...>::values[0];
+}
+
 /// The shape without the listed axes.
 template <int... Axes, int Rank>
 constexpr shape<Rank - static_cast<int>(sizeof...(Axes))> without_axes(const shape<Rank>& s, axis_list<Axes...>) {

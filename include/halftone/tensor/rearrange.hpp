@@ -21,13 +21,6 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The one axis of a list, from 0.
-template <int Rank, int... Axes>
-constexpr int only_axis(axis_list<Axes...>) {
-    static_assert(sizeof...(Axes) == 1, "halftone: this operation works along one axis: ht::axes<1>");
-    return resolved_axes<Rank, Axes...>::values[0];
-}
-
 /// `start` and `stop` as Python has them in x[start:stop]: negative ones count from the end, and what is beyond an end is
 /// that end.
 struct index_range {

@@ -84,15 +84,6 @@ struct gather;
 
 namespace detail {
 
-/// The one axis of a list, from 0.
-template <int Rank, int... Axes>
-constexpr int only_axis(axis_list<Axes...> list) {
-    static_assert(sizeof...(Axes) == 1,
-                  "halftone: gather, index_select, index_add, scatter_add and take_along_dim choose along one axis: "
-                  "ht::axes<1>");
-    return decltype(resolve_axes<Rank>(list))::values[0];
-}
-
 /// Throws shape_error unless the index has x's extents, or less, but along the axis.
 template <int Rank>
 void check_gather(const char* operation, const shape<Rank>& x, int axis, const shape<Rank>& index) {

@@ -41,10 +41,10 @@ struct modified_attention_backward_task : attention_backward_task<T> {
                                                     : this->partials + index * at.part_sums();
         std::memset(dq, 0, static_cast<std::size_t>(at.part_sums()) * sizeof(float));
         this->pack_queries(batch, group, scratch);
-        if (at.unit.enter != nullptr) at.unit.enter();
+        at.unit.begin_worker();
         for (extent block = part; block < at.key_blocks; block += at.parts)
             run_keys(batch, group, block * at.block_keys, dq, scratch);
-        if (at.unit.leave != nullptr) at.unit.leave();
+        at.unit.end_worker();
         if (this->partials == nullptr) this->store_queries(batch, group, dq);
     }
 

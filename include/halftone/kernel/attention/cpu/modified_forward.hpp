@@ -30,10 +30,10 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         const extent batch = index / this->at.parts / e.heads, head = index / this->at.parts % e.heads;
         const extent first = part * this->at.part_queries, last = std::min(first + this->at.part_queries, e.queries);
         this->pack(batch, head / e.members(), e.keys, scratch);
-        if (this->at.unit.enter != nullptr) this->at.unit.enter();
+        this->at.unit.begin_worker();
         for (extent i = first; i < last; i += attention_query_rows)
             run_block({batch, head, i, std::min(attention_query_rows, last - i), 0, e.keys}, scratch);
-        if (this->at.unit.leave != nullptr) this->at.unit.leave();
+        this->at.unit.end_worker();
     }
 
   private:

@@ -7,15 +7,13 @@
 ///     x.data()[l.output_offset(o) + l.reduced_offset(r)]           // element r of those that output o is made of
 #pragma once
 
+#include <halftone/kernel/common/strided/axes.hpp>
 #include <halftone/tensor/axes.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
-
-/// Axes that a reduction takes at most.
-inline constexpr int most_axes = 8;
 
 /// Elements at one distance.
 struct axis_run {
