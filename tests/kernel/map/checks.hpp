@@ -326,7 +326,7 @@ void refuses(Device& device) {
     CHECK_THROWS_WITH_AS(ht::map(device, add, view(3, 4), view(3), view(3, 4)),
                          "map: input 1 has 3 values, the output (3, 4) has 4 columns", ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::map(device, add, view(4), ht::view<float, 1>(memory.data(), {4}, {2}), view(4)),
-                         "map: input 1 (4) does not lie in contiguous rows at one distance; its strides are (2)",
+                         "map: input 1 (4) does not have contiguous rows at one distance; its strides are (2)",
                          ht::shape_error);
     CHECK_THROWS_AS(ht::map(device, add, ht::transpose(view(3, 4)), view(4, 3), view(4, 3)), ht::shape_error);
     CHECK_THROWS_AS(ht::map(
