@@ -95,7 +95,7 @@ TEST_CASE("backward: losses that cannot be, and the accumulator hears of none of
     ht::tape tape{f.device}, other{f.device};
     const auto x = tape.leaf(f.input());
     const auto loss = ht::sum(tape, f.apply(tape, x));
-    CHECK_THROWS_WITH_AS(other.backward(loss, sink), "tape: backward of a loss that lies on another tape",
+    CHECK_THROWS_WITH_AS(other.backward(loss, sink), "tape: backward of a loss that is on another tape",
                          ht::argument_error);
     const auto nothing = ht::sum(tape, tape.constant(f.input()));
     CHECK_THROWS_WITH_AS(tape.backward(nothing, sink),
@@ -126,7 +126,7 @@ TEST_CASE("backward: a result of an earlier pass takes no gradient, unless it is
     const auto loss = ht::sum(tape, f.apply(tape, hidden));
     CHECK_THROWS_WITH_AS(tape.backward(loss, sink),
                          "tape: a gradient arrives at a result of shape (2, 2) whose operation an earlier backward "
-                         "pass has consumed; compute it anew, or detach it",
+                         "pass has consumed; compute it again, or detach it",
                          ht::state_error);
     CHECK(tape.graph().records() == 0);
     sink.close();

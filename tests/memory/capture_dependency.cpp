@@ -51,7 +51,7 @@ TEST_CASE("capture_dependencies: an arena changes when its segments are joined, 
     arena.deallocate(small, 100);
     CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
     CHECK(memory.capture_dependencies().settle());
-    CHECK(std::strcmp(memory.capture_dependencies().first_change_since(before), "results lie elsewhere") == 0);
+    CHECK(std::strcmp(memory.capture_dependencies().first_change_since(before), "the memory of results has moved") == 0);
     const auto after = memory.capture_dependencies().now();
     const auto blocks = memory.usage().allocations();
     CHECK_FALSE(memory.capture_dependencies().settle());
@@ -84,7 +84,7 @@ TEST_CASE(
         with_arena = memory.capture_dependencies().now();
         CHECK(with_arena.size() == 2);
     }
-    CHECK(std::strcmp(memory.capture_dependencies().first_change_since(with_arena), "results lie elsewhere") == 0);
+    CHECK(std::strcmp(memory.capture_dependencies().first_change_since(with_arena), "the memory of results has moved") == 0);
 }
 
 TEST_CASE("capturing: no memory is handed out, and what is given back goes at the end") {

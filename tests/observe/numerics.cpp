@@ -123,7 +123,7 @@ TEST_CASE("numerics: proposals say what the counts say") {
     CHECK(p[0].layer == "b");
     CHECK(p[0].policy == "ht::amp_bf16");
     CHECK(p[0].text ==
-          "b: 3% of the values of the gradient that linear passes on lie below 6.1e-05, float16's least normal number, at "
+          "b: 3% of the values of the gradient that linear passes on are below 6.1e-05, float16's least normal number, at "
           "a loss scale of 65536 (and 0 of 1000 (0%) are zeros); still 3% with the scale doubled 2 times, beyond which a "
           "gradient overflows: ht::rule<\"b\", ht::amp_bf16>");
     CHECK(view.proposals(0.05).empty());
@@ -136,7 +136,7 @@ TEST_CASE("numerics: proposals say what the counts say") {
     REQUIRE(p.size() == 1);
     CHECK(p[0].layer.empty());
     CHECK(p[0].text ==
-          "the loss scale: more than 1% of the gradient lies below its type's least normal number in 1 operation; with 2 "
+          "the loss scale: more than 1% of the gradient is below its type's least normal number in 1 operation; with 2 "
           "doublings of 65536 in none of these, and no gradient of the step overflows before 21");
 
     // Values at the end of the range, and beyond.

@@ -162,7 +162,7 @@ TEST_CASE("accumulator: gradients and norms whose accumulator is gone are found 
     };
     auto raw = leave([](auto taken) { return taken; });
     CHECK_THROWS_WITH_AS(scaler.unscale(std::move(raw)),
-                         "unscale: the accumulator of these gradients is gone, and their memory with it",
+                         "unscale: the accumulator of these gradients has been destroyed, and their memory with it",
                          ht::state_error);
     auto grads = leave([&](auto taken) {
         auto unscaled = scaler.unscale(std::move(taken));
@@ -170,7 +170,7 @@ TEST_CASE("accumulator: gradients and norms whose accumulator is gone are found 
         return unscaled;
     });
     CHECK_THROWS_WITH_AS(optimizer.step(grads),
-                         "sgd: the accumulator of these gradients is gone, and their memory with it", ht::state_error);
+                         "sgd: the accumulator of these gradients has been destroyed, and their memory with it", ht::state_error);
     CHECK_THROWS_AS(ht::clip_grad_value(grads, 1), ht::state_error);
     CHECK_THROWS_AS(static_cast<void>(norm->value()), ht::state_error);
     scaler.update();

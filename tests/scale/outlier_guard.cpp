@@ -88,7 +88,7 @@ TEST_CASE("outlier_guard: the wrong order of calls throws") {
     auto clipped = run.take(1);
     ht::clip_grad_norm(clipped, 1);
     CHECK_THROWS_WITH_AS(run.guard.watch(clipped),
-                         "outlier_guard: watch() after clipping, which makes outliers alike; watch first",
+                         "outlier_guard: watch() after clipping, which hides outliers; watch first",
                          ht::state_error);
     run.optimizer.step(clipped), run.scaler.update();
     auto by_value = run.take(1);

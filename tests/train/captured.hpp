@@ -228,7 +228,7 @@ void check_reasons(Device& device) {
     CHECK(run(1, 8) == step_run::uncaptured);
     CHECK(step.reason() == "uncaptured: a step of (1, 8), (1, 8); scratch memory has moved");
     CHECK(run(1, 8) == step_run::captured);
-    CHECK(step.reason() == "captured anew: a step of (1, 8), (1, 8); scratch memory has moved");
+    CHECK(step.reason() == "captured again: a step of (1, 8), (1, 8); scratch memory has moved");
     CHECK(run(1, 8) == step_run::replayed);
     // Scratch that needs a second block while the first is out: whether it is joined decides the next step.
     {
@@ -240,13 +240,13 @@ void check_reasons(Device& device) {
     CHECK(run(1, 8) == step_run::replayed);
     CHECK_NOTHROW(p.tape.template make<float>(ht::shape<1>{1}, false));
     CHECK(run(1, 8) == step_run::uncaptured);
-    CHECK(mentions(step.reason(), "results lie elsewhere"));
+    CHECK(mentions(step.reason(), "the memory of results has moved"));
     CHECK(run(1, 8) == step_run::captured);
 
     // What the step reads of the host is that of the capture, until renew().
     step.renew("another limit of clipping");
     CHECK(run(1, 8) == step_run::captured);
-    CHECK(step.reason() == "captured anew: a step of (1, 8), (1, 8); another limit of clipping");
+    CHECK(step.reason() == "captured again: a step of (1, 8), (1, 8); another limit of clipping");
     CHECK(step.captures() == 6);
     CHECK_THROWS_AS(ht::captured_step(device, [](const batch&) {}, {.most_graphs = 0}), ht::argument_error);
 }

@@ -24,7 +24,9 @@ inline namespace HALFTONE_ABI {
 class arena final : public detail::capture_dependency {
   public:
     arena(memory_resource& source, memory_kind kind)
-        : detail::capture_dependency(&source.capture_dependencies(), "results lie elsewhere"), source_(&source), kind_(kind) {}
+        : detail::capture_dependency(&source.capture_dependencies(), "the memory of results has moved"),
+          source_(&source),
+          kind_(kind) {}
     ~arena() {
         // A tape destroyed in the middle of a step has not freed its blocks.
         if (live_ != 0) source_->usage().remove(live_, kind_);

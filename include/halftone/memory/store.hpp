@@ -53,7 +53,7 @@ class store final : public detail::capture_dependency {
 
     explicit store(memory_resource& memory)
         : detail::capture_dependency(&memory.capture_dependencies(),
-                                     "parameters lie elsewhere, since some were frozen"),
+                                     "the layout of parameters has changed, since some were frozen"),
           memory_(&memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
@@ -257,7 +257,7 @@ class store final : public detail::capture_dependency {
         if (most_rows < 0 || (most_rows > 0 && !layout.has_sparse_gradients)) {
             fail<argument_error>(
                 "store: ", leaf, " with ", most_rows,
-                " rows of gradient; expected 1 or more for a sparse gradient, or 0 for as many as turn up");
+                " rows of gradient; expected 1 or more for a sparse gradient, or 0 for no limit");
         }
         const auto room = round_up(static_cast<std::size_t>(shape.size()), granule);
         if (room > most_elements - elements_) {

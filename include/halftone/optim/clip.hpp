@@ -36,7 +36,7 @@ class measured_norm {
     float value() const {
         if (clock_->is_gone || clock_->serial != serial_) {
             fail<state_error>(
-                "clip_grad_norm: its norm was read after a further backward pass, or once the accumulator was gone; "
+                "clip_grad_norm: its norm was read after a further backward pass, or once the accumulator was destroyed; "
                 "read it before");
         }
         return detail::read_value(*device_, window_->record()).norm_before;

@@ -63,7 +63,7 @@ constexpr category stated_category() {
                   "one of them");
     if constexpr (states_cast_inputs<Op>) {
         static_assert(number<typename Op::cast_inputs>,
-                      "halftone: the `cast_inputs` of this operation is no number type: using cast_inputs = float; a "
+                      "halftone: the `cast_inputs` of this operation is not a number type: using cast_inputs = float; a "
                       "policy says what is computed in low precision by static constexpr ht::category cast_rule = "
                       "ht::category::low_precision");
         return category::stated;

@@ -173,7 +173,7 @@ template <class P>
 struct stated_input_grad<P> {
     static_assert(number<typename P::input_grad>,
                   "halftone: the role `input_grad` of this policy, the operands of the product that makes an input's "
-                  "gradient, is no number type");
+                  "gradient, is not a number type");
     using type = typename P::input_grad;
 };
 template <class P>
@@ -185,7 +185,7 @@ template <class P>
 struct stated_weight_grad<P> {
     static_assert(number<typename P::weight_grad>,
                   "halftone: the role `weight_grad` of this policy, the operands of the product that makes a weight's "
-                  "gradient, is no number type");
+                  "gradient, is not a number type");
     using type = typename P::weight_grad;
 };
 

@@ -184,7 +184,7 @@ class accumulator<Kind, types<Models...>> {
     void open(const scale_stamp& stamp) {
         if (takes_scaled && !stamp.is_current()) {
             fail<state_error>(
-                "accumulator: this loss was scaled before the scaler's last update(); scale each loss anew");
+                "accumulator: this loss was scaled before the scaler's last update(); scale each loss again");
         }
         if (!window_.is_open) {
             window_.is_open = true;

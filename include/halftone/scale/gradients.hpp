@@ -159,7 +159,7 @@ class gradients {
     detail::window& check(const char* operation) const {
         if (window_ == nullptr) fail<state_error>(operation, ": these gradients were moved from");
         if (clock_->is_gone)
-            fail<state_error>(operation, ": the accumulator of these gradients is gone, and their memory with it");
+            fail<state_error>(operation, ": the accumulator of these gradients has been destroyed, and their memory with it");
         if (clock_->serial != serial_) {
             fail<state_error>(operation,
                               ": a further backward pass has reused the memory of these gradients; use them before it");

@@ -196,7 +196,7 @@ class outlier_guard {
                       "halftone: outlier_guard: these gradients were unscaled on another kind of device");
         detail::window& w = g.check("outlier_guard");
         if (w.is_clipped)
-            fail<state_error>("outlier_guard: watch() after clipping, which makes outliers alike; watch first");
+            fail<state_error>("outlier_guard: watch() after clipping, which hides outliers; watch first");
         for (const detail::window::part& p : w.parts) {
             if (p.stepped)
                 fail<state_error>("outlier_guard: watch() after a step with these gradients; watch before all steps");

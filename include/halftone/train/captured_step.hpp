@@ -92,7 +92,7 @@ class captured_step {
             return run_or_replay(inputs...);
         } else {
             run(detail::map_views(inputs, [](const auto& v) { return v; })...);
-            if (reason_.empty()) reason_ = "uncaptured: this device runs each step as it is";
+            if (reason_.empty()) reason_ = "uncaptured: this device does not capture steps";
             return step_run::uncaptured;
         }
     }
@@ -157,7 +157,7 @@ class captured_step {
             device_->replay(*p.work);
             ++captures_;
             reason_ = p.change.empty() ? "captured: a step of " + p.inputs.text()
-                                       : "captured anew: a step of " + p.inputs.text() + "; " + p.change;
+                                       : "captured again: a step of " + p.inputs.text() + "; " + p.change;
             return step_run::captured;
         }
         call();
@@ -187,7 +187,7 @@ class captured_step {
             // step, while a graph contains fixed addresses.
             if (const std::size_t live = loss.graph().arena().live(); live > block_alignment) {
                 fail<state_error>("captured_step: ", live - block_alignment,
-                                  " bytes of results outlive the step; what is to last wants memory of its own");
+                                  " bytes of results outlive the step; what is to last needs memory of its own");
             }
         }
     }

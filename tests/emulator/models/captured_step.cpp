@@ -153,7 +153,7 @@ TEST_CASE("captured step: on the CPU each step runs as it is, with the same bits
         if (t == 1) allocations = two.memory().usage().allocations();
     }
     CHECK(two.memory().usage().allocations() == allocations);
-    CHECK(step.reason() == "uncaptured: this device runs each step as it is");
+    CHECK(step.reason() == "uncaptured: this device does not capture steps");
     CHECK(step.captures() == 0);
     const std::string corpus(100, 'a');
     ht::language_data data{ht::token_view{corpus}, {.context = 8, .vocabulary = 128}};

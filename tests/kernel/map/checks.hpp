@@ -376,7 +376,7 @@ void refuses(Device& device) {
     const auto identity = ht::make_pack(ht::symbolic::argument<0>{});
     CHECK_THROWS_WITH_AS(
         map::run(device, identity, ht::make_pack(view(4)), ht::make_pack(ht::const_view<float, 1>(memory.data(), {4}, {2}))),
-        "map: input 0 (4) does not lie in contiguous rows at one distance; its strides are (2)", ht::shape_error);
+        "map: input 0 (4) does not have contiguous rows at one distance; its strides are (2)", ht::shape_error);
     CHECK_THROWS_AS(ht::map(device, add, ht::transpose(view(3, 4)), view(3, 4), view(3, 4)), ht::shape_error);
     CHECK_THROWS_AS(ht::map(device, add, view(3, 4), view(3, 4), ht::expand(view(1, 4), ht::shape<2>{3, 4})), ht::shape_error);
     CHECK_THROWS_AS(ht::map(

@@ -253,7 +253,7 @@ class tape<Device, double_backward_tape> : public tape<Device> {
 
     template <class T, int Rank>
     void ask(const variable<T, Rank>& v) {
-        if (&v.graph() != &this->graph()) fail<argument_error>("gradients: by a variable that lies on another tape");
+        if (&v.graph() != &this->graph()) fail<argument_error>("gradients: by a variable that is on another tape");
         if (!v.wants_gradient())
             fail<argument_error>("gradients: by a variable of shape ", v.shape(),
                                  " that takes no gradient; make it a leaf");

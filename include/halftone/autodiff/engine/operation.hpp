@@ -157,7 +157,7 @@ template <class Storage, int Rank>
 auto whole_master(const parameter<Storage, Rank>& p) {
     static_assert(!Storage::is_split,
                   "halftone: this operation reads a parameter in a wider type than its bf16 copy, and its master is "
-                  "split (ht::with_split_master), so that it lies nowhere as fp32: keep this layer's masters whole, "
+                  "split (ht::with_split_master), so that it is stored nowhere as fp32: keep this layer's masters whole, "
                   "ht::rule<\"embed\", ht::amp_bf16>, or let the reader compute in bfloat16");
     if constexpr (!Storage::is_split) return as_const(p.master());
 }

@@ -250,7 +250,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     template <class T, int Rank>
     const_view<T, Rank> gradient(const variable<T, Rank>& v) const {
         if (&v.graph() != &this->graph())
-            fail<argument_error>("tape: the gradient of a variable that lies on another tape");
+            fail<argument_error>("tape: the gradient of a variable that is on another tape");
         if (!this->graph().has_gradient(v.slot()))
             fail<state_error>("tape: no gradient arrived at this variable of shape ", v.shape());
         return {reinterpret_cast<const T*>(this->graph().gradient(v.slot())), v.shape()};
@@ -275,7 +275,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         if (&v.graph() != &this->graph()) fail<argument_error>("tape: an operation has inputs on two tapes");
         if (this->graph().is_consumed(v.slot())) {
             fail<state_error>("tape: a gradient arrives at a result of shape ", v.shape(),
-                              " whose operation an earlier backward pass has consumed; compute it anew, or detach it");
+                              " whose operation an earlier backward pass has consumed; compute it again, or detach it");
         }
         return true;
     }
@@ -357,7 +357,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     template <class T>
     void check_loss(const variable<T, 0>& loss) const {
         const detail::graph& g = this->graph();
-        if (&loss.graph() != &g) fail<argument_error>("tape: backward of a loss that lies on another tape");
+        if (&loss.graph() != &g) fail<argument_error>("tape: backward of a loss that is on another tape");
         if (!loss.wants_gradient())
             fail<argument_error>("tape: backward of a loss that depends on no parameter and no leaf");
         if (g.is_consumed(loss.slot()))

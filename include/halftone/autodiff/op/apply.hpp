@@ -296,7 +296,7 @@ struct apply_record {
         constexpr bool is_there = has_backward<Op, Body, G, K...>;
         static_assert(is_there,
                       "halftone: apply: this operation has no `static auto backward(auto& ctx, const auto& dy, ...)` "
-                      "that takes what its forward function keeps: ht::keep(y, x, z) wants backward(ctx, dy, x, z); "
+                      "that takes what its forward function keeps: ht::keep(y, x, z) needs backward(ctx, dy, x, z); "
                       "outside tapes, in an ht::inference, none is needed");
         if constexpr (is_there) {
             const auto gradients = as_gradients(Op::backward(body, g, k...));

@@ -164,7 +164,7 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
         }
         if (!in_rows && target.size() != 0) {
             fail<shape_error>("map: ", role, " ", index, " ", v.shape(),
-                              " does not lie in contiguous rows at one distance; its strides are ", v.strides());
+                              " does not have contiguous rows at one distance; its strides are ", v.strides());
         }
         return {v.data(), bytes, row_stride, map_access::each};
     } else if constexpr (Rank == 0) {

@@ -305,7 +305,7 @@ class numerics_judge {
         }
         if (layer.empty()) return false;
         add_reason(layer,
-                   percent_text(now) + " of the values of the gradient that " + text_of(r, layer) + " passes on lie below " +
+                   percent_text(now) + " of the values of the gradient that " + text_of(r, layer) + " passes on are below " +
                        number_text(number_traits<T>::min_normal) + ", " + number_traits<T>::name +
                        "'s least normal number, at a loss scale of " + scale_text() + " (and " +
                        of_all(r, r.counts.zeros) + " are zeros); " +
@@ -369,7 +369,7 @@ class numerics_judge {
         all.push_back(
             {"", "",
              "the loss scale: more than " + percent_text(threshold_) +
-                 " of the gradient lies below its type's least normal number in " + std::to_string(small_) +
+                 " of the gradient is below its type's least normal number in " + std::to_string(small_) +
                  (small_ == 1 ? " operation" : " operations") + "; with " + std::to_string(doublings_) +
                  " doublings of " + scale_text() + " in none of these, and no gradient of the step overflows before " +
                  std::to_string(spare_ + 1) +

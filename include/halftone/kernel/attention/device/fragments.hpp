@@ -349,7 +349,7 @@ struct tile_source {
     static constexpr int in_chunk = Tile::in_chunk, chunks = Tile::columns / in_chunk,
                          across = chunks < Threads / 8 ? chunks : Threads / 8, at_once = Threads / across;
     static_assert(Threads % across == 0 && Tile::rows % at_once == 0 && chunks % across == 0);
-    static_assert(at_once * Tile::row_bytes % 1024 == 0, "the thread's chunks lie whole periods of the swizzle apart");
+    static_assert(at_once * Tile::row_bytes % 1024 == 0, "the thread's chunks are a multiple of the swizzle's period apart");
     static_assert(across == chunks || across * 16 % Tile::row_bytes == 0, "and whole panels");
 
     global_span<const T> chunk;

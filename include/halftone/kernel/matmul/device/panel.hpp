@@ -138,7 +138,7 @@ class panel_fetch {
     static constexpr word bytes_apart = line_stride * Panel::tile::row_bytes;
     static_assert(Threads % chunks_in_line == 0 && Panel::lines % line_stride == 0);
     static_assert(count == 1 || bytes_apart % Panel::period == 0,
-                  "chunks under each other lie alike in the swizzle's period");
+                  "chunks of a column have the same place in the swizzle's period");
     static_assert(Load == panel_load::through_registers || std::is_same_v<T, element>);
 
   public:
