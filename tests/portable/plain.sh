@@ -28,7 +28,7 @@ case $set_in_use in
     avx2) kernels=(avx2::fma_small_tile) ;;
     avx512) kernels=(avx512::fma_rows_of) ;;
     avx512_bf16) kernels=(avx512::fma_rows_of avx512_bf16::pair_rows) ;;
-    amx) kernels=(avx512::fma_rows_of amx::tile_multiply amx::tile_multiply_through) ;;
+    amx) kernels=(avx512::fma_rows_of amx::tile_multiply amx::tile_multiply_pieces) ;;
     *) echo "failed: cannot read the instruction set in '$said'"; exit 1 ;;
 esac
 
