@@ -19,6 +19,7 @@ inline namespace HALFTONE_ABI {
 struct attention_dropout {
     float p = 0.1f;  ///< 0 to 1
 
+    /// Throws argument_error for a p outside [0, 1].
     void check() const {
         if (!(p >= 0 && p <= 1)) fail<argument_error>("attention_dropout: p is ", p, "; expected 0 to 1");
     }

@@ -32,9 +32,11 @@ inline namespace HALFTONE_ABI {
 struct sliding_window {
     extent size;  ///< at least 1
 
+    /// Throws argument_error for a size below 1.
     void check() const {
         if (size < 1) fail<argument_error>("sliding_window: size is ", size, "; expected at least 1");
     }
+    /// The condition.
     template <class Batch, class Head, class Query, class Key>
     constexpr auto operator()(const Batch&, const Head&, const Query& query, const Key& key) const {
         return symbolic::abs(query - key) < static_cast<float>(size);
@@ -45,9 +47,11 @@ struct sliding_window {
 struct soft_cap {
     float cap;
 
+    /// Throws argument_error for a cap that is not positive and finite.
     void check() const {
         if (!(cap > 0 && cap <= 3.0e38f)) fail<argument_error>("soft_cap: cap is ", cap, "; expected a positive number");
     }
+    /// The score behind the cap.
     template <class Score, class Batch, class Head, class Query, class Key>
     constexpr auto operator()(const Score& score, const Batch&, const Head&, const Query&, const Key&) const {
         return cap * symbolic::tanh(score * (1 / cap));
