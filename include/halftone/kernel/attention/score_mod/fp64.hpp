@@ -74,8 +74,8 @@ struct modified_attention_query {
             scores.arguments(thread, batch, head, query, key, x);
             const double s = scalar::evaluate(scores.score, x);
             if (scores.is_hidden(s)) continue;
-            add_scaled(thread, out, std::exp(s - largest) / sum * scores.kept(thread, batch, head, query, key), v.at(batch, key, head / scores.plain.problem.members),
-                       e.head_size);
+            add_scaled(thread, out, std::exp(s - largest) / sum * scores.kept(thread, batch, head, query, key),
+                       v.at(batch, key, head / scores.plain.problem.members), e.head_size);
         }
     }
 };
