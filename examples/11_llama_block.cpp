@@ -108,15 +108,15 @@ void lesson(auto& device) {
     std::printf("scores: %.3f %.3f %.3f, and %.3f\n", static_cast<double>(score(device, 7, 3)),
                 static_cast<double>(score(device, 17, 13)), static_cast<double>(score(device, 50, 46)),
                 static_cast<double>(score(device, 8, 3)));
-    // Prints: SCORES
+    // Prints: scores: -1.390 -1.390 -1.390, and -3.934
 
     // Heads that share keys and values save their products, and learn as well here.
     learn<ht::amp_bf16>(device, "bf16", 4);
-    // Prints: LINE1
+    // Prints: bf16, 4 heads of keys: 21600 parameters, loss 2.8, in the end less than a tenth
     learn<ht::amp_bf16>(device, "bf16", 1);
-    // Prints: LINE2
+    // Prints: bf16, 1 heads of keys: 18528 parameters, loss 2.8, in the end less than a tenth
     learn<ht::full_fp32>(device, "fp32", 1);
-    // Prints: LINE3
+    // Prints: fp32, 1 heads of keys: 18528 parameters, loss 2.8, in the end less than a tenth
 }
 
 int main(int argc, char** argv) {

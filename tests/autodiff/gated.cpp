@@ -88,9 +88,9 @@ TEST_CASE("gates: glu's second half is the gate, a lambda of one's own, types, a
     const auto leaf = tape.leaf(ht::const_view<double, 3>(x.data(), {1, 1, 6}));
     const auto y = ht::glu(tape, leaf);
     const auto z = ht::gated(tape, [](auto a, auto b) { return a * b + 1; }, leaf);
-    for (int i = 0; i < 3; ++i) {
-        CHECK(y.view()(0, 0, i) == doctest::Approx(x[static_cast<std::size_t>(i)] * logistic(x[static_cast<std::size_t>(i) + 3])).epsilon(1e-14));
-        CHECK(z.view()(0, 0, i) == x[static_cast<std::size_t>(i)] * x[static_cast<std::size_t>(i) + 3] + 1);
+    for (std::size_t i = 0; i < 3; ++i) {
+        CHECK(y.view()(0, 0, i) == doctest::Approx(x[i] * logistic(x[i + 3])).epsilon(1e-14));
+        CHECK(z.view()(0, 0, i) == x[i] * x[i + 3] + 1);
     }
     // A second use adds: of sum(a b + 1) + sum(a b + 1) by a it is 2 b.
     const auto again = ht::gated(tape, [](auto a, auto b) { return a * b + 1; }, leaf);

@@ -3,7 +3,7 @@
 /// A Llama against transformers' (golden/llama.py) on any device: logits, loss and every gradient of small random models, in
 /// float32 and in bfloat16, which may be twice as far off as PyTorch's own autocast.
 ///
-///     for (const llama_test::golden_case& c : llama_test::golden_cases()) llama_test::is_as_transformers_has_it<ht::full_fp32>(device, c);
+///     for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::full_fp32>(device, c);
 #pragma once
 
 #include <algorithm>

@@ -66,7 +66,8 @@ struct rotary_record {
     void differentiate(Tape& tape) const {
         if (!tape.has(dy)) return;
         const variable<T, 4> gradient = tape.take(dy);
-        if (tape.takes(std::get<0>(gradients))) tape.give(std::get<0>(gradients), turned(tape.inner(), gradient, turn.inverse()));
+        const auto& dx = std::get<0>(gradients);
+        if (tape.takes(dx)) tape.give(dx, turned(tape.inner(), gradient, turn.inverse()));
     }
 };
 

@@ -171,7 +171,8 @@ void rotary(Device& device, const X& x, const Table& table, const Y& y, const ro
             const const_view<std::int32_t, 2>& positions = {}) {
     using T = detail::element_in<Y>;
     static_assert(std::is_same_v<detail::element_in<X>, T>, "halftone: rotary: x and y have one element type");
-    kernel::rotary<Device>::run(device, kernel::rotary_arguments<T>{as_view(x), as_view(y), as_view(table), positions, options});
+    kernel::rotary<Device>::run(
+        device, kernel::rotary_arguments<T>{as_view(x), as_view(y), as_view(table), positions, options});
 }
 
 }  // namespace HALFTONE_ABI
