@@ -140,6 +140,14 @@ class optimizer {
         if (s.total_steps == 0 && (s.shape != halftone::schedule::constant || s.warmup_ratio > 0)) {
             fail<argument_error>(name_, ": this schedule needs total_steps");
         }
+        if (s.shape == halftone::schedule::polynomial && !(s.power > 0 && is_finite(s.power)))
+            fail<argument_error>(name_, ": a polynomial schedule's power is ", s.power, "; expected more than 0");
+        if (s.shape == halftone::schedule::warmup_stable_decay &&
+            (s.decay_steps < 1 || s.decay_steps > s.total_steps - warmup_steps(s))) {
+            fail<argument_error>(name_, ": a schedule of ", s.total_steps, " steps with ", warmup_steps(s),
+                                 " of warm-up has decay_steps of ", s.decay_steps, "; expected 1 to ",
+                                 s.total_steps - warmup_steps(s));
+        }
         optimizer_record r = record_.read();
         r.schedule = s;
         record_.write(r);
