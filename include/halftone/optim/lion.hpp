@@ -38,6 +38,7 @@ struct lion_options {
     double beta2 = 0.99;
     double weight_decay = 0;
     std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
+    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
 };
 
 /// Lion over a model's parameters. It refers to device and model, which must live longer.
@@ -54,7 +55,7 @@ class lion : public detail::rule_optimizer<Device, Model, kernel::lion_rule> {
         : lion(device, model, options, std::vector<parameter_group>(groups)) {}
     lion(Device& device, Model& model, const lion_options& options, std::vector<parameter_group> groups)
         : base(device, model, {options.beta1, options.beta2}, options.lr, options.weight_decay, options.seed,
-               std::move(groups)),
+               std::move(groups), options.ema_decay),
           options_(options) {
         base::check_beta(options.beta1);
         base::check_beta(options.beta2);

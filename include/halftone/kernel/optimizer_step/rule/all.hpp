@@ -4,5 +4,6 @@
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+#include <halftone/kernel/optimizer_step/rule/assign.hpp>
 #include <halftone/kernel/optimizer_step/rule/lion.hpp>
 #include <halftone/kernel/optimizer_step/rule/sgd.hpp>
