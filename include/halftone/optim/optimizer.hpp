@@ -305,6 +305,13 @@ class optimizer {
     static view<T, 1> part_of(std::byte* slab, std::size_t first, std::size_t count) {
         return {reinterpret_cast<T*>(slab) + first, {static_cast<extent>(count)}};
     }
+    /// The first parameter of a segment.
+    const store::entry& entry_of(const update_segment& s) const { return parameters_->entries()[s.entry]; }
+    /// set(entry, segment) for each parameter that is trained, before the first step: its rates, and whether it is alone.
+    template <class Set>
+    void set_segments(const Set& set) {
+        for (update_segment& s : each_) set(entry_of(s), s);
+    }
     store::group& group_of(const update_segment& s) const { return parameters_->groups()[s.group]; }
 
     /// Parameters are numbered by their group and their place in it, which neither parameter groups nor threads change.

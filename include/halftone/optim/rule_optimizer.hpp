@@ -36,8 +36,8 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
   protected:
     /// `seed` is of stochastic rounding. Takes memory for the moments that the rule keeps.
     rule_optimizer(Device& device, Model& model, const Rule& rule, double lr, double weight_decay, std::uint64_t seed,
-                   std::vector<parameter_group> groups, double ema_decay = 0)
-        : base(Rule::name, device, model, lr, weight_decay, std::move(groups),
+                   std::vector<parameter_group> groups, double ema_decay = 0, const char* name = Rule::name)
+        : base(name, device, model, lr, weight_decay, std::move(groups),
                rule.keeps() ? base::kept::yes : base::kept::no, ema_decay),
           rule_(rule),
           seed_(seed) {}
@@ -46,6 +46,55 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     static void check_beta(double beta) {
         if (!(beta >= 0 && beta < 1))
             fail<argument_error>(Rule::name, ": a beta is ", beta, "; expected 0 or more and less than 1");
+    }
+
+    /// The parameters and copies of a segment, and a rule.
+    template <class Storage, class AnyRule, class Accumulate, class State>
+    auto arguments_of(const update_segment& s, const AnyRule& rule) const {
+        using master = typename Storage::master;
+        using copy = typename Storage::compute;
+        const store::group& g = base::group_of(s);
+        return kernel::optimizer_step_arguments<AnyRule, master, copy, Accumulate, State>{
+            .master = base::template part_of<master>(g.master.data(), s.master, s.count),
+            .copy = g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
+            .gradient = {},
+            .rule = rule,
+            .rates = s.rates};
+    }
+
+    /// What a step reads and writes beside gradient and moments: its record, random numbers, the average.
+    template <class Arguments>
+    void finish_arguments(Arguments& arguments, const update_segment& s) const {
+        arguments.step = base::step_data(s);
+        arguments.key = base::key_of(s, seed_);
+        if (base::ema_decay() == 0) return;
+        arguments.average = {base::ema(s.group).data() + s.gradient, {static_cast<extent>(s.count)}};
+        arguments.average_decay = base::ema_decay();
+    }
+    /// A segment's step by the rule.
+    template <class Storage>
+    void update(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+        using master = typename Storage::master;
+        using copy = typename Storage::compute;
+        using accumulate = typename Storage::accumulate;
+        using state = typename Storage::state;
+        static_assert(Rule::template check_state<state>());
+        using step = kernel::optimizer_step<Device>;
+        auto arguments = arguments_of<Storage, Rule, accumulate, state>(s, rule_);
+        arguments.factors = factors;
+        finish_arguments(arguments, s);
+        for (int i = 0; i < Rule::moments && rule_.keeps(); ++i)
+            arguments.moments[i] = base::template part_of<state>(base::moment(i, s.group).data(), s.gradient, s.count);
+        if constexpr (has_sparse_gradient<Storage>) {
+            step::template run_rows<Storage::param_rounding, Rule, master, copy, accumulate, state,
+                                    Storage::copy_rounding>(base::device(), arguments,
+                                                            slabs.template rows<accumulate>(s.entry));
+        } else {
+            arguments.gradient = base::template part_of<accumulate>(
+                reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
+            step::template run<Storage::param_rounding, Rule, master, copy, accumulate, state, Storage::copy_rounding>(
+                base::device(), arguments);
+        }
     }
 
   private:
@@ -86,20 +135,6 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
             base::device(), arguments);
     }
 
-    /// The parameters and copies of a segment, and a rule.
-    template <class Storage, class AnyRule, class Accumulate, class State>
-    auto arguments_of(const update_segment& s, const AnyRule& rule) const {
-        using master = typename Storage::master;
-        using copy = typename Storage::compute;
-        const store::group& g = base::group_of(s);
-        return kernel::optimizer_step_arguments<AnyRule, master, copy, Accumulate, State>{
-            .master = base::template part_of<master>(g.master.data(), s.master, s.count),
-            .copy = g.copy_bytes == 0 ? view<copy, 1>{} : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
-            .gradient = {},
-            .rule = rule,
-            .rates = s.rates};
-    }
-
     struct launch {
         const rule_optimizer* self;
         template <class Storage>
@@ -108,36 +143,6 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
             self->update<Storage>(s, slabs, factors);
         }
     };
-
-    template <class Storage>
-    void update(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
-        using master = typename Storage::master;
-        using copy = typename Storage::compute;
-        using accumulate = typename Storage::accumulate;
-        using state = typename Storage::state;
-        static_assert(Rule::template check_state<state>());
-        using step = kernel::optimizer_step<Device>;
-        auto arguments = arguments_of<Storage, Rule, accumulate, state>(s, rule_);
-        arguments.factors = factors;
-        arguments.step = base::step_data(s);
-        arguments.key = base::key_of(s, seed_);
-        if (base::ema_decay() != 0) {
-            arguments.average = {base::ema(s.group).data() + s.gradient, {static_cast<extent>(s.count)}};
-            arguments.average_decay = base::ema_decay();
-        }
-        for (int i = 0; i < Rule::moments && rule_.keeps(); ++i)
-            arguments.moments[i] = base::template part_of<state>(base::moment(i, s.group).data(), s.gradient, s.count);
-        if constexpr (has_sparse_gradient<Storage>) {
-            step::template run_rows<Storage::param_rounding, Rule, master, copy, accumulate, state,
-                                    Storage::copy_rounding>(base::device(), arguments,
-                                                            slabs.template rows<accumulate>(s.entry));
-        } else {
-            arguments.gradient = base::template part_of<accumulate>(
-                reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
-            step::template run<Storage::param_rounding, Rule, master, copy, accumulate, state, Storage::copy_rounding>(
-                base::device(), arguments);
-        }
-    }
 
     Rule rule_;
     std::uint64_t seed_;

@@ -14,6 +14,8 @@
 #include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/lion.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
+#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/muon.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/sgd.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/cpu.simd.hpp>

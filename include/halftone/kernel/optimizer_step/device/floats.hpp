@@ -39,6 +39,8 @@ HALFTONE_HD HALFTONE_INLINE float select(bool condition, float yes, float no) { 
 #define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/lion.simd.hpp>
 #define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
+#include <halftone/kernel/optimizer_step/rule/muon.simd.hpp>
+#define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/sgd.simd.hpp>
 #undef HALFTONE_SET
 #define HALFTONE_SET portable

@@ -6,4 +6,5 @@
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
 #include <halftone/kernel/optimizer_step/rule/assign.hpp>
 #include <halftone/kernel/optimizer_step/rule/lion.hpp>
+#include <halftone/kernel/optimizer_step/rule/muon.hpp>
 #include <halftone/kernel/optimizer_step/rule/sgd.hpp>
