@@ -107,8 +107,8 @@ inline double root_mean_square(const std::vector<float>& w, const std::vector<do
     return std::sqrt(sum / static_cast<double>(of.size()));
 }
 
-/// The cases of tests/golden/muon.py, up to `last` steps. Where products are in bfloat16 the parameters are at most twice as far
-/// from the definition as torch's; in float, within what its roundings can come to.
+/// The cases of tests/golden/muon.py, up to `last` steps. Where products are in bfloat16 the parameters are at most twice as
+/// far from the definition as torch's; in float, within what its roundings can come to.
 template <class Products, class Device>
 void equals_definition(Device& device, int last) {
     ht::muon_options o;

@@ -15,8 +15,8 @@
 /// those of the other optimizers (rule_optimizer.hpp, kernel/optimizer_step/optimizer_step.hpp).
 ///
 /// The optimizer's rate is that of hidden matrices. Others have theirs as a share of it, so that a schedule and set_lr move
-/// both. Memory is taken for both moments of all parameters, of which a hidden matrix uses the first, and room for the largest of
-/// them: four copies of it in P's output type, at most.
+/// both. Memory is taken for both moments of all parameters, of which a hidden matrix uses the first, and room for the
+/// largest of them: four copies of it in P's output type, at most.
 #pragma once
 
 #include <algorithm>
@@ -177,8 +177,9 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
                 .factors = factors,
                 .step = base::step_data(s),
                 .key = base::key_of(s, options_.adamw.seed)});
-        const view<direction, 2> orthogonal = detail::orthogonalize<P>(
-            base::device(), first, second, reinterpret_cast<direction*>(grams_.data()), options_.newton_schulz, records_.data());
+        const view<direction, 2> orthogonal =
+            detail::orthogonalize<P>(base::device(), first, second, reinterpret_cast<direction*>(grams_.data()),
+                                     options_.newton_schulz, records_.data());
         auto arguments = base::template arguments_of<Storage, kernel::muon_rule, direction, float>(
             s, {ratio(static_cast<double>(e.rows), static_cast<double>(e.width))});
         base::finish_arguments(arguments, s);

@@ -330,8 +330,8 @@ class optimizer {
             launch_segment(s, static_cast<const gradient_slabs*>(nullptr), nullptr, launch, signatures_of<Model>{});
     }
 
-    /// Takes memory for the parameters, which averages are to replace. Throws state_error without averages, in such a scope, and
-    /// after parameters were frozen.
+    /// Takes memory for the parameters, which averages are to replace. Throws state_error without averages, in such a
+    /// scope, and after parameters were frozen.
     void open_average() {
         if (averages_.empty())
             fail<state_error>(name_, ": average_parameters() of an optimizer that was made without ema_decay");

@@ -16,7 +16,8 @@ namespace emulator = ht::emulator;
 using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
 using split = ht::with_split_master<ht::amp_bf16>;
 
-TEST_CASE_TEMPLATE("ema on a GPU: equals its definition, replaces parameters and gives them back", P, ht::amp_fp16, pure, split) {
+TEST_CASE_TEMPLATE("ema on a GPU: equals its definition, replaces parameters and gives them back", P, ht::amp_fp16, pure,
+                   split) {
     emulator::device device;
     ema_checks::equals_definition<P>(device, 7);
 }

@@ -2,7 +2,7 @@
 /// \file
 /// The average of parameters that a step keeps beside them, on every device.
 ///
-///     average_checks::equals_definition<lion_checks::slabs<float, ht::bfloat16, float, float>>(device);
+///     average_checks::keeps_average<lion_checks::slabs<float, ht::bfloat16, float, float>>(device);
 #pragma once
 
 #include "kernel/optimizer_step/lion_checks.hpp"
@@ -34,7 +34,7 @@ inline const kernel::step_record skipped{.steps = 3, .lr = 0.01, .skips = 1};
 /// Parameters have the bits of a step without an average; the average is that of the parameters as they are stored, and in the
 /// first step within the rounding of a difference; a skipped step leaves it.
 template <class S, class Device>
-void equals_definition(Device& device) {
+void keeps_average(Device& device) {
     support::comparison averages, firsts;
     for (const ht::extent n : {ht::extent{1}, ht::extent{5}, ht::extent{67}, ht::extent{1009}}) {
         for (const placement where : {placement::aligned, placement::unaligned}) {

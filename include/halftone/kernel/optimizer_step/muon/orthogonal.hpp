@@ -5,8 +5,8 @@
 ///
 ///     detail::orthogonalize<amp_bf16>(device, x, other, squares, {.steps = 5}, records);      // the result lies in x or other
 ///
-/// Numeric contract: x / max(|x|, epsilon), with the Frobenius norm, is rounded to x's type; an iteration takes, with the smaller
-/// of the Gram matrices X Xᵀ and Xᵀ X, G, and coefficients a, b, c of the odd polynomial
+/// Numeric contract: x / max(|x|, epsilon), with the Frobenius norm, is rounded to x's type; an iteration takes, with G the
+/// smaller of the Gram matrices X Xᵀ and Xᵀ X, and with coefficients a, b, c of an odd polynomial,
 ///
 ///     H = b G + c G G,    X becomes a X + H X    (X H where the columns are fewer)
 ///
@@ -71,8 +71,8 @@ void newton_schulz_step(Device& device, const view<T, 2>& x, const view<T, 2>& y
     }
 }
 
-/// Takes what lies in `direction`, and `other` and `grams` for room: two matrices as large as the smaller Gram matrix. Gives the
-/// one of the first two in which the result lies.
+/// Takes what lies in `direction`, and for room `other` and `grams`, two matrices as large as the smaller Gram matrix.
+/// Gives the one of the first two in which the result lies.
 template <class P, class Device, class T>
 view<T, 2> orthogonalize(Device& device, const view<T, 2>& direction, const view<T, 2>& other, T* grams,
                          const newton_schulz_options& o, orthogonal_records* records) {

@@ -51,8 +51,8 @@ inline void orthogonalize(std::vector<double>& x, extent rows, extent columns, c
 
 /// Jordan et al. 2024, as torch.optim.Muon has it: momentum as a mean, Nesterov's correction, decay multiplied by the rate.
 template <class W, class G, class M>
-void muon(const view<W, 2>& weights, const view<G, 2>& gradients, const view<M, 2>& momentum, const kernel::muon_momentum_rule& r,
-          const newton_schulz_options& o, double lr, double ratio, double weight_decay) {
+void muon(const view<W, 2>& weights, const view<G, 2>& gradients, const view<M, 2>& momentum,
+          const kernel::muon_momentum_rule& r, const newton_schulz_options& o, double lr, double ratio, double weight_decay) {
     const extent rows = weights.extent_of(0), columns = weights.extent_of(1);
     std::vector<double> u;
     for (extent i = 0; i < rows; ++i) {
