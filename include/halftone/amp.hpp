@@ -41,6 +41,7 @@
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/lion.hpp>
+#include <halftone/optim/muon.hpp>
 #include <halftone/optim/schedule.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/accumulator.hpp>

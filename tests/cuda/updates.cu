@@ -6,6 +6,7 @@
 #include "cuda/device.cuh"
 #include "kernel/gradient_norm/checks.hpp"
 #include "kernel/optimizer_step/adamw_checks.hpp"
+#include "kernel/optimizer_step/average_checks.hpp"
 #include "kernel/optimizer_step/rows_checks.hpp"
 #include "kernel/optimizer_step/sgd_checks.hpp"
 
@@ -49,6 +50,17 @@ TEST_CASE("sgd on cuda: random roundings, skipped steps, refusals") {
     skips_and_refuses(device);
 }
 }  // namespace sgd
+
+namespace average {
+using namespace average_checks;
+
+TEST_CASE("average in a step on cuda: equals its definition; parameters that are assigned and saved") {
+    device_type device;
+    keeps_average<slabs<float, ht::bfloat16, float, float>>(device);
+    keeps_average<slabs<ht::bfloat16, ht::float16, float, float>>(device);
+    assigns(device);
+}
+}  // namespace average
 
 namespace rows {
 using namespace rows_checks;

@@ -8,6 +8,7 @@
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 
+#include "optim/golden.hpp"
 #include "optim/small_model.hpp"
 
 namespace {
@@ -52,6 +53,43 @@ TEST_CASE("schedule: warm-up as a share, rounded up; steps come before it; an en
     CHECK(ht::rate_multiplier(s, 50) == doctest::Approx(0.55).epsilon(1e-15));
 }
 
+TEST_CASE("schedule: polynomial and warm-up-stable-decay, as Hugging Face's trainers have them") {
+    constexpr double rate = 3e-4;
+    ht::schedule_options s;
+    double lr = 1;
+    int cases = 0;
+    std::string name;
+    for (const support::golden_line& line : support::read_golden("schedules.txt")) {
+        if (line.kind == "polynomial") {
+            lr = rate;
+            s = {.shape = ht::schedule::polynomial, .total_steps = 60};
+            s.final_ratio = line.number(2) / rate;
+            s.power = line.number(3);
+        } else if (line.kind == "wsd") {
+            lr = 1;
+            s = {.shape = ht::schedule::warmup_stable_decay, .total_steps = 60};
+            s.decay_steps = static_cast<std::int64_t>(line.number(2));
+            s.warmup_type = static_cast<ht::rate_curve>(static_cast<int>(line.number(3)));
+            s.decay_type = static_cast<ht::rate_curve>(static_cast<int>(line.number(4)));
+            s.final_ratio = line.number(5);
+        } else {
+            REQUIRE(line.words.size() == 66);
+            for (std::size_t done = 0; done < line.words.size(); ++done) {
+                CAPTURE(name);
+                CAPTURE(done);
+                // Both are a few operations in double on numbers of at most 1; pow and cos are within an ulp or two.
+                const double mine = lr * ht::rate_multiplier(s, static_cast<std::int64_t>(done));
+                CHECK(std::fabs(mine - line.number(done)) <= 16 * 0x1p-53 * lr);
+            }
+            ++cases;
+            continue;
+        }
+        name = line.words[0];
+        s.warmup_steps = static_cast<std::int64_t>(line.number(1));
+    }
+    CHECK(cases == 8);
+}
+
 TEST_CASE("schedule: an optimizer follows it, and skipped steps do not advance it") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::amp_fp16> model{device};
@@ -87,6 +125,19 @@ TEST_CASE("schedule: wrong ones are refused") {
     CHECK_THROWS_AS(optimizer.set_schedule({.total_steps = 10, .warmup_ratio = 1.5}), ht::argument_error);
     CHECK_THROWS_AS(optimizer.set_schedule({.total_steps = -1}), ht::argument_error);
     CHECK_THROWS_AS(optimizer.set_schedule({.total_steps = 10, .final_ratio = 2}), ht::argument_error);
+    CHECK_THROWS_WITH_AS(
+        optimizer.set_schedule({.shape = ht::schedule::polynomial, .total_steps = 10, .power = 0}),
+        "sgd: a polynomial schedule's power is 0; expected more than 0", ht::argument_error);
+    for (const std::int64_t decay : {std::int64_t{-1}, std::int64_t{0}, std::int64_t{9}}) {
+        CHECK_THROWS_AS(optimizer.set_schedule({.shape = ht::schedule::warmup_stable_decay,
+                                                .total_steps = 10,
+                                                .warmup_steps = 2,
+                                                .decay_steps = decay}),
+                        ht::argument_error);
+    }
+    CHECK_THROWS_WITH_AS(
+        optimizer.set_schedule({.shape = ht::schedule::warmup_stable_decay, .total_steps = 10, .warmup_steps = 2}),
+        "sgd: a schedule of 10 steps with 2 of warm-up has decay_steps of 0; expected 1 to 8", ht::argument_error);
     CHECK(optimizer.lr() == 1e-3);
 }
 

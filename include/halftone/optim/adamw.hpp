@@ -33,7 +33,8 @@ struct adamw_options {
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 1e-2;
-    std::uint64_t seed = 0;  ///< for stochastic rounding, if the policy has it
+    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
+    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
 };
 
 /// AdamW over a model's parameters. Device and model must outlive it.
@@ -50,7 +51,7 @@ class adamw : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         : adamw(device, model, options, std::vector<parameter_group>(groups)) {}
     adamw(Device& device, Model& model, const adamw_options& options, std::vector<parameter_group> groups)
         : base(device, model, {options.beta1, options.beta2, options.epsilon}, options.lr, options.weight_decay,
-               options.seed, std::move(groups)),
+               options.seed, std::move(groups), options.ema_decay),
           options_(options) {
         base::check_beta(options.beta1);
         base::check_beta(options.beta2);

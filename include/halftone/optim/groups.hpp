@@ -52,8 +52,9 @@ namespace detail {
 struct update_segment {
     std::size_t group, master, copy, gradient, count;
     kernel::group_rates rates;
-    std::size_t entry;       ///< index of the first parameter
-    std::size_t step_group = 0;  ///< parameters with the same step count (optim/step_counts.hpp)
+    std::size_t entry;       ///< the first parameter's
+    std::size_t step_group = 0;  ///< of parameters with one count of steps (optim/step_counts.hpp)
+    bool is_alone = false;       ///< updated as a whole by itself, as a matrix of Muon's
 };
 
 inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
@@ -139,7 +140,7 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
         if (!wanted(next)) continue;
         const store::group& g = parameters.groups()[next.group];
         const auto joins_last = [&](const update_segment& s) {
-            return !g.has_sparse_gradients && s.group == next.group && s.rates == next.rates &&
+            return !g.has_sparse_gradients && !s.is_alone && !next.is_alone && s.group == next.group && s.rates == next.rates &&
                    s.step_group == next.step_group && s.master + s.count == next.master &&
                    s.gradient + s.count == next.gradient &&
                    (next.copy == store::nowhere || s.copy + s.count == next.copy);

@@ -36,7 +36,8 @@ struct lion_options {
     double beta1 = 0.9;
     double beta2 = 0.99;
     double weight_decay = 0;
-    std::uint64_t seed = 0;  ///< for stochastic rounding, if the policy has it
+    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
+    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
 };
 
 /// Lion over a model's parameters. Device and model must outlive it.
@@ -53,7 +54,7 @@ class lion : public detail::rule_optimizer<Device, Model, kernel::lion_rule> {
         : lion(device, model, options, std::vector<parameter_group>(groups)) {}
     lion(Device& device, Model& model, const lion_options& options, std::vector<parameter_group> groups)
         : base(device, model, {options.beta1, options.beta2}, options.lr, options.weight_decay, options.seed,
-               std::move(groups)),
+               std::move(groups), options.ema_decay),
           options_(options) {
         base::check_beta(options.beta1);
         base::check_beta(options.beta2);

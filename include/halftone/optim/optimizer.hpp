@@ -18,6 +18,7 @@
 
 #include <halftone/kernel/quantize/quantize.hpp>
 #include <halftone/number/classify.hpp>
+#include <halftone/optim/average.hpp>
 #include <halftone/optim/groups.hpp>
 #include <halftone/optim/step_counts.hpp>
 #include <halftone/optim/schedule.hpp>
@@ -138,6 +139,14 @@ class optimizer {
         if (s.total_steps == 0 && (s.shape != halftone::schedule::constant || s.warmup_ratio > 0)) {
             fail<argument_error>(name_, ": this schedule needs total_steps");
         }
+        if (s.shape == halftone::schedule::polynomial && !(s.power > 0 && is_finite(s.power)))
+            fail<argument_error>(name_, ": a polynomial schedule's power is ", s.power, "; expected more than 0");
+        if (s.shape == halftone::schedule::warmup_stable_decay &&
+            (s.decay_steps < 1 || s.decay_steps > s.total_steps - warmup_steps(s))) {
+            fail<argument_error>(name_, ": a schedule of ", s.total_steps, " steps with ", warmup_steps(s),
+                                 " of warm-up has decay_steps of ", s.decay_steps, "; expected 1 to ",
+                                 s.total_steps - warmup_steps(s));
+        }
         optimizer_record r = record_.read();
         r.schedule = s;
         record_.write(r);
@@ -187,11 +196,29 @@ class optimizer {
         return {b.data(), b.bytes()};
     }
 
+    /// The averages of all parameters of a group of the store, as gradients lie; in the device's memory, empty without
+    /// `ema_decay`. A run that is resumed writes them, as it writes moments.
+    std::span<float> ema(std::size_t group) const {
+        if (averages_.empty()) return {};
+        const buffer& b = averages_[group];
+        return {reinterpret_cast<float*>(b.data()), b.bytes() / sizeof(float)};
+    }
+    /// The average of a parameter, in the device's memory: zeros before the first step that changed it. Throws
+    /// argument_error without `ema_decay`, for parameters of other models and frozen ones.
+    template <class Storage, int Rank>
+    const_view<float, Rank> ema(const parameter<Storage, Rank>& p) const {
+        if (averages_.empty()) fail<argument_error>(name_, ": ema() of an optimizer that was made without ema_decay");
+        if (&p.owner() != parameters_ || p.is_frozen())
+            fail<argument_error>(name_, ": ema() of a parameter that this optimizer does not update");
+        const store::entry& e = parameters_->entries()[p.entry()];
+        return {ema(e.group).data() + e.gradient, p.shape()};
+    }
+
   protected:
     enum class kept { no, yes };
 
     optimizer(const char* name, Device& device, Model& model, double lr, double weight_decay,
-              std::vector<parameter_group> groups, kept moments)
+              std::vector<parameter_group> groups, kept moments, double ema_decay)
         : name_(name),
           parameters_(&model.parameters()),
           record_(device, optimizer_record{{.lr = lr}, {}}),
@@ -211,6 +238,7 @@ class optimizer {
                 parameters_->memory().clear(moments_.back().data(), moments_.back().bytes());
             }
         }
+        make_averages(ema_decay);
     }
 
     void check_rate(const char* what, double value) const {
@@ -223,6 +251,7 @@ class optimizer {
     template <class Gradients, class Launch>
     step_outcome<Device> run_step(const Gradients& g, const Launch& launch,
                                   float largest = kernel::gradient_factors::no_limit) {
+        if (average_) fail<state_error>(name_, ": step() while average_parameters() has put averages in place");
         window& w = g.check(name_);
         const std::size_t index = w.find(*parameters_);
         if (index == window::nowhere)
@@ -274,6 +303,13 @@ class optimizer {
     static view<T, 1> part_of(std::byte* slab, std::size_t first, std::size_t count) {
         return {reinterpret_cast<T*>(slab) + first, {static_cast<extent>(count)}};
     }
+    /// The first parameter of a segment.
+    const store::entry& entry_of(const update_segment& s) const { return parameters_->entries()[s.entry]; }
+    /// set(entry, segment) for each parameter that is trained, before the first step: its rates, and whether it is alone.
+    template <class Set>
+    void set_segments(const Set& set) {
+        for (update_segment& s : each_) set(entry_of(s), s);
+    }
     store::group& group_of(const update_segment& s) const { return parameters_->groups()[s.group]; }
 
     /// The numbers of parameters depend on their group in the store and their place in it, not on parameter groups or
@@ -283,10 +319,61 @@ class optimizer {
         return {seed ^ 0x6f7074696d697a65u, static_cast<std::uint32_t>(4 * s.group), s.master};
     }
 
+    /// f.template operator()<Storage>(segment) for each of some segments.
+    template <class F>
+    void for_each_segment(const std::vector<update_segment>& segments, const F& f) const {
+        const auto launch = [&]<class Storage>(const update_segment& s, const gradient_slabs*,
+                                               const kernel::gradient_factors*) { f.template operator()<Storage>(s); };
+        for (const update_segment& s : segments)
+            launch_segment(s, static_cast<const gradient_slabs*>(nullptr), nullptr, launch, signatures_of<Model>{});
+    }
+
+    /// Takes memory for the parameters, which averages are to replace. Throws state_error without averages, in such a
+    /// scope, and after parameters were frozen.
+    void open_average() {
+        if (averages_.empty())
+            fail<state_error>(name_, ": average_parameters() of an optimizer that was made without ema_decay");
+        if (average_) fail<state_error>(name_, ": average_parameters() while averages are in place already");
+        if (parameters_->layout() != layout_)
+            fail<state_error>(name_, ": parameters were frozen after this optimizer was made; freeze first");
+        const std::int64_t all = steps();
+        const std::vector<std::int64_t> own = own_.read(each_, all);
+        const auto has_average = [&](const update_segment& s) {
+            return (own.empty() ? all : own[static_cast<std::size_t>(&s - each_.data())]) > 0;
+        };
+        average_scope<Device> scope{{}, join_segments(*parameters_, each_, has_average),
+                                    device_value<assign_records, Device>(device())};
+        for (const buffer& b : averages_) {
+            scope.saved.emplace_back(parameters_->memory(), b.bytes(), memory_kind::other);
+            parameters_->memory().clear(scope.saved.back().data(), b.bytes());
+        }
+        average_.emplace(std::move(scope));
+    }
+    void close_average() { average_.reset(); }
+    const average_scope<Device>& average() const { return *average_; }
+    double ema_decay() const { return ema_decay_; }
+
   private:
-    /// Finds the segments that this step updates: parameters that a backward pass of the window reached. The others are
-    /// unchanged and the step does not count for them. Mostly these are the segments of the step before, which are
-    /// cached.
+    void make_averages(double decay) {
+        if (!(decay >= 0 && decay < 1))
+            fail<argument_error>(name_, ": ema_decay is ", decay, "; expected 0 or more and less than 1, 0 for none");
+        ema_decay_ = decay;
+        if (decay == 0) return;
+        for (const update_segment& s : each_) {
+            if (parameters_->groups()[s.group].has_sparse_gradients) {
+                fail<argument_error>(name_, ": ema_decay with ", parameters_->entries()[s.entry].path,
+                                     ", whose gradient is sparse: rows without a gradient would not move their average; "
+                                     "take a dense gradient, or no average");
+            }
+        }
+        for (const store::group& g : parameters_->groups()) {
+            averages_.emplace_back(parameters_->memory(), g.gradients * sizeof(float), memory_kind::moment);
+            parameters_->memory().clear(averages_.back().data(), averages_.back().bytes());
+        }
+    }
+
+    /// What this step updates: parameters that a backward pass of the window reached. The others neither decay nor move
+    /// on, and count no step. Mostly they are those of the step before.
     void find_segments(const gradient_slabs& slabs) {
         bool is_as_before = std::exchange(knows_segments_, false);
         reached_.resize(each_.size());
@@ -315,8 +402,8 @@ class optimizer {
         }
     }
 
-    template <class Launch, class... Storages>
-    void launch_segment(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors,
+    template <class Slabs, class Launch, class... Storages>
+    void launch_segment(const update_segment& s, const Slabs& slabs, const kernel::gradient_factors* factors,
                         const Launch& launch, types<Storages...>) const {
         const void* key = group_of(s).key;
         ((key == store::key_of<Storages>() ? launch.template operator()<Storages>(s, slabs, factors) : void()), ...);
@@ -330,6 +417,9 @@ class optimizer {
     std::vector<bool> reached_;                    // by each_: whether the last step reached it
     bool knows_segments_ = false;                  // whether segments_ are those of reached_
     std::vector<buffer> moments_;
+    std::vector<buffer> averages_;  // of each group of the store, or none
+    double ema_decay_ = 0;
+    std::optional<average_scope<Device>> average_;  // while averages are in the parameters' place
     unsigned layout_ = 0;
     std::int64_t calls_ = 0;
 };

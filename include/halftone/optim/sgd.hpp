@@ -35,7 +35,8 @@ struct sgd_options {
     double dampening = 0;
     double weight_decay = 0;
     momentum_kind kind = momentum_kind::plain;
-    std::uint64_t seed = 0;  ///< for stochastic rounding, if the policy has it
+    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
+    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
 };
 
 /// Stochastic gradient descent over a model's parameters. Device and model must outlive it.
@@ -52,7 +53,7 @@ class sgd : public detail::rule_optimizer<Device, Model, kernel::sgd_rule> {
         : sgd(device, model, options, std::vector<parameter_group>(groups)) {}
     sgd(Device& device, Model& model, const sgd_options& options, std::vector<parameter_group> groups)
         : base(device, model, {options.momentum, options.dampening, options.kind}, options.lr, options.weight_decay,
-               options.seed, std::move(groups)),
+               options.seed, std::move(groups), options.ema_decay),
           options_(options) {
         base::check_rate("momentum", options.momentum);
         if (!is_finite(options.dampening))

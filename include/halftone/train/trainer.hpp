@@ -82,11 +82,7 @@ class trainer {
           captured_(device, one_step{this}),
           step_seconds_(1024) {
         tape_.seed(arguments.seed);
-        optimizer_.set_schedule({.shape = arguments.lr_scheduler_type,
-                                 .total_steps = arguments.max_steps,
-                                 .warmup_steps = arguments.warmup_steps,
-                                 .warmup_ratio = arguments.warmup_ratio,
-                                 .final_ratio = arguments.final_lr_ratio});
+        optimizer_.set_schedule(detail::schedule_of(arguments));
         if (arguments.outlier_factor > 0) {
             guard_.emplace(device, outlier_options{.factor = arguments.outlier_factor,
                                                    .window = arguments.outlier_window,

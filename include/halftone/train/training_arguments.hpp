@@ -30,7 +30,17 @@ enum class step_capture {
 /// arguments, ht::watched}.
 enum class overflow_search { off, on };
 
-/// The arguments of a trainer, under the names of Hugging Face's TrainingArguments.
+/// What some schedules are told beside, by the names that Hugging Face's lr_scheduler_kwargs has.
+struct lr_scheduler_arguments {
+    double lr_end = 1e-7;              ///< of polynomial: the rate at the end, at most learning_rate
+    double power = 1;                  ///< of polynomial
+    std::int64_t num_decay_steps = 0;  ///< of warmup_stable_decay: the last steps, which have to be said
+    rate_curve warmup_type = rate_curve::linear;  ///< of warmup_stable_decay
+    rate_curve decay_type = rate_curve::cosine;   ///< of warmup_stable_decay
+    double min_lr_ratio = 0;                      ///< of warmup_stable_decay: where it begins and ends
+};
+
+/// What a run of the trainer is made with, by the names that Hugging Face's TrainingArguments has.
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
@@ -50,7 +60,8 @@ struct training_arguments {
     schedule lr_scheduler_type = schedule::linear;
     double warmup_ratio = 0;                       ///< fraction of max_steps; used if warmup_steps is 0
     std::int64_t warmup_steps = 0;
-    double final_lr_ratio = 0;                     ///< the final rate of linear and cosine, as a fraction of the full rate
+    double final_lr_ratio = 0;                     ///< where linear and cosine end
+    lr_scheduler_arguments lr_scheduler_kwargs{};  ///< of polynomial and warmup_stable_decay
 
     std::int64_t logging_steps = 500;              ///< steps between two calls of on_log
     std::int64_t eval_steps = 0;                   ///< steps between two evaluations; 0: only by calling evaluate()
@@ -66,6 +77,48 @@ struct training_arguments {
     std::uint64_t seed = 42;                       ///< for stochastic rounding and dropout
     step_capture capture_steps = step_capture::automatic;
 };
+
+namespace detail {
+
+inline void check_schedule(const training_arguments& a) {
+    const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
+    if (a.lr_scheduler_type != schedule::polynomial && a.lr_scheduler_type != schedule::warmup_stable_decay) return;
+    if (a.final_lr_ratio != 0) {
+        fail<argument_error>("training_arguments: final_lr_ratio is ", a.final_lr_ratio,
+                             "; expected 0, since polynomial ends at lr_scheduler_kwargs.lr_end, warmup_stable_decay at "
+                             "lr_scheduler_kwargs.min_lr_ratio");
+    }
+    if (a.lr_scheduler_type == schedule::polynomial) {
+        if (!(k.lr_end >= 0 && k.lr_end <= a.learning_rate))
+            fail<argument_error>("training_arguments: lr_scheduler_kwargs.lr_end is ", k.lr_end,
+                                 "; expected 0 to learning_rate, ", a.learning_rate);
+        if (!(k.power > 0 && is_finite(k.power)))
+            fail<argument_error>("training_arguments: lr_scheduler_kwargs.power is ", k.power, "; expected more than 0");
+        return;
+    }
+    const std::int64_t most =
+        a.max_steps - warmup_steps({.total_steps = a.max_steps, .warmup_steps = a.warmup_steps,
+                                    .warmup_ratio = a.warmup_ratio});
+    if (k.num_decay_steps < 1 || k.num_decay_steps > most)
+        fail<argument_error>("training_arguments: lr_scheduler_kwargs.num_decay_steps is ", k.num_decay_steps,
+                             "; expected 1 to ", most, ", the steps behind the warm-up");
+    if (!(k.min_lr_ratio >= 0 && k.min_lr_ratio <= 1))
+        fail<argument_error>("training_arguments: lr_scheduler_kwargs.min_lr_ratio is ", k.min_lr_ratio,
+                             "; expected 0 to 1");
+}
+
+/// What the optimizer of a run is told of its rate.
+inline schedule_options schedule_of(const training_arguments& a) {
+    const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
+    double final_ratio = a.final_lr_ratio;
+    if (a.lr_scheduler_type == schedule::polynomial) final_ratio = a.learning_rate > 0 ? k.lr_end / a.learning_rate : 0;
+    if (a.lr_scheduler_type == schedule::warmup_stable_decay) final_ratio = k.min_lr_ratio;
+    return {.shape = a.lr_scheduler_type, .total_steps = a.max_steps, .warmup_steps = a.warmup_steps,
+            .warmup_ratio = a.warmup_ratio, .final_ratio = final_ratio, .power = k.power,
+            .decay_steps = k.num_decay_steps, .warmup_type = k.warmup_type, .decay_type = k.decay_type};
+}
+
+}  // namespace detail
 
 /// Throws argument_error, naming the first field outside its range.
 inline void check(const training_arguments& a) {
@@ -107,6 +160,7 @@ inline void check(const training_arguments& a) {
     if (!(a.final_lr_ratio >= 0 && a.final_lr_ratio <= 1)) {
         fail<argument_error>("training_arguments: final_lr_ratio is ", a.final_lr_ratio, "; expected 0 to 1");
     }
+    detail::check_schedule(a);
     at_least("logging_steps", a.logging_steps, 1);
     at_least("eval_steps", a.eval_steps, 0);
     at_least("numerics_steps", a.numerics_steps, 0);

@@ -10,7 +10,11 @@
 
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/adamw.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
+#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/assign.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/lion.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
+#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/muon.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/sgd.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -55,13 +59,21 @@ struct optimizer_step<cpu> {
                 &avx2::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>,
                 &avx512::optimizer_step_elements<Rule, Keeps, Rounding, CopyRounding, Param, Copy, Accumulate, State>);
         };
-        const auto body = a.rule.keeps() ? select(std::true_type{}) : select(std::bool_constant<Rule::always_keeps>{});
+        const auto body = [&] {
+            if constexpr (requires { typename std::bool_constant<Rule::keeps()>; }) {
+                return select(std::bool_constant<Rule::keeps()>{});
+            } else {
+                return a.rule.keeps() ? select(std::true_type{}) : select(std::false_type{});
+            }
+        }();
         return [a, body, scalars = a.rule.scalars_of(a.rates, *a.step), factors = *a.factors,
-                step = static_cast<std::uint32_t>(a.step->steps)](extent i, extent n, const Accumulate* gradient) {
+                step = static_cast<std::uint32_t>(a.step->steps),
+                average_weight = average_weight_of(a.average_decay, *a.step)](extent i, extent n, const Accumulate* gradient) {
             State* moments[Rule::moments];
             for (int k = 0; k < Rule::moments; ++k) moments[k] = a.rule.keeps() ? a.moments[k].data() + i : nullptr;
             body(n, a.master.data() + i, a.copy.data() == nullptr ? nullptr : a.copy.data() + i, gradient, moments,
-                 scalars, factors, a.key, step, i, streams_copies<Param>(a.copy, i));
+                 scalars, factors, a.key, step, i, streams_copies<Param>(a.copy, i),
+                 a.average.data() == nullptr ? nullptr : a.average.data() + i, average_weight);
         };
     }
 };

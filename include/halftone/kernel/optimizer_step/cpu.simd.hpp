@@ -17,7 +17,8 @@ template <class Rule, bool Keeps, rounding Rounding, rounding CopyRounding, clas
           class State>
 void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accumulate* gradient, State* const* moments,
                              const typename Rule::scalars& s, const kernel::gradient_factors& factors,
-                             const kernel::rounding_key& key, std::uint32_t step, extent index, bool stores_non_temporal) {
+                             const kernel::rounding_key& key, std::uint32_t step, extent index, bool stores_non_temporal,
+                             float* average, float average_weight) {
     constexpr bool random_moments = !std::is_same_v<State, float>;
     constexpr bool is_split = std::is_same_v<Param, bfloat16_remainder>;
     constexpr bool random_master = Rounding == rounding::stochastic && !std::is_same_v<Param, float> && !is_split;
@@ -38,6 +39,7 @@ void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accu
         for (int k = 0; k < kinds; ++k) prefetch_tile(moment[k] + begin);
         prefetch_tile(master + begin);
         if constexpr (is_split) prefetch_tile(copy + begin);
+        if (average != nullptr) prefetch_tile(average + begin);
         const bool stores_non_temporal_here = stores_non_temporal && here == random_tile::size;
         Copy* const rounded = stores_non_temporal_here ? streamed : copy == nullptr ? nullptr : copy + begin;
         for_vectors(here, [&](extent i, int, auto n) __attribute__((always_inline)) {
@@ -56,9 +58,14 @@ void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accu
             } else {
                 store(master + j, w, n);
             }
+            f32 stored = w;
             if constexpr (!is_split) {
-                if (copy != nullptr)
-                    store_copy<CopyRounding>(rounded + i, std::is_same_v<Param, float> ? w : load(master + j, n), n);
+                if constexpr (!std::is_same_v<Param, float>) stored = load(master + j, n);
+                if (copy != nullptr) store_copy<CopyRounding>(rounded + i, stored, n);
+            }
+            if (average != nullptr) {
+                const f32 mean = load(average + j, n);
+                store(average + j, fma(stored - mean, average_weight, mean), n);
             }
         });
         if (stores_non_temporal_here) stream(copy + begin, streamed, sizeof streamed);

@@ -15,12 +15,18 @@ namespace kernel {
 
 namespace on_device {
 
+template <class Rule>
+struct step_scalars {
+    typename Rule::scalars rule;
+    float average_weight;
+};
+
 template <class Rule, rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate, class State,
           run_access Access>
 struct optimizer_step_kernel {
     static constexpr int threads = 256;
     static constexpr int n = update_run, kinds = Rule::moments;
-    using present = step_context<typename Rule::scalars>;
+    using present = step_context<step_scalars<Rule>>;
     static constexpr word shared_bytes = sizeof(present);
 
     global_span<Param> master;
@@ -32,6 +38,8 @@ struct optimizer_step_kernel {
     global_span<const gradient_factors> factors;
     global_span<const step_record> step;
     rounding_key key;
+    global_span<float> average;  // or none
+    double average_decay;
     int blocks;
 
     optimizer_step_kernel(const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>& a, int block_count)
@@ -43,6 +51,8 @@ struct optimizer_step_kernel {
           factors{a.factors, 1},
           step{a.step, 1},
           key(a.key),
+          average(simt::span_of(a.average)),
+          average_decay(a.average_decay),
           blocks(block_count) {
         for (int k = 0; k < kinds; ++k) moments[k] = rule.keeps() ? simt::span_of(a.moments[k]) : global_span<State>{};
     }
@@ -64,8 +74,8 @@ struct optimizer_step_kernel {
         some.key = part_of(key, i);
         return some;
     }
-    HALFTONE_HD HALFTONE_INLINE typename Rule::scalars scalars(const step_record& record) const {
-        return rule.scalars_of(rates, record);
+    HALFTONE_HD HALFTONE_INLINE step_scalars<Rule> scalars(const step_record& record) const {
+        return {rule.scalars_of(rates, record), average_weight_of(average_decay, record)};
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update(Simt simt, const present& p, extent i) const {
@@ -80,7 +90,7 @@ struct optimizer_step_kernel {
         HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
             float of[kinds];
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) of[k] = m[k][e];
-            w[e] = floats::updated(p.scalars, w[e], read_gradient(g[e], p.factors), of, keeps);
+            w[e] = floats::updated(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
         }
         if (keeps) {
@@ -92,12 +102,24 @@ struct optimizer_step_kernel {
         }
         if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
             store_halves<Access>(simt, master, copy, i, here, w);
+            if (average.is_there()) add_to_average(simt, p, i, here, w);
         } else {
             const vec<Param, n> rounded = round_run<Param, Rounding, Access>(w, key, 0, p.step, i);
             store_run<Access>(simt, master, i, here, rounded);
             if (copy.is_there())
                 store_run<Access>(simt, copy, i, here, round_copy<Copy, CopyRounding>(to_float(rounded)));
+            if (average.is_there()) add_to_average(simt, p, i, here, to_float(rounded));
         }
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void add_to_average(Simt simt, const present& p, extent i, int here,
+                                                    const vec<float, n>& w) const {
+        vec<float, n> mean = load_run<n, Access>(simt, average, i, here);
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e)
+            mean[e] = floats::fma(w[e] - mean[e], p.scalars.average_weight, mean[e]);
+        store_run<Access>(simt, average, i, here, mean);
     }
 };
 
@@ -115,7 +137,8 @@ struct optimizer_step<Device> {
             device.launch(kernel(a, update_blocks(a.master.size(), kernel::threads)));
         };
         with_moments(a, [&](const auto*... moments) {
-            launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(), moments...);
+            launch_with_access<update_run>(launch, a.master.data(), a.copy.data(), a.gradient.data(),
+                                           a.average.data(), moments...);
         });
     }
 

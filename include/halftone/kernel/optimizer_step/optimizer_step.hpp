@@ -13,7 +13,10 @@
 /// moment narrower than float is rounded stochastically: rounded to nearest in 8 bits, 0.999 v would stay v forever.
 /// Elements are independent of each other.
 ///
-/// A rule is a struct of its coefficients (plain data) with these members:
+/// `average`, where it is there, becomes the exponential moving average of the parameters as they are stored, in the same pass:
+/// average + (1 - average_decay) (w - average), in float, and w itself in the first step.
+///
+/// A rule is a struct of its coefficients, plain data, which says
 ///
 ///     static constexpr const char* name;                  the optimizer's name, for messages
 ///     static constexpr int moments;                       number of moments of each parameter
@@ -50,11 +53,18 @@ struct optimizer_step_arguments {
     const gradient_factors* factors = nullptr;  ///< in the device's memory
     const step_record* step = nullptr;          ///< in the device's memory; `steps` includes the current one
     rounding_key key{};
+    view<float, 1> average{};  ///< (count), or none
+    double average_decay = 0;  ///< of the average: 0 or more and less than 1
 };
 
-/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. An optional last template
-/// argument says how the copy is rounded from it, by default to nearest even; split masters use neither. If step->skips
-/// is not 0, changes nothing. Throws shape_error, and argument_error for a random index that is not a multiple of 4.
+/// How much of a parameter goes into its average: all of it in its first step.
+HALFTONE_HD inline float average_weight_of(double decay, const step_record& step) {
+    return step.steps <= 1 ? 1.0f : static_cast<float>(1 - decay);
+}
+
+/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument
+/// says how the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes
+/// nothing where step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
 ///
 /// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) with a sparse gradient. Only the gradient's
 /// rows are read and written, each element as with a dense gradient of the same value, random numbers included;
@@ -76,6 +86,7 @@ void check(const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>&
         expect_optional(Rule::name, "copy", a.copy, count);
     }
     expect(Rule::name, "gradient", a.gradient, count);
+    expect_optional(Rule::name, "average", a.average, count);
     for (int i = 0; i < Rule::moments; ++i) {
         if (a.rule.keeps()) expect(Rule::name, Rule::moment_names[i], a.moments[i], count);
     }
@@ -86,6 +97,9 @@ void check(const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>&
 /// The same for arguments whose gradient is `rows`.
 template <class Rule, class Param, class Copy, class Accumulate, class State>
 void check_rows(optimizer_step_arguments<Rule, Param, Copy, Accumulate, State> a, const gradient_rows<Accumulate>& rows) {
+    if (a.average.data() != nullptr)
+        fail<argument_error>(Rule::name, ": an average of parameters whose gradient is sparse; expected none, since rows "
+                                         "without a gradient would not move theirs");
     a.gradient = {nullptr, a.master.shape()};
     check(a);
     const extent room = rows.indices.extent_of(0), width = rows.values.extent_of(1);

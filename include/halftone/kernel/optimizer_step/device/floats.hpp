@@ -35,7 +35,11 @@ HALFTONE_HD HALFTONE_INLINE float select(bool condition, float yes, float no) { 
 #define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/adamw.simd.hpp>
 #define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
+#include <halftone/kernel/optimizer_step/rule/assign.simd.hpp>
+#define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/lion.simd.hpp>
+#define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
+#include <halftone/kernel/optimizer_step/rule/muon.simd.hpp>
 #define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/sgd.simd.hpp>
 #undef HALFTONE_SET

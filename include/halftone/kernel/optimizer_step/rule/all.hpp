@@ -4,5 +4,7 @@
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+#include <halftone/kernel/optimizer_step/rule/assign.hpp>
 #include <halftone/kernel/optimizer_step/rule/lion.hpp>
+#include <halftone/kernel/optimizer_step/rule/muon.hpp>
 #include <halftone/kernel/optimizer_step/rule/sgd.hpp>

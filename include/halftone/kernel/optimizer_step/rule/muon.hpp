@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The two passes of Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks") that go element by
+/// element. Between them a matrix is made nearly orthogonal by products (kernel/optimizer_step/muon/orthogonal.hpp).
+///
+///     kernel::muon_momentum_rule{.momentum = 0.95}      // master: the direction, which is written; moment: the momentum
+///     kernel::muon_rule{.ratio = 1.5}                   // gradient: the orthogonal direction
+///
+/// optimizer_step.hpp has the contract, muon.simd.hpp the arithmetic of a parameter.
+#pragma once
+
+#include <halftone/kernel/common/update/records.hpp>
+#include <halftone/policy/roles.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// m becomes m + (1 - momentum) (g - m); the direction is m, or with Nesterov's momentum g + momentum (m - g).
+struct muon_momentum_rule {
+    static constexpr const char* name = "muon";
+    static constexpr int moments = 1;
+    static constexpr const char* moment_names[moments] = {"momentum"};
+    static constexpr bool always_keeps = true;
+
+    double momentum = 0.95;
+    bool nesterov = true;
+
+    static constexpr bool keeps() { return true; }
+    /// As AdamW's, which has the parameters that are no hidden matrices.
+    static constexpr float largest_gradient() { return largest_with_square; }
+
+    struct scalars {
+        float gradient_weight;
+        float correction;  // how much of the direction is the gradient's once more: 0 without Nesterov's momentum
+    };
+    HALFTONE_HD scalars scalars_of(const group_rates&, const step_record&) const {
+        const float weight = static_cast<float>(1 - momentum);
+        return {weight, nesterov ? weight : 0.0f};
+    }
+
+    template <class State>
+    static consteval bool check_state() {
+        static_assert(!narrow_range<State>,
+                      "halftone: muon: a mean of gradients overflows and underflows in fp16 (role `state`): take bfloat16 or "
+                      "float, ht::with_state<P, ht::bfloat16>");
+        return true;
+    }
+};
+
+/// w becomes w (1 - lr weight_decay) - lr ratio g.
+struct muon_rule {
+    static constexpr const char* name = "muon";
+    static constexpr int moments = 1;  // of which none is kept
+    static constexpr const char* moment_names[moments] = {"moment"};
+    static constexpr bool always_keeps = false;
+
+    double ratio = 1;  ///< of the rate, by the matrix's shape
+
+    static constexpr bool keeps() { return false; }
+    static constexpr float largest_gradient() { return gradient_factors::no_limit; }
+
+    struct scalars {
+        float decay, move;
+    };
+    HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step) const {
+        const double lr = rates.lr(step);
+        return {static_cast<float>(1 - lr * rates.weight_decay), static_cast<float>(-lr * ratio)};
+    }
+
+    template <class State>
+    static consteval bool check_state() {
+        return true;
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

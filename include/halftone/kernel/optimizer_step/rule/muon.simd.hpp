@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An element's part of Muon; V: a float, or a vector of them.
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/optimizer_step/rule/muon.hpp>
+
+#if !defined(HALFTONE_RULE)
+#define HALFTONE_RULE HALFTONE_INLINE  // for the host alone: a GPU knows no vectors of the CPU's (device/floats.hpp)
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+template <class V>
+HALFTONE_RULE V updated(const kernel::muon_momentum_rule::scalars& s, V, V g, V (&moments)[1], bool) {
+    V& m = moments[0];
+    m = fma(g - m, s.gradient_weight, m);
+    return fma(g - m, s.correction, m);
+}
+template <class V>
+HALFTONE_RULE V updated(const kernel::muon_rule::scalars& s, V w, V g, V (&)[1], bool) {
+    return fma(g, s.move, w * s.decay);
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+
+#undef HALFTONE_RULE

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Muon (Jordan et al. 2024) over the hidden matrices of a model, and AdamW over all its other parameters.
+///
+///     ht::muon optimizer{device, model, {.hidden = {"h"}, .lr = 0.02, .adamw = {.lr = 3e-4}}, {{"h.0", {.lr_scale = 0.5}}}};
+///     optimizer.step(grads);
+///
+/// `hidden` names them by patterns, as groups do: of what a pattern covers, matrices go by Muon, biases and gains by AdamW.
+/// Embeddings and the head are better left out. A matrix's momentum is made nearly orthogonal (kernel/optimizer_step/
+/// orthogonal.hpp) by products of the policy P, bf16 where nothing is said:
+///
+///     m = m + (1 - momentum) (g - m),   u = orthogonal(g + momentum (m - g)),   w = w (1 - lr weight_decay) - lr ratio u
+///
+/// as torch.optim.Muon computes it. Unscaling, clipping, overflow, masters, groups, schedules and the average of parameters are
+/// those of the other optimizers (rule_optimizer.hpp, kernel/optimizer_step/optimizer_step.hpp).
+///
+/// The optimizer's rate is that of hidden matrices. Others have theirs as a share of it, so that a schedule and set_lr move
+/// both. Memory is taken for both moments of all parameters, of which a hidden matrix uses the first, and room for the
+/// largest of them: four copies of it in P's output type, at most.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <halftone/kernel/optimizer_step/muon/orthogonal.hpp>
+#include <halftone/kernel/optimizer_step/rule/muon.hpp>
+#include <halftone/optim/adamw.hpp>
+#include <halftone/policy.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// How Muon's rate follows a matrix's shape, (out, in): torch.optim.Muon's adjust_lr_fn.
+enum class muon_adjust_lr {
+    original,         ///< times sqrt(max(1, out / in))
+    match_rms_adamw,  ///< times 0.2 sqrt(max(out, in)): AdamW's rates and decays fit (Liu et al. 2025)
+};
+
+/// What ht::muon is made with; its defaults are torch.optim.Muon's.
+struct muon_options {
+    std::vector<std::string> hidden{};  ///< patterns of paths, whose matrices go by Muon
+    double lr = 1e-3;                   ///< more than 0
+    double weight_decay = 0.1;          ///< of hidden matrices
+    double momentum = 0.95;
+    bool nesterov = true;
+    newton_schulz_options newton_schulz{};
+    muon_adjust_lr adjust_lr_fn = muon_adjust_lr::original;
+    adamw_options adamw{};  ///< of all other parameters, rate and decay too; its seed and ema_decay are all parameters'
+};
+
+/// Muon and AdamW over a model's parameters; P is the policy of Muon's products. It refers to device and model, which must live
+/// longer.
+template <class Device, class Model, class P = amp_bf16>
+class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
+    using base = detail::rule_optimizer<Device, Model, kernel::adamw_rule>;
+    using direction = typename resolve<P>::output;
+
+  public:
+    /// Takes memory for two moments a parameter. Call it before accumulators are made where groups freeze parameters. Throws
+    /// argument_error for options out of range, for groups that name no parameter, for a `hidden` pattern that names no matrix
+    /// or one whose gradient is sparse; state_error before the store's commit, out_of_memory.
+    muon(Device& device, Model& model, const muon_options& options,
+         std::initializer_list<parameter_group> groups = {})
+        : muon(device, model, options, std::vector<parameter_group>(groups)) {}
+    muon(Device& device, Model& model, const muon_options& options, const std::vector<parameter_group>& groups)
+        : base(device, model, {options.adamw.beta1, options.adamw.beta2, options.adamw.epsilon}, options.lr,
+               options.weight_decay, options.adamw.seed, groups, options.adamw.ema_decay, "muon"),
+          options_(options),
+          records_(device) {
+        check();
+        find_hidden(model.parameters());
+        const double share = options.adamw.lr / options.lr;
+        base::set_segments([&](const store::entry& e, detail::update_segment& s) {
+            s.is_alone = is_hidden(s.entry);
+            if (s.is_alone) return;
+            const group_options o = detail::options_of(e.path, groups);
+            s.rates = {o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1) * share,
+                       o.weight_decay.value_or(options.adamw.weight_decay)};
+        });
+    }
+
+    /// Updates parameters, moments and copies. Throws as the other optimizers' step().
+    template <class G>
+    step_outcome<Device> step(G&& g) {
+        if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>())
+            return base::run_step(g, launch{this}, kernel::muon_momentum_rule::largest_gradient());
+    }
+
+    /// As it was made.
+    const muon_options& options() const { return options_; }
+    /// Whether a parameter goes by Muon, by its index in the store.
+    bool is_hidden(std::size_t entry) const { return hidden_[entry]; }
+
+  private:
+    struct launch {
+        muon* self;
+        template <class Storage>
+        void operator()(const detail::update_segment& s, const gradient_slabs& slabs,
+                        const kernel::gradient_factors* factors) const {
+            if constexpr (!has_sparse_gradient<Storage>) {
+                if (self->is_hidden(s.entry)) return self->template update_matrix<Storage>(s, slabs, factors);
+            }
+            self->template update<Storage>(s, slabs, factors);
+        }
+    };
+
+    void check() const {
+        base::check_beta(options_.adamw.beta1);
+        base::check_beta(options_.adamw.beta2);
+        base::check_rate("epsilon", options_.adamw.epsilon);
+        base::check_rate("adamw.lr", options_.adamw.lr);
+        base::check_rate("adamw.weight_decay", options_.adamw.weight_decay);
+        if (!(options_.lr > 0)) fail<argument_error>("muon: lr is 0; expected more, since AdamW's is a share of it");
+        if (!(options_.momentum >= 0 && options_.momentum < 1))
+            fail<argument_error>("muon: momentum is ", options_.momentum, "; expected 0 or more and less than 1");
+        const newton_schulz_options& n = options_.newton_schulz;
+        if (n.steps < 0 || n.steps >= 100 || !(n.epsilon > 0) || !is_finite(n.a) || !is_finite(n.b) || !is_finite(n.c)) {
+            fail<argument_error>("muon: newton_schulz has steps ", n.steps, ", epsilon ", n.epsilon, ", coefficients ", n.a,
+                                 ", ", n.b, ", ", n.c, "; expected 0 to 99 steps, an epsilon of more than 0, finite ones");
+        }
+    }
+
+    void find_hidden(store& parameters) {
+        std::size_t most = 0, most_gram = 0;
+        hidden_.resize(parameters.entries().size());
+        for (const std::string& pattern : options_.hidden) {
+            bool names_one = false;
+            for (std::size_t i = 0; i < hidden_.size(); ++i) {
+                const store::entry& e = parameters.entries()[i];
+                if (e.rows == 0 || !path_matches(pattern.c_str(), e.path.c_str())) continue;
+                names_one = true;
+                if (parameters.groups()[e.group].has_sparse_gradients)
+                    fail<argument_error>("muon: the hidden pattern '", pattern, "' names ", e.path,
+                                         ", whose gradient is sparse; leave it out, and AdamW takes it");
+                const auto least = static_cast<std::size_t>(std::min(e.rows, e.width));
+                hidden_[i] = !e.frozen && e.count > 0;
+                if (!hidden_[i]) continue;
+                most = std::max(most, e.count);
+                most_gram = std::max(most_gram, least * least);
+            }
+            if (!names_one) fail<argument_error>("muon: the hidden pattern '", pattern, "' names no matrix");
+        }
+        for (buffer* b : {&first_, &second_, &grams_}) {
+            const std::size_t count = b == &grams_ ? 2 * most_gram : most;
+            *b = buffer(parameters.memory(), count * sizeof(direction), memory_kind::workspace);
+            parameters.memory().clear(b->data(), b->bytes());
+        }
+    }
+
+    double ratio(double rows, double columns) const {
+        if (options_.adjust_lr_fn == muon_adjust_lr::original) return std::sqrt(std::max(1.0, rows / columns));
+        return 0.2 * std::sqrt(std::max(rows, columns));
+    }
+
+    template <class Storage>
+    void update_matrix(detail::update_segment s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+        using accumulate = typename Storage::accumulate;
+        using state = typename Storage::state;
+        static_assert(kernel::muon_momentum_rule::check_state<state>());
+        using step = kernel::optimizer_step<Device>;
+        const store::entry& e = base::entry_of(s);
+        s.count = e.count;
+        const shape<2> shape{e.rows, e.width};
+        const view<direction, 2> first(reinterpret_cast<direction*>(first_.data()), shape),
+            second(reinterpret_cast<direction*>(second_.data()), shape);
+        const auto gradient = base::template part_of<accumulate>(
+            reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
+        step::template run<rounding::nearest_even>(
+            base::device(),
+            kernel::optimizer_step_arguments<kernel::muon_momentum_rule, direction, direction, accumulate, state>{
+                .master = flatten(first),
+                .gradient = gradient,
+                .moments = {base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count)},
+                .rule = {options_.momentum, options_.nesterov},
+                .factors = factors,
+                .step = base::step_data(s),
+                .key = base::key_of(s, options_.adamw.seed)});
+        const view<direction, 2> orthogonal =
+            detail::orthogonalize<P>(base::device(), first, second, reinterpret_cast<direction*>(grams_.data()),
+                                     options_.newton_schulz, records_.data());
+        auto arguments = base::template arguments_of<Storage, kernel::muon_rule, direction, float>(
+            s, {ratio(static_cast<double>(e.rows), static_cast<double>(e.width))});
+        base::finish_arguments(arguments, s);
+        arguments.gradient = flatten(orthogonal);
+        arguments.factors = &records_.data()->none;
+        step::template run<Storage::param_rounding, kernel::muon_rule, typename Storage::master, typename Storage::compute,
+                           direction, float, Storage::copy_rounding>(base::device(), arguments);
+    }
+
+    muon_options options_;
+    std::vector<bool> hidden_;          // of each parameter of the store
+    buffer first_, second_, grams_;     // room for the largest
+    detail::device_value<detail::orthogonal_records, Device> records_;
+};
+
+template <class Device, class Model>
+muon(Device&, Model&, const muon_options&) -> muon<Device, Model>;
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

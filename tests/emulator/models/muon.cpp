@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Muon where all it touches lies in a GPU's memory: its definition, and what goes by AdamW.
+#include <halftone/kernel/gradient_norm/device.hpp>
+#include <halftone/kernel/matmul/device.hpp>
+#include <halftone/kernel/optimizer_step/device.hpp>
+#include <halftone/kernel/quantize/device.hpp>
+
+#include <emulator/device.hpp>
+
+#include "optim/muon_checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+namespace emulator = ht::emulator;
+
+TEST_CASE("muon on a GPU: equals its definition, in bfloat16 as well as torch.optim.Muon") {
+    emulator::device device;
+    muon_checks::equals_definition<ht::amp_bf16>(device, 10);
+}
+
+TEST_CASE("muon on a GPU: all but hidden matrices goes by AdamW; skipped steps change nothing") {
+    emulator::device device;
+    muon_checks::leaves_the_rest_to_adamw(device);
+}
+
+}  // namespace

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The average of parameters in a step, on every instruction set; average_checks.hpp has what it has to do.
+#include <halftone/kernel/optimizer_step/cpu.hpp>
+
+#include "kernel/optimizer_step/average_checks.hpp"
+#include "support/each_set.hpp"
+
+namespace {
+
+using namespace average_checks;
+
+TEST_CASE_TEMPLATE("average in a step: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
+                   slabs<ht::bfloat16, ht::float16, float, float>) {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        keeps_average<S>(device);
+    });
+}
+
+TEST_CASE("average in a step: parameters that are assigned and saved") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 1, .instruction_set = set}};
+        assigns(device);
+    });
+}
+
+}  // namespace

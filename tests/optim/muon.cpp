@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Muon on the CPU: its definition over 100 steps beside torch's, what goes by AdamW, refusals.
+#include <halftone/kernel/matmul/cpu.hpp>
+
+#include "optim/muon_checks.hpp"
+
+#include "support/each_set.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using muon_checks::net;
+
+TEST_CASE("muon: equals its definition over 100 steps, in bfloat16 as well as torch.optim.Muon") {
+    ht::cpu device{{.threads = 2}};
+    muon_checks::equals_definition<ht::amp_bf16>(device, 100);
+}
+
+TEST_CASE("muon: with products in float it is within its roundings") {
+    support::for_each_set([](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        muon_checks::equals_definition<ht::full_fp32>(device, 100);
+    });
+}
+
+TEST_CASE("muon: all but hidden matrices goes by AdamW, groups and frozen parameters too; skipped steps change nothing") {
+    ht::cpu device{{.threads = 2}};
+    muon_checks::leaves_the_rest_to_adamw(device);
+}
+
+TEST_CASE("muon: options out of range are refused") {
+    ht::cpu device{{.threads = 1}};
+    net<ht::full_fp32> model{device};
+    using optimizer = ht::muon<ht::cpu, net<ht::full_fp32>>;
+    CHECK_THROWS_WITH_AS((optimizer{device, model, {.hidden = {"wide.bias"}}}),
+                         "muon: the hidden pattern 'wide.bias' names no matrix", ht::argument_error);
+    CHECK_THROWS_WITH_AS((optimizer{device, model, {.hidden = {"wide"}, .lr = 0}}),
+                         "muon: lr is 0; expected more, since AdamW's is a share of it", ht::argument_error);
+    CHECK_THROWS_WITH_AS((optimizer{device, model, {.hidden = {"wide"}, .momentum = 1}}),
+                         "muon: momentum is 1; expected 0 or more and less than 1", ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .newton_schulz = {.steps = 100}}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .newton_schulz = {.epsilon = 0}}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .adamw = {.beta1 = 1}}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .weight_decay = -1}}), ht::argument_error);
+}
+
+}  // namespace
