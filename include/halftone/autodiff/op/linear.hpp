@@ -73,12 +73,16 @@ struct linear_record {
     }
 };
 
+/// False for a number type without a residual: that is a call of the free linear of matmul.hpp, which gives that type.
+template <class Roles, class Residual>
+concept called_with_roles = !number<Roles> || !is_absent<Residual>;
+
 }  // namespace detail
 
 /// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out),
 /// of one type; without a residual y has the type of the role `output`. Throws shape_error.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
-    requires(!number<Roles> || !is_absent<Residual>)  // a number type without residual: the free linear of matmul.hpp
+    requires detail::called_with_roles<Roles, Residual>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
             const Residual& residual = {}) {
     static_assert(detail::check_roles_given<Roles>());

@@ -197,7 +197,7 @@ constexpr void check_once() {
 
 /// linear under roles with an 8-bit `compute`; linear.hpp describes its arguments.
 template <class Roles, class Context, class X, int Rank, class Weight, class Bias, class Residual = absent>
-    requires detail::is_scaled_product<Roles>
+    requires detail::called_with_roles<Roles, Residual> && detail::is_scaled_product<Roles>
 auto linear(Context&& context, const variable<X, Rank>& x, const Weight& weight, const Bias& bias,
             const Residual& residual = {}) {
     static_assert(detail::check_roles_given<Roles>());
