@@ -73,10 +73,6 @@ struct linear_record {
     }
 };
 
-/// False for a number type without a residual: that is a call of the free linear of matmul.hpp, which gives that type.
-template <class Roles, class Residual>
-concept called_with_roles = !number<Roles> || !is_absent<Residual>;
-
 }  // namespace detail
 
 /// y = x weightᵀ + bias + residual. x: (…, in), weight: (out, in), bias: (out) or `absent`, residual and y: (…, out),

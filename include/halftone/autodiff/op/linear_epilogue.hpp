@@ -12,6 +12,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
+/// False for a number type without a residual: that is a call of the free linear of matmul.hpp, which gives that type.
+template <class Roles, class Residual>
+concept called_with_roles = !number<Roles> || !is_absent<Residual>;
+
 /// Either may be `absent`. The bias is read as a parameter of an operation that computes in Compute (values_for).
 template <class Compute, class Bias, class Residual>
 auto linear_epilogue(const Bias& bias, const Residual& residual) {
