@@ -67,13 +67,18 @@ struct weighted_cross_entropy_kernel {
         if (in.label_smoothing != 0) {
             const auto x = in.logits.part(row * in.stride, in.classes);
             const auto steps = row_steps<N, Threads, 0>::over(me, in.classes, x.data, in.weight.data);
-            steps.each([&]<int M>(const row_place<M>& place) {
-                const vec<float, M> v = place.load(simt, x);
-                vec<float, M> weights;
-                HALFTONE_UNROLL for (int e = 0; e < M; ++e) weights[e] = 1;
-                if (in.weight.is_there()) weights = place.load(simt, in.weight);
-                HALFTONE_UNROLL for (int e = 0; e < M; ++e) below += weights[e] * (largest - v[e]);
-            });
+            // Two loops: a single one that tests for weights in each step spills a register on sm_80.
+            if (in.weight.is_there()) {
+                steps.each([&]<int M>(const row_place<M>& place) {
+                    const vec<float, M> v = place.load(simt, x), weights = place.load(simt, in.weight);
+                    HALFTONE_UNROLL for (int e = 0; e < M; ++e) below += weights[e] * (largest - v[e]);
+                });
+            } else {
+                steps.each([&]<int M>(const row_place<M>& place) {
+                    const vec<float, M> v = place.load(simt, x);
+                    HALFTONE_UNROLL for (int e = 0; e < M; ++e) below += largest - v[e];
+                });
+            }
             below = team::sum(simt, below, constant<0>{});
         }
         if (me != 0) return;

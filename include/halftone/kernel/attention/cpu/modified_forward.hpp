@@ -86,8 +86,10 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         if (begin >= end) return;
         const extent column = tile.first_key + begin, row_of_values = column % attention_key_columns;
         tile.first_key = column, tile.keys = end - begin, scores += begin;
-        const bool found = mod.modify(mod.expressions, {tile, scores, at.tile_stride,
-                                                        attention_scale(this->a.options, at.extents.head_size)});
+        // With a name of its own: nvcc's front end loses a parenthesis of the braces as an argument.
+        const attention_mod_tile modified{tile, scores, at.tile_stride,
+                                          attention_scale(this->a.options, at.extents.head_size)};
+        const bool found = mod.modify(mod.expressions, modified);
         this->engine.softmax({.rows = tile.queries,
                               .columns = tile.keys,
                               .padded_columns = unit.padded(tile.keys),
