@@ -132,7 +132,7 @@ variable<T, Index::rank + 1> one_hot(Context&& context, const Index& index, exte
     for (int a = 0; a < Index::rank; ++a) s[a] = chosen.shape()[a];
     s[Index::rank] = classes;
     using device = typename std::remove_cvref_t<Context>::device_type;
-    if constexpr (!simt_device<device>) {
+    if constexpr (!requires { requires device::runs_simt_kernels; }) {  // a GPU's kernel cannot throw
         const auto all = as_const(flatten(chosen));
         root.device().run([&] {
             for (extent i = 0; i < all.size(); ++i) {

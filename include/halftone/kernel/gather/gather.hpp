@@ -20,6 +20,7 @@
 
 #include <cstdint>
 
+#include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/embedding/embedding.hpp>
 #include <halftone/kernel/expect.hpp>
 #include <halftone/kernel/function.hpp>
