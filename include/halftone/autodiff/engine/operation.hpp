@@ -223,6 +223,20 @@ void add_into(Tape& tape, const view<T, Rank>& from, const view<T, Rank>& to) {
         flatten(to));
 }
 
+/// Calls run(view) with the memory that a kernel overwrites with a contribution to a gradient: the gradient's own for the first
+/// contribution; separate memory for another use of the same variable, which is then added. Not called where no gradient is
+/// wanted.
+template <class Tape, class T, int Rank, class Run>
+void contribute(Tape& tape, const gradient_of<T, Rank>& gradient, const Run& run) {
+    const auto to = tape.gradient_target(gradient);
+    if (!to) return;
+    const view<T, Rank> own(to.data, gradient.shape());
+    if (to.mode != write_mode::add) return run(own);
+    const auto separate = tape.template make<T>(gradient.shape(), false);
+    run(separate.view());
+    add_into(tape, separate.view(), own);
+}
+
 /// The gradient of an operation whose derivative is one: passes it through. The first contribution shares memory.
 template <class Tape, class T, int Rank>
 void pass_gradient(Tape& tape, const gradient_of<T, Rank>& from, const gradient_of<T, Rank>& to) {

@@ -89,6 +89,27 @@ struct device_sequences {
 template <class Roles>
 concept operation_roles = requires { typename Roles::compute; typename Roles::input_grad; };
 
+/// The backward pass of attention over queries, keys and values that one tensor has side by side, into another such tensor.
+template <class T>
+kernel::attention_backward<T> self_attention_backward(const variable<T, 3>& qkv, const variable<T, 3>& o,
+                                                      const variable<float, 4>& logsumexp, const gradient_of<T, 3>& d_o,
+                                                      const attention_heads& heads, const attention_options& options,
+                                                      const view<T, 3>& dqkv) {
+    const shape<3>& s = qkv.shape();
+    const T* const in = qkv.view().data();
+    T* const out = dqkv.data();
+    return {.q = slice_of_qkv(in, s, heads, 0),
+            .k = slice_of_qkv(in, s, heads, 1),
+            .v = slice_of_qkv(in, s, heads, 2),
+            .o = as_const(in_heads(o.view().data(), o.shape(), heads.queries)),
+            .logsumexp = logsumexp.view(),
+            .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads.queries)),
+            .dq = slice_of_qkv(out, s, heads, 0),
+            .dk = slice_of_qkv(out, s, heads, 1),
+            .dv = slice_of_qkv(out, s, heads, 2),
+            .options = options};
+}
+
 template <class Roles, class T>
 struct self_attention_record {
     using operation = op::attention;
@@ -102,25 +123,11 @@ struct self_attention_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!d_o.is_there()) return;
-        const auto to = tape.gradient_target(dqkv);
-        // A second use of qkv: the kernel overwrites, so it writes to separate memory, which is then added.
-        auto separate = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
-        T* const out = to.mode == write_mode::add ? separate.view().data() : to.data;
-        const shape<3>& s = qkv.shape();
-        const T* in = qkv.view().data();
-        run_attention<typename Roles::input_grad>(
-            tape.device(), kernel::attention_backward<T>{.q = slice_of_qkv(in, s, heads, 0),
-                                                         .k = slice_of_qkv(in, s, heads, 1),
-                                                         .v = slice_of_qkv(in, s, heads, 2),
-                                                         .o = as_const(in_heads(o.view().data(), o.shape(), heads.queries)),
-                                                         .logsumexp = logsumexp.view(),
-                                                         .d_o = as_const(in_heads(d_o.view().data(), o.shape(), heads.queries)),
-                                                         .dq = slice_of_qkv(out, s, heads, 0),
-                                                         .dk = slice_of_qkv(out, s, heads, 1),
-                                                         .dv = slice_of_qkv(out, s, heads, 2),
-                                                         .options = options,
-                                                         .sequences = packed.sequences});
-        if (to.mode == write_mode::add) add_into(tape, separate.view(), view(to.data, dqkv.shape()));
+        contribute(tape, dqkv, [&](const view<T, 3>& out) {
+            auto a = self_attention_backward(qkv, o, logsumexp, d_o, heads, options, out);
+            a.sequences = packed.sequences;
+            run_attention<typename Roles::input_grad>(tape.device(), a);
+        });
         tape.finish(d_o);
     }
 };

@@ -134,20 +134,17 @@ struct weighted_cross_entropy_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        const auto to = tape.gradient_target(dlogits());
-        // A second use of the logits: the kernel overwrites, so its result is added from memory of its own.
-        const bool adds = to.mode == write_mode::add;
-        const auto own = adds ? tape.template make<X>(dlogits().shape(), false) : variable<X, Rank>{};
-        kernel::cross_entropy_backward<X, X> a{.logits = as_rows(logits),
-                                               .targets = targets.view(),
-                                               .maximum = maximum.view(),
-                                               .sum = sum.view(),
-                                               .gradient = const_view<S, 1>(dy.view().data(), {dy.shape().size()}),
-                                               .dlogits = adds ? as_rows(own) : as_rows(view(to.data, dlogits().shape())),
-                                               .ignore_index = terms.ignore_index};
-        if (!count.is_empty()) a.count = count.view();
-        kernel::weighted_cross_entropy<typename Tape::device_type>::backward(tape.device(), a, terms.view());
-        if (adds) add_into(tape, own.view(), view(to.data, dlogits().shape()));
+        contribute(tape, dlogits(), [&](const view<X, Rank>& out) {
+            kernel::cross_entropy_backward<X, X> a{.logits = as_rows(logits),
+                                                   .targets = targets.view(),
+                                                   .maximum = maximum.view(),
+                                                   .sum = sum.view(),
+                                                   .gradient = const_view<S, 1>(dy.view().data(), {dy.shape().size()}),
+                                                   .dlogits = as_rows(out),
+                                                   .ignore_index = terms.ignore_index};
+            if (!count.is_empty()) a.count = count.view();
+            kernel::weighted_cross_entropy<typename Tape::device_type>::backward(tape.device(), a, terms.view());
+        });
         tape.finish(dy);
     }
 };

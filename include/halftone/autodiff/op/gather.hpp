@@ -88,15 +88,10 @@ struct add_rows_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dy.is_there()) return;
-        if (const auto to = tape.gradient_target(dfrom())) {
-            const bool adds = to.mode == write_mode::add;
-            const auto own = adds ? tape.template make<X>(dfrom().shape(), false) : variable<X, XRank>{};
-            const view<X, XRank> out = adds ? own.view() : view<X, XRank>(to.data, dfrom().shape());
-            kernel::gather<typename Tape::device_type>::forward(tape.device(), as_const(numbers.view()),
-                                                                as_table(as_const(dy.view()), width),
-                                                                as_table(out, width));
-            if (adds) add_into(tape, own.view(), view<X, XRank>(to.data, dfrom().shape()));
-        }
+        contribute(tape, dfrom(), [&](const view<X, XRank>& out) {
+            kernel::gather<typename Tape::device_type>::forward(
+                tape.device(), as_const(numbers.view()), as_table(as_const(dy.view()), width), as_table(out, width));
+        });
         if constexpr (has_base) give_base(tape, std::get<0>(gradients));
         tape.finish(dy);
     }

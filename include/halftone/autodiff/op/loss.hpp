@@ -60,18 +60,15 @@ struct cross_entropy_record {
     void backward(Tape& tape) {
         using kernel_type = kernel::cross_entropy<typename Tape::device_type>;
         if (!dloss.is_there()) return;
-        const auto to = tape.gradient_target(dlogits);
-        // A second use of the logits: the kernel overwrites, so it writes to separate memory, which is then added.
-        auto separate = to.mode == write_mode::add ? tape.template make<X>(dlogits.shape(), false) : variable<X, Rank>{};
-        const auto rows = to.mode == write_mode::add ? as_rows(separate) : as_rows(view(to.data, dlogits.shape()));
-        kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
-                                                                                  .targets = targets.view(),
-                                                                                  .maximum = maximum.view(),
-                                                                                  .sum = sum.view(),
-                                                                                  .gradient = as_vector(dloss),
-                                                                                  .count = count.view(),
-                                                                                  .dlogits = rows});
-        if (to.mode == write_mode::add) add_into(tape, separate.view(), view(to.data, dlogits.shape()));
+        contribute(tape, dlogits, [&](const view<X, Rank>& out) {
+            kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
+                                                                                      .targets = targets.view(),
+                                                                                      .maximum = maximum.view(),
+                                                                                      .sum = sum.view(),
+                                                                                      .gradient = as_vector(dloss),
+                                                                                      .count = count.view(),
+                                                                                      .dlogits = as_rows(out)});
+        });
         tape.finish(dloss);
     }
 };

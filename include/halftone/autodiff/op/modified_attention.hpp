@@ -94,21 +94,10 @@ struct modified_self_attention_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!d_o.is_there()) return;
-        const auto to = tape.gradient_target(dqkv);
-        // A second use of qkv: the kernel overwrites, so its result is added from memory of its own.
-        auto separate = to.mode == write_mode::add ? tape.template make<T>(dqkv.shape(), false) : variable<T, 3>{};
-        T* const out = to.mode == write_mode::add ? separate.view().data() : to.data;
-        const shape<3>& s = qkv.shape();
-        const T* in = qkv.view().data();
-        run_attention<typename Roles::input_grad>(
-            tape.device(),
-            kernel::attention_backward<T>{slice_of_qkv(in, s, heads, 0), slice_of_qkv(in, s, heads, 1),
-                                          slice_of_qkv(in, s, heads, 2), as_const(in_heads(o.view().data(), o.shape(), heads.queries)),
-                                          logsumexp.view(), as_const(in_heads(d_o.view().data(), o.shape(), heads.queries)),
-                                          slice_of_qkv(out, s, heads, 0), slice_of_qkv(out, s, heads, 1),
-                                          slice_of_qkv(out, s, heads, 2), options},
-            mod);
-        if (to.mode == write_mode::add) add_into(tape, separate.view(), view(to.data, dqkv.shape()));
+        contribute(tape, dqkv, [&](const view<T, 3>& out) {
+            run_attention<typename Roles::input_grad>(
+                tape.device(), self_attention_backward(qkv, o, logsumexp, d_o, heads, options, out), mod);
+        });
         tape.finish(d_o);
     }
 };

@@ -264,8 +264,8 @@ auto map(Context&& context, const F& f, const Variables&... inputs) {
     return detail::pointwise<op::map, As>(context, f, inputs...);
 }
 
-/// a + b, in a's shape: b has that shape, or one value, or one for each of a's columns. The result has the type that a
-/// and b promote to, in every region; with As, type As. Throws shape_error.
+/// a + b, broadcast by NumPy's rules. The result has the type that a and b promote to, in every region; with As, type As.
+/// Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B, int Rank, int Other>
 auto add(Context&& context, const variable<A, Rank>& a, const variable<B, Other>& b) {
     return detail::pointwise<op::add, As>(context, detail::add_function{}, a, b);

@@ -46,19 +46,12 @@ struct reduce_record : kept_operands<Y, 0, Inputs...> {
     }
     template <std::size_t I, class Tape, std::size_t... J>
     void give(Tape& tape, std::index_sequence<J...>) {
-        using X = typename std::tuple_element_t<I, std::tuple<Inputs...>>::value_type;
-        const auto& dx = std::get<I>(this->gradients);
-        const auto to = tape.gradient_target(dx);
-        if (!to) return;
-        // A second use of the input: the map overwrites, so it writes to separate memory, which is then added.
-        const bool adds = to.mode == write_mode::add;
-        const auto separate =
-            adds ? tape.template make<X>(dx.shape(), false) : std::tuple_element_t<I, std::tuple<Inputs...>>{};
-        const view<X, 1> out = adds ? flatten(separate) : view<X, 1>(to.data, {dx.shape().size()});
-        const auto slope = factor * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
-        kernel::map<typename Tape::device_type>::run(tape.device(), make_pack(slope), make_pack(out),
-                                                     make_pack(values<J>(out.shape())..., as_const(this->dy.view())));
-        if (adds) add_into(tape, separate.view(), view(to.data, dx.shape()));
+        contribute(tape, std::get<I>(this->gradients), [&](const auto& dx) {
+            const auto out = flatten(dx);
+            const auto slope = factor * symbolic::argument<count>{} * derivative<static_cast<int>(I)>(expression);
+            kernel::map<typename Tape::device_type>::run(tape.device(), make_pack(slope), make_pack(out),
+                                                         make_pack(values<J>(out.shape())..., as_const(this->dy.view())));
+        });
     }
     template <std::size_t I>
     auto values(const shape<1>& all) const {
