@@ -15,6 +15,7 @@
 #pragma implementation "job.hpp"
 #pragma implementation "math.hpp"
 #pragma implementation "plan.hpp"
+#pragma implementation "planned.hpp"
 #pragma implementation "preemption.hpp"
 #pragma implementation "prefetch.hpp"
 #pragma implementation "private_b.hpp"

@@ -6,6 +6,7 @@
 ///
 /// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind; 3 for a device
 /// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for everything else.
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <iostream>
@@ -69,6 +70,31 @@ void print_text(std::ostream& out, const std::vector<run_result>& runs) {
     if (writer != nullptr) out << "\nThe " << writer->policy << " model writes:\n" << printable(writer->text) << '\n';
 }
 
+/// The memory of each policy's run: its own code, for so many steps as tell the peak of all, on a device that computes
+/// nothing.
+int plan(const options& o) {
+    options few = o;
+    few.steps = std::min<std::int64_t>(o.steps, 2);
+    if (o.eval_every != 0 && o.eval_every <= o.steps) few.eval_every = few.steps;
+    few.numerics_every = 0;
+    few.shadow_step = few.planted_step = 0;
+    few.planted_layer.clear();
+    const std::string corpus = read_corpus(o);
+    ht::cpu device{cpu_options_of(o)};
+    ht::trainer_callback silent;
+    std::vector<run_plan> plans;
+    for (const std::string& policy : o.policies) {
+        run_result result;
+        auto memory = ht::plan(device, [&](ht::cpu& twin) {
+            result = run_named(policy, twin, few, ht::token_view{corpus}, {.observer = silent, .is_plan = true});
+        });
+        plans.push_back({policy, result.parameters, std::move(memory)});
+    }
+    print_plans(std::cout, plans);
+    write_plans(o, plans);
+    return 0;
+}
+
 int train(const options& o) {
     const std::string corpus = read_corpus(o);
     const machine where = describe(o);
@@ -114,7 +140,8 @@ int main(int argc, char** argv) {
     };
     try {
         const auto o = parse_options(argc, argv);
-        return o ? train(*o) : 0;
+        if (!o) return 0;
+        return o->plan ? plan(*o) : train(*o);
     } catch (const exit_with& e) {
         return complain(e.code, e.what());
     } catch (const ht::error& e) {

@@ -99,8 +99,9 @@ void check(options& o) {
             refuse("--isa: ", e.what());
         }
     }
+    if (o.plan && o.device != "cpu") refuse("--plan: of a run on the CPU; --device is ", o.device);
     const double memory = static_cast<double>(ht::physical_memory());
-    if (o.device == "cpu" && memory != 0 && least_memory(o) > memory) {
+    if (!o.plan && o.device == "cpu" && memory != 0 && least_memory(o) > memory) {
         refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / (1 << 30)),
                " GiB of memory or more; this machine has ", static_cast<std::int64_t>(memory / (1 << 30)));
     }
@@ -140,6 +141,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: at the end alone");
     app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
     app.add_option("--write", o.write, "bytes of text to sample from the model at the end");
+    app.add_flag("--plan", o.plan,
+                 "print the memory that training would need, to the byte, write it to plan.json in --out, and do not train");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
     app.add_flag("--watch", o.watch, "tell of each skipped step which operation overflowed first");
     app.add_option("--numerics-every", o.numerics_every,

@@ -32,6 +32,7 @@ struct options {
     std::int64_t eval_every = 0;              ///< 0: only at the end
     std::int64_t eval_windows = 256;          ///< 0: all
     std::int64_t write = 200;                 ///< bytes of text that the model writes at the end
+    bool plan = false;                        ///< tell the memory that training would need, and do not train
     bool profile = false;
     bool watch = false;                       ///< report for each skipped step where it overflowed
     std::int64_t numerics_every = 0;          ///< steps between two numerics reports; 0: none

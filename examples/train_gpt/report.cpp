@@ -84,12 +84,24 @@ class observer final : public ht::trainer_callback {
     ht::progress progress_;
 };
 
-json bytes_by_kind(const ht::training_result& t) {
+template <class Bytes>
+json bytes_by_kind(const Bytes& of_kind) {
     json bytes;
     for (int kind = 0; kind < ht::memory_kinds; ++kind)
-        bytes[ht::name(static_cast<ht::memory_kind>(kind))] = t.peak_bytes_of[kind];
+        bytes[ht::name(static_cast<ht::memory_kind>(kind))] = of_kind[static_cast<std::size_t>(kind)];
     return bytes;
 }
+
+json arguments_of(const options& o) {
+    return {{"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
+            {"accumulation", o.accumulation}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}};
+}
+
+/// The kinds of memory that tables show.
+constexpr ht::memory_kind shown_kinds[] = {ht::memory_kind::master,     ht::memory_kind::copy,
+                                           ht::memory_kind::gradient,   ht::memory_kind::moment,
+                                           ht::memory_kind::activation, ht::memory_kind::workspace};
+double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
 
@@ -109,9 +121,7 @@ void reporter::commit(const std::vector<run_result>& runs) {
                  {"commit", HALFTONE_COMMIT},
                  {"machine", {{"cpu", ht::cpu_model()}, {"isa", state_->where.isa}, {"threads", state_->where.threads},
                    {"gpu", state_->where.gpu.empty() ? json(nullptr) : json(state_->where.gpu)}}},
-                 {"arguments",
-                  {{"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
-                   {"accumulation", o.accumulation}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}}},
+                 {"arguments", arguments_of(o)},
                  {"runs", json::array()}};
     for (const run_result& r : runs) {
         const ht::training_result& t = r.training;
@@ -124,7 +134,7 @@ void reporter::commit(const std::vector<run_result>& runs) {
                                    {"tokens_per_second", t.tokens_per_second},
                                    {"step_ms", t.step_ms},
                                    {"peak_bytes", t.peak_bytes},
-                                   {"peak_bytes_by_kind", bytes_by_kind(t)},
+                                   {"peak_bytes_by_kind", bytes_by_kind(t.peak_bytes_of)},
                                    {"skipped_steps", t.skipped_steps},
                                    {"skipped_infinity", t.skips.infinity},
                                    {"skipped_nan", t.skips.not_a_number},
@@ -138,9 +148,6 @@ void reporter::commit(const std::vector<run_result>& runs) {
 }
 
 void print_table(std::ostream& out, const std::vector<run_result>& runs) {
-    constexpr ht::memory_kind shown[] = {ht::memory_kind::master,     ht::memory_kind::copy,
-                                         ht::memory_kind::gradient,   ht::memory_kind::moment,
-                                         ht::memory_kind::activation, ht::memory_kind::workspace};
     char cell[64];
     const auto put = [&](const char* format, auto value) {
         std::snprintf(cell, sizeof cell, format, value);
@@ -148,7 +155,7 @@ void print_table(std::ostream& out, const std::vector<run_result>& runs) {
     };
     out << "                     loss, nats a byte                               | peak MiB\n";
     out << "policy         train  validation  tokens/s  ms a step  skipped steps |  total";
-    for (const ht::memory_kind kind : shown) put(" %10s", ht::name(kind));
+    for (const ht::memory_kind kind : shown_kinds) put(" %10s", ht::name(kind));
     out << '\n';
     for (const run_result& r : runs) {
         const ht::training_result& t = r.training;
@@ -162,10 +169,49 @@ void print_table(std::ostream& out, const std::vector<run_result>& runs) {
         put(" %9.0f", t.tokens_per_second);
         put(" %10.2f", t.step_ms);
         put(" %14lld |", static_cast<long long>(t.skipped_steps));
-        put(" %6.1f", static_cast<double>(t.peak_bytes) / (1 << 20));
-        for (const ht::memory_kind kind : shown)
-            put(" %10.1f", static_cast<double>(t.peak_bytes_of[static_cast<int>(kind)]) / (1 << 20));
+        put(" %6.1f", mebibytes(t.peak_bytes));
+        for (const ht::memory_kind kind : shown_kinds) put(" %10.1f", mebibytes(t.peak_bytes_of[static_cast<int>(kind)]));
         out << '\n';
+    }
+}
+
+void write_plans(const options& o, const std::vector<run_plan>& plans) {
+    ht::output_folder folder(o.out);
+    ht::output_file file(o.out / "plan.json");
+    json all{{"program", "train_gpt"}, {"commit", HALFTONE_COMMIT}, {"arguments", arguments_of(o)}, {"plans", json::array()}};
+    for (const run_plan& p : plans) {
+        json layers = json::array();
+        for (const ht::planned_parameter& layer : p.memory.layers(3))
+            layers.push_back({{"path", layer.path}, {"bytes", layer.total()}, {"bytes_by_kind", bytes_by_kind(layer.bytes)}});
+        all["plans"].push_back({{"policy", p.policy},
+                                {"parameters", p.parameters},
+                                {"peak_bytes", p.memory.peak_bytes},
+                                {"peak_bytes_by_kind", bytes_by_kind(p.memory.peak_bytes_by_kind)},
+                                {"bytes_at_peak_by_kind", bytes_by_kind(p.memory.bytes_at_peak)},
+                                {"held_bytes", p.memory.held_bytes},
+                                {"operation_at_peak", p.memory.operation},
+                                {"pass_at_peak", ht::name(p.memory.of_pass)},
+                                {"layers", layers}});
+    }
+    file.write(all.dump(2) + "\n");
+    file.commit();
+    folder.keep();
+}
+
+void print_plans(std::ostream& out, const std::vector<run_plan>& plans) {
+    char cell[96];
+    const auto put = [&](const char* format, auto value) {
+        std::snprintf(cell, sizeof cell, format, value);
+        out << cell;
+    };
+    out << "                   peak MiB";
+    for (const ht::memory_kind kind : shown_kinds) put(" %10s", ht::name(kind));
+    out << "   at the peak\n";
+    for (const run_plan& p : plans) {
+        put("%-18s", p.policy.c_str());
+        put(" %8.1f", mebibytes(p.memory.peak_bytes));
+        for (const ht::memory_kind kind : shown_kinds) put(" %10.1f", mebibytes(p.memory.peak_of(kind)));
+        out << "   " << p.memory.operation << ", " << ht::name(p.memory.of_pass) << '\n';
     }
 }
 

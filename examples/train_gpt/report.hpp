@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <halftone/observe/memory/plan.hpp>
+
 #include "run.hpp"
 
 /// The machine, as described in summary.json.
@@ -34,6 +36,18 @@ class reporter {
     struct state;
     std::unique_ptr<state> state_;
 };
+
+/// The memory that a policy's run will need.
+struct run_plan {
+    std::string policy;
+    std::size_t parameters = 0;
+    halftone::memory_plan memory;
+};
+
+/// Writes plan.json to the options' folder. Throws halftone::output_error; then no file is left.
+void write_plans(const options& o, const std::vector<run_plan>& plans);
+/// Prints for each policy the peak by kind.
+void print_plans(std::ostream& out, const std::vector<run_plan>& plans);
 
 void print_table(std::ostream& out, const std::vector<run_result>& runs);
 

@@ -18,6 +18,7 @@ struct surroundings {
     halftone::trainer_callback& observer;
     halftone::profiler* profile = nullptr;          ///< with --profile
     bool (*is_interrupted)() = nullptr;             ///< called after every step
+    bool is_plan = false;                           ///< the device computes nothing: the run ends with its last step
 };
 
 struct run_result {

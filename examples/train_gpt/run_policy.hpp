@@ -198,7 +198,7 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
     run_result result;
     result.parameters = model.parameters().size();
     result.training = trainer.train(data);
-    if (result.training.end == ht::training_end::stopped) return result;
+    if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
     if (o.write > 0) {
         std::string prompt;

@@ -4,13 +4,13 @@
 # no local memory in any kernel, and no more kernels than a program may have.
 #
 #     tests/cuda/compile.sh [--full] [--keep FOLDER] [FILE...]      for sm_90; --full: also sm_80, sm_100 and sm_120, and
-#                                                                   every policy
+#                                                                   whole models
 #
 # --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh and tests/cuda/gates.py.
 #
 # Without --full sm_90 gets its machine code from what the compiler made for sm_80, which is what tests/ptx runs: no source
 # asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. Programs whose kernels the
-# tests have, too, are only read, by the compilers' front ends, and the model is compiled for one policy.
+# tests have, too, are only read, by the compilers' front ends.
 #
 # CUDACXX names the compiler, CXX the one behind it. Prints for each file its seconds of processor time, how many kernels it
 # has, and the most registers that one of them uses.
@@ -39,15 +39,16 @@ fi
 
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
 # `again`, whose kernels other files here have, too, are read and not compiled where there is no --full; of those marked `ptx`,
-# which tests/ptx runs, there is PTX alone; those marked `consumer` another test compiles; those marked `each`
-# are compiled for every architecture from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89
-# beside these; those marked `hopper`, which is for its own instructions, for sm_90a alone. What takes longest comes first.
+# which tests/ptx runs, there is PTX alone; those marked `consumer` another test compiles; those marked `full`, whole
+# steps of kernels that the others test one by one, are compiled with --full alone; those marked `each` for every architecture
+# from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89 beside these; those marked `hopper`,
+# which is for its own instructions, for sm_90a alone. What takes longest comes first.
 if (($#)); then
     printf '%s 100000 each\n' "$@" >"$work/files"
 else
     cat >"$work/files" <<'FILES'
-tests/cuda/model.cu 300
-tests/cuda/steps.cu 330 ptx
+tests/cuda/model.cu 300 full
+tests/cuda/steps.cu 330 full
 tests/cuda/attention.cu 100
 tests/cuda/attention_mods.cu 40 ptx
 tests/cuda/products.cu 120
@@ -87,14 +88,14 @@ if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); 
 code=("${architectures[@]/#/-gencode=arch=compute_}")
 for i in "${!code[@]}"; do code[i]+=,code=sm_${architectures[i]}; done
 all_code="-gencode=arch=compute_80,code=[sm_90]"
-if [[ $full == yes ]]; then all_code=${code[*]}; else flags+=(-DHALFTONE_TEST_ONE_POLICY); fi
+if [[ $full == yes ]]; then all_code=${code[*]}; fi
 options=${flags[*]} each_code=${code[*]}
 if [[ -n $keep ]]; then
     # PTX of the oldest, which the other code is made of.
     all_code=${all_code/sm_90]/sm_90,compute_80]} each_code=${each_code/code=sm_80/code=[sm_80,compute_80]}
     options+=" -no-compress -O1" # of host code, which says what is right
 fi
-if [[ $full == no ]]; then sed -i '/ consumer$/d' "$work/files"; fi
+if [[ $full == no ]]; then sed -i '/ consumer$/d; / full$/d' "$work/files"; fi
 export work nvcc options all_code each_code full
 
 compile_one() {

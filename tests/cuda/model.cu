@@ -20,10 +20,8 @@ void within_what_rounding_does(float seed) {
 
 TEST_CASE("gpt on cuda: loss and every gradient within what rounding does") {
     SUBCASE("amp_bf16") { within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1); }
-#if !defined(HALFTONE_TEST_ONE_POLICY)  // as compile.sh has it without --full: each takes a minute and a half to compile
     SUBCASE("full_fp32") { within_what_rounding_does<ht::full_fp32, float>(1); }
     SUBCASE("amp_fp16") { within_what_rounding_does<ht::amp_fp16, ht::float16>(1024); }
-#endif
 }
 
 }  // namespace

@@ -152,9 +152,9 @@ def the_device_fails():
 
 def the_device_hangs():
     with Rehearsal("hangs", ["bench_cuda layer_norm: hangs"]) as r:
-        began = time.monotonic()
-        code = r.run("--first", "--limits", "0.05")
-        r.expect(code == 1 and time.monotonic() - began < 60, f"ends with {code} after {time.monotonic() - began:.0f} s")
+        # What hangs is the first to run, with 5 s: no busy machine makes another step the slow one.
+        code = r.run("--part", "rows", "optimizer", "ncu", "--limits", "0.2")
+        r.expect(code == 1, f"ends with {code}")
         r.left_behind()
         steps = r.steps()
         r.expect(steps["rows"]["text"].startswith("stopped after"), f"{steps['rows']}")
@@ -169,7 +169,7 @@ def the_device_hangs():
 def one_of_several_hangs():
     """Tests run beside each other: all others have their results, and what comes after is run."""
     with Rehearsal("beside", ["test_cuda attention.cu: stalls"]) as r:
-        code = r.run("--part", "tests", "products", "--limits", "0.05", "--jobs", "4")
+        code = r.run("--part", "tests", "products", "--limits", "0.08", "--jobs", "4")
         r.expect(code == 1, f"ends with {code}")
         r.left_behind()
         steps = r.steps()
@@ -193,10 +193,9 @@ def a_program_crashes():
 
 def time_runs_out():
     with Rehearsal("time", ["bench_cuda matmul: hangs"]) as r:
-        (r.folder / "state/plan").write_text("bench_cuda --filter matmul: hangs\n")
         began = time.monotonic()
-        r.run("--first", "--minutes", "0.3")  # 8 s and what is written last
-        r.expect(time.monotonic() - began < 18, f"it took {time.monotonic() - began:.0f} s of 18")
+        r.run("--part", "products", "attention", "--minutes", "0.35")  # 11 s and what is written last
+        r.expect(time.monotonic() - began < 21, f"it took {time.monotonic() - began:.0f} s of 21")
         r.left_behind()
         steps = r.steps()
         r.expect(steps["products"]["text"].startswith("stopped after"), f"{steps['products']}")

@@ -58,6 +58,15 @@ cp out first
 "$program" "${small[@]}" --steps 6 --text text --out d --seed 2 >out 2>err || fail "with another seed: $?"
 [[ $(losses a) != "$(losses d)" ]] || fail "another seed gives the same losses"
 
+# ---- a plan tells what the run will report, and trains nothing
+
+peaks() { grep -A 8 '"peak_bytes"' "$1" | grep -E '"(peak_bytes|master|copy|gradient|moment|activation|workspace|other)"'; }
+"$program" "${small[@]}" --steps 6 --text text --out plan --plan >out 2>err || fail "--plan ends with $?"
+[[ $(ls plan) == plan.json && ! -s err ]] || fail "--plan leaves $(ls plan), and says $(cat err)"
+[[ $(peaks plan/plan.json) == "$(peaks a/summary.json)" ]] || fail "--plan tells $(peaks plan/plan.json); the run reports $(peaks a/summary.json)"
+grep -Eq '^amp_bf16 +[0-9.]+ ' out || fail "--plan prints no table: $(cat out)"
+grep -q '"path": "h.0.attn"' plan/plan.json || fail "plan.json has no layers"
+
 # ---- options
 
 "$program" "${small[@]}" --steps 4 --text text --out e --policy amp_bf16,full_fp32 --profile --eval-every 2 --accumulation 2 >out 2>err ||

@@ -11,9 +11,11 @@
 #pragma once
 
 #include <halftone/exec/matmul_engine.hpp>
+#include <halftone/exec/ranges.hpp>
 #include <halftone/exec/simt/architecture.hpp>
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/exec/workspace.hpp>
+#include <halftone/memory/planned.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -43,11 +45,16 @@ class measured {
   public:
     static constexpr bool runs_simt_kernels = true;
 
-    explicit measured(Device& real) : real_(&real) {}
+    explicit measured(Device& real) : real_(&real), workspace_(measuring{}) {}
+    /// For observe/memory/plan.hpp: with memory that is counted, of which tapes tell `listener`.
+    measured(Device& real, planning, range_listener& listener)
+        : real_(&real), workspace_(memory_), listener_(&listener) {}
     measured(const measured&) = delete;
     measured& operator=(const measured&) = delete;
 
+    memory_resource& memory() { return memory_; }
     workspace& scratch() { return workspace_; }
+    range_listener* listener() const { return listener_; }
 
     template <class Kernel>
     bool has_eight_bit_code() const {
@@ -75,8 +82,10 @@ class measured {
 
   private:
     Device* real_;
-    workspace workspace_{detail::measuring{}};
+    planned_memory memory_;
+    workspace workspace_;
     measured_engine engine_;
+    range_listener* listener_ = nullptr;
 };
 
 /// The functions of exec/simt/sort.hpp.

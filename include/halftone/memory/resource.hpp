@@ -100,6 +100,10 @@ class memory_resource {
     /// Sets `bytes` of a block to zero, in order with the device's other work.
     virtual void clear(void* to, std::size_t bytes) = 0;
 
+    /// Whether there is memory behind the addresses: false where it is only counted (memory/planned.hpp), and nothing
+    /// needs to be written to it.
+    virtual bool has_contents() const { return true; }
+
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
     /// The list of what captured work in this memory depends on.

@@ -100,6 +100,8 @@ class store final : public detail::capture_dependency {
         }
         amaxes_.commit(*memory_);
         committed_ = true;
+        for (const entry& e : entries_) tell(e, +1);
+        if (!memory_->has_contents()) return;
         staging host;
         for (std::size_t i = 0; i < entries_.size(); ++i) {
             const entry& e = entries_[i];
@@ -180,6 +182,13 @@ class store final : public detail::capture_dependency {
     /// The amax histories of the layers' 8-bit operands (delayed scaling).
     amax_histories& amaxes() { return amaxes_; }
     const amax_histories& amaxes() const { return amaxes_; }
+    /// Tells the memory's listener of an entry's part of a slab with the layout of gradients, of `each` bytes an
+    /// element, that has been allocated.
+    void tell_slab(memory_kind kind, const entry& e, std::size_t each) const {
+        memory_listener* const listener = memory_->usage().listener();
+        if (listener == nullptr || e.frozen) return;
+        listener->on_parameter(kind, e.path.c_str(), static_cast<std::ptrdiff_t>(round_up(e.count, granule) * each));
+    }
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
@@ -335,10 +344,27 @@ class store final : public detail::capture_dependency {
         change();
     }
 
+    /// Tells the memory's listener of the bytes of an entry's master and copy, with the padding behind them.
+    void tell(const entry& e, std::ptrdiff_t sign) const {
+        memory_listener* const listener = memory_->usage().listener();
+        if (listener == nullptr) return;
+        const group& g = groups_[e.group];
+        const auto room = static_cast<std::ptrdiff_t>(round_up(e.count, granule));
+        const auto bytes = [&](std::size_t place, std::size_t each) {
+            return place == nowhere ? 0 : sign * room * static_cast<std::ptrdiff_t>(each);
+        };
+        listener->on_parameter(memory_kind::master, e.path.c_str(), bytes(e.master, g.param_bytes));
+        listener->on_parameter(memory_kind::copy, e.path.c_str(), bytes(e.copy, g.copy_bytes));
+    }
+
     void drop_frozen_masters() {
         std::vector<std::size_t> before;
-        for (const entry& e : entries_) before.push_back(e.master);
+        for (const entry& e : entries_) {
+            before.push_back(e.master);
+            tell(e, -1);
+        }
         lay_out();
+        for (const entry& e : entries_) tell(e, +1);
         for (std::size_t i = 0; i < groups_.size(); ++i) {
             group& g = groups_[i];
             buffer kept(*memory_, g.masters * g.param_bytes, memory_kind::master);

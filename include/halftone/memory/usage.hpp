@@ -37,6 +37,23 @@ constexpr const char* name(memory_kind kind) {
     return names[static_cast<int>(kind)];
 }
 
+class memory_usage;
+
+/// Is told of memory as it comes into use: what a plan (observe/memory/plan.hpp) is made of.
+class memory_listener {
+  public:
+    memory_listener() = default;
+    memory_listener(const memory_listener&) = delete;
+    memory_listener& operator=(const memory_listener&) = delete;
+    virtual ~memory_listener() = default;
+
+    /// More bytes are in use than ever before, or than since reset_peaks().
+    virtual void on_peak(const memory_usage& usage) = 0;
+    /// `bytes` of this kind, allocated before, belong to the parameter with this path. Negative where they are given
+    /// back, since the parameter has been frozen.
+    virtual void on_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes) = 0;
+};
+
 /// Live and peak bytes by kind, and of all kinds together. Each kind has its own peak; `peak()` is the largest total at
 /// one time.
 class memory_usage {
@@ -62,8 +79,8 @@ class memory_usage {
 
     /// Counts bytes that come into use.
     void add(std::size_t bytes, memory_kind kind) {
-        total_.add(bytes);
         kinds_[index(kind)].add(bytes);
+        if (total_.add(bytes) && listener_ != nullptr) listener_->on_peak(*this);
     }
     /// Counts bytes that are no longer in use.
     void remove(std::size_t bytes, memory_kind kind) {
@@ -79,18 +96,26 @@ class memory_usage {
     /// Counts a block returned to the system.
     void remove_block(std::size_t bytes) { held_.live -= bytes; }
 
+    /// From now on `listener` is told of peaks and of parameters' memory; nullptr: no listener.
+    void listen(memory_listener* listener) { listener_ = listener; }
+    memory_listener* listener() const { return listener_; }
+
   private:
     struct counter {
         std::size_t live = 0, peak = 0;
-        void add(std::size_t bytes) {
+        /// True for a new peak.
+        bool add(std::size_t bytes) {
             live += bytes;
-            if (live > peak) peak = live;
+            if (live <= peak) return false;
+            peak = live;
+            return true;
         }
     };
     static int index(memory_kind kind) { return static_cast<int>(kind); }
 
     counter total_{}, held_{}, kinds_[memory_kinds]{};
     std::uint64_t allocations_ = 0;
+    memory_listener* listener_ = nullptr;
 };
 
 }  // namespace HALFTONE_ABI

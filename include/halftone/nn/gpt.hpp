@@ -41,6 +41,7 @@ struct gpt_config {
     float dropout =
         0;  ///< dropout of embeddings and of what attention and perceptron add; not of attention's probabilities
     keep_logits logits = keep_logits::where_small;  ///< whether the loss keeps them for its gradient
+    int checkpointing = 0;  ///< every n-th block keeps its input alone for the backward pass, which computes it again; 0: none
 };
 
 /// x = x + attn(norm(x)), then x + mlp(norm(x)). The path of each norm is below that of the layer that it precedes.
@@ -174,6 +175,7 @@ gpt<P>::gpt(Device& device, const gpt_config& c, std::uint64_t seed)
       h_(parameters(), c.layers, c),
       norm_(parameters(), c.width),
       head_{c.vocabulary, c.width} {
+    h_.checkpoint_every(c.checkpointing);
     using read_by_head = compute_type<policy_within<typename head::policy, as_given>, typename head::operation>;
     if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>)
         parameters().keep_master(embed_.tokens.entry());

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/autodiff/op/checkpoint.hpp>
 #include <halftone/policy/repeat.hpp>
 
 namespace halftone {
@@ -53,6 +54,13 @@ class stack {
     /// The number of blocks.
     int depth() const { return depth_; }
 
+    /// From now on every n-th block, the first one included, keeps its input alone for the backward pass
+    /// (autodiff/op/checkpoint.hpp); 0: none. Throws argument_error for a negative number.
+    void checkpoint_every(int n) {
+        if (n < 0) fail<argument_error>("stack: a checkpoint every ", n, " blocks; expected 1 or more, or 0 for none");
+        checkpointing_ = n;
+    }
+
     /// Calls f(block) for every block, in the order in which they run.
     template <class F>
     void each(F&& f) const {
@@ -83,8 +91,17 @@ class stack {
         (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, arguments...), 0) : 0), ...);
     }
     template <class Context, class X, std::size_t... I, class... More>
-    void call_special(Context&& ctx, std::size_t kind, X& x, std::index_sequence<I...>, const More&... more) const {
-        (static_cast<void>(kind == I ? (x = call(ctx, *std::get<I>(special_), std::move(x), more...), 0) : 0), ...);
+    void call_special(Context&& ctx, int i, std::size_t kind, X& x, std::index_sequence<I...>, const More&... more) const {
+        (static_cast<void>(kind == I ? (x = run(ctx, i, *std::get<I>(special_), std::move(x), more...), 0) : 0), ...);
+    }
+    template <class Context, class B, class X, class... More>
+    X run(Context&& ctx, int i, const B& block, X x, const More&... more) const {
+        if (checkpointing_ == 0 || i % checkpointing_ != 0) return call(ctx, block, std::move(x), more...);
+        auto again = [&block, i](auto&& c, const X& y, const More&... rest) {
+            [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(c.root(), i);
+            return call(c, block, y, rest...);
+        };
+        return halftone::checkpoint(ctx, std::move(again), x, more...);
     }
     template <class F, std::size_t... I>
     void visit_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
@@ -107,6 +124,7 @@ class stack {
     }();
 
     int depth_;
+    int checkpointing_ = 0;
     std::vector<typename list::common> common_;
     typename list::special special_;
 };
@@ -120,9 +138,9 @@ X stack<Block, P, Name>::operator()(Context&& ctx, X x, const More&... more) con
         [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
         const std::size_t kind = named::class_of(i, depth_);
         if (kind == named::size) {
-            x = call(ctx, common_[next++], std::move(x), more...);
+            x = run(ctx, i, common_[next++], std::move(x), more...);
         } else {
-            call_special(ctx, kind, x, std::make_index_sequence<named::size>{}, more...);
+            call_special(ctx, i, kind, x, std::make_index_sequence<named::size>{}, more...);
         }
     }
     return x;

@@ -237,6 +237,9 @@ class optimizer {
                                       memory_kind::moment);
                 parameters_->memory().clear(moments_.back().data(), moments_.back().bytes());
             }
+            if (moments == kept::no) continue;
+            for (const store::entry& e : parameters_->entries())
+                parameters_->tell_slab(memory_kind::moment, e, parameters_->groups()[e.group].state_bytes);
         }
         make_averages(ema_decay);
     }
@@ -370,6 +373,8 @@ class optimizer {
             averages_.emplace_back(parameters_->memory(), g.gradients * sizeof(float), memory_kind::moment);
             parameters_->memory().clear(averages_.back().data(), averages_.back().bytes());
         }
+        for (const store::entry& e : parameters_->entries())
+            parameters_->tell_slab(memory_kind::moment, e, sizeof(float));
     }
 
     /// What this step updates: parameters that a backward pass of the window reached. The others neither decay nor move

@@ -38,7 +38,12 @@ class record_memory {
         if (current_ == chunks_.size()) chunks_.push_back(std::make_unique<chunk>()), used_ = 0;
         return chunks_[current_]->data + std::exchange(used_, used_ + bytes);
     }
-    void rewind() { current_ = used_ = 0; }
+    struct position {
+        std::size_t chunk = 0, used = 0;
+    };
+    position mark() const { return {current_, used_}; }
+    /// What was taken since `to` is free again.
+    void rewind(const position& to = {}) { current_ = to.chunk, used_ = to.used; }
     static constexpr std::size_t chunk_bytes = 16384;
 
   private:
@@ -179,22 +184,42 @@ class graph {
 
     /// Runs and drops all records, the last one first. If one throws, the remaining ones are dropped without being run.
     void run_backward(void* tape) {
+        tape_ = tape;
         try {
-            while (!records_.empty()) {
-                const record last = records_.back();
-                {
-                    const halftone::range here(listener, last.operation, pass::backward);
-                    last.backward(tape, last.payload);
-                }
-                records_.pop_back();
-                last.destroy(last.payload);
-            }
+            run_records(0);
         } catch (...) {
             clear();
             throw;
         }
         clear();
     }
+
+    /// Where records stand that are made from now on.
+    struct place {
+        std::size_t records;
+        record_memory::position memory;
+    };
+    place mark() const { return {records_.size(), memory_.mark()}; }
+    /// Within a backward pass, called by a record that has made further ones: runs and drops those made since `from`.
+    void run_backward_to(const place& from) {
+        run_records(from.records);
+        memory_.rewind(from.memory);
+    }
+
+    /// Whether operations leave records; while an object of the class below lives, they compute alone.
+    bool is_recording() const { return is_recording_; }
+    class unrecorded {
+      public:
+        explicit unrecorded(graph& g) : graph_(&g), before_(std::exchange(g.is_recording_, false)) {}
+        unrecorded(const unrecorded&) = delete;
+        unrecorded& operator=(const unrecorded&) = delete;
+        ~unrecorded() { graph_->is_recording_ = before_; }
+
+      private:
+        graph* graph_;
+        bool before_;
+    };
+
     /// Drops all records and begins a new pass.
     void clear() noexcept {
         while (!records_.empty()) {
@@ -245,6 +270,18 @@ class graph {
 
     static constexpr std::int64_t any_pass = -1;
 
+    /// Runs and drops the last records until `left` are left.
+    void run_records(std::size_t left) {
+        while (records_.size() > left) {
+            const record last = records_.back();
+            {
+                const halftone::range here(listener, last.operation, pass::backward);
+                last.backward(tape_, last.payload);
+            }
+            records_.pop_back();
+            last.destroy(last.payload);
+        }
+    }
     /// Reserves the list's memory first: otherwise an exception after the record was made would lose it.
     void* room_for_record(std::size_t bytes) {
         if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
@@ -272,6 +309,8 @@ class graph {
     std::vector<index> free_blocks_, free_slots_;
     std::vector<record> records_;
     record_memory memory_;
+    void* tape_ = nullptr;  // of the backward pass that runs, or ran last
+    bool is_recording_ = true;
     std::int64_t pass_ = 0;
     int holders_ = 1;
 };

@@ -118,6 +118,10 @@ struct tape_hook {
     void give_rows(const parameter<Storage, Rank>&,
                    const gradient_slabs::row_place<typename Storage::accumulate>&) {}
 
+    /// A backward pass computes operations again, whose results were given before (autodiff/op/checkpoint.hpp), or has
+    /// done so.
+    void recompute(bool) {}
+
     /// The tape discards its records.
     void forget() {}
 };
@@ -203,6 +207,7 @@ class hooked_tape
     void record(Record&& r) {
         hook_.record(std::as_const(r));
         if constexpr (Hook::keeps_records) {
+            if (!this->graph().is_recording()) return;
             this->graph().template push<base>(
                 hooked_record<std::remove_cvref_t<Record>>{std::forward<Record>(r), hook_.note()});
         }

@@ -74,7 +74,7 @@ class random_draws {
     }
 
     /// The number of draws so far in the pass; recomputation goes back to an earlier number.
-    std::uint32_t drawn() const { return number_; }
+    std::uint32_t drawn(std::int64_t pass) const { return pass == pass_ ? number_ : 0; }
     void go_back(std::uint32_t drawn) { number_ = drawn; }
 
   private:

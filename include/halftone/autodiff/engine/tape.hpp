@@ -32,7 +32,9 @@ class basic_context {
     using device_type = Device;
     static constexpr bool records = Mode == recording::on;
 
-    explicit basic_context(Device& device) : device_(&device), graph_(new detail::graph(device.memory())) {}
+    explicit basic_context(Device& device) : device_(&device), graph_(new detail::graph(device.memory())) {
+        if constexpr (requires { device.listener(); }) graph_->listener = device.listener();
+    }
     basic_context(const basic_context&) = delete;
     basic_context& operator=(const basic_context&) = delete;
     ~basic_context() {
@@ -176,7 +178,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     /// backward pass needs.
     template <class Record>
     void record(Record&& r) {
-        this->graph().template push<tape>(std::forward<Record>(r));
+        if (this->graph().is_recording()) this->graph().template push<tape>(std::forward<Record>(r));
     }
 
     /// How a pass treats the gradients of a store's parameters.

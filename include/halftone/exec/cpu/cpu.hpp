@@ -25,7 +25,9 @@
 #include <halftone/exec/cpu/processors.hpp>
 #include <halftone/exec/cpu/shares.hpp>
 #include <halftone/exec/cpu/thread_pool.hpp>
+#include <halftone/exec/ranges.hpp>
 #include <halftone/exec/workspace.hpp>
+#include <halftone/memory/planned.hpp>
 #include <halftone/tensor/shape.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
@@ -51,8 +53,8 @@ class cpu {
     /// Throws argument_error for a number of threads that is negative, above 4096 or more than the system can start,
     /// and for an instruction set that this processor lacks.
     explicit cpu(const cpu_options& options = {})
-        : memory_(options.memory_limit),
-          workspace_(memory_, options.workspace),
+        : memory_(std::make_unique<host_memory>(options.memory_limit)),
+          workspace_(*memory_, options.workspace),
           set_(options.instruction_set ? *options.instruction_set : default_isa()) {
         if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
         if (options.threads < 0 || options.threads > 4096)
@@ -66,7 +68,21 @@ class cpu {
     }
     /// For exec/measure.hpp: partitions work as `real` does and counts its scratch memory, but runs nothing.
     cpu(const cpu& real, detail::measuring tag)
-        : memory_(0), workspace_(tag), set_(real.set_), caches_(real.caches_), executor_(real.executor_), measures_(true) {}
+        : memory_(std::make_unique<host_memory>(0)),
+          workspace_(tag),
+          set_(real.set_),
+          caches_(real.caches_),
+          executor_(real.executor_),
+          measures_(true) {}
+    /// For observe/memory/plan.hpp: the same with memory that is counted, of which tapes tell `listener`.
+    cpu(const cpu& real, detail::planning, range_listener& listener)
+        : memory_(std::make_unique<planned_memory>()),
+          workspace_(*memory_),
+          set_(real.set_),
+          caches_(real.caches_),
+          executor_(real.executor_),
+          measures_(true),
+          listener_(&listener) {}
     cpu(const cpu&) = delete;
     cpu& operator=(const cpu&) = delete;
 
@@ -82,9 +98,11 @@ class cpu {
     }
 
     /// The memory of tensors, stores and tapes, counted by kind.
-    memory_resource& memory() { return memory_; }
+    memory_resource& memory() { return *memory_; }
     /// Scratch memory of kernels.
     workspace& scratch() { return workspace_; }
+    /// What contexts on this device begin with as the listener of their operations; nullptr: none.
+    range_listener* listener() const { return listener_; }
 
     /// The SIMD body for this context's instruction set, out of those compiled for each set (each_set.hpp).
     template <class Function>
@@ -164,13 +182,14 @@ class cpu {
         executor_->run([](void* argument, int worker) noexcept { static_cast<region*>(argument)->run(worker); }, &work);
     }
 
-    host_memory memory_;
+    std::unique_ptr<memory_resource> memory_;
     workspace workspace_;
     isa set_;
     detail::cache_sizes caches_ = detail::cache_sizes::of_this_machine();
     std::unique_ptr<thread_pool> pool_;
     executor* executor_;
     bool measures_ = false;
+    range_listener* listener_ = nullptr;
 };
 
 }  // namespace HALFTONE_ABI

@@ -121,7 +121,7 @@ class watch_hook : public tape_hook {
                      scaled_tensor tensor, const scaling_rule& rule) {
         using T = std::remove_const_t<X>;
         if constexpr (is_watchable<T>) {
-            if (!is_watched() || x.size() == 0) return;
+            if (!is_watched() || x.size() == 0 || (is_recomputing_ && pass_ == halftone::pass::forward)) return;
             if (pass_ == halftone::pass::backward) show();
             const watched_tensor shown{current_, pass_, micro_batch_, tensor_role::operand,
                                        weight.owner().entries()[weight.entry()].path.c_str(), format_of<T>(),
@@ -188,6 +188,7 @@ class watch_hook : public tape_hook {
             note_parameter_gradient(p, to.rows.values.data(), to.rows.values.size());
         }
     }
+    void recompute(bool now) { is_recomputing_ = now; }
     void forget() noexcept {
         for (const unseen& t : pending_) {
             if (t.block != graph::none) owner_->graph().release_block(t.block);
@@ -251,7 +252,7 @@ class watch_hook : public tape_hook {
     }
 
     void begin_at(const char* path, const char* operation) {
-        is_open_ = is_first_ = true;
+        is_open_ = is_first_ = !is_recomputing_;
         pass_ = halftone::pass::forward;
         if (*path == 0) {
             current_ = known(lists_.empty()
@@ -306,6 +307,7 @@ class watch_hook : public tape_hook {
     halftone::pass pass_ = halftone::pass::forward;
     int micro_batch_ = 0;
     bool is_open_ = false, is_first_ = false;     // an operation is running; it has made nothing yet
+    bool is_recomputing_ = false;                 // values have been shown before
 };
 
 }  // namespace detail

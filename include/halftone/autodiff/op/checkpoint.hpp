@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Gradient checkpointing: a part of a model keeps its inputs alone, and the backward pass computes the rest again.
+///
+///     auto y = ht::checkpoint(ctx, block, x);                     // in place of block(ctx, x)
+///     auto z = ht::checkpoint(ctx, [&](auto& c, const auto& h) { return down(c, ht::gelu(c, up(c, h))); }, y);
+///
+/// A block's activations then live during the forward pass of that block and during its backward pass, not from one to
+/// the other: memory for the time of a second forward pass of the block. Checkpoints may stand within one another.
+///
+/// Numeric contract: values and gradients have the bits that they have without it; dropout drops the same elements.
+#pragma once
+
+#include <tuple>
+#include <type_traits>
+
+#include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/autodiff/engine/region.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+template <class T>
+inline constexpr bool is_variable = false;
+template <class T, int Rank>
+inline constexpr bool is_variable<variable<T, Rank>> = true;
+
+/// Tells a tape's hook that operations are computed again, while it lives.
+template <class Root>
+class recomputation {
+  public:
+    explicit recomputation(Root& root) : root_(&root) { tell(true); }
+    recomputation(const recomputation&) = delete;
+    recomputation& operator=(const recomputation&) = delete;
+    ~recomputation() { tell(false); }
+
+  private:
+    void tell(bool now) {
+        if constexpr (hooked<Root>) root_->hook().recompute(now);
+    }
+    Root* root_;
+};
+
+/// What a checkpoint keeps: the function and its arguments, and the number of the function's first random draw.
+template <class Root, class Context, class Function, class Y, class... Arguments>
+struct checkpoint_record {
+    struct operation {
+        static constexpr const char* name = "checkpoint";
+    };
+
+    Context context;  // a pointer to the root, or a region of it
+    Function function;
+    std::tuple<Arguments...> arguments;
+    gradient_of<typename Y::value_type, Y::rank> dy;
+    std::uint32_t first_draw;
+
+    void backward(tape<typename Root::device_type>& plain) {
+        if (!dy.is_there()) return;
+        Root& root = static_cast<Root&>(plain);
+        graph& g = root.graph();
+        const graph::place before = g.mark();
+        recompute(root);
+        root.finish(dy);
+        g.run_backward_to(before);
+    }
+
+  private:
+    /// The forward pass once more, this time recorded; its result takes over the gradient.
+    void recompute(Root& root) {
+        graph& g = root.graph();
+        const std::uint32_t drawn = g.random.drawn(g.pass());
+        g.random.go_back(first_draw);
+        const recomputation<Root> here(root);
+        const Y y = std::apply([&](const auto&... x) { return call(x...); }, arguments);
+        g.random.go_back(drawn);
+        if (!y.wants_gradient() || !(y.shape() == dy.shape()))
+            fail<state_error>("checkpoint: the function gave another result, ", y.shape(), ", than before, ", dy.shape());
+        g.share_gradient(dy.slot(), y.slot());
+    }
+    template <class... X>
+    Y call(const X&... x) {
+        if constexpr (std::is_pointer_v<Context>) {
+            return called(*context, x...);
+        } else {
+            return called(context, x...);
+        }
+    }
+    template <class C, class... X>
+    Y called(C& ctx, const X&... x) {
+        if constexpr (std::is_pointer_v<Function>) {
+            return (*function)(ctx, x...);
+        } else {
+            return function(ctx, x...);
+        }
+    }
+};
+
+/// A layer that is named is referred to, a temporary lambda is kept.
+template <class Function>
+using kept_function = std::conditional_t<std::is_lvalue_reference_v<Function>, std::remove_reference_t<Function>*,
+                                         std::remove_reference_t<Function>>;
+template <class Function>
+kept_function<Function> keep_function(std::remove_reference_t<Function>& f) {
+    if constexpr (std::is_lvalue_reference_v<Function>) {
+        return &f;
+    } else {
+        return std::move(f);
+    }
+}
+
+template <class Root, class Context, class Function, class Y, class... X>
+void record_checkpoint(Root& root, Context& context, std::remove_reference_t<Function>& f, const Y& y,
+                       std::uint32_t first_draw, const X&... x) {
+    constexpr bool is_root = std::is_same_v<std::remove_const_t<Context>, Root>;
+    using kept_context = std::conditional_t<is_root, Root*, std::remove_const_t<Context>>;
+    const auto keep = [](auto& c) -> kept_context {
+        if constexpr (is_root) {
+            return &c;
+        } else {
+            return c;
+        }
+    };
+    using record = checkpoint_record<Root, kept_context, kept_function<Function>, Y, X...>;
+    root.graph().template push<tape<typename Root::device_type>>(
+        record{keep(context), keep_function<Function>(f), {x...}, gradient_of(y), first_draw});
+}
+
+}  // namespace detail
+
+/// y = f(ctx, x…), a variable; of all that f computes nothing is kept for the backward pass, which calls f again. f must
+/// be a function of its arguments: a layer, which must outlive the backward pass, or a temporary lambda, which is kept
+/// with all that it captured. Gradients reach variables and parameters that f uses by other ways than its arguments,
+/// too. In contexts without a backward pass it is f(ctx, x…). Throws what f throws.
+template <class Context, class Function, class... X>
+    requires requires(Context& context) { context.root(); }
+auto checkpoint(Context&& ctx, Function&& f, const X&... x) {
+    using root_type = std::remove_reference_t<decltype(ctx.root())>;
+    if constexpr (!root_type::records || !detail::hook_of<Context>::keeps_records) {
+        return f(ctx, x...);
+    } else {
+        static_assert(!detail::records_double_backward<Context>,
+                      "halftone: checkpoint: a tape for second derivatives differentiates its own backward pass and needs "
+                      "all values: call the layer itself, block(ctx, x), or take ht::tape tape{device}");
+        auto& root = ctx.root();
+        detail::graph& g = root.graph();
+        const std::uint32_t first_draw = g.random.drawn(g.pass());
+        const auto y = [&] {
+            const detail::graph::unrecorded here(g);
+            return f(ctx, x...);
+        }();
+        using result = std::remove_const_t<decltype(y)>;
+        static_assert(detail::is_variable<result>,
+                      "halftone: checkpoint: the function's result is no variable: let it return one, and take several "
+                      "results from several checkpoints");
+        const auto is_y = [&](const auto& argument) {
+            if constexpr (detail::is_variable<std::remove_cvref_t<decltype(argument)>>) {
+                return argument.slot() == y.slot();
+            } else {
+                return false;
+            }
+        };
+        if (g.is_recording() && y.wants_gradient() && !(is_y(x) || ...)) {
+            detail::record_checkpoint<root_type, std::remove_reference_t<Context>, Function>(root, ctx, f, y, first_draw,
+                                                                                            x...);
+        }
+        return y;
+    }
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Memory that is counted and not there: what a program would allocate is known without allocating it.
+///
+/// Host code that runs on it computes addresses, and no kernel may run. observe/memory/plan.hpp makes devices with it.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <halftone/memory/resource.hpp>
+
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// A constructor's tag: makes a device that counts what a program would allocate, and computes nothing.
+struct planning {
+    explicit planning() = default;
+};
+
+}  // namespace detail
+
+/// Gives addresses that nothing may be read from or written to, each once. Small values that the host writes, such as a
+/// loss scale, are remembered; all else that it reads is zeros.
+class planned_memory final : public memory_resource {
+  public:
+    void write(void* to, const void* from, std::size_t bytes) override {
+        if (bytes == 0 || bytes > most_remembered) return;
+        clear(to, bytes);
+        const auto* const first = static_cast<const std::byte*>(from);
+        values_.push_back({to, {first, first + bytes}});
+    }
+    void read(void* to, const void* from, std::size_t bytes) override {
+        if (bytes == 0) return;
+        const auto found = find(from);
+        if (found != values_.end() && found->bytes.size() == bytes) {
+            std::memcpy(to, found->bytes.data(), bytes);
+        } else {
+            std::memset(to, 0, bytes);
+        }
+    }
+    void clear(void* to, std::size_t) override {
+        if (const auto found = find(to); found != values_.end()) values_.erase(found);
+    }
+    bool has_contents() const override { return false; }
+
+  private:
+    static constexpr std::size_t most_remembered = 4096;
+    static constexpr std::size_t page = std::size_t{2} << 20;
+
+    struct value {
+        const void* place;
+        std::vector<std::byte> bytes;
+    };
+
+    std::vector<value>::iterator find(const void* place) {
+        return std::find_if(values_.begin(), values_.end(), [place](const value& v) { return v.place == place; });
+    }
+    std::byte* obtain(std::size_t bytes) override {
+        if (bytes > static_cast<std::size_t>(-1) / 2 - next_) return nullptr;
+        return reinterpret_cast<std::byte*>(std::exchange(next_, next_ + round_up(bytes, page)));
+    }
+    void release(std::byte*, std::size_t) noexcept override {}
+
+    std::size_t next_ = page;
+    std::vector<value> values_;
+};
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The memory that a program will need, to the byte, before it runs: by kind, by parameter, and the operation at its
+/// peak.
+///
+///     const ht::memory_plan plan = ht::plan(device, [&](auto& d) {      // d in place of the device
+///         ht::nn::gpt<ht::amp_bf16> model{d, config};
+///         ht::trainer trainer{d, model, {.per_device_train_batch_size = 16, .max_steps = 2}};
+///         trainer.train(data);
+///     });
+///     plan.print(std::cout);
+///     if (plan.peak_bytes > budget) ...
+///
+/// The program's own code runs on a twin of the device, which partitions work and allocates as the device does, but
+/// computes nothing and has no memory behind its addresses. So a plan takes the time of the host's code alone, needs no
+/// memory worth mentioning, and cannot differ from the run: two steps tell the peak of any number of equal ones.
+/// Values that the program reads from the device are zeros, or what it has written there itself.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/error.hpp>
+#include <halftone/exec/measure.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// The memory of one parameter, with the padding that its slabs have behind it.
+struct planned_parameter {
+    std::string path;  ///< "h.0.attn.qkv.weight"
+    std::array<std::size_t, memory_kinds> bytes{};
+
+    std::size_t of(memory_kind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+    std::size_t total() const {
+        std::size_t sum = 0;
+        for (const std::size_t each : bytes) sum += each;
+        return sum;
+    }
+};
+
+/// What a program will have in use. Bytes are those of device.memory().usage().
+struct memory_plan {
+    std::size_t peak_bytes = 0;                                ///< the most at one time
+    std::array<std::size_t, memory_kinds> bytes_at_peak{};     ///< of each kind, at that time
+    std::array<std::size_t, memory_kinds> peak_bytes_by_kind{};  ///< the most of each kind, each at its own time
+    std::size_t held_bytes = 0;                                ///< the most taken from the system, gaps included
+    std::string operation;                                     ///< that which ran at the peak; empty: outside of all
+    pass of_pass = pass::forward;                              ///< its pass
+    std::vector<planned_parameter> parameters;                 ///< in the order in which layers add them
+
+    std::size_t at_peak(memory_kind kind) const { return bytes_at_peak[static_cast<std::size_t>(kind)]; }
+    std::size_t peak_of(memory_kind kind) const { return peak_bytes_by_kind[static_cast<std::size_t>(kind)]; }
+    /// The parameters' bytes by layer: the first `depth` components of their paths ("h.0"), in the same order.
+    std::vector<planned_parameter> layers(int depth) const {
+        std::vector<planned_parameter> lines;
+        for (const planned_parameter& p : parameters) {
+            std::size_t end = 0;
+            for (int i = 0; i < depth && end != std::string::npos; ++i) end = p.path.find('.', end == 0 ? 0 : end + 1);
+            if (end == std::string::npos) end = p.path.rfind('.');  // the parameter's own name is no layer
+            const std::string name = p.path.substr(0, end);
+            auto line = lines.begin();
+            while (line != lines.end() && line->path != name) ++line;
+            if (line == lines.end()) line = lines.insert(line, {name, {}});
+            for (std::size_t k = 0; k < p.bytes.size(); ++k) line->bytes[k] += p.bytes[k];
+        }
+        return lines;
+    }
+
+    /// Prints the peak, the bytes of each kind at the peak, and the parameters' by layer, in MiB.
+    void print(std::ostream& out, int depth = 2) const {
+        const auto line = [&out](const std::string& what, std::size_t bytes) {
+            char text[160];
+            std::snprintf(text, sizeof text, "  %-28s %12.2f MiB", what.c_str(),
+                          static_cast<double>(bytes) / (1 << 20));
+            out << text << '\n';
+        };
+        out << "peak: " << peak_bytes << " bytes, "
+            << (operation.empty() ? "outside of all operations" : operation + ", " + name(of_pass)) << '\n';
+        for (int k = 0; k < memory_kinds; ++k) {
+            const auto kind = static_cast<memory_kind>(k);
+            if (at_peak(kind) != 0) line(name(kind), at_peak(kind));
+        }
+        out << "parameters: masters, copies, gradients and moments\n";
+        for (const planned_parameter& layer : layers(depth)) line(layer.path, layer.total());
+    }
+};
+
+namespace detail {
+
+/// Notes the operation that runs, and what is in use at each new peak.
+class plan_listener final : public range_listener, public memory_listener {
+  public:
+    void begin(const char* operation, pass p) override { running_.push_back({operation, p}); }
+    void end() override { running_.pop_back(); }
+
+    void on_peak(const memory_usage& usage) override {
+        plan_.operation = running_.empty() ? "" : running_.back().operation;
+        plan_.of_pass = running_.empty() ? pass::forward : running_.back().of_pass;
+        for (int k = 0; k < memory_kinds; ++k)
+            plan_.bytes_at_peak[static_cast<std::size_t>(k)] = usage.live(static_cast<memory_kind>(k));
+    }
+    void on_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes) override {
+        auto& all = plan_.parameters;
+        auto p = all.begin();
+        while (p != all.end() && p->path != path) ++p;
+        if (p == all.end()) p = all.insert(p, {path, {}});
+        p->bytes[static_cast<std::size_t>(kind)] += static_cast<std::size_t>(bytes);
+    }
+
+    /// The plan, with the peaks of `usage`.
+    memory_plan take(const memory_usage& usage) {
+        plan_.peak_bytes = usage.peak();
+        plan_.held_bytes = usage.peak_held();
+        for (int k = 0; k < memory_kinds; ++k)
+            plan_.peak_bytes_by_kind[static_cast<std::size_t>(k)] = usage.peak(static_cast<memory_kind>(k));
+        return std::move(plan_);
+    }
+
+  private:
+    struct running {
+        const char* operation;
+        pass of_pass;
+    };
+
+    std::vector<running> running_;
+    memory_plan plan_;
+};
+
+/// The twin of a device on which a program runs without computing.
+template <class Device>
+struct planning_twin {
+    using type = Device;
+};
+template <simt_device Device>
+struct planning_twin<Device> {
+    using type = measured<Device>;
+};
+
+}  // namespace detail
+
+/// The memory that calls(device) would need. `calls` is a function of any device (a generic lambda, say) that makes
+/// models, optimizers and tapes on its argument and runs some steps; it must not use another device. Throws what the
+/// program throws for its shapes and arguments.
+template <class Device, class Calls>
+memory_plan plan(Device& device, const Calls& calls) {
+    detail::plan_listener listener;
+    typename detail::planning_twin<Device>::type twin(device, detail::planning{}, listener);
+    twin.memory().usage().listen(&listener);
+    calls(twin);
+    return listener.take(twin.memory().usage());
+}
+
+/// The largest number from 1 to `most` whose plan, plan_of(number), has a peak of at most `budget` bytes; 0 if there is
+/// none. The peak must not fall as the number grows: of sequences in a micro-batch, of tokens in a sequence.
+///
+///     const ht::extent batch = ht::largest_within(budget, 256, [&](ht::extent n) { return ht::plan(device, training_of(n)); });
+template <class PlanOf>
+extent largest_within(std::size_t budget, extent most, const PlanOf& plan_of) {
+    if (most < 1) fail<argument_error>("largest_within: at most ", most, "; expected 1 or more");
+    const auto fits = [&](extent n) { return plan_of(n).peak_bytes <= budget; };
+    extent fitting = 0, step = 1;
+    while (fitting + step <= most && fits(fitting + step)) {
+        fitting += step;
+        step *= 2;
+    }
+    for (step /= 2; step > 0; step /= 2) {
+        if (fitting + step <= most && fits(fitting + step)) fitting += step;
+    }
+    return fitting;
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

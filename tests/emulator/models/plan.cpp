@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The plan of a training run on a GPU: its own twin of the device, with the same bytes by kind.
+#include <type_traits>
+
+#include <doctest/doctest.h>
+
+#include <emulator/device.hpp>
+
+#include <halftone/kernel/device.hpp>
+#include <halftone/observe/memory/plan.hpp>
+
+#include "train/loop.hpp"
+
+namespace ht = halftone;
+
+TEST_CASE("the plan of a training step on a device is what the step needs there") {
+    using halftone::emulator::device;
+    const auto steps = [](auto& d) {
+        training::loop<ht::amp_bf16, std::remove_reference_t<decltype(d)>> loop(d);
+        for (int i = 0; i < 2; ++i) loop.step();
+    };
+    device gpu;
+    const ht::memory_plan plan = ht::plan(gpu, steps);
+    CHECK(gpu.launches() == 0);
+    CHECK(gpu.memory().usage().peak() == 0);
+
+    steps(gpu);
+    const ht::memory_usage& usage = gpu.memory().usage();
+    CHECK(plan.peak_bytes == usage.peak());
+    for (int k = 0; k < ht::memory_kinds; ++k) {
+        const auto kind = static_cast<ht::memory_kind>(k);
+        CAPTURE(ht::name(kind));
+        CHECK(plan.peak_of(kind) == usage.peak(kind));
+    }
+}
