@@ -80,6 +80,7 @@ void check(options& o) {
     check_range("--context", o.context, 1, 1 << 20);
     check_range("--batch", o.batch, 1, 1 << 20);
     check_range("--accumulation", o.accumulation, 1, 1 << 16);
+    check_range("--checkpointing", o.checkpointing, 0, 1000);
     check_range("--steps", o.steps, 1, 1'000'000'000);
     check_range("--threads", o.threads, 0, 4096);
     check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
@@ -135,6 +136,9 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--context", o.context, "bytes in a window");
     app.add_option("--batch", o.batch, "windows in a micro-batch");
     app.add_option("--accumulation", o.accumulation, "micro-batches in a step");
+    app.add_option("--checkpointing", o.checkpointing,
+                   "every n-th block keeps its input alone and is computed again in the backward pass: less memory, the same "
+                   "bits; 0: none");
     app.add_option("--steps", o.steps, "optimizer steps for each policy");
     app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to a tenth by the last step");
     app.add_option("--seed", o.seed, "seed of weights, batches and the sampled text");

@@ -26,6 +26,7 @@ struct options {
 
     std::int64_t layers = 4, heads = 4, width = 256, context = 128;
     std::int64_t batch = 4, accumulation = 1, steps = 500;
+    std::int64_t checkpointing = 0;           ///< every n-th block is computed again in the backward pass; 0: none
     double learning_rate = 1e-3;
     std::uint64_t seed = 1;
 

@@ -152,7 +152,8 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
                                .context = o.context,
                                .layers = static_cast<int>(o.layers),
                                .heads = o.heads,
-                               .width = o.width},
+                               .width = o.width,
+                               .checkpointing = static_cast<int>(o.checkpointing)},
                               o.seed};
     ht::trainer trainer{
         device,

@@ -67,6 +67,14 @@ peaks() { grep -A 8 '"peak_bytes"' "$1" | grep -E '"(peak_bytes|master|copy|grad
 grep -Eq '^amp_bf16 +[0-9.]+ ' out || fail "--plan prints no table: $(cat out)"
 grep -q '"path": "h.0.attn"' plan/plan.json || fail "plan.json has no layers"
 
+# ---- checkpointing has the same bits in less memory
+
+activations() { grep -o '"activation": [0-9]*' "$1/summary.json" | head -n 1 | grep -o '[0-9]*$'; }
+"$program" "${small[@]}" --layers 3 --steps 6 --text text --out deep >out 2>err || fail "with three blocks: $?"
+"$program" "${small[@]}" --layers 3 --steps 6 --text text --out again --checkpointing 1 >out 2>err || fail "--checkpointing: $?"
+[[ $(losses deep) == "$(losses again)" ]] || fail "--checkpointing changes the losses"
+(($(activations again) < $(activations deep))) || fail "--checkpointing takes $(activations again) bytes of activations, more than $(activations deep)"
+
 # ---- options
 
 "$program" "${small[@]}" --steps 4 --text text --out e --policy amp_bf16,full_fp32 --profile --eval-every 2 --accumulation 2 >out 2>err ||

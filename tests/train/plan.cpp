@@ -20,6 +20,7 @@ struct setup {
     int layers = 2;
     ht::keep_logits logits = ht::keep_logits::where_small;
     std::int64_t eval_steps = 0;
+    int checkpointing = 0;
     std::vector<ht::parameter_group> groups{};
 };
 
@@ -37,6 +38,7 @@ auto run_of(const setup& s, std::int64_t steps, const std::string& corpus) {
         ht::trainer trainer{device, model,
                             {.per_device_train_batch_size = s.batch,
                              .gradient_accumulation_steps = s.accumulation,
+                             .checkpointing = s.checkpointing,
                              .max_steps = steps,
                              .learning_rate = 1e-3,
                              .eval_steps = s.eval_steps},
@@ -78,7 +80,8 @@ TEST_CASE_TEMPLATE("the plan of a training run is what the run needs", P, ht::fu
                             {.batch = 3, .accumulation = 2, .length = 5},
                             {.accumulation = 4, .layers = 3, .logits = ht::keep_logits::never},
                             {.batch = 2, .logits = ht::keep_logits::always, .eval_steps = 2},
-                            {.groups = {{"embed", ht::frozen}}}};
+                            {.layers = 5, .checkpointing = 2},
+                            {.checkpointing = 1, .groups = {{"embed", ht::frozen}}}};
     for (const setup& s : setups) {
         CAPTURE(s.batch);
         CAPTURE(s.accumulation);

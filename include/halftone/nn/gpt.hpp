@@ -101,6 +101,12 @@ class gpt : public model {
     gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0);
 
     const gpt_config& config() const { return config_; }
+    /// From now on every n-th block keeps its input alone for the backward pass; 0: none. Throws argument_error for a
+    /// negative number.
+    void checkpoint_every(int n) {
+        h_.checkpoint_every(n);
+        config_.checkpointing = n;
+    }
 
     /// The mean cross-entropy, in nats, of the batch's targets; targets of -100 do not count. The batch's memory must
     /// stay unchanged until the backward pass has run. If the batch has `documents` (ht::packed_batch), its row
@@ -175,7 +181,7 @@ gpt<P>::gpt(Device& device, const gpt_config& c, std::uint64_t seed)
       h_(parameters(), c.layers, c),
       norm_(parameters(), c.width),
       head_{c.vocabulary, c.width} {
-    h_.checkpoint_every(c.checkpointing);
+    checkpoint_every(c.checkpointing);
     using read_by_head = compute_type<policy_within<typename head::policy, as_given>, typename head::operation>;
     if (!contains<typename decltype(embed_.tokens)::compute, read_by_head>)
         parameters().keep_master(embed_.tokens.entry());

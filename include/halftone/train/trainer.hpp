@@ -89,6 +89,7 @@ class trainer {
                                                    .warm_up = arguments.outlier_window / 2,
                                                    .of = outlier_of::both});
         }
+        if (arguments.checkpointing != 0) set_checkpointing(model, arguments.checkpointing);
         state_.max_steps = arguments.max_steps;
         if constexpr (watches) {
             if (arguments.find_overflow == overflow_search::on) finder_.emplace(device, tape_);
@@ -174,6 +175,15 @@ class trainer {
         fail<argument_error>(
             "training_arguments: ", a.numerics_steps == 0 ? "find_overflow" : "numerics_steps",
             " of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
+    }
+    template <class Any>
+    static void set_checkpointing(Any& model, int every) {
+        if constexpr (requires { model.checkpoint_every(every); }) {
+            model.checkpoint_every(every);
+        } else {
+            fail<argument_error>("training_arguments: checkpointing is ", every,
+                                 " for a model that has no checkpoint_every(n); call ht::checkpoint in the model itself");
+        }
     }
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 

@@ -45,6 +45,8 @@ struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
     extent gradient_accumulation_steps = 1;        ///< micro-batches of a step, weighted by their share of targets
+    int checkpointing = 0;  ///< every n-th block is computed again in the backward pass (the model's checkpoint_every);
+                            ///< 0: as the model has it
     std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
 
     double learning_rate = 5e-5;
