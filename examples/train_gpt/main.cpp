@@ -6,7 +6,6 @@
 ///
 /// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind; 3 for a device
 /// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for everything else.
-#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <iostream>
@@ -16,16 +15,12 @@
 #include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/policy/presets.hpp>
 
+#include "cpu_runs.hpp"
 #include "gpu.hpp"
+#include "memory.hpp"
 #include "report.hpp"
 
 namespace ht = halftone;
-
-extern template run_result run<ht::full_fp32>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
-extern template run_result run<ht::amp_fp16>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
-extern template run_result run<ht::amp_bf16>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
-extern template run_result run<ht::tf32>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
-extern template run_result run<ht::fp8_hybrid>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);
 
 namespace {
 
@@ -37,11 +32,6 @@ extern "C" void note_signal(int signal) {
     std::signal(signal, SIG_DFL);  // a second one ends the program at once
 }
 bool is_interrupted() { return received_signal != 0; }
-
-ht::cpu_options cpu_options_of(const options& o) {
-    return {.threads = o.threads,
-            .instruction_set = o.isa.empty() ? std::nullopt : std::optional(ht::parse_isa(o.isa.c_str()))};
-}
 
 machine describe(const options& o) {
     const ht::cpu device{cpu_options_of(o)};
@@ -70,34 +60,18 @@ void print_text(std::ostream& out, const std::vector<run_result>& runs) {
     if (writer != nullptr) out << "\nThe " << writer->policy << " model writes:\n" << printable(writer->text) << '\n';
 }
 
-/// The memory of each policy's run: its own code, for so many steps as tell the peak of all, on a device that computes
-/// nothing.
-int plan(const options& o) {
-    options few = o;
-    few.steps = std::min<std::int64_t>(o.steps, 2);
-    if (o.eval_every != 0 && o.eval_every <= o.steps) few.eval_every = few.steps;
-    few.numerics_every = 0;
-    few.shadow_step = few.planted_step = 0;
-    few.planted_layer.clear();
-    const std::string corpus = read_corpus(o);
-    ht::cpu device{cpu_options_of(o)};
-    ht::trainer_callback silent;
-    std::vector<run_plan> plans;
-    for (const std::string& policy : o.policies) {
-        run_result result;
-        auto memory = ht::plan(device, [&](ht::cpu& twin) {
-            result = run_named(policy, twin, few, ht::token_view{corpus}, {.observer = silent, .is_plan = true});
-        });
-        plans.push_back({policy, result.parameters, std::move(memory)});
-    }
-    print_plans(std::cout, plans);
-    write_plans(o, plans);
-    return 0;
-}
-
 int train(const options& o) {
     const std::string corpus = read_corpus(o);
     const machine where = describe(o);
+    std::vector<options> each(o.policies.size(), o);
+    std::vector<budget_result> chosen;
+    if (o.budget != 0) {
+        for (std::size_t i = 0; i < each.size(); ++i) {
+            chosen.push_back(within_budget(o.policies[i], o, ht::token_view{corpus}));
+            each[i] = chosen[i].run;
+            std::cout << chosen[i].text << '\n';
+        }
+    }
     std::signal(SIGINT, note_signal);
     std::signal(SIGTERM, note_signal);
 #if defined(SIGBREAK)
@@ -110,12 +84,13 @@ int train(const options& o) {
               << o.context << " bytes\n"
               << std::flush;
     std::vector<run_result> runs;
-    for (const std::string& policy : o.policies) {
+    for (std::size_t i = 0; i < o.policies.size(); ++i) {
+        const std::string& policy = o.policies[i];
         if (is_interrupted()) break;
         ht::profiler profile;
         {
             const auto observer = report.observe(policy);
-            runs.push_back(run_policy(policy, o, ht::token_view{corpus},
+            runs.push_back(run_policy(policy, each[i], ht::token_view{corpus},
                                       {*observer, o.profile ? &profile : nullptr, &is_interrupted}));
         }
         if (o.profile) {
@@ -127,7 +102,7 @@ int train(const options& o) {
     std::cout << '\n';
     print_table(std::cout, runs);
     print_text(std::cout, runs);
-    report.commit(runs);
+    report.commit(runs, chosen);
     return is_interrupted() ? 128 + received_signal : 0;
 }
 
@@ -141,7 +116,7 @@ int main(int argc, char** argv) {
     try {
         const auto o = parse_options(argc, argv);
         if (!o) return 0;
-        return o->plan ? plan(*o) : train(*o);
+        return o->plan ? tell_plans(*o) : train(*o);
     } catch (const exit_with& e) {
         return complain(e.code, e.what());
     } catch (const ht::error& e) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 
@@ -40,6 +41,18 @@ double least_memory(const options& o) {
         (256.0 + static_cast<double>(o.context)) * width + layers * (12 * width * width + 13 * width);
     const double activations = tokens * width * 14 * layers;
     return 16 * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
+}
+
+/// "96MiB", "1.5GiB", "4096KiB" or a number of bytes.
+std::int64_t parse_bytes(const char* option, const std::string& text) {
+    double number = 0;
+    const char* const last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, number);
+    const std::string unit(end, last);
+    const double each = unit.empty() || unit == "B" ? 1 : unit == "KiB" ? 0x1p10 : unit == "MiB" ? 0x1p20 : unit == "GiB" ? 0x1p30 : 0;
+    if (error != std::errc{} || each == 0 || !(number * each >= 1 && number * each < 0x1p62))
+        refuse(option, " is '", text, "'; expected bytes, 96MiB or 1.5GiB say");
+    return static_cast<std::int64_t>(number * each);
 }
 
 void parse_plant(const std::string& plant, options& o) {
@@ -101,8 +114,10 @@ void check(options& o) {
         }
     }
     if (o.plan && o.device != "cpu") refuse("--plan: of a run on the CPU; --device is ", o.device);
+    if (o.budget != 0 && o.device != "cpu") refuse("--budget: of a run on the CPU; --device is ", o.device);
+    if (o.budget != 0 && o.checkpointing != 0) refuse("--budget chooses the blocks that are computed again; leave --checkpointing to it");
     const double memory = static_cast<double>(ht::physical_memory());
-    if (!o.plan && o.device == "cpu" && memory != 0 && least_memory(o) > memory) {
+    if (!o.plan && o.budget == 0 && o.device == "cpu" && memory != 0 && least_memory(o) > memory) {
         refuse("these sizes need ", static_cast<std::int64_t>(least_memory(o) / (1 << 30)),
                " GiB of memory or more; this machine has ", static_cast<std::int64_t>(memory / (1 << 30)));
     }
@@ -154,6 +169,10 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--shadow", o.shadow_step,
                    "run the first micro-batch of this step in fp32 as well, and print how far each operation is from that and "
                    "how much of it rounding explains; 0: none. Needs a build with -DHALFTONE_TRAIN_GPT_MORE=ON");
+    std::string budget;
+    app.add_option("--budget", budget,
+                   "memory that training may have in use, 96MiB or 1.5GiB say: chooses the cheapest of smaller micro-batches, blocks "
+                   "and logits that are computed again, and says what it chose");
     std::string plant;
     app.add_option("--plant", plant,
                    "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
@@ -166,6 +185,7 @@ std::optional<options> parse_options(int argc, char** argv) {
         refuse(e.what());
     }
     if (!plant.empty()) parse_plant(plant, o);
+    if (!budget.empty()) o.budget = parse_bytes("--budget", budget);
     check(o);
     return o;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "report.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -115,7 +116,7 @@ std::unique_ptr<ht::trainer_callback> reporter::observe(const std::string& polic
                                       state_->folder.path());
 }
 
-void reporter::commit(const std::vector<run_result>& runs) {
+void reporter::commit(const std::vector<run_result>& runs, const std::vector<budget_result>& budgets) {
     const options& o = state_->o;
     json summary{{"program", "train_gpt"},
                  {"commit", HALFTONE_COMMIT},
@@ -140,6 +141,16 @@ void reporter::commit(const std::vector<run_result>& runs) {
                                    {"skipped_nan", t.skips.not_a_number},
                                    {"skipped_outlier", t.skips.outlier},
                                    {"loss_scale", t.loss_scale}});
+    }
+    for (std::size_t i = 0; i < std::min(runs.size(), budgets.size()); ++i) {
+        const options& chosen = budgets[i].run;
+        summary["runs"][i]["budget"] = {{"bytes", o.budget},
+                                        {"planned_peak_bytes", budgets[i].peak_bytes},
+                                        {"batch", chosen.batch},
+                                        {"accumulation", chosen.accumulation},
+                                        {"recomputed_blocks", chosen.recomputed_blocks},
+                                        {"keeps_logits", chosen.keeps_logits},
+                                        {"more_operations", budgets[i].more_work}};
     }
     state_->summary.write(summary.dump(2) + "\n");
     state_->metrics.commit();

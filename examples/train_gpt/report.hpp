@@ -10,6 +10,7 @@
 
 #include <halftone/observe/memory/plan.hpp>
 
+#include "memory.hpp"
 #include "run.hpp"
 
 /// The machine, as described in summary.json.
@@ -29,8 +30,9 @@ class reporter {
     /// The observer of one policy's run. The reporter must outlive it; its destructor ends the progress bar.
     std::unique_ptr<halftone::trainer_callback> observe(const std::string& policy);
 
-    /// Writes summary.json and keeps both files. Throws halftone::output_error; then no file is left.
-    void commit(const std::vector<run_result>& runs);
+    /// Writes summary.json and keeps both files; `budgets` has what --budget chose for each run, or is empty. Throws
+    /// halftone::output_error; then no file is left.
+    void commit(const std::vector<run_result>& runs, const std::vector<budget_result>& budgets);
 
   private:
     struct state;

@@ -153,8 +153,10 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
                                .layers = static_cast<int>(o.layers),
                                .heads = o.heads,
                                .width = o.width,
+                               .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never,
                                .checkpointing = static_cast<int>(o.checkpointing)},
                               o.seed};
+    if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     ht::trainer trainer{
         device,
         model,

@@ -75,6 +75,24 @@ activations() { grep -o '"activation": [0-9]*' "$1/summary.json" | head -n 1 | g
 [[ $(losses deep) == "$(losses again)" ]] || fail "--checkpointing changes the losses"
 (($(activations again) < $(activations deep))) || fail "--checkpointing takes $(activations again) bytes of activations, more than $(activations deep)"
 
+# ---- a budget is kept, and refused where nothing fits
+
+deep=("${small[@]}" --layers 3 --batch 8 --policy amp_bf16 --text text)
+peak() { grep -m 1 -o '"peak_bytes": [0-9]*' "$1/summary.json" | grep -o '[0-9]*$'; }
+"$program" "${deep[@]}" --steps 3 --out whole >out 2>err || fail "without a budget: $?"
+before=$(peak whole)
+for cut in 0 20000 60000; do
+    "$program" "${deep[@]}" --steps 3 --out "cut$cut" --budget $((before - cut)) >out 2>err || fail "--budget $((before - cut)) ends with $?: $(cat err)"
+    (($(peak "cut$cut") <= before - cut)) || fail "--budget $((before - cut)) takes $(peak "cut$cut")"
+    [[ $(grep -m 1 -o '"planned_peak_bytes": [0-9]*' "cut$cut/summary.json" | grep -o '[0-9]*$') == "$(peak "cut$cut")" ]] || fail "--budget: another peak than planned"
+done
+"$program" "${deep[@]}" --steps 3 --out none --budget 100KiB >out 2>err
+code=$?
+((code == 2)) && grep -Eq '^train_gpt: --budget: amp_bf16 needs [0-9]+ bytes .*; [0-9]+ more than the 102400 given$' err && [[ ! -e none ]] || fail "a budget in which nothing fits ends with $code: $(cat err)"
+least=$(grep -o 'needs [0-9]*' err | grep -o '[0-9]*')
+"$program" "${deep[@]}" --steps 3 --out least --budget "$least" >out 2>err || fail "the least budget, $least, ends with $?: $(cat err)"
+"$program" "${deep[@]}" --steps 3 --out none --budget $((least - 1)) >out 2>err && fail "a byte below the least budget is taken"
+
 # ---- options
 
 "$program" "${small[@]}" --steps 4 --text text --out e --policy amp_bf16,full_fp32 --profile --eval-every 2 --accumulation 2 >out 2>err ||

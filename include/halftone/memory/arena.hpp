@@ -51,7 +51,7 @@ class arena final : public detail::capture_dependency {
         }
         live_ += bytes;
         peak_ = std::max(peak_, live_);
-        source_->usage().add(bytes, kind_);
+        source_->usage().add(bytes, kind_, block);
         return block;
     }
 
@@ -59,7 +59,7 @@ class arena final : public detail::capture_dependency {
     void deallocate(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
         live_ -= bytes;
-        source_->usage().remove(bytes, kind_);
+        source_->usage().remove(bytes, kind_, block);
         // Free ranges are sorted by address; the block is merged with free neighbours of the same segment.
         auto next = std::lower_bound(free_.begin(), free_.end(), block,
                                      [](const range& r, const std::byte* at) { return r.data < at; });

@@ -51,12 +51,12 @@ class memory_resource {
     /// out_of_memory, with the bytes in use by kind; nothing changes then.
     std::byte* allocate(std::size_t bytes, memory_kind kind) {
         std::byte* block = reserve(bytes, kind);
-        usage_.add(round_up(bytes, block_alignment), kind);
+        usage_.add(round_up(bytes, block_alignment), kind, block);
         return block;
     }
     /// Frees a block; `bytes` and `kind` as in the call of allocate().
     void deallocate(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
-        usage_.remove(round_up(bytes, block_alignment), kind);
+        usage_.remove(round_up(bytes, block_alignment), kind, block);
         unreserve(block, bytes);
     }
 

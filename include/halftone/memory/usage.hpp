@@ -39,7 +39,7 @@ constexpr const char* name(memory_kind kind) {
 
 class memory_usage;
 
-/// Is told of memory as it comes into use: what a plan (observe/memory/plan.hpp) is made of.
+/// Is told of memory as it comes into use and goes: what a plan (observe/memory/plan.hpp) is made of.
 class memory_listener {
   public:
     memory_listener() = default;
@@ -47,11 +47,15 @@ class memory_listener {
     memory_listener& operator=(const memory_listener&) = delete;
     virtual ~memory_listener() = default;
 
+    /// `bytes` at this address have come into use: a block of the system's memory, or a part of an arena's.
+    virtual void on_allocate(const void* /*block*/, std::size_t /*bytes*/, memory_kind) {}
+    /// The block at this address is no longer in use.
+    virtual void on_free(const void* /*block*/, std::size_t /*bytes*/, memory_kind) {}
     /// More bytes are in use than ever before, or than since reset_peaks().
-    virtual void on_peak(const memory_usage& usage) = 0;
+    virtual void on_peak(const memory_usage&) {}
     /// `bytes` of this kind, allocated before, belong to the parameter with this path. Negative where they are given
     /// back, since the parameter has been frozen.
-    virtual void on_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes) = 0;
+    virtual void on_parameter(memory_kind, const char* /*path*/, std::ptrdiff_t /*bytes*/) {}
 };
 
 /// Live and peak bytes by kind, and of all kinds together. Each kind has its own peak; `peak()` is the largest total at
@@ -77,15 +81,19 @@ class memory_usage {
         for (counter& kind : kinds_) kind.peak = kind.live;
     }
 
-    /// Counts bytes that come into use.
-    void add(std::size_t bytes, memory_kind kind) {
+    /// Counts bytes that come into use at `block`.
+    void add(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
         kinds_[index(kind)].add(bytes);
-        if (total_.add(bytes) && listener_ != nullptr) listener_->on_peak(*this);
+        const bool is_peak = total_.add(bytes);
+        if (listener_ == nullptr) return;
+        listener_->on_allocate(block, bytes, kind);
+        if (is_peak) listener_->on_peak(*this);
     }
     /// Counts bytes that are no longer in use.
-    void remove(std::size_t bytes, memory_kind kind) {
+    void remove(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
         total_.live -= bytes;
         kinds_[index(kind)].live -= bytes;
+        if (listener_ != nullptr) listener_->on_free(block, bytes, kind);
     }
 
     /// Counts a block allocated from the system.
@@ -96,7 +104,7 @@ class memory_usage {
     /// Counts a block returned to the system.
     void remove_block(std::size_t bytes) { held_.live -= bytes; }
 
-    /// From now on `listener` is told of peaks and of parameters' memory; nullptr: no listener.
+    /// From now on `listener` is told of all memory that is counted here; nullptr: no listener.
     void listen(memory_listener* listener) { listener_ = listener; }
     memory_listener* listener() const { return listener_; }
 

@@ -107,6 +107,11 @@ class gpt : public model {
         h_.checkpoint_every(n);
         config_.checkpointing = n;
     }
+    /// The same for the blocks whose index i has chosen(i).
+    template <class Chosen>
+    void checkpoint_where(const Chosen& chosen) {
+        h_.checkpoint_where(chosen);
+    }
 
     /// The mean cross-entropy, in nats, of the batch's targets; targets of -100 do not count. The batch's memory must
     /// stay unchanged until the backward pass has run. If the batch has `documents` (ht::packed_batch), its row

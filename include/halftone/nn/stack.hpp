@@ -58,7 +58,14 @@ class stack {
     /// (autodiff/op/checkpoint.hpp); 0: none. Throws argument_error for a negative number.
     void checkpoint_every(int n) {
         if (n < 0) fail<argument_error>("stack: a checkpoint every ", n, " blocks; expected 1 or more, or 0 for none");
-        checkpointing_ = n;
+        checkpoint_where([n](int i) { return n != 0 && i % n == 0; });
+    }
+    /// The same for the blocks whose index i has chosen(i). The first ones save the most: their values are computed
+    /// again when those of later blocks have been freed.
+    template <class Chosen>
+    void checkpoint_where(const Chosen& chosen) {
+        checkpointed_.assign(static_cast<std::size_t>(depth_), false);
+        for (int i = 0; i < depth_; ++i) checkpointed_[static_cast<std::size_t>(i)] = chosen(i);
     }
 
     /// Calls f(block) for every block, in the order in which they run.
@@ -96,7 +103,7 @@ class stack {
     }
     template <class Context, class B, class X, class... More>
     X run(Context&& ctx, int i, const B& block, X x, const More&... more) const {
-        if (checkpointing_ == 0 || i % checkpointing_ != 0) return call(ctx, block, std::move(x), more...);
+        if (!is_checkpointed(i)) return call(ctx, block, std::move(x), more...);
         auto again = [&block, i](auto&& c, const X& y, const More&... rest) {
             [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(c.root(), i);
             return call(c, block, y, rest...);
@@ -106,6 +113,9 @@ class stack {
     template <class F, std::size_t... I>
     void visit_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
         (static_cast<void>(kind == I ? (f(*std::get<I>(special_)), 0) : 0), ...);
+    }
+    bool is_checkpointed(int i) const {
+        return !checkpointed_.empty() && checkpointed_[static_cast<std::size_t>(i)];
     }
     template <class Context, class B, class X, class... More>
     static X call(Context&& ctx, const B& block, X x, const More&... more) {
@@ -124,7 +134,7 @@ class stack {
     }();
 
     int depth_;
-    int checkpointing_ = 0;
+    std::vector<bool> checkpointed_;  // by block; empty: none
     std::vector<typename list::common> common_;
     typename list::special special_;
 };

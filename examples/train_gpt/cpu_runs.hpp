@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The runs on the CPU, each compiled in a file of its own (amp_bf16.cpp ...).
+#pragma once
+
+#include <halftone/exec/cpu/cpu.hpp>
+
+#include "run.hpp"
+
+extern template run_result run<halftone::full_fp32>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+extern template run_result run<halftone::amp_fp16>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+extern template run_result run<halftone::amp_bf16>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+extern template run_result run<halftone::tf32>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+extern template run_result run<halftone::fp8_hybrid>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+
+inline halftone::cpu_options cpu_options_of(const options& o) {
+    return {.threads = o.threads,
+            .instruction_set = o.isa.empty() ? std::nullopt : std::optional(halftone::parse_isa(o.isa.c_str()))};
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The memory of runs before they begin: --plan tells it, --budget chooses how to stay within it.
+#pragma once
+
+#include <string>
+
+#include <halftone/data/tokens.hpp>
+
+#include "options.hpp"
+
+/// --plan: prints the plan of each policy and writes plan.json. Returns the program's exit code.
+int tell_plans(const options& o);
+
+/// What --budget chose for a policy.
+struct budget_result {
+    options run;                 ///< the options of the run: micro-batch, blocks computed again, logits
+    std::size_t peak_bytes = 0;  ///< its plan's
+    double more_work = 0;        ///< the operations that it adds, a fraction of those of the run as it was asked for
+    std::string text;            ///< what was chosen and why, in a line
+};
+
+/// The cheapest way to run a policy within the options' budget. Throws exit_with(2) where there is none, with the bytes
+/// that are lacking.
+budget_result within_budget(const std::string& policy, const options& o, const halftone::token_view& corpus);
