@@ -7,6 +7,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/op/checkpoint.hpp>
+#include <halftone/observe/watch/watched_tape.hpp>
 
 #include "support/random.hpp"
 #include "support/store_bytes.hpp"
@@ -49,7 +50,7 @@ outcome train(const Call& call) {
     ht::accumulator acc{net};
     ht::tape tape{device};
     tape.seed(7);
-    const std::vector<float> values = support::random(2).vector<float>(16 * 8);
+    const std::vector<float> values = support::random(2).normals<float>(16 * 8);
     outcome r;
     for (int step = 0; step < 2; ++step) {
         const auto x = tape.leaf(ht::const_view<float, 2>{values.data(), {16, 8}});
@@ -154,6 +155,32 @@ TEST_CASE("checkpoint: an exception on the way leaves a tape that records again"
     CHECK(tape.graph().records() != 0);
     tape.backward(sum);
     CHECK(tape.gradient(x)(1) == 4);
+}
+
+TEST_CASE("checkpoint: a watched tape shows each tensor once") {
+    struct counter : ht::tensor_listener {
+        void on_tensor(const ht::watched_tensor& t) override { ++count[static_cast<int>(t.role)]; }
+        long count[8] = {};
+    };
+    const auto counts = [](bool checkpointed) {
+        ht::cpu device{{.threads = 1}};
+        network<ht::amp_fp16> net{device};
+        ht::accumulator acc{net};
+        ht::tape tape{device, ht::watched};
+        counter shown;
+        tape.watch(shown);
+        const std::vector<float> values = support::random(2).normals<float>(16 * 8);
+        const auto x = tape.leaf(ht::const_view<float, 2>{values.data(), {16, 8}});
+        const auto y = checkpointed ? ht::checkpoint(tape, net, x) : net(tape, x);
+        ht::grad_scaler scaler{device, {.init_scale = 256}};
+        tape.backward(scaler.scale(ht::mean(tape, ht::mul(tape, y, y))), acc);
+        acc.discard();
+        tape.unwatch(shown);
+        return std::vector<long>(std::begin(shown.count), std::end(shown.count));
+    };
+    const auto plain = counts(false);
+    CHECK(plain[static_cast<int>(ht::tensor_role::value)] > 4);
+    CHECK(counts(true) == plain);
 }
 
 /// A GPT with dropout, under each number of blocks between two checkpoints.

@@ -64,11 +64,11 @@ void expect_plan_of(const setup& s) {
         CHECK(plan.peak_of(kind) == usage.peak(kind));
         CHECK(plan.at_peak(kind) <= plan.peak_of(kind));
         sum += plan.at_peak(kind);
-        // All parameters' slabs lie one behind the other.
+        // Slabs are their parameters. Freezing takes new ones while the old ones are still there.
         std::size_t of_parameters = 0;
         for (const ht::planned_parameter& p : plan.parameters) of_parameters += p.of(kind);
         if (kind == ht::memory_kind::master || kind == ht::memory_kind::copy || kind == ht::memory_kind::moment)
-            CHECK(of_parameters == plan.peak_of(kind));
+            CHECK((of_parameters == plan.peak_of(kind) || (kind == ht::memory_kind::master && !s.groups.empty())));
     }
     CHECK(sum == plan.peak_bytes);
     CHECK(!plan.operation.empty());
@@ -92,7 +92,7 @@ TEST_CASE_TEMPLATE("the plan of a training run is what the run needs", P, ht::fu
 TEST_CASE("a plan tells the bytes of each layer, and the operation at the peak") {
     const std::string corpus = small::text();
     ht::cpu device{{.threads = 1}};
-    const ht::memory_plan plan = ht::plan(device, run_of<ht::amp_bf16>({.batch = 64}, 2, corpus));
+    const ht::memory_plan plan = ht::plan(device, run_of<ht::amp_bf16>({.batch = 128}, 2, corpus));
     const auto layers = plan.layers(2);
     const auto of = [&](const char* path) {
         for (const auto& l : layers) {

@@ -47,7 +47,7 @@ class measured {
 
     explicit measured(Device& real) : real_(&real), workspace_(measuring{}) {}
     /// For observe/memory/plan.hpp: with memory that is counted, of which tapes tell `listener`.
-    measured(Device& real, planning, range_listener& listener)
+    measured(Device& real, memory_planning, range_listener& listener)
         : real_(&real), workspace_(memory_), listener_(&listener) {}
     measured(const measured&) = delete;
     measured& operator=(const measured&) = delete;

@@ -22,8 +22,8 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// A constructor's tag: makes a device that counts what a program would allocate, and computes nothing.
-struct planning {
-    explicit planning() = default;
+struct memory_planning {
+    explicit memory_planning() = default;
 };
 
 }  // namespace detail

@@ -98,21 +98,24 @@ class stack {
         (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, arguments...), 0) : 0), ...);
     }
     template <class Context, class X, std::size_t... I, class... More>
-    void call_special(Context&& ctx, int i, std::size_t kind, X& x, std::index_sequence<I...>, const More&... more) const {
+    void call_special(Context&& ctx, [[maybe_unused]] int i, std::size_t kind, X& x, std::index_sequence<I...>,
+                      const More&... more) const {
         (static_cast<void>(kind == I ? (x = run(ctx, i, *std::get<I>(special_), std::move(x), more...), 0) : 0), ...);
     }
     template <class Context, class B, class X, class... More>
     X run(Context&& ctx, int i, const B& block, X x, const More&... more) const {
         if (!is_checkpointed(i)) return call(ctx, block, std::move(x), more...);
-        auto again = [&block, i](auto&& c, const X& y, const More&... rest) {
-            [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(c.root(), i);
-            return call(c, block, y, rest...);
-        };
-        return halftone::checkpoint(ctx, std::move(again), x, more...);
-    }
-    template <class F, std::size_t... I>
-    void visit_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
-        (static_cast<void>(kind == I ? (f(*std::get<I>(special_)), 0) : 0), ...);
+        if constexpr (halftone::detail::records_double_backward<Context>) {
+            fail<argument_error>("stack: block ", i,
+                                 " has a checkpoint, and a tape for second derivatives needs all values; "
+                                 "checkpoint_every(0) takes checkpoints back");
+        } else {
+            auto again = [&block, i](auto&& c, const X& y, const More&... rest) {
+                [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(c.root(), i);
+                return call(c, block, y, rest...);
+            };
+            return halftone::checkpoint(ctx, std::move(again), x, more...);
+        }
     }
     bool is_checkpointed(int i) const {
         return !checkpointed_.empty() && checkpointed_[static_cast<std::size_t>(i)];

@@ -79,6 +79,11 @@ const_view<T, Rank> as_const(const view<T, Rank>& v) {
 
 namespace detail {
 
+template <class T>
+inline constexpr bool is_variable = false;
+template <class T, int Rank>
+inline constexpr bool is_variable<variable<T, Rank>> = true;
+
 template <class Root>
 inline constexpr bool is_double_backward = false;
 template <class Device>

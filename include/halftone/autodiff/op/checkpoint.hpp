@@ -22,11 +22,6 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-template <class T>
-inline constexpr bool is_variable = false;
-template <class T, int Rank>
-inline constexpr bool is_variable<variable<T, Rank>> = true;
-
 /// Tells a tape's hook that operations are computed again, while it lives.
 template <class Root>
 class recomputation {
@@ -50,7 +45,7 @@ struct checkpoint_record {
         static constexpr const char* name = "checkpoint";
     };
 
-    Context context;  // a pointer to the root, or a region of it
+    Context context;  // a pointer to the tape, or a region of it
     Function function;
     std::tuple<Arguments...> arguments;
     gradient_of<typename Y::value_type, Y::rank> dy;
@@ -113,10 +108,10 @@ kept_function<Function> keep_function(std::remove_reference_t<Function>& f) {
 template <class Root, class Context, class Function, class Y, class... X>
 void record_checkpoint(Root& root, Context& context, std::remove_reference_t<Function>& f, const Y& y,
                        std::uint32_t first_draw, const X&... x) {
-    constexpr bool is_root = std::is_same_v<std::remove_const_t<Context>, Root>;
-    using kept_context = std::conditional_t<is_root, Root*, std::remove_const_t<Context>>;
+    constexpr bool is_tape = std::is_base_of_v<Root, Context>;
+    using kept_context = std::conditional_t<is_tape, Context*, std::remove_const_t<Context>>;
     const auto keep = [](auto& c) -> kept_context {
-        if constexpr (is_root) {
+        if constexpr (is_tape) {
             return &c;
         } else {
             return c;

@@ -27,11 +27,6 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-template <class T>
-inline constexpr bool is_variable = false;
-template <class T, int Rank>
-inline constexpr bool is_variable<variable<T, Rank>> = true;
-
 /// Which inputs of a pointwise expression its gradients read: only those are kept for the backward pass.
 template <class Expression, class... Inputs>
 struct kept_inputs {

@@ -150,7 +150,7 @@ struct planning_twin<Device> {
 template <class Device, class Calls>
 memory_plan plan(Device& device, const Calls& calls) {
     detail::plan_listener listener;
-    typename detail::planning_twin<Device>::type twin(device, detail::planning{}, listener);
+    typename detail::planning_twin<Device>::type twin(device, detail::memory_planning{}, listener);
     twin.memory().usage().listen(&listener);
     calls(twin);
     return listener.take(twin.memory().usage());
