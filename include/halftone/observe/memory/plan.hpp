@@ -36,7 +36,9 @@ struct planned_parameter {
     std::string path;  ///< "h.0.attn.qkv.weight"
     std::array<std::size_t, memory_kinds> bytes{};
 
+    /// Its bytes of a kind.
     std::size_t of(memory_kind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+    /// Its bytes of all kinds.
     std::size_t total() const {
         std::size_t sum = 0;
         for (const std::size_t each : bytes) sum += each;
@@ -54,7 +56,9 @@ struct memory_plan {
     pass of_pass = pass::forward;                              ///< its pass
     std::vector<planned_parameter> parameters;                 ///< in the order in which layers add them
 
+    /// Bytes of a kind at the peak of all.
     std::size_t at_peak(memory_kind kind) const { return bytes_at_peak[static_cast<std::size_t>(kind)]; }
+    /// The most bytes of a kind at one time.
     std::size_t peak_of(memory_kind kind) const { return peak_bytes_by_kind[static_cast<std::size_t>(kind)]; }
     /// The parameters' bytes by layer: the first `depth` components of their paths ("h.0"), in the same order.
     std::vector<planned_parameter> layers(int depth) const {
