@@ -82,6 +82,7 @@ class trainer {
           captured_(device, one_step{this}),
           step_seconds_(1024) {
         tape_.seed(arguments.seed);
+        listen(nullptr);
         optimizer_.set_schedule(detail::schedule_of(arguments));
         if (arguments.outlier_factor > 0) {
             guard_.emplace(device, outlier_options{.factor = arguments.outlier_factor,
@@ -103,7 +104,7 @@ class trainer {
     /// Sets the listener for ranges of operations, forward and backward, and of the parts of an update; nullptr: none.
     /// With a listener no step is captured.
     void listen(range_listener* listener) {
-        listener_ = listener;
+        listener_ = listener != nullptr ? listener : detail::listener_of(*device_);
         tape_.listen(listener);
     }
 

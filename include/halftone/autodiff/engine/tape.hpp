@@ -21,6 +21,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+namespace detail {
+
+/// What a device begins with as the listener of operations on it, such as that of a plan; nullptr: none.
+template <class Device>
+range_listener* listener_of(const Device& device) {
+    if constexpr (requires { device.listener(); }) {
+        return device.listener();
+    } else {
+        return nullptr;
+    }
+}
+
+}  // namespace detail
+
 /// Whether a context records operations for a backward pass.
 enum class recording { on, off };
 
@@ -33,7 +47,7 @@ class basic_context {
     static constexpr bool records = Mode == recording::on;
 
     explicit basic_context(Device& device) : device_(&device), graph_(new detail::graph(device.memory())) {
-        if constexpr (requires { device.listener(); }) graph_->listener = device.listener();
+        listen(nullptr);
     }
     basic_context(const basic_context&) = delete;
     basic_context& operator=(const basic_context&) = delete;
@@ -47,8 +61,10 @@ class basic_context {
     /// The arena of results: bytes in use, and their peak since the last reset.
     halftone::arena& memory() const { return graph_->arena(); }
 
-    /// From now on `listener` is told of every operation; nullptr: no listener.
-    void listen(range_listener* listener) { graph_->listener = listener; }
+    /// From now on `listener` is told of every operation; nullptr: no listener, or that of a device that has one.
+    void listen(range_listener* listener) {
+        graph_->listener = listener != nullptr ? listener : detail::listener_of(*device_);
+    }
     /// Reports a forward operation to the listener, until the returned object is destroyed. `Where` names the layer
     /// (its roles, or the region's policy) for contexts that use it.
     template <class Where = void>
