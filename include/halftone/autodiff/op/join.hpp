@@ -5,7 +5,7 @@
 ///     auto rows = ht::reshape(ctx, x, ht::shape<2>{n, width});           // the same memory and the same gradient
 ///     auto y = ht::cat(ctx, 1, a, b);                    // a: (rows, 3), b: (rows, 5), y: (rows, 8)
 ///     auto y = ht::stack(ctx, 0, a, b, c);               // each (rows, width), y: (3, rows, width)
-///     auto y = ht::cat(ctx, ht::axes<-1>, a, b);         // the last axis; ht::axes<1> or the number alone
+///     auto y = ht::cat(ctx, ht::axes<-1>, a, b);         // the last axis, as ht::axes or as a number
 ///
 /// The result has the type that all inputs promote to, in every region (PyTorch's category), unless one is given
 /// explicitly: ht::cat<float>(ctx, 0, a, b). Values are copied, and rounded once where that type is narrower.
