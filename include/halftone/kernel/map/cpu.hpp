@@ -18,7 +18,7 @@
 #include <halftone/kernel/strided_copy/cpu.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 #define HALFTONE_BODY <halftone/kernel/map/cpu.simd.hpp>

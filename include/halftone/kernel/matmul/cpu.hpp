@@ -2,8 +2,8 @@
 /// \file
 /// The matrix product on the CPU; matmul.hpp has its contract and an example.
 ///
-/// Types are left behind here. What follows (cpu/strategy/) is compiled once in a program, whatever the types of operands and
-/// the epilogue's expressions are:
+/// Types are left behind here. What follows (cpu/strategy/) is compiled once in a program, whatever the types of
+/// operands and the epilogue's expressions are:
 ///
 ///     run            operands and epilogue become addresses, strides and functions (cpu/untyped.hpp); the unit is the one
 ///                    for the instruction set and the compute type (cpu/unit/choose.hpp, cpu/unit/split.hpp)
@@ -27,7 +27,7 @@
 #include <halftone/exec/cpu/each_set.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {

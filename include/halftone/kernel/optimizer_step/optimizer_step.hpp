@@ -13,8 +13,8 @@
 /// moment narrower than float is rounded stochastically: rounded to nearest in 8 bits, 0.999 v would stay v forever.
 /// Elements are independent of each other.
 ///
-/// `average`, where it is there, becomes the exponential moving average of the parameters as they are stored, in the same pass:
-/// average + (1 - average_decay) (w - average), in float, and w itself in the first step.
+/// `average`, where it is there, becomes the exponential moving average of the parameters as they are stored, in the
+/// same pass: average + (1 - average_decay) (w - average), in float, and w itself in the first step.
 ///
 /// A rule is a struct of its coefficients, plain data, which says
 ///

@@ -7,9 +7,10 @@
 ///     ht::rotary(device, q, table, q);                                 // in place
 ///     ht::rotary(device, qkv, table, out, {.layout = ht::rotary_layout::interleaved, .heads = heads + kv_heads});
 ///
-/// x and y are (batch, time, heads, head_size) views whose head_size is contiguous; the other strides are free, so that the
-/// heads of q and k may be slices of what one product gives, (batch, time, heads + 2 kv_heads, head_size), and are turned in
-/// one pass over it. Where the table has fewer columns than a head numbers, those behind them stay as they are.
+/// x and y are (batch, time, heads, head_size) views whose head_size is contiguous; the other strides are free, so that
+/// the heads of q and k may be slices of what one product gives, (batch, time, heads + 2 kv_heads, head_size), and are
+/// turned in one pass over it. Where the table has fewer columns than a head numbers, those behind them stay as they
+/// are.
 ///
 /// Numeric contract: cosines and sines are computed in double and kept as floats; the turn is computed in float (of doubles
 /// in double) from the numbers as they are, and rounded once. The gradient is the inverse turn of the result's, by the same
@@ -35,8 +36,9 @@ enum class rotary_layout {
 };
 
 /// How Llama 3.1 stretches its angles over a longer context than it was trained on ("rope_scaling" of type llama3):
-/// wavelengths longer than original_context / low_frequency are `factor` times as long, those shorter than original_context /
-/// high_frequency stay, and between these two the frequencies go from one to the other. A factor of 1: nothing changes.
+/// wavelengths longer than original_context / low_frequency are `factor` times as long, those shorter than
+/// original_context / high_frequency stay, and between these two the frequencies go from one to the other. A factor of
+/// 1: nothing changes.
 struct rotary_scaling {
     double factor = 1;
     double low_frequency = 1, high_frequency = 4;
@@ -124,9 +126,9 @@ inline double rotary_frequency(const rotary_angles& angles, extent i, extent n) 
 
 }  // namespace detail
 
-/// Fills a table in host memory, (positions, columns): of each position the cosines of columns / 2 angles, then their sines,
-/// computed in double and rounded once. Throws shape_error for an odd number of columns, argument_error for angles that are
-/// none.
+/// Fills a table in host memory, (positions, columns): of each position the cosines of columns / 2 angles, then their
+/// sines, computed in double and rounded once. Throws shape_error for an odd number of columns, argument_error for
+/// angles that are none.
 inline void fill_rotary_table(const view<float, 2>& table, const rotary_angles& angles = {}) {
     kernel::expect("rotary", "table", table, table.shape());
     const extent pairs = table.extent_of(1) / 2;
@@ -162,9 +164,10 @@ tensor<float, 2> rotary_table(Device& device, extent positions, extent columns, 
     return table;
 }
 
-/// y = x with the pairs of each head turned by the angles of the token's position, which is its time, or what `positions`,
-/// (batch, time), says. x and y: (batch, time, heads, head_size), of one type; y may be x. table: (positions, columns), on the
-/// device, as rotary_table makes it. Throws shape_error, and on a CPU argument_error for a position outside the table.
+/// y = x with the pairs of each head turned by the angles of the token's position, which is its time, or what
+/// `positions`, (batch, time), says. x and y: (batch, time, heads, head_size), of one type; y may be x. table:
+/// (positions, columns), on the device, as rotary_table makes it. Throws shape_error, and on a CPU argument_error for a
+/// position outside the table.
 template <class Device, class X, class Table, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Table, Y>)
 void rotary(Device& device, const X& x, const Table& table, const Y& y, const rotary_options& options = {},

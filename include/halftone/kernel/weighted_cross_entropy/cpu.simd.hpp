@@ -69,7 +69,8 @@ void weighted_cross_entropy_backward_rows(extent rows, extent classes, const X* 
         const float slope = gradient[i * step] / count;
         const float of_target = slope * c.of_target / row_sums[i], of_sum = slope * c.of_sum / row_sums[i];
         const f32 largest = splat(row_maxima[i]), factor = splat(of_target + of_sum), each = splat(slope * c.of_each);
-        // Read before the loop, which may write over it; the target's exponential less the sum is exact where it is all of it.
+        // Read before the loop, which may write over it; the target's exponential less the sum is exact where it is all
+        // of it.
         const f32 power = exp_below_zero(load(x + target, 1) - largest);
         const f32 at_target = (power - row_sums[i]) * of_target + power * of_sum - each * w;
         for_vectors(classes, [&](extent j, int, auto n) __attribute__((always_inline)) {

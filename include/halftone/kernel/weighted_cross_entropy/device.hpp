@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss on a GPU: the plain one's kernel, and one pass more over the
-/// rows where labels are smoothed. weighted_cross_entropy.hpp has the arguments and the contract.
+/// Cross-entropy with label smoothing, class weights and a z-loss on a GPU: the plain one's kernel, and one pass more
+/// over the rows where labels are smoothed. weighted_cross_entropy.hpp has the arguments and the contract.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss in double, a row a thread: weighted_cross_entropy.hpp has the
-/// rules, fp64/each.hpp the contract.
+/// Cross-entropy with label smoothing, class weights and a z-loss in double, a row a thread: weighted_cross_entropy.hpp
+/// has the rules, fp64/each.hpp the contract.
 #pragma once
 
 #include <halftone/kernel/cross_entropy/fp64.hpp>

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss. With p the softmax of a row's logits, t its target, w the
-/// classes' weights (1 where there are none), e the label smoothing and z the factor of the z-loss, a row's loss is
+/// Cross-entropy with label smoothing, class weights and a z-loss. With p the softmax of a row's logits, t its target,
+/// w the classes' weights (1 where there are none), e the label smoothing and z the factor of the z-loss, a row's loss
+/// is
 ///
 ///     -(1 - e) w[t] log p[t] - e / classes (sum over j of w[j] log p[j]) + z w[t] logsumexp^2
 ///
-/// and the mean divides by the sum of w[t] over the rows that count: PyTorch's cross_entropy, and PaLM's z-loss (Chowdhery et
-/// al. 2022, section 5), which keeps logits near where exp does not overflow.
+/// and the mean divides by the sum of w[t] over the rows that count: PyTorch's cross_entropy, and PaLM's z-loss
+/// (Chowdhery et al. 2022, section 5), which keeps logits near where exp does not overflow.
 ///
 ///     const kernel::cross_entropy_terms<float> terms{.label_smoothing = 0.1f};
 ///     ht::weighted_cross_entropy<ht::amp_bf16>(device, logits, targets, terms, losses, maximum, sum, row_weights);
 ///     ht::weighted_cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, terms, maximum, sum, gradient, count, dx);
 ///
-/// Numeric contract: losses, maximum and sum of a row as kernel/cross_entropy has them; what is added to them is in float (of
-/// doubles in double). The sum over classes is that of w[j] (maximum - x[j]), whose terms are none of them negative, so that
-/// nothing cancels. A gradient is rounded once. Rows whose target is ignore_index have loss 0 and gradient 0.
+/// Numeric contract: losses, maximum and sum of a row as kernel/cross_entropy has them; what is added to them is in
+/// float (of doubles in double). The sum over classes is that of w[j] (maximum - x[j]), whose terms are none of them
+/// negative, so that nothing cancels. A gradient is rounded once. Rows whose target is ignore_index have loss 0 and
+/// gradient 0.
 #pragma once
 
 #include <cmath>
@@ -51,9 +53,9 @@ struct weighted_row {
 
 /// forward_rows, backward of one device.
 ///
-/// forward_rows(device, arguments, terms, row_weights): losses, maximum and sum; `loss` and `count` of the arguments are not
-/// looked at, and targets are trusted. row_weights (rows): w[t] of rows that count, else 0; without data where nobody
-/// wants them. backward(device, arguments, terms): `count` is what gradients are divided by, or none.
+/// forward_rows(device, arguments, terms, row_weights): losses, maximum and sum; `loss` and `count` of the arguments
+/// are not looked at, and targets are trusted. row_weights (rows): w[t] of rows that count, else 0; without data where
+/// nobody wants them. backward(device, arguments, terms): `count` is what gradients are divided by, or none.
 template <class Device>
 struct weighted_cross_entropy;
 
@@ -81,9 +83,9 @@ void total_loss(Device& device, const const_view<S, 1>& losses, const view<S, 1>
 
 }  // namespace kernel
 
-/// The loss of each row with the terms of this file's head: losses (rows). maximum and sum are what the gradients need, as of
-/// ht::cross_entropy; row_weights: (rows), the weight of each row's target, 0 where it does not count, or a view without
-/// data. The mean is the sum of the losses over that of row_weights. Throws as ht::cross_entropy does.
+/// The loss of each row with the terms of this file's head: losses (rows). maximum and sum are what the gradients need,
+/// as of ht::cross_entropy; row_weights: (rows), the weight of each row's target, 0 where it does not count, or a view
+/// without data. The mean is the sum of the losses over that of row_weights. Throws as ht::cross_entropy does.
 template <class P, class Device, class X, class S, class Losses, class Maximum, class Sum, class Weights>
     requires(detail::kernel_device<Device> && detail::viewables<X, Losses, Maximum, Sum, Weights>)
 void weighted_cross_entropy(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,
@@ -101,7 +103,8 @@ void weighted_cross_entropy(Device& device, const X& logits, const const_view<st
     kernel::weighted_cross_entropy<Device>::forward_rows(device, a, terms, as_view(row_weights));
 }
 
-/// The gradient of weighted_cross_entropy by the logits, times gradient / count; arguments as of ht::cross_entropy_gradients.
+/// The gradient of weighted_cross_entropy by the logits, times gradient / count; arguments as of
+/// ht::cross_entropy_gradients.
 template <class P, class Device, class X, class S, class Maximum, class Sum, class Gradient, class Count, class D>
     requires(detail::kernel_device<Device> && detail::viewables<X, Maximum, Sum, Gradient, Count, D>)
 void weighted_cross_entropy_gradients(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,

@@ -12,10 +12,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// forward<Compute, Logit>(device, x, w, rows, terms, row_weights): losses, maximum and sum of all rows, whose `loss` and
-/// `count` it does not look at; row_weights as weighted_cross_entropy has them.
-/// backward<Compute, Logit, InputGrad, WeightGrad>(device, x, w, rows, terms, gradient, dx, dw): out of `gradient`, that of the
-/// loss (1) or of the rows' losses (rows), divided by `count` where that is there.
+/// forward<Compute, Logit>(device, x, w, rows, terms, row_weights): losses, maximum and sum of all rows, whose `loss`
+/// and `count` it does not look at; row_weights as weighted_cross_entropy has them. backward<Compute, Logit, InputGrad,
+/// WeightGrad>(device, x, w, rows, terms, gradient, dx, dw): out of `gradient`, that of the loss (1) or of the rows'
+/// losses (rows), divided by `count` where that is there.
 template <class Device, std::size_t LogitBytes = logit_bytes<Device>>
 struct weighted_linear_cross_entropy : private linear_cross_entropy_by_rows<Device, LogitBytes> {
     template <class Compute, class Logit, class X, class W>
