@@ -41,7 +41,7 @@ struct state_error : error {
     using error::error;
 };
 
-/// Memory that could not be allocated; the message says how much was asked for and how much is held already.
+/// Memory that could not be allocated; the message says how much was requested and how much is allocated already.
 struct out_of_memory : error {
     using error::error;
 };

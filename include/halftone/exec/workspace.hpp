@@ -82,7 +82,7 @@ class workspace final : public detail::capture_dependency {
         std::byte* data_;
     };
 
-    /// If no lease is out, replaces the blocks by one that is large enough for all that were used at one time, as the
+    /// If no lease is out, replaces the blocks by one that is as large as all blocks in use at the same time, as the
     /// next lease would.
     bool settle() override {
         if (total_ == 0 && !blocks_.empty()) hold(wanted_);

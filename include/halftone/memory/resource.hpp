@@ -60,7 +60,7 @@ class memory_resource {
         unreserve(block, bytes);
     }
 
-    /// Allocates a block that the caller, an arena, divides up; the arena counts by itself what is used of it.
+    /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
         if (is_capturing_) {
             fail<capture_error>(
@@ -102,7 +102,7 @@ class memory_resource {
 
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
-    /// The list of what captured work in this memory depends on.
+    /// The dependencies of work captured in this memory.
     detail::capture_dependency_list& capture_dependencies() { return capture_dependencies_; }
 
     /// While an object of this class lives, the device's work is being captured: allocations throw, and frees are
@@ -141,8 +141,8 @@ class memory_resource {
     }
 
   private:
-    /// The subject of a sentence that says who captures the device's work without `capturing`, such as the user of a
-    /// GPU's stream; nullptr if nobody does.
+    /// The subject of an error message: what captures the device's work without `capturing`, such as the user of a GPU's
+    /// stream. nullptr if the work is not captured.
     virtual const char* captured_by_others() const noexcept { return nullptr; }
     virtual std::byte* obtain(std::size_t bytes) = 0;  ///< allocates; nullptr if that fails
     virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own (op/apply.hpp) on a tape for second derivatives. The forward function runs as on any
+/// Custom operations (op/apply.hpp) on a tape for second derivatives. The forward function runs as on any
 /// tape and may launch kernels; the operations of the backward function are recorded, so that its gradients can be
 /// differentiated. PyTorch does the same for a torch.autograd.Function whose backward is not marked
 /// once_differentiable.

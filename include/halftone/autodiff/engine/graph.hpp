@@ -211,7 +211,7 @@ class graph {
     halftone::arena& arena() { return arena_; }
     memory_resource& memory() const { return *resource_; }
 
-    /// If set, is told of every operation.
+    /// If set, it is called for every operation.
     range_listener* listener = nullptr;
 
     /// Whether gradients of this backward pass, or of the last one, were stored or read in a type with a short exponent

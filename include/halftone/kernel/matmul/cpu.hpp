@@ -65,7 +65,7 @@ struct matmul<cpu> {
                     const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* = nullptr) {
         fp64::multiply<Compute>(device, a, b, epilogue);
     }
-    /// Where somebody asks for the `squares` of the result, and it is one of floats, they are summed.
+    /// If `squares` is not null and the result is float, also sums the squares of the result.
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {
