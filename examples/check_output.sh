@@ -41,7 +41,7 @@ refuse() {
         exit 1
     fi
 }
-HALFTONE_ISA=none refuse "isa: 'none' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx"
+HALFTONE_ISA=none refuse "isa: 'none' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx"
 usage='expected no argument, or --device cpu, or --device cuda'
 refuse "$usage" --device tpu
 refuse "$usage" --device

@@ -301,7 +301,7 @@ TEST_CASE("attention: heads that do not divide what is given") {
     ht::tape tape{device};
     const auto qkv = tape.constant(in.view());
     CHECK_THROWS_WITH_AS(ht::self_attention<roles>(tape, qkv, 3),
-                         "self_attention: qkv is (2, 6, 30); its last extent is no multiple of 3 times 3 heads",
+                         "self_attention: qkv is (2, 6, 30); its last extent is not a multiple of 3 times 3 heads",
                          ht::shape_error);
     CHECK_THROWS_AS(ht::self_attention<roles>(tape, qkv, 0), ht::shape_error);
 }

@@ -118,7 +118,7 @@ TEST_CASE("self_attention: grouped heads side by side have the bits of those apa
                     for (extent i = 0; i < 8; ++i) REQUIRE(part(b, t, h, i) == tape.gradient(apart[which]).data()[at++]);
     }
     CHECK_THROWS_WITH_AS(ht::self_attention<roles>(tape, all, {3, 2}),
-                         "self_attention: qkv is (2, 7, 64); its last extent is no multiple of 3 query heads and twice 2 key "
+                         "self_attention: qkv is (2, 7, 64); its last extent is not a multiple of 3 query heads and twice 2 key "
                          "heads",
                          ht::shape_error);
 }

@@ -112,9 +112,9 @@ void check_own_operations(Device& device) {
     ht::tape tape{device, ht::double_backward};
     const auto x = tape.leaf(ht::const_view<float, 1>(in, {3}));
     CHECK_THROWS_WITH_AS(ht::apply<masked<false>>(tape, x),
-                         "masked: forward keeps a value of shape (3) that is neither an input as forward is given it "
-                         "nor the result, so that nobody knows its derivative: keep what it is computed of and compute "
-                         "it in backward, or keep ht::detach(ctx, it) where it is a constant",
+                         "masked: forward keeps a value of shape (3) that is neither an unchanged input nor the "
+                         "result, so that its derivative is not known: keep the inputs that it is computed from and "
+                         "compute it in backward, or keep ht::detach(ctx, it) if it is a constant",
                          ht::argument_error);
     CHECK_NOTHROW(ht::apply<masked<false>>(tape, tape.constant(ht::const_view<float, 1>(in, {3}))));
 

@@ -185,7 +185,7 @@ TEST_CASE("cuda: what the program captures on a borrowed stream") {
         capture_and_launch(stream, 5, [&] {
             gpu.launch(increment{{x.data(), rows * width}});
             CHECK_THROWS_WITH_AS(sum(gpu),
-                                 doctest::Contains("bytes are asked for, for workspace, while the program captures the "
+                                 doctest::Contains("bytes are requested for workspace, while the program captures the "
                                                    "stream, and a graph would own them"),
                                  ht::capture_error);
             CHECK_THROWS_AS((ht::tensor<float, 1>(gpu.memory(), {16})), ht::capture_error);

@@ -111,7 +111,7 @@ TEST_CASE("captured by others: no memory is handed out, and what is given back g
     { const ht::workspace::lease warm(scratch, 4096); }
     memory.who_captures = "the program captures the stream";
     CHECK_THROWS_WITH_AS(ht::buffer(memory, 1, ht::memory_kind::gradient),
-                         doctest::Contains("captured stream: 1 bytes are asked for, for gradient, while the program "
+                         doctest::Contains("captured stream: 1 bytes are requested for gradient, while the program "
                                            "captures the stream, and a graph would own them"),
                          ht::capture_error);
     CHECK_THROWS_WITH_AS(memory.expect_no_capture("that waits"),

@@ -321,7 +321,7 @@ void check_refusals(Device& device) {
     says(fault::set_lr, "the host reads device memory");
     says(fault::synchronize, "synchronize()");
     says(fault::upload, "the host writes device memory");
-    says(fault::memory, "bytes are asked for inside the step");
+    says(fault::memory, "bytes are requested inside the step");
     says(fault::nested, "captured inside another");
     CHECK(step.captures() == 0);
     // And a step without fault goes on.

@@ -104,8 +104,8 @@ class workspace final : public detail::capture_dependency {
     }
     std::byte* take_from_given(std::size_t bytes) const {
         if (bytes > given_bytes_ - total_) {
-            fail<out_of_memory>("workspace: no ", bytes, " bytes beside ", total_, " in use; the caller gave ",
-                                given_bytes_, " (ht::workspace_bytes tells what an operation takes)");
+            fail<out_of_memory>("workspace: no ", bytes, " bytes left; ", total_, " are in use of the caller's ",
+                                given_bytes_, " (ht::workspace_bytes returns what an operation needs)");
         }
         return given_ + total_;
     }

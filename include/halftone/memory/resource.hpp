@@ -64,11 +64,11 @@ class memory_resource {
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
         if (is_capturing_) {
             fail<capture_error>(
-                "captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
+                "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
                 "; make tapes, accumulators and tensors before it, and let its first run need what all need");
         }
         if (const char* const who = captured_by_others()) {
-            fail<capture_error>("captured stream: ", bytes, " bytes are asked for, for ", name(kind), ", while ", who,
+            fail<capture_error>("captured stream: ", bytes, " bytes are requested for ", name(kind), ", while ", who,
                                 ", and a graph would own them; do the same work once before the capture on the same "
                                 "context, or give that a workspace (ht::workspace_bytes)");
         }
@@ -110,7 +110,7 @@ class memory_resource {
     class capturing {
       public:
         explicit capturing(memory_resource& memory) : memory_(memory) {
-            memory.expect_no_capture("a step is captured inside another; let each have a device of its own");
+            memory.expect_no_capture("a step is captured inside another; use a separate device for each");
             memory.is_capturing_ = true;
         }
         capturing(const capturing&) = delete;

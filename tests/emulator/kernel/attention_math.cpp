@@ -173,7 +173,7 @@ TEST_CASE("attention on a GPU: the choice tells which kernels run") {
         return ht::choose_attention<ht::amp_bf16>(device, ht::kernel::attention_forward<bfloat16>{x, x, x, x}).reason;
     };
     CHECK(reason(64) == "flash: math would store 9 x 9 scores a head");
-    CHECK(reason(20) == "flash: math would store 9 x 9 scores a head; no matrix units: head_size is no multiple of 8");
+    CHECK(reason(20) == "flash: math would store 9 x 9 scores a head; no matrix units: head_size is not a multiple of 8");
     CHECK(reason(264) == "math: head_size is 264; flash kernels take a head_size of at most 256");
 }
 

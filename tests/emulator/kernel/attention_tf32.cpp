@@ -85,7 +85,7 @@ TEST_CASE("attention in tfloat32 on a GPU: why not its matrix units") {
         return sentence;
     };
     CHECK(why_not(64, layout::fused_chunks) == "");
-    CHECK(why_not(20, layout::fused_chunks) == "head_size is no multiple of 8");
+    CHECK(why_not(20, layout::fused_chunks) == "head_size is not a multiple of 8");
     CHECK(why_not(64, layout::heads_first) == "some head's vectors do not begin on a multiple of 16 bytes");
 }
 

@@ -212,7 +212,7 @@ TEST_CASE("cpu: select gives the widest body that the set allows") {
 TEST_CASE("isa: names, order and the environment") {
     for (const ht::isa set : ht::every_isa) CHECK(ht::parse_isa(ht::name(set)) == set);
     CHECK_THROWS_WITH_AS(ht::parse_isa("sse9"),
-                         "isa: 'sse9' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx",
+                         "isa: 'sse9' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx",
                          ht::argument_error);
     CHECK(ht::supports(ht::isa::portable));
     for (std::size_t i = 1; i < std::size(ht::every_isa); ++i) {  // whoever has one has all before it
@@ -230,7 +230,7 @@ TEST_CASE("isa: names, order and the environment") {
     CHECK_THROWS_AS(ht::cpu{{.threads = 1}}, ht::argument_error);
     if (!ht::supports(ht::isa::amx)) {
         support::set_environment("HALFTONE_ISA", "amx");
-        CHECK_THROWS_WITH_AS(ht::default_isa(), "isa: HALFTONE_ISA asks for amx, which this processor lacks",
+        CHECK_THROWS_WITH_AS(ht::default_isa(), "isa: HALFTONE_ISA is amx, which this processor lacks",
                              ht::argument_error);
     }
     support::set_environment("HALFTONE_ISA", "");  // empty counts as unset

@@ -97,14 +97,14 @@ TEST_CASE("the choice of a strategy tells why") {
     CHECK(choose(256, attention_strategy::automatic).reason == "flash: math would store 40 x 40 scores a head");
     CHECK(choose(64, attention_strategy::flash).strategy == attention_strategy::flash);
     CHECK(choose(64, attention_strategy::math).strategy == attention_strategy::math);
-    CHECK(choose(64, attention_strategy::math).reason == "math: it was asked for");
+    CHECK(choose(64, attention_strategy::math).reason == "math: it was requested");
     for (const auto strategy : {attention_strategy::automatic, attention_strategy::math}) {
         CHECK(choose(512, strategy).strategy == attention_strategy::math);
         CHECK(choose(512, strategy).reason == "math: head_size is 512; flash kernels take a head_size of at most 256");
     }
     CHECK_THROWS_WITH_AS(
         choose(257, attention_strategy::flash),
-        "attention: flash was asked for; flash kernels take a head_size of at most 256, and head_size is 257",
+        "attention: flash was requested; flash kernels take a head_size of at most 256, and head_size is 257",
         ht::argument_error);
     auto broken = one_head(40, 64, attention_strategy::automatic);
     broken.options.scale = -1;

@@ -134,9 +134,9 @@ struct double_backward_application {
             if (kept.slot() == result) return kept_result_itself;
             if (!root.graph().is_leaf(kept.slot())) {
                 fail<argument_error>(Op::name, ": forward keeps a value of shape ", kept.shape(),
-                                     " that is neither an input as forward is given it nor the result, so that nobody "
-                                     "knows its derivative: keep what it is computed of and compute it in backward, or "
-                                     "keep ht::detach(ctx, it) where it is a constant");
+                                     " that is neither an unchanged input nor the result, so that its derivative is "
+                                     "not known: keep the inputs that it is computed from and compute it in backward, or "
+                                     "keep ht::detach(ctx, it) if it is a constant");
             }
         }
         return kept_constant;

@@ -352,7 +352,7 @@ struct double_backward_application;
 template <class Op, recording_context Context, class... Arguments>
 auto apply(Context&& context, const Arguments&... arguments) {
     static_assert(detail::named_operation<Op>,
-                  "halftone: apply: this operation has no name, by which profiles and errors tell it: static constexpr "
+                  "halftone: apply: this operation has no name, which profiles and error messages show: static constexpr "
                   "const char* name = \"my_op\"");
     static_assert(!(detail::holds_operands<Arguments> || ...),
                   "halftone: apply: an argument is a container of variables or parameters, which would neither be cast "

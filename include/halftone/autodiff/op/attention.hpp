@@ -44,9 +44,9 @@ inline shape<3> attention_result(const shape<3>& qkv, const attention_heads& hea
     const extent slices = heads.queries + 2 * heads.keys;
     if (heads.queries < 1 || heads.keys < 1 || qkv[2] % slices != 0) {
         if (heads.queries == heads.keys)
-            fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is no multiple of 3 times ",
+            fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is not a multiple of 3 times ",
                               heads.queries, " heads");
-        fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is no multiple of ", heads.queries,
+        fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is not a multiple of ", heads.queries,
                           " query heads and twice ", heads.keys, " key heads");
     }
     return {qkv[0], qkv[1], qkv[2] / slices * heads.queries};

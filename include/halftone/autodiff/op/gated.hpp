@@ -61,7 +61,7 @@ struct gated_record {
 
 template <class Op, class As, class Context, class F, class X, int Rank>
 auto gated_by(Context&& context, const F& f, const variable<X, Rank>& x) {
-    static_assert(Rank >= 1, "halftone: gated units halve the last axis, which a single value has not");
+    static_assert(Rank >= 1, "halftone: gated units halve the last axis, which a single value does not have");
     using Y = chosen_output<As, policy_of<Context>, Op, X>;
     using device = typename std::remove_cvref_t<Context>::device_type;
     auto& root = context.root();

@@ -123,7 +123,7 @@ template <class As = by_category, recording_context Context, class First, int Ra
     requires(detail::is_variable<Rest> && ...)
 auto cat(Context&& context, int axis, const variable<First, Rank>& first, const Rest&... rest) {
     static_assert(((Rest::rank == Rank) && ...), "halftone: cat joins variables of one rank; stack adds an axis");
-    static_assert(Rank > 0, "halftone: cat joins along an axis, which a single value has not; stack adds one");
+    static_assert(Rank > 0, "halftone: cat joins along an axis, which a single value does not have; stack adds one");
     const int along = detail::checked_axis("cat", axis, Rank);
     shape<Rank> all = first.shape();
     const auto add = [&](const shape<Rank>& s) {

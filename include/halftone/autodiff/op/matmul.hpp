@@ -307,8 +307,8 @@ auto matmul(Context&& context, const A& a, const B& b) {
                   "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, "
                   "k) and (k, n); dot multiplies vectors");
     static_assert(Other == Rank || of_a::turned == detail::orientation::straight,
-                  "halftone: matmul of ht::transposed(a) and one matrix for all of a's: their rows do not lie as those of one "
-                  "matrix; ht::transpose(ctx, a, ht::axes<-2, -1>) brings them together");
+                  "halftone: matmul of ht::transposed(a) and one matrix for all of a's: their rows are not those of one "
+                  "matrix in memory; ht::transpose(ctx, a, ht::axes<-2, -1>) makes a contiguous copy");
     const shape<Rank> sa = a.shape();
     const shape<Other> sb = b.shape();
     if (sa[Rank - 1] != sb[Other - 2]) {

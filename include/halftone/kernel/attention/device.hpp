@@ -227,7 +227,7 @@ struct attention<Device> {
         if (!multiplies_matrices<Compute, std::remove_const_t<T>>) {
             return "they multiply 16-bit operands of the type that they have, and floats in tfloat32";
         }
-        if (q.extent_of(3) % 8 != 0) return "head_size is no multiple of 8";
+        if (q.extent_of(3) % 8 != 0) return "head_size is not a multiple of 8";
         if (!are_chunks(q, views...)) return "some head's vectors do not begin on a multiple of 16 bytes";
         return nullptr;
     }

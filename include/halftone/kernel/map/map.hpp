@@ -172,8 +172,8 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
     } else {
         static_assert(
             Rank == 1 && TargetRank >= 2,
-            "halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 beside outputs of rank 2 "
-            "and more (one value for each column); ht::expand(v, shape) gives it the output's shape");
+            "halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 if the outputs have "
+            "rank 2 or more (one value for each column); ht::expand(v, shape) gives it the output's shape");
         if (v.extent_of(0) != target[TargetRank - 1]) {
             fail<shape_error>("map: ", role, " ", index, " has ", v.extent_of(0), " values, the output ", target,
                               " has ", target[TargetRank - 1], " columns");
@@ -195,7 +195,7 @@ map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, 
 }
 [[noreturn]] inline void refuse_sums_beside_strides() {
     fail<shape_error>(
-        "map: the gradient of an input of rank 0 or 1 is summed where all operands lie in contiguous rows at one distance; "
+        "map: the gradient of an input of rank 0 or 1 is summed only if all operands have contiguous rows at a constant distance; "
         "expand the input to the outputs' shape, and sum its gradient");
 }
 

@@ -207,7 +207,7 @@ class overflow_finder final : public tensor_listener {
     std::vector<overflow> take() {
         if (has_seen_one_ && !has_ended_one_)
             fail<state_error>(
-                "overflow_finder: take() before any step has ended, so that there is nothing to tell; call "
+                "overflow_finder: take() before any step has ended, so that there is nothing to report; call "
                 "finder.end_step(optimizer.step(grads)) after each step, or finder.end_step() without an optimizer");
         const std::int64_t written = record_.read().written, room = static_cast<std::int64_t>(room_);
         if (written == taken_) return {};

@@ -348,7 +348,7 @@ template <class Op, class... Shapes>
 extent own_sum_length(const Shapes&... shapes) {
     constexpr bool is_usable = counts_sum_length<Op, Shapes...> || states_sum_length<Op> || !names_sum_length<Op>;
     static_assert(is_usable,
-                  "halftone: shadow_run: the `sum_length` of this operation is no public static number, `static "
+                  "halftone: shadow_run: the `sum_length` of this operation is not a public static number, `static "
                   "constexpr ht::extent sum_length = 1;`, and no static function of the shapes of its result and of "
                   "each of its inputs that are variables or parameters of numbers: `static ht::extent "
                   "sum_length(const auto& y, const auto& x) { return x.size(); }`");
