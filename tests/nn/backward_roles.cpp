@@ -123,7 +123,7 @@ struct square_of_output {
     }
 };
 
-/// One layer under four policies: what it gives, and within which bounds that lies of the exact gradients.
+/// One layer under four policies: its gradients, and the bounds within which they agree with the exact ones.
 struct results {
     floats base, by_input, by_weight, wide;
 };

@@ -369,7 +369,7 @@ std::vector<ht::ledger_entry> called() {
     ht::mean_squared_error(calls, model(calls, x), ht::const_view<float, 2>(targets.data(), {2, 4}));
     return calls.entries();
 }
-/// All lines of layers are there, and none beside them; and all of the types' lines.
+/// All lines of layers are present, and no others; and all lines of the types.
 template <class Model, class Input>
 void check_agreement() {
     const auto lines = called<Model, Input>();

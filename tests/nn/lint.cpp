@@ -174,7 +174,7 @@ TEST_CASE("lint: sums of layers without a bias, of norms and of embeddings") {
     CHECK(by_rows.size() == 1 + 1 + 2 * 2 + 2 + 1);  // and the norm's bias, and the table of positions
 }
 
-/// Attention of one head, and logits by somebody else's table: without memory, likewise.
+/// Attention with one head, and logits by another layer's table; also without memory.
 template <class P>
 struct attending : ht::nn::model {
     using policy = P;
@@ -209,7 +209,7 @@ TEST_CASE("lint: sums of attention and of a tied head, whose sizes no parameter 
             .empty());
 }
 
-TEST_CASE("lint: what eight bits cannot hold beside their tensor's largest") {
+TEST_CASE("lint: numbers that underflow in eight bits at the scale of their tensor's largest") {
     CHECK(lines<ht::fp8_hybrid>({.largest_activation = 8, .smallest_activation = 1e-4}).empty());
     const strings small = lines<ht::fp8_hybrid>({.largest_activation = 8, .smallest_activation = 1e-5});
     REQUIRE(small.size() == 2);

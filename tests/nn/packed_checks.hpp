@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a model makes of documents that lie one behind the other in a row, on any device: what it makes of each alone.
+/// A model computes for packed documents in one row what it computes for each document alone, on any device.
 ///
 ///     nn_test::check_packed_logits<ht::amp_bf16>(device);
 #pragma once

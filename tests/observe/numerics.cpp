@@ -178,7 +178,7 @@ TEST_CASE("numerics: proposals say what the counts say") {
     CHECK(view.proposals().empty());
 }
 
-/// A free operation's row; of zeros and values that are not finite there are as many as asked for.
+/// The row of a free operation, with the given numbers of zeros and of values that are not finite.
 ht::numerics_row free_row(const char* after, const char* operation, ht::pass pass, ht::tensor_role role,
                           std::initializer_list<std::pair<int, ht::extent>> counts,
                           ht::value_format format = ht::value_format::float16) {
@@ -227,7 +227,7 @@ TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a l
           "up: all 10 values of the gradient that down's linear passes on are zeros in float16, though the gradient that "
           "it received is not: it seems to underflow at a loss scale of 1; with a larger scale a gradient overflows: "
           "ht::rule<\"up\", ht::amp_bf16>");
-    // Zeros beside numbers that lie low.
+    // Zeros, and other numbers near the end of the type's range.
     view.rows = {up, seed, with(row("up", pass::backward, tensor_role::gradient, {{-16, 30}}), 70)};
     p = view.proposals();
     REQUIRE(p.size() == 1);
@@ -330,7 +330,7 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
 
 using support::cube;
 
-/// x^3 by a user, between two layers; in floats where it is asked for.
+/// x^3 as a custom operation between two layers; optionally in float.
 template <class P, bool InFloats = false>
 struct cubing : ht::nn::model {
     using policy = P;
@@ -489,7 +489,7 @@ TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; t
     CHECK(j["proposals"].size() == 2);
 }
 
-TEST_CASE("numerics: operands in eight bits are counted as products read them, beside what they were made of") {
+TEST_CASE("numerics: operands in eight bits are counted as products read them, and compared with the tensors that they were made from") {
     ht::cpu device{{.threads = 2}};
     operand_checks::counts_are_exact(device);
 }

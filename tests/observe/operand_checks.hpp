@@ -77,7 +77,7 @@ void counts_are_exact(Device& device) {
     CHECK(in->format == ht::value_format::float8_e4m3);
     CHECK(in->operand.scale == 1);
     CHECK(in->operand.amax == 2048);
-    CHECK(in->operand.saturated == 3);  // 464 lies in the middle, and 448 is the even one
+    CHECK(in->operand.saturated == 3);  // 464 is a tie, and 448 is the even neighbour
     CHECK(in->operand.flushed == 1);
     CHECK(in->operand.flushed_by_own == 2);
     CHECK(in->underflowed == 1);

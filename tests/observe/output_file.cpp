@@ -82,7 +82,7 @@ TEST_CASE("folders are made, and unmade unless they are kept") {
         std::error_code ignored;
         fs::create_directories(out.path() / "something", ignored);
     }
-    CHECK_MESSAGE(fs::exists(folder.path() / "a/b/d/something"), "what somebody put there stays");
+    CHECK_MESSAGE(fs::exists(folder.path() / "a/b/d/something"), "a file that another program put there remains");
     CHECK_NOTHROW(ht::output_folder(deep / ""));
     CHECK(fs::exists(deep));
     CHECK_THROWS_AS(ht::output_folder(folder.write("file", "x") / "below/deep"), ht::output_error);

@@ -42,7 +42,7 @@ TEST_CASE("inner ranges' time is theirs, and the rows add up to the whole") {
         }
         now += 5;
     }
-    now += 1000;  // nobody's
+    now += 1000;  // outside of all ranges
     CHECK(row_of(profile, "block").nanoseconds[0] == 2 * 12);
     CHECK(row_of(profile, "block").calls[0] == 2);
     CHECK(row_of(profile, "matmul").nanoseconds[0] == 2 * 10);

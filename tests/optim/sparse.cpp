@@ -44,7 +44,7 @@ TEST_CASE("sparse gradients: rounded at random they have the bits of dense ones,
     }
 }
 
-/// A table by itself, which therefore lies alike whether its gradient is sparse or dense.
+/// A model with one table only, so that the store has the same layout whether the gradient is sparse or dense.
 template <class P, class Op>
 struct lone_table : ht::nn::model {
     using policy = P;

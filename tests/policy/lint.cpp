@@ -69,7 +69,7 @@ static_assert(std::is_same_v<ht::summed_in<ht::with_accum<ht::amp_fp16, ht::floa
 static_assert(ht::check_sum_length<ht::full_fp64, std::uint64_t{1} << 53>());
 static_assert(ht::check_micro_batches<ht::with_accumulate<ht::amp_bf16, ht::bfloat16>, 256>());
 
-// 448 / (2^-9 / 2); a power of two may lie a binade lower, and a margin takes its own.
+// 448 / (2^-9 / 2); restricting scales to powers of two may cost a binade, and each unit of margin costs one.
 static_assert(ht::scaled_range<ht::float8_e4m3>({}) == 458752);
 static_assert(ht::scaled_range<ht::float8_e4m3>({.margin = 1, .steps = ht::scale_steps::powers_of_two}) == 114688);
 static_assert(ht::check_scaled_range<ht::fp8_hybrid, 458751>());

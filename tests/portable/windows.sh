@@ -74,7 +74,7 @@ SECONDS=0
 "$cmake" --build "$build" --parallel "$(nproc)" --target "${targets[@]}"
 echo "built in $SECONDS s"
 
-# Windows aligns the stack to 16 bytes: no instruction may ask for more of a vector there.
+# Windows aligns the stack to 16 bytes: no instruction may require a larger alignment of a vector there.
 objdump=$(first_of x86_64-w64-mingw32-objdump objdump) || skip "there is no objdump"
 aligned=$("$objdump" -d --no-show-raw-insn "$build/tests/test_kernel.exe" |
     grep -cE 'vmov(aps|apd|dqa|dqa32|dqa64)\s.*%[yz]mm[0-9]+.*\(|vmov(aps|apd|dqa|dqa32|dqa64)\s.*\(.*%[yz]mm' || true)

@@ -45,7 +45,7 @@ std::uint64_t shared_place(warp& w, const instruction& i, std::size_t operand, i
 }
 
 tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
-    // The kernel's parameters lie as a GPU's do, but for where they begin.
+    // The kernel's parameters have the layout of a GPU's, except for their start address.
     const auto parameters = reinterpret_cast<std::uint64_t>(w.block().how.parameters.data());
     const bool is_parameter = at >= parameters && at < parameters + 8 * w.block().how.parameters.size();
     if ((is_parameter ? at - parameters : at) % 64 != 0) w.fail(i, "a tensor map that is misaligned");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is under way beside a block's warps on sm_90: bulk copies of tensors both ways, products of warpgroups, and the
-/// mbarriers that tell when copies into shared memory are done.
+/// Asynchronous operations of a block on sm_90: bulk copies of tensors in both directions, products of warpgroups, and the
+/// mbarriers that signal when copies into shared memory are complete.
 ///
-/// All of it ends as late as the hardware allows, and begins as early: where a bulk copy will write there are NaNs from
-/// the instruction on, and what it brings comes when a thread waits for it; a bulk store reads and writes when its
-/// thread waits for it; the sums of a product are NaNs until they are waited for. Mbarriers order these, and not, in
-/// this machine's eyes, ordinary accesses of two warps: it would call them a race.
+/// Every operation begins as early and ends as late as the hardware allows. The destination of a bulk copy is filled with NaNs
+/// at the instruction, and gets its values when a thread waits for the copy. A bulk store reads and writes when its thread waits
+/// for it. The sums of a product are NaNs until a thread waits for them. Mbarriers order these operations, but not ordinary
+/// accesses of two warps, which this machine reports as a race.
 #pragma once
 
 #include <algorithm>
@@ -92,7 +92,7 @@ struct asynchronous {
         std::uint64_t store_groups = 0;  ///< closed
         std::uint32_t fences = 1;        ///< from its ordinary writes to bulk stores: one more than so many
     };
-    /// Who wrote four bytes last, and how many fences of its own were before; 0: nobody, or a copy.
+    /// The thread that wrote four bytes last, and the number of its fences before the write; 0: no thread, or a copy.
     struct writer {
         std::uint32_t fences = 0;
         int thread = 0;
@@ -126,7 +126,7 @@ struct asynchronous {
     void note_write(std::uint64_t at, std::uint64_t bytes, int thread) {
         note_write(at, bytes, {threads[static_cast<std::size_t>(thread)].fences, thread});
     }
-    /// The thread that wrote what lies there, with no fence since; -1: none.
+    /// The thread that wrote these bytes without a fence since; -1: none.
     int unfenced_writer(std::uint64_t at, std::uint64_t bytes) const;
     /// Ends the phase if nothing is missing.
     void advance(std::uint64_t at, mbarrier& m);

@@ -117,7 +117,7 @@ struct map_of {
     }
 };
 
-/// Rows by columns in device memory, whose rows are of a multiple of 8 elements; what lies between them is NaN.
+/// A matrix in device memory whose row stride is a multiple of 8 elements; the elements between rows are NaN.
 template <class T>
 struct matrix {
     T* data = nullptr;

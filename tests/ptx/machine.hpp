@@ -28,7 +28,7 @@ struct shape {
 
 struct launch {
     shape grid{}, block{};
-    std::size_t shared_bytes = 0;             ///< beside what the kernel's source has
+    std::size_t shared_bytes = 0;             ///< in addition to that of the kernel's source
     std::vector<std::uint64_t> parameters{};  ///< their bytes
     std::uint32_t seed = 0;  ///< of the order of blocks, and of warps between two barriers; 0: as numbered
 };

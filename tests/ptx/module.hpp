@@ -3,7 +3,7 @@
 /// What nvcc has made of a source, as a machine without a GPU can run it: PTX, read into functions of instructions.
 ///
 /// Every operand is a register: numbers and addresses of variables stand in registers of their own, which a function
-/// begins with, and so do the places of a thread (%tid and its kind). A function is read when it is first asked for.
+/// begins with, and so do the places of a thread (%tid and its kind). A function is parsed when it is first used.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ struct instruction {
     flow kind = flow::next;
     std::int32_t guard = -1;  ///< a predicate; -1: none
     bool is_guard_negated = false;
-    std::vector<std::int32_t> to, from;  ///< registers; a sink that nobody reads has -1
+    std::vector<std::int32_t> to, from;  ///< registers; -1 for a sink, whose value is not used
     std::int64_t offset = 0;             ///< of an address
     std::int32_t members = -1;           ///< the register with the lanes of something warp-wide; -1: all
     std::int32_t option = 0;             ///< bytes, a comparison, a shuffle's mode: the handler's own
@@ -50,7 +50,7 @@ struct instruction {
     std::string text;  ///< as it stands in the source, for sentences
 };
 
-/// Where a parameter lies among a function's, or a variable in its local memory.
+/// The offset of a parameter among a function's parameters, or of a variable in its local memory.
 struct variable {
     std::uint64_t offset = 0, bytes = 0;
 };
@@ -82,7 +82,7 @@ class module {
     const function& named(const std::string& name);
     bool has(const std::string& name) const { return places_.count(name) != 0; }
     int version() const { return architecture_; }
-    /// Host memory that stands for the variable; nullptr: none of that name.
+    /// The host memory of the variable; nullptr if there is none of that name.
     std::byte* global(const std::string& name);
     /// Those that have been read.
     const std::map<std::string, std::unique_ptr<function>>& functions() const { return functions_; }

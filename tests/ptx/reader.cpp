@@ -22,7 +22,7 @@ class reader {
         for (const auto& [at, label] : jumps_) f_->code[at].target = place_of(label);
         for (const auto& [at, table] : table_jumps_)
             for (const auto& label : tables_.at(table)) f_->code[at].targets.push_back(place_of({{0}, label}));
-        // What a launch gives lies behind what stands in the source.
+        // The shared memory that a launch requests is behind that of the kernel's source.
         f_->shared_bytes = round_up(f_->shared_bytes, most_alignment_);
         for (const std::int32_t r : open_shared_) f_->constants.emplace_back(r, f_->shared_bytes);
         instruction end;

@@ -75,7 +75,7 @@ constexpr bool reaches_all_memory = true;
 constexpr bool reaches_all_memory = false;
 #endif
 
-/// Another one for each launch; 0 where none is asked for.
+/// The seed of a launch, different for each; 0 if no seed is requested.
 std::uint32_t seed() {
     static std::uint32_t next = from_environment("HALFTONE_PTX_SEED", 0);
     return next == 0 ? 0 : next++;

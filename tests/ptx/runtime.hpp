@@ -3,8 +3,9 @@
 /// CUDA's runtime, as much of it as halftone calls, over the machine that runs PTX: what nvcc compiled runs where there
 /// is no GPU. Programs are linked with this in place of cudart.
 ///
-/// Streams are as late as CUDA allows: nothing runs before something waits for it, so that what is read too early is
-/// old. The legacy stream and those that were made to wait for it are in order, and no others are. Memory from here begins as NaNs. A kernel that fails says so on stderr, and every later call returns its error.
+/// Streams are as late as CUDA allows: nothing runs before something waits for it, so that what is read too early is old. The
+/// legacy stream and those that were made to wait for it are in order, and no others are. Memory from here begins as NaNs. A
+/// kernel that fails says so on stderr, and every later call returns its error.
 #pragma once
 
 #include <chrono>
@@ -100,7 +101,7 @@ void run_all();
 cudaError_t give(stream& s, std::function<void()> work);
 /// Whether the stream notes down a graph, which then is spoilt: for what no graph takes.
 bool is_refused(stream& s);
-/// The same of all streams, for what might wait for any; not where the thread has asked for relaxed captures.
+/// The same for all streams, for calls that may wait for any of them; not if the thread has selected relaxed captures.
 bool any_refuses();
 /// Whether a stream notes down a graph that the legacy stream would have to wait for.
 bool is_any_blocking_stream_noting();

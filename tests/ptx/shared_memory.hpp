@@ -19,7 +19,7 @@ class shared_memory {
   public:
     /// For the next block; what it holds is NaN.
     void begin(std::size_t bytes) {
-        words_.assign(bytes / 8 + 2, ~std::uint64_t{0});  // two more, so that what lies behind is not another's
+        words_.assign(bytes / 8 + 2, ~std::uint64_t{0});  // two more, so that the bytes behind belong to no other array
         bytes_ = bytes;
         if (4 * traces_.size() < bytes + 4) traces_.resize(bytes / 4 + 1), parts_.resize(4 * traces_.size());
         ++phase_;

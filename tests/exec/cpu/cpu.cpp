@@ -215,7 +215,7 @@ TEST_CASE("isa: names, order and the environment") {
                          "isa: 'sse9' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx",
                          ht::argument_error);
     CHECK(ht::supports(ht::isa::portable));
-    for (std::size_t i = 1; i < std::size(ht::every_isa); ++i) {  // whoever has one has all before it
+    for (std::size_t i = 1; i < std::size(ht::every_isa); ++i) {  // a processor with one set has all previous ones
         if (ht::supports(ht::every_isa[i])) CHECK(ht::supports(ht::every_isa[i - 1]));
     }
     CHECK(ht::supports(ht::default_isa()));
@@ -247,7 +247,7 @@ TEST_CASE("workspace: nested leases do not overlap, and a steady program stops a
             const ht::workspace::lease outer(space, 100);
             for (int i = 0; i < 100; ++i) outer.as<unsigned char>()[i] = 1;
             {
-                const ht::workspace::lease inner(space, 100'000);  // does not fit beside the first, at first
+                const ht::workspace::lease inner(space, 100'000);  // does not fit next to the first lease until the memory has grown
                 for (int i = 0; i < 100'000; ++i) inner.as<unsigned char>()[i] = 2;
                 const ht::workspace::lease innermost(space, 0);
                 CHECK(reinterpret_cast<std::uintptr_t>(inner.data()) % ht::block_alignment == 0);

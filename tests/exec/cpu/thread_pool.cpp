@@ -134,7 +134,7 @@ TEST_CASE("thread_pool: what has begun is waited for, however long it takes") {
     }
 }
 
-TEST_CASE("region_gate: nobody enters before it opens or once it is closed, and it closes behind those inside") {
+TEST_CASE("region_gate: no thread enters before it opens or after it is closed, and close() waits for those inside") {
     ht::region_gate gate;
     CHECK_FALSE(gate.enter());
     const std::uint32_t before = gate.region();

@@ -131,8 +131,8 @@ TEST_CASE("packed sequences: each has the bits that it has alone") {
         check_packed<float16, float16>({{3, 21}, {5, 21}}, {1, 0, 0, 2, 2, 24, causal}, layout::contiguous,
                                        bounds::may_hide);
     }
-    // Forward and backward in several parts a head, beside sequences in one part.
-    SUBCASE("long beside short") {
+    // Forward and backward in several parts per head, together with sequences in one part.
+    SUBCASE("long and short") {
         for (const auto mask : {causal, full}) {
             check_packed<float, float>({{20, 400, 30}, {20, 50, 300}}, {1, 0, 0, 2, 1, 16, mask}, layout::contiguous,
                                        bounds::may_hide);

@@ -25,7 +25,7 @@ namespace support {
 using ht::bfloat16;
 using ht::float16;
 
-/// How q, k, v and the gradients lie in memory.
+/// The memory layout of q, k, v and the gradients.
 enum class layout {
     contiguous,          ///< each a tensor of its own
     fused,               ///< q, k and v slices of one (batch, time, 3, heads, head_size) buffer
@@ -149,7 +149,7 @@ struct outcome {
     bool same_sum(const outcome& other, extent i) const {
         return std::memcmp(&logsumexp[2 * i], &other.logsumexp[2 * i], 2 * sizeof(float)) == 0;
     }
-    /// The sum itself; of a query that sees no key, what stands for it.
+    /// The logsumexp; for a query that sees no key, the value defined for it.
     double sum_of(extent i, double scale) const {
         const auto largest = static_cast<double>(logsumexp[2 * i]), log = static_cast<double>(logsumexp[2 * i + 1]);
         const auto hidden = static_cast<double>(ht::detail::attention_masked_score);
@@ -348,7 +348,7 @@ void check_problem(const attention_sizes& sizes, layout way, bounds kind, double
     });
 }
 
-/// Numbers up to half a unit of tfloat32 beside others, by bits: what rounds to these, whether up or down.
+/// Moves numbers by less than half a unit of tfloat32, in their bits, so that they round up or down to the original numbers.
 inline void move_aside(const ht::view<float, 4>& v, random& data) {
     for (extent b = 0; b < v.extent_of(0); ++b) {
         for (extent t = 0; t < v.extent_of(1); ++t) {
@@ -362,7 +362,7 @@ inline void move_aside(const ht::view<float, 4>& v, random& data) {
     }
 }
 
-/// Products read floats rounded to tfloat32, once: operands beside others give the bits that those give.
+/// Products read floats rounded to tfloat32, once: operands that round to the same numbers give the same bits.
 template <class Device>
 void check_operands_are_rounded(const attention_sizes& sizes, layout way, Device& device) {
     CAPTURE(sizes);

@@ -56,7 +56,7 @@ inline seen_pairs seen_of(const sequence_lengths& lengths, ht::attention_mask ma
 
 enum class poisoned { q, k, v, d_o };
 
-/// One outcome beside the one without the poison, which stands at one time of one head of one operand.
+/// Compares an outcome with the one without the poison: a NaN or infinity at one time of one head of one operand.
 template <class T>
 struct poison_check {
     const problem<T>& p;

@@ -172,7 +172,7 @@ TEST_CASE("the operation by policy gives what the kernel gives") {
     CHECK(same(t.o, u.o));
 }
 
-TEST_CASE("no scale stands for 1 / sqrt(head_size)") {
+TEST_CASE("the default scale is 1 / sqrt(head_size)") {
     ht::cpu device{{.threads = 1}};
     const tensors t(device, 1, 2, 7, 1, 16), u(device, 1, 2, 7, 1, 16);
     attention::forward<float>(device, t.forward());
@@ -322,7 +322,7 @@ TEST_CASE("scratch memory is as stated, and taken once") {
 }
 
 TEST_CASE("scratch memory for packed sequences is as stated, and follows the longest") {
-    // Sequences in several parts beside one in one part: sums of dq apart for all.
+    // Sequences in several parts, and one in one part: all have separate partial sums of dq.
     const std::vector<std::int32_t> offsets{0, 20, 320, 600};
     const auto pack = [&](auto a, extent longest) {
         a.sequences = ht::packed_sequences::of({offsets.data(), {4}}, longest);

@@ -111,7 +111,7 @@ TEST_CASE("the choice of a strategy tells why") {
     CHECK_THROWS_AS(ht::choose_attention<ht::amp_bf16>(device, broken), ht::argument_error);
 }
 
-TEST_CASE("the operation takes the strategy that is asked for") {
+TEST_CASE("the operation uses the requested strategy") {
     const support::problem<bfloat16> p({1, 20, 20, 2, 2, 16, causal}, layout::contiguous);
     ht::cpu device{{.threads = 1}};
     const auto flash = support::outcome_of<bfloat16>(p, device), math = support::math_outcome_of<bfloat16>(p, device);

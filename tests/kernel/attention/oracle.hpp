@@ -116,7 +116,7 @@ struct sequence_lengths {
     }
 };
 
-/// What lies at the times [first, first + count), alone.
+/// A copy of the elements at the times [first, first + count).
 inline doubles4 alone(const doubles4& x, extent first, extent count) {
     return [](const ht::view<const double, 4>& part) {
         doubles4 copy(part.shape());
@@ -151,7 +151,7 @@ attention_roundings roundings_of(ht::attention_strategy strategy = ht::attention
             t::min_subnormal / 2, strategy == ht::attention_strategy::math};
 }
 
-/// What one query's scores are, and how far a kernel's may lie from them: of the keys that it sees.
+/// The scores of one query and the keys that it sees, with bounds of a kernel's errors.
 struct score_bounds {
     std::vector<extent> keys;
     std::vector<double> p, scores, errors;
@@ -186,7 +186,7 @@ inline score_bounds plain_score_bounds(const attention_inputs& x, const attentio
     return to;
 }
 
-/// How far a kernel's results may lie from the definition's.
+/// Bounds of the differences between a kernel's results and the definition's.
 /// scores_of(batch, head, query): its scores and their bounds.
 template <class ScoresOf>
 attention_results attention_bounds_by(const attention_inputs& x, const attention_results& want,

@@ -30,7 +30,7 @@ TEST_CASE("a block whose pairs are all hidden is told by intervals") {
     CHECK(hides(block(0, 482), ht::sliding_window{451}));
     CHECK(!hides(block(0, 481), ht::sliding_window{451}));
     CHECK(hides(block(512, 0), ht::soft_cap{3}, ht::sliding_window{100}));
-    // Behind a score_mod that is added to minus infinity nobody knows; nothing is left out wrongly.
+    // After a score_mod that adds to minus infinity the interval is unknown, so that no block is skipped.
     CHECK(hides(block(512, 0), [](auto score, auto, auto query, auto key) {
         return ht::where(query - key < 100, score, -HUGE_VAL);
     }));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is added to all scores of a query changes none of its results: scores of a million and more are as good as
-/// those beside zero, where they are exact.
+/// Adding a constant to all scores of a query changes none of its results: if scores are exact, those of a million and more give
+/// the same results as those near zero.
 ///
 ///     support::check_shifted<bfloat16, bfloat16>(sizes, 0.3f, run);   // run(problem) gives an outcome
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace support {
 
-/// Small numbers of few bits: sums of their products are exact in float, also beside 2^20, where it counts by eighths.
+/// Small numbers with few bits: sums of their products are exact in float, even near 2^20, where floats are 1/8 apart.
 template <class T>
 void fill_with_halves(const ht::view<T, 4>& v, random& data, int largest) {
     for (extent b = 0; b < v.extent_of(0); ++b) {

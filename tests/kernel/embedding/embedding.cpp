@@ -103,7 +103,7 @@ TEST_CASE("embedding: squares of the table's gradient, kept true while rows are 
     };
     add({squares_of(same), vocabulary * width});
     CHECK(squares.count == 0);
-    // And where nobody knew them.
+    // The same if the sum of squares before is not known.
     add({});
     CHECK(squares.count == 0);
 }

@@ -89,7 +89,7 @@ void knows_all_magnitudes(Device& device) {
     CHECK(run(device, support::guarded<float>(std::vector<float>(1000, 0.0f))).record.norm == 0);
 }
 
-/// One value that is not finite is found wherever it lies.
+/// One value that is not finite is found at any position.
 template <class G, class Device>
 void finds_one(Device& device) {
     const ht::extent n = 16384 + 83;

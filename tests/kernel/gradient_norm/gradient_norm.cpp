@@ -28,7 +28,7 @@ TEST_CASE("gradient_norm: squares that leave float's range") {
     on_each_set([](ht::cpu& device) { knows_all_magnitudes(device); });
 }
 
-TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found wherever it lies", G, float, ht::bfloat16,
+TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found at any position", G, float, ht::bfloat16,
                    ht::float16) {
     on_each_set([](ht::cpu& device) { finds_one<G>(device); });
 }

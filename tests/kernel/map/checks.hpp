@@ -228,7 +228,7 @@ void rows_columns_scalars(Device& device) {
     }
     CHECK(wrong == 0);
 
-    // Only the rows lie apart.
+    // Only the rows have a stride.
     const guarded<float> dense(rows * columns);
     ht::map(
         device, [](auto a) { return a + 1; }, ht::view<float, 2>(x.data(), {rows, columns}, {pitch, 1}),
@@ -537,7 +537,7 @@ void bias_gradient(Device& device) {
     }
 }
 
-/// An input that stands for two arguments: the second gradient is added to what the first one has written there.
+/// An input that is passed as two arguments: the second gradient is added to the first one.
 template <class Device>
 void gradients_in_one_place(Device& device) {
     const auto square = ht::make_pack(ht::trace<2>([](auto a, auto b) { return a * b; }));

@@ -34,7 +34,8 @@ std::vector<T> places() {
     return all;
 }
 
-/// f(x) on the device against the definition: both NaN, or of one sign, and zero or infinite alike as T has it.
+/// Compares f(x) on the device with the definition: both are NaN, or both have the same sign and are both zero, infinite or
+/// neither in T.
 template <class T, class Device, class F, class Definition>
 void check(Device& device, const std::string& name, const F& f, const Definition& definition) {
     CAPTURE(name);

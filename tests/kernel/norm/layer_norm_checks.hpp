@@ -202,7 +202,7 @@ void what_is_exact(Device& device) {
         for (extent j = 0; j < width; ++j) CHECK(y[i * width + j] == bias[j]);
     }
 
-    // Frozen parameters: dx alone, in place of dy, the same bits as beside it.
+    // Frozen parameters: only dx, written in place of dy, with the same bits as in separate memory.
     const guarded<float> other(data.normals<float>(rows * width)), dy(data.normals<float>(rows * width)),
         dx(rows * width);
     const auto backward = [&](ht::view<float, 2> to) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters that a step keeps beside them, on every device.
+/// The average of parameters that a step updates, on every device.
 ///
 ///     average_checks::keeps_average<lion_checks::slabs<float, ht::bfloat16, float, float>>(device);
 #pragma once

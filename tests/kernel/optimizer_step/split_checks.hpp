@@ -50,7 +50,7 @@ struct slabs {
         const auto gradients = data.normals<float>(count, 100);
         for (ht::extent i = 0; i < n; ++i) {
             const auto k = static_cast<std::size_t>(i);
-            // Every fourth one lies at a tie of its two bf16 neighbours.
+            // Every fourth one is a tie between its two bf16 neighbours.
             const float m =
                 i % 4 != 0 ? masters[k] : ht::join({bfloat16(masters[k]), bfloat16_remainder::from_bits(0x8000)});
             master[i] = m;

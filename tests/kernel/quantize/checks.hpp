@@ -75,7 +75,7 @@ void equals_definition(Device& device) {
                 extent others = 0;
                 for (extent i = 0; i < n; ++i) {
                     const double exact = static_cast<double>(x[i]) * by;
-                    // A product rounded to float may be that beside a tie.
+                    // A product next to a tie may be rounded to the tie in float.
                     numbers.expect(static_cast<double>(y[i]),
                                    std::fabs(exact) > largest ? std::copysign(largest, exact) : exact,
                                    support::rounded<Y>(exact, support::u * std::fabs(exact)));
@@ -149,7 +149,7 @@ void keeps_what_is_not_finite(Device& device) {
     CHECK(scale.scale * scale.inverse == 1);
 }
 
-/// A record's scale is used and told; the amax of several tensors goes into it, and none where nobody gathers.
+/// A record's scale is used and returned; the record gathers the amax of several tensors, or none if gathering is off.
 template <class X, class Y, class Device>
 void gathers(Device& device) {
     using quantize = kernel::quantize<Device>;

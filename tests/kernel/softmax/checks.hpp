@@ -187,7 +187,7 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
 template <class T = float, class Device>
 void what_is_exact(Device& device, extent width) {
     CAPTURE(width);
-    const ht::shape<2> shape{3, width};  // alike: rows are finished one by one, some devices begin the next before
+    const ht::shape<2> shape{3, width};  // the bits are the same: some devices begin the next row before they finish one
     const guarded<T> x(3 * width), y(3 * width), log_y(3 * width);
     const auto run = [&] {
         for (extent k = width; k < 3 * width; ++k) x[k] = x[k % width];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What copies between strides have to do on every device: the bytes of the definition, and none beside them.
+/// Tests of copies between strided views on every device: they write the bytes of the definition, and no others.
 #pragma once
 
 #include <cstdint>

@@ -55,7 +55,7 @@ void equals_definition(Device& device) {
             CHECK((part.intact() && rest.intact()));
         }
     }
-    // Parts that count alike: the double that 1 / k is.
+    // Parts with equal numbers of targets: each share is 1 / k, rounded to double.
     for (extent k = 1; k < 40; ++k) {
         const guarded<std::int32_t> whole(targets(31 * k, 10, 3), 0);
         const double share = run(device, ht::const_view<std::int32_t, 1>(whole.data(), {31}), whole.const_view()).share;

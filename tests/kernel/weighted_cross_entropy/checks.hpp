@@ -49,7 +49,7 @@ struct options {
     bool has_weights = false;
 };
 
-/// A device's results, beside what the definition says.
+/// A device's results, compared with the definition's.
 template <class M, class Device>
 struct run {
     using X = typename M::X;
