@@ -277,7 +277,7 @@ TEST_CASE("attention: by products and softmax, within bounds; heads that only th
                     ht::argument_error);
 }
 
-TEST_CASE("attention: keys that nobody learns") {
+TEST_CASE("attention: keys without gradients") {
     using roles = ht::roles<float, float, float>;
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;

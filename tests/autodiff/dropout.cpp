@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout on a tape: its kernel is tested where it lies, here the way of its gradient, which numbers it draws, and its
-/// types.
+/// Dropout on a tape: its gradient, the numbers that it draws, and its types (tests/kernel has the tests of its kernel).
 #include <halftone/kernel.hpp>
 #include <halftone/kernel/dropout/cpu.hpp>
 

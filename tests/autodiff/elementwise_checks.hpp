@@ -58,7 +58,7 @@ auto weigh(Tape& tape, const ht::variable<Y, Rank>& y, const guarded<float>& dy)
 /// test.
 enum class depth { value, gradient };
 
-/// operation(context, x...) is f, an expression; definition is the same in double. Operand i lies in [low[i], high[i]].
+/// operation(context, x...) is f, an expression; definition is the same in double. Operand i is in [low[i], high[i]].
 template <int Operands, depth Depth, class Device, class Operation, class F, class Definition>
 void check(Device& device, const char* name, const Operation& operation, const F& f, const Definition& definition,
            std::vector<double> low, std::vector<double> high, double constants = 0) {

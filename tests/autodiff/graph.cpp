@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lies under a tape: blocks live as long as something refers to them, records are destroyed in reverse and once.
+/// The graph of a tape: blocks live as long as something refers to them; records are destroyed once, in reverse order.
 #include <vector>
 
 #include <doctest/doctest.h>

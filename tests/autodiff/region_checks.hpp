@@ -241,7 +241,7 @@ struct cubed : support::cubed {
 };
 
 /// k x w, by the category of products, with a kernel launched on views; w may be a parameter. The second gradient is
-/// asked for.
+/// requested.
 struct scaled_product {
     static constexpr const char* name = "scaled_product";
     static constexpr ht::category cast_rule = ht::category::low_precision;

@@ -33,7 +33,7 @@ TEST_CASE("apply: an operation without a rule follows its region, forward and ba
     region_checks::operations_without_rule(device);
 }
 
-TEST_CASE("apply: cast_inputs casts what is no double, whatever stands beside it") {
+TEST_CASE("apply: cast_inputs casts inputs that are not double, whatever the other inputs are") {
     ht::cpu device{{.threads = 1}};
     region_checks::casts_beside_doubles(device);
 }

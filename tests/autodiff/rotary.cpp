@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary embedding on a tape: its kernel is tested where it lies, here its gradient's way, its positions and its types; and
+/// Rotary embedding on a tape: its gradient, positions and types (tests/kernel has the tests of its kernel); and
 /// attention whose heads of queries share those of keys and values.
 #include <vector>
 

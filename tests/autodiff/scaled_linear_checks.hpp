@@ -33,7 +33,7 @@ struct sizes {
     int rows, in, out;
 };
 
-/// Elements that lie in the device's memory.
+/// Elements in device memory.
 template <class Device, class T, int Rank>
 doubles values_of(Device& device, const ht::view<T, Rank>& v) {
     std::vector<std::remove_const_t<T>> host(static_cast<std::size_t>(v.size()));
@@ -109,8 +109,8 @@ void exact(Device& device, const sizes& n, int most) {
         plus(with_bias, r).values);
 }
 
-/// Numbers that are read in eight bits, Q: half a step of Q off, and half of its least number where they are small
-/// beside the largest; the product with the scale is a float, and so are the scale's inverse and what that gives.
+/// The errors of numbers that are read in eight bits, Q: half a unit in Q's last place, and half of Q's smallest number if they are
+/// small compared with the largest; the product with the scale is rounded to float, as are the scale's inverse and its product.
 template <class Q>
 matrix<tracked> in_eight_bits(matrix<tracked> m) {
     double amax = 0, beyond = 0;

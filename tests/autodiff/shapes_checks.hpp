@@ -76,7 +76,7 @@ ht::tensor<T, Rank> input_on(Device& device, const ht::shape<Rank>& s, extent k)
     return t;
 }
 
-/// f of leaves of these shapes, and its gradients, beside those of the golden table.
+/// Compares f of leaves with these shapes, and its gradients, with the golden table.
 template <class T, class Device, class F, int... Ranks>
 void expect_golden(Device& device, const std::string& name, const F& f, const ht::shape<Ranks>&... shapes) {
     const std::string all = name + " " + type_name<T> + " ";

@@ -7,8 +7,8 @@
 ///         return std::make_unique<ht::cpu>(ht::cpu_options{.workspace = scratch});
 ///     });
 ///
-/// An operation is told of arguments in memory that nobody may touch, and runs on others that hold numbers: both lie at
-/// the same distance from a page's begin.
+/// Sizes are asked for arguments in memory that must not be accessed; the operation then runs on other arguments, which hold
+/// numbers. Both are at the same distance from the beginning of a page.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@
 #include <halftone/kernel/sum/sum.hpp>
 
 #if defined(_WIN32)
-extern "C" {  // as <windows.h> declares them, which would bring its macros along
+extern "C" {  // as <windows.h> declares them; that header would define its macros, too
 __declspec(dllimport) void* __stdcall VirtualAlloc(void*, std::size_t, unsigned long, unsigned long);
 __declspec(dllimport) int __stdcall VirtualFree(void*, std::size_t, unsigned long);
 }

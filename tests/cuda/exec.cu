@@ -287,7 +287,7 @@ TEST_CASE("cuda: memory that was given back stays in a context's own pool; the G
         gpu.memory().clear(x.data(), bytes);
     };
     ht::cuda gpu, frugal{{.pool_keeps = 0}};
-    CHECK(gpu.memory().pool() == nullptr);  // nothing was asked for
+    CHECK(gpu.memory().pool() == nullptr);  // no pool was requested
     for (ht::cuda* const each : {&gpu, &frugal}) {
         use(*each);
         each->synchronize();
@@ -313,7 +313,7 @@ TEST_CASE("cuda: memory that was given back stays in a context's own pool; the G
 }
 
 TEST_CASE("cuda: a context for one call asks CUDA for little") {
-    if (halftone_ptx_calls == nullptr) return;  // on a GPU nobody counts
+    if (halftone_ptx_calls == nullptr) return;  // on a GPU calls are not counted
     cudaStream_t stream = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     float* x = nullptr;

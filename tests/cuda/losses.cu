@@ -52,7 +52,7 @@ TEST_CASE_TEMPLATE("linear_cross_entropy on cuda: loss and gradients within thei
     within_bounds<M>(fused{}, device, {24, 32, 40}, write_mode::add);
 }
 
-TEST_CASE("linear_cross_entropy on cuda: rows in several chunks, logits that are kept, gradients that nobody wants") {
+TEST_CASE("linear_cross_entropy on cuda: rows in several chunks, logits that are kept, gradients that are not requested") {
     device_type device;
     for (const write_mode mode : {write_mode::overwrite, write_mode::add})
         within_bounds<types<float, float, float>>(chunked{}, device, {67, 3, 5}, mode);

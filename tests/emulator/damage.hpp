@@ -78,7 +78,7 @@ int check_damages(const Test& test, int schedules = 5, const simt::architecture&
                         .seed = static_cast<std::uint64_t>(1000 * seed), .harm = harm, .harmed_site = site};
                     is_noticed = !problem_of(d, test, how, static_cast<long>(launch)).empty();
                 }
-                CHECK_MESSAGE(is_noticed, "nobody notices ", std::string(name(harm)), ", site ", site, " of launch ", launch, " of ",
+                CHECK_MESSAGE(is_noticed, "no check notices ", std::string(name(harm)), ", site ", site, " of launch ", launch, " of ",
                               launches.size());
             }
         }

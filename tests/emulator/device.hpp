@@ -279,7 +279,7 @@ class device {
     long harmed_launch_ = -1;
 };
 
-/// The words of exec/simt/sort.hpp. What a library does is nobody's to schedule or damage; but it leaves its scratch
+/// The functions of exec/simt/sort.hpp. The library's work is neither scheduled nor damaged by tests; but it leaves its scratch
 /// memory in disorder, and looks at no bits beyond those named.
 template <class Key, class Value>
 std::size_t sort_bytes(device&, const Key*, Key*, const Value*, Value*, extent count, int) {

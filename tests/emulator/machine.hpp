@@ -5,7 +5,7 @@
 ///   - which thread runs next, and how far one warp may run ahead of the others;
 ///   - when an asynchronous copy lands: anywhere between its issue and its wait; a bulk copy row by row.
 /// Whatever a GPU leaves undefined is a failure, thrown as one sentence: an access out of bounds or misaligned; a read
-/// of shared memory that nobody wrote; two threads touching one byte of it, one of them writing, with no barrier
+/// of shared memory that no thread wrote; two threads touching one byte of it, one of them writing, with no barrier
 /// between; any touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a
 /// warp-wide word.
 ///

@@ -290,7 +290,7 @@ struct machine_state {
     [[noreturn]] void refuse(const thread_state& t, site_id id, const std::string& why) const {
         fail(*t.block, who(t, id), why);
     }
-    /// The one that lies there, in a state to be used by the thread, or by a copy that it issues.
+    /// The mbarrier at this address, in a state in which the thread, or a copy that it issues, may use it.
     mbarrier_state& find_mbarrier(thread_state& t, simt::shared_span<simt::mbarrier> m, site_id id, bool by_copy) const;
     void touch_asynchronous(const block_state& b, const access& mine, word offset, std::size_t bytes, effect e) const;
     void touch_bulk_stores(block_state& b, const access& mine, word offset, std::size_t bytes) const;

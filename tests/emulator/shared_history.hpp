@@ -24,8 +24,8 @@ struct byte_history {
     access write, reads[3];
 };
 
-/// The past of a block's shared memory. Bytes that were always touched together have one: of each chunk of 16 those at
-/// the multiples of its grain stand for all.
+/// The access history of a block's shared memory. Bytes that were always accessed together share one history: in each chunk of 16
+/// bytes, only those at multiples of the chunk's grain have one.
 class shared_history {
   public:
     void clear(std::size_t bytes) {

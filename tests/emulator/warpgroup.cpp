@@ -166,7 +166,7 @@ void thread_access::wgmma_wait(int allowed, location at) const {
         for (const warpgroup_product& each : all) {
             accumulator& sums = *each.sums;
             if (sums.is_lost || is_used_from(&sums, believed)) continue;
-            sums.is_lost = true;  // nobody writes there from now on
+            sums.is_lost = true;  // these registers are not written from now on
             if (is_used_from(&sums, p.done)) continue;
             machine_->expect_untouched(b, warp, sums, each.at);
             for (int lane = 0; lane < 32; ++lane) {

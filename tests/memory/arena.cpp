@@ -105,7 +105,7 @@ TEST_CASE("arena: out of memory leaves it as it was") {
     CHECK(space.live() == 0);
 }
 
-TEST_CASE("arena: near the limit it takes what is asked for, without room to spare") {
+TEST_CASE("arena: near the limit it allocates the requested size, without a reserve") {
     ht::host_memory memory((1 << 20) + (1 << 18));
     ht::arena space(memory, memory_kind::activation);
     std::byte* most = space.allocate(1 << 20);

@@ -121,7 +121,7 @@ TEST_CASE("captured by others: no memory is handed out, and what is given back g
     kept = {};
     CHECK(memory.usage().held() == 256 + 4096);
     CHECK(memory.released == 0);
-    SUBCASE("when next a block is asked for") {
+    SUBCASE("when a block is next requested") {
         memory.who_captures = nullptr;
         kept = ht::buffer(memory, 1, ht::memory_kind::other);
         CHECK(memory.released == 1);

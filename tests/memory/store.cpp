@@ -38,7 +38,7 @@ struct layers {
     }
 };
 
-TEST_CASE("store: parameters with the same storage types lie in one group, on whole granules") {
+TEST_CASE("store: parameters with the same storage types are in one group, aligned to granules") {
     layers<ht::amp_bf16> l;
     const store& s = l.parameters;
     REQUIRE(s.groups().size() == 2);
@@ -96,7 +96,7 @@ TEST_CASE("store: initial values follow from seed, order and index, whatever the
     CHECK(std::fabs(squares / 65 - 0.25) < 5 * 0.25 * std::sqrt(2.0 / 65));
     for (ht::extent i = 0; i < 70; ++i) CHECK(a.gain.values().data()[i] == 1.0f);
     for (ht::extent i = 0; i < 5; ++i) CHECK(static_cast<float>(a.bias.values().data()[i]) == 0.0f);
-    // What lies between parameters is zero, for passes over whole slabs.
+    // Padding between parameters is zero, for passes over whole slabs.
     const auto* slab = reinterpret_cast<const float*>(a.parameters.groups()[0].master.data());
     for (std::size_t i = 65; i < 128; ++i) CHECK(slab[i] == 0.0f);
 }
@@ -116,7 +116,7 @@ TEST_CASE("store: evenly distributed initial values") {
         }
         CHECK(least >= mean - bound);
         CHECK(most <= mean + bound);
-        // Of 4099 draws none lies in an outermost two hundredth with a chance of exp(-20), and their mean is within
+        // The probability that none of 4099 draws is in an outermost two hundredth is exp(-20), and their mean is within
         // five of its own deviations, bound / sqrt(3 x 4099).
         CHECK(least < mean - 0.99 * bound);
         CHECK(most > mean + 0.99 * bound);

@@ -190,7 +190,7 @@ TEST_CASE_TEMPLATE("float8: rounding toward zero and stochastic rounding", T, fl
     }
     CHECK_TALLY(t);
 
-    // x lies `share` of a step above a code.
+    // x is `share` of a step above a code.
     for (const int code : {0, 1, 5, 8, 0x33, 0x50, type::largest - 1}) {
         const double low = oracle::value(type::format, code), step = oracle::value(type::format, code + 1) - low;
         for (const double share : {0.25, 0.3125, 0.75}) {

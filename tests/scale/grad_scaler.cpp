@@ -274,7 +274,7 @@ TEST_CASE("grad_scaler: its state, saved and loaded") {
     CHECK(b.get_scale() == 128);
 }
 
-TEST_CASE("grad_scaler: a state has its guards, too: whoever loads it goes on as the first would have") {
+TEST_CASE("grad_scaler: a state includes the guards: a scaler that loads it continues as the first would have") {
     ht::cpu device{{.threads = 1}};
     trained t{device};
     const auto rounds = [&](ht::grad_scaler<ht::cpu>& s, const char* letters) {
@@ -300,7 +300,7 @@ TEST_CASE("grad_scaler: a state has its guards, too: whoever loads it goes on as
     CHECK(b.options().min_scale == 3);
     CHECK(b.options().hysteresis == 3);
 
-    // A minimum of 0 lets a scale come that nobody would begin with.
+    // A minimum of 0 allows a scale that could not be an initial scale.
     ht::grad_scaler low{device, {.init_scale = 0x1p-125f, .backoff_factor = 0.25, .min_scale = 0}};
     rounds(low, "ii");
     fresh.load(low.state());

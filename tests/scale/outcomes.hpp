@@ -123,7 +123,7 @@ void check_nothing(Device& device) {
     scaler.update();
 }
 
-/// What is finite as it lies in memory and not when it is read.
+/// Gradients that are finite in memory, but not after unscaling.
 template <class Device>
 void check_after_unscale(Device& device) {
     {
@@ -133,7 +133,7 @@ void check_after_unscale(Device& device) {
         CHECK(t.step(scaler, 0x1p115f) == step_result::taken);
         scaler.update();
         const auto weights = t.weights();
-        // Twice 2^127 is 2^108 where it lies, and 2^128 where it is read.
+        // Twice 2^127 is 2^108 in memory, and 2^128 after unscaling.
         t.tape.gradients = [](std::size_t entry, std::size_t i) { return entry == 0 && i == 0 ? 0x1p127f : 1.0f; };
         for (int micro = 0; micro < 2; ++micro)
             t.tape.backward(scaler.scale(small::loss{}), t.acc, t.model.parameters());

@@ -43,7 +43,7 @@ TEST_CASE("scalers are exchanged by type") {
     CHECK(constant.get_scale() == 256);
 }
 
-/// What a program does with a scaler beside training: the same for each kind.
+/// The functions of a scaler other than those of training, which are the same for each kind.
 template <class Scaler>
 ht::scaler_state keep(Scaler& scaler) {
     const ht::scaler_state state = scaler.state();

@@ -40,7 +40,7 @@ void round_trips(Device& device) {
     const auto same = ht::to_host(device, ht::const_view<int, 2>(x.data() + 7, {2, 3}, {0, 0}));
     for (const int each : same) CHECK(each == 7);
 
-    // Backwards: all of it, of an array that is no longer than that; rows alone; columns alone, of rows that lie apart; and
+    // Backwards: all of it, of an array that is no longer than that; rows alone; columns alone, of rows with a stride; and
     // what overlaps: five windows of three.
     const auto back = ht::to_host(device, ht::const_view<int, 2>(x.data() + 29, {6, 5}, {-5, -1}));
     for (int i = 0; i < 30; ++i) CHECK(back.data()[i] == 29 - i);

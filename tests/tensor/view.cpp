@@ -17,7 +17,7 @@ namespace {
 
 namespace ht = halftone;
 
-/// A 16-bit number of somebody else's, as __half is.
+/// A 16-bit number type of another library, as __half is.
 struct foreign {
     std::uint16_t bits;
 };
@@ -164,7 +164,7 @@ TEST_CASE("view: of a span that has as many elements as the shape says") {
                          ht::shape_error);
 }
 
-TEST_CASE("view: of a type that stands for a number of ours") {
+TEST_CASE("view: of another library's type that equals a number type of halftone") {
     std::vector<foreign> values{{0x3c00}, {0xc000}, {0x3800}, {0x7bff}};
     const ht::view v(values.data(), ht::shape<2>{2, 2});
     static_assert(std::is_same_v<decltype(v), const ht::view<ht::float16, 2>>);

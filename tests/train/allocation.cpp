@@ -26,7 +26,7 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 #endif
 }
 
-/// What was asked for by an alignment of its own.
+/// Frees memory that was allocated with an explicit alignment.
 void free_aligned(void* p) {
 #if defined(_WIN32)
     _aligned_free(p);

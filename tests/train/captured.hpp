@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// One training step, written once, for a device that runs it as it is and for one that captures it: a small GPT with
-/// all that lies on the device of a loop (loss scale, clipping, schedule, counters).
+/// all values of a loop in device memory (loss scale, clipping, schedule, counters).
 ///
 ///     captured::parts<ht::amp_fp16, ht::cuda> plain(one), other(two);
 ///     plain.body(batch);

@@ -106,7 +106,7 @@ trace run(Device& device, Model& model, Tape& tape, const Loss& loss) {
     return seen;
 }
 
-/// Of each micro-batch, in the device's memory: a tape reads them where they lie, in the backward pass, too.
+/// The values of each micro-batch in device memory; a tape reads them in place, also in the backward pass.
 template <class Device>
 std::vector<ht::tensor<float, 2>> inputs(Device& device) {
     std::vector<ht::tensor<float, 2>> all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The norm of gradients whose squares the backward pass summed as it wrote them: that of the gradients as they lie in
+/// The norm of gradients whose squares the backward pass summed while it wrote them: it equals the norm of the gradients in
 /// memory, found without reading most of them.
 #include <cmath>
 #include <limits>
@@ -144,7 +144,7 @@ TEST_CASE("known norm: times the inverse of the loss scale") {
     CHECK(std::fabs(norm[0] - norm[1]) < 0.01 * norm[1]);
 }
 
-TEST_CASE("known norm: a gradient that is not finite skips the step, whoever wrote it") {
+TEST_CASE("known norm: a gradient that is not finite skips the step, whichever kernel wrote it") {
     for (const float odd : {infinity, std::numeric_limits<float>::quiet_NaN()}) {
         trained<ht::full_fp32> t;
         ht::adamw optimizer{t.device, t.model, {.lr = 1e-3}};

@@ -121,7 +121,7 @@ TEST_CASE("micro-batches with unequal numbers of targets: each by its share, the
     }
 }
 
-TEST_CASE("micro-batches that count alike: a share has the bits of a division") {
+TEST_CASE("micro-batches with equal shares: a share has the bits of a division") {
     for (const int parts : {1, 2, 3, 4, 5, 6, 7, 11}) {
         CAPTURE(parts);
         const batch whole = batch::random(2 * parts, 5, 11, 4);

@@ -29,7 +29,7 @@ TEST_CASE("shadow: a layer whose gradients underflow or overflow has its name") 
 }
 
 using fp8_with_wide_gradients = ht::with_grad<ht::fp8_hybrid, ht::bfloat16>;
-/// Layers of eight bits beside others, and perceptrons that are several operations.
+/// Layers of eight bits together with others, and perceptrons that are several operations.
 using fp8_in_some_layers =
     ht::recipe<ht::amp_bf16, ht::rule<"h.*.attn.qkv", ht::fp8_hybrid>, ht::rule<"h.*.mlp.up", ht::fp8_hybrid>>;
 

@@ -47,7 +47,7 @@ struct raised {
     };
 };
 
-/// Of inputs times so much, one of them infinite where that is asked for.
+/// The report for inputs times `scale`, one of them infinite if `is_infinite`.
 template <class Op>
 ht::shadow_report report_of(float scale, bool is_infinite = false) {
     ht::cpu device{{.threads = 1}};
@@ -75,7 +75,7 @@ TEST_CASE_TEMPLATE("shadow: a map and an operation of one's own that overflow fo
     CHECK(beyond.first()->ratio == HUGE_VAL);
     CHECK(std::fabs(beyond.first()->expected) > 65504);
     CHECK(beyond.first()->bound < 0.01 * std::fabs(beyond.first()->expected));
-    // What is made of its infinities is nobody's fault.
+    // Operations that only pass its infinities on are not reported.
     for (const ht::shadow_row& r : beyond.rows) CHECK(r.diverges() == (&r == beyond.first()));
 
     CHECK(report_of<Op>(1, true).first() == nullptr);

@@ -119,10 +119,10 @@ TEST_CASE("loss_meter: losses with shares count by their targets, those without 
     step({{2, 3}, {nan, 0}, {6, 1}});
     CHECK(losses.mean() == 3);
     step({{2, 3}, {6, 1}}, 0.5);
-    CHECK(losses.mean() == 2.25);  // steps count alike
+    CHECK(losses.mean() == 2.25);  // steps have equal weights
     CHECK(losses.latest_mean() == 2.25);
     losses.restart();
-    // A third is no float: parts that count alike have the mean that losses without a share have.
+    // A third is not a float: parts with equal shares have the same mean as losses without a share.
     ht::loss_meter plain{device};
     for (const float loss : {0.1f, 0.7f, 1e-3f}) plain.add(eval.constant(ht::const_view<float, 0>{&loss, {}}));
     plain.end_step();

@@ -184,7 +184,7 @@ TEST_CASE("an overflow skips the step and shows, and only where the policy needs
     CHECK(slow.trainer.train(slow.data).loss_scale == doctest::Approx(1e30 / 1024));
 }
 
-TEST_CASE("outliers are skipped where that is asked for, and the scale has no part in it") {
+TEST_CASE("outliers are skipped if outlier_factor is set, and the loss scale is not affected") {
     ht::training_arguments a = arguments;
     a.max_steps = 30;
     run<ht::amp_fp16> plain(a);
@@ -267,7 +267,7 @@ TEST_CASE("an exception ends a step, and going on takes it from its beginning, t
     }
 }
 
-TEST_CASE("a stop asked for before the first step is heeded") {
+TEST_CASE("a stop requested before the first step takes effect") {
     run<ht::full_fp32> one(arguments);
     one.trainer.stop();
     const ht::training_result result = one.trainer.train(one.data);

@@ -28,12 +28,12 @@ TEST_CASE("overflow: a layer that overflows is named, with its step") {
     finds_a_real_one(device);
 }
 
-TEST_CASE("overflow: beside the operation stands an input that was not finite already") {
+TEST_CASE("overflow: the report names an input of the operation that was already not finite") {
     ht::cpu device{{.threads = 1}};
     tells_a_bad_input(device);
 }
 
-TEST_CASE("overflow: a weight that is not finite itself is told beside its layer") {
+TEST_CASE("overflow: the report names a weight of the layer that is itself not finite") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};
@@ -104,7 +104,7 @@ TEST_CASE("overflow: a weight of another layer's, which a tied head or a free op
     CHECK(all[0].weight.found.negative_infinities == 1);
 }
 
-TEST_CASE("overflow: what was found before any step has ended is not asked for in vain") {
+TEST_CASE("overflow: findings can be taken only after a step has ended") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};

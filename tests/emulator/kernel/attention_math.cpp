@@ -149,7 +149,7 @@ TEST_CASE("a GPU's math kernels clamp offsets that do not fit") {
     intact({-(1 << 30), 1 << 30}, {0, 12});
 }
 
-TEST_CASE("attention on a GPU: the strategy that the problem or the caller asks for") {
+TEST_CASE("attention on a GPU: the strategy that the problem requires or the caller requests") {
     emulator::device device;
     const support::problem<bfloat16> p({1, 9, 9, 1, 1, 264, causal}, layout::contiguous);
     const auto by_policy = [&](attention_strategy strategy) {
@@ -177,7 +177,7 @@ TEST_CASE("attention on a GPU: the choice tells which kernels run") {
     CHECK(reason(264) == "math: head_size is 264; flash kernels take a head_size of at most 256");
 }
 
-TEST_CASE("attention on a GPU: a tape brings the offsets of packed sequences from the host") {
+TEST_CASE("attention on a GPU: a tape copies the offsets of packed sequences from the host") {
     using roles = ht::roles<float, float, float>;
     constexpr extent batch = 2, time = 5, heads = 2, width = 8;
     support::random data(6);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Free functions on the emulated machine that the kernels' own tests do not go through: steps of optimizers, whose rate and
-/// step count the call brings to the device.
+/// step count that the call copies to the device.
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -27,7 +27,7 @@ template <class X, class Y, class T>
 void check_types() {
     emulator::device one{{.seed = 1}}, other{{.seed = 1000, .resident_blocks = 7}};
     for (const extent size : {1, 3, 4, 7, 8, 9, 31, 1009, 4096}) {
-        types_within_bounds<X, Y, T>(one, other, size, 0, 0);  // the second result lies where no vectors are
+        types_within_bounds<X, Y, T>(one, other, size, 0, 0);  // the second result is at an address that is not aligned for vectors
         types_within_bounds<X, Y, T>(one, other, size, 1, 0);
         types_within_bounds<X, Y, T>(one, other, size, 3, 1);
     }

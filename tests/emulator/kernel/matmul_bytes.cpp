@@ -107,7 +107,7 @@ float sum_of(int version, std::vector<float> products, float c, accumulation how
     return d[0];
 }
 
-TEST_CASE("truncating matrix units cut what lies below their largest product") {
+TEST_CASE("truncating matrix units drop bits far below their largest product") {
     CHECK(sum_of(89, {4096, 0.5f}, 0) == 4096.5f);    // 2^12 and 2^-1: 13 bits behind
     CHECK(sum_of(89, {4096, 0.75f}, 0) == 4096.5f);   // cut, not rounded
     CHECK(sum_of(89, {4096, -0.75f}, 0) == 4095.5f);  // of magnitude
@@ -245,7 +245,7 @@ TEST_CASE("matmul of bytes on a GPU: every pair of layouts of every tiling") {
     CHECK(device.count().bank_conflicts == 0);
 }
 
-/// Bytes of panels whose outer axis is contiguous, taken apart by one pattern where they lie by another.
+/// Bytes of panels whose outer axis is contiguous, read by another pattern than they are stored in.
 struct of_two_minds : small_tiling {
     template <class T, int Outer, along Axis>
     struct panel : matrix_panel<T, Outer, depth, Axis> {

@@ -212,7 +212,7 @@ void eight_bits_in_all_layouts() {
                     const operand<ht::float8_e4m3> b(s.depth, s.columns, of_b, small_integers{2});
                     const operand<C> c(s.rows, s.columns, layouts[0]);
                     const bool has_multiplied = multiply_bytes(device, a, b, c, ht::of_scaled{ht::plain{}, &p, &q});
-                    // As they lie, or both copied; else one that is not copied has an odd depth or line.
+                    // Both operands in place, or both copied; otherwise the one that is not copied has an odd depth or line.
                     const bool copies_a = of_a.contiguous == order::columns, copies_b = of_b.contiguous == order::rows;
                     const bool is_whole =
                         s.depth % 16 == 0 && (copies_a || of_a.gap == 0) && (copies_b || of_b.gap == 0);
@@ -231,7 +231,7 @@ void eight_bits_in_all_layouts() {
     }
 }
 
-TEST_CASE("matmul by an engine: eight bits with factors, as they lie or copied along depth") {
+TEST_CASE("matmul by an engine: eight bits with factors, in place or copied along depth") {
     eight_bits_in_all_layouts<ht::float8_e4m3, bfloat16>();
     eight_bits_in_all_layouts<ht::float8_e5m2, float>();
 }

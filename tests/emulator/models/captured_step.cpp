@@ -189,7 +189,7 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
         CHECK(trainer.captured().replays() == (capture == ht::step_capture::off ? 0 : 7));
         REQUIRE(keeper.logs.size() == 3);
         REQUIRE(keeper.steps.size() == 9);
-        // What lies on the device is known from log to log, and from evaluation to evaluation.
+        // Values in device memory are read at logs and at evaluations only.
         CHECK(keeper.steps[2].step == 3);
         CHECK(keeper.steps[0].loss > 2);
         CHECK(keeper.steps[2].loss == keeper.steps[0].loss);
@@ -238,7 +238,7 @@ TEST_CASE("trainer on the emulated machine: unequal numbers of targets have the 
     CHECK(unequal::apart(parts, whole) < unequal::largest_difference);
 }
 
-/// A model of a user's, who brings something over in each step.
+/// A user's model that uploads a value in each step.
 struct brings_over : ht::nn::gpt<ht::amp_fp16> {
     using gpt::gpt;
 
@@ -251,8 +251,8 @@ struct brings_over : ht::nn::gpt<ht::amp_fp16> {
 };
 
 TEST_CASE(
-    "trainer on the emulated machine: what no capture can have runs as it is, and so do steps that somebody listens "
-    "to") {
+    "trainer on the emulated machine: steps that cannot be captured run uncaptured, and so do steps with a range "
+    "listener") {
     const std::string corpus(100, 'a' - 96);
     struct : ht::range_listener {
         int begun = 0;
@@ -308,7 +308,7 @@ TEST_CASE(
     CHECK(all[1].micro_batch == 1);
 }
 
-TEST_CASE("overflow on a GPU: beside the operation stands an input that was not finite already") {
+TEST_CASE("overflow on a GPU: the report names an input of the operation that was already not finite") {
     machine gpu{quick(1)};
     overflow_checks::tells_a_bad_input(gpu);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout on a tape as a GPU runs it: the record of its random numbers lies where the host cannot see it.
+/// Dropout on a tape on a GPU: the record of its random numbers is in memory that the host cannot read.
 #include <halftone/kernel/device.hpp>
 
 #include <emulator/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters where all of it lies in a GPU's memory, and a schedule that is followed there.
+/// The average of parameters in a GPU's memory, and a schedule that is followed there.
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>

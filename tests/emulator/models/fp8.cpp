@@ -107,7 +107,7 @@ TEST_CASE("delayed scaling: captured steps give the bits of steps that run as th
         CHECK((plain.numbers() == before) == (t == 6));
         CHECK(plain.optimizer.last_step_skipped() == (t == 6));
     }
-    // Histories that were read come back, wherever the ring stood and whoever captured steps meanwhile.
+    // Histories that were read can be restored, at any position of the ring and after steps were captured.
     ht::amax_histories& histories = other.model.parameters().amaxes();
     const std::vector<ht::amax_state> saved = plain.model.parameters().amaxes().read();
     std::vector<ht::amax_state> astray = saved;

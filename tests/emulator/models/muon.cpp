@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Muon where all it touches lies in a GPU's memory: its definition, and what goes by AdamW.
+/// Muon with all its values in a GPU's memory: its definition, and the parameters that AdamW updates.
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Accumulator, scaler, clipping and optimizers where all they touch lies in a GPU's memory, which the host cannot
+/// Accumulator, scaler, clipping and optimizers with all their values in a GPU's memory, which the host cannot
 /// follow a pointer into; and the same on the CPU, to compare.
 #include <limits>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Split masters as a GPU has them: kernels, store and optimizers. train_gpt.cpp beside this has a trainer with them,
+/// Split masters on a GPU: kernels, store and optimizers. train_gpt.cpp in this folder has a trainer with them,
 /// whose steps are captured.
 #include <halftone/kernel/device.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>

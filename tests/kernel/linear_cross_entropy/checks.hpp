@@ -155,7 +155,7 @@ void the_same_if_kept(Head head, Device& device, const sizes& s, write_mode mode
     CHECK(logits.intact());
 }
 
-/// Gradients that nobody wants, and a batch without rows.
+/// Gradients that are not requested, and a batch without rows.
 template <class Head, class Device>
 void less_than_everything(Head head, Device& device) {
     const run<types<float, float, float>> r({5, 4, 7}), both({5, 4, 7});

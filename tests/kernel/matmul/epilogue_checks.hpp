@@ -51,7 +51,7 @@ struct errors_in_float {
     }
 };
 
-/// A value that was computed, and how far it may lie from what it should be.
+/// A computed value, and the bound of its error.
 struct approximate {
     double value, error;
 };
@@ -73,7 +73,8 @@ approximate times_gelu_slope(const approximate& a, double x) {
     return product;
 }
 
-/// One product of random numbers with all that an epilogue may read beside it. Its sums have deviation 1, where gelu bends.
+/// One product of random numbers, with all operands that an epilogue may read. Its sums have deviation 1, the range in which gelu
+/// is curved.
 template <class P, class T, class Bias>
 struct problem {
     sizes s;

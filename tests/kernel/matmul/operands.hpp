@@ -22,7 +22,7 @@ using ht::extent;
 
 enum class order { rows, columns };
 
-/// Which axis is contiguous, by how much its lines lie further apart than they need, and how far from the boundary of a
+/// Which axis is contiguous, the gap between its lines, and the distance from the boundary of a
 /// vector the first element is.
 struct layout {
     order contiguous;

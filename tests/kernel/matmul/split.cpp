@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// matmul by split products, which are taken on a processor with AMX: on devices whose tiles lie in plain memory, or
+/// matmul by split products, which a processor with AMX uses: on devices whose tiles are emulated in memory, or
 /// are multiplied by VDPBF16PS. Everywhere else the policy split_fp32 gives the bits of full_fp32.
 #include <cmath>
 #include <cstring>

@@ -103,7 +103,7 @@ TEST_CASE("matmul: squares that float cannot tell are not known") {
         CHECK_FALSE(of(1, nan));
         CHECK_FALSE(of(0, nan));
         CHECK_FALSE(of(1, 1e30f));   // its square is not a float
-        CHECK(of(1e-30f, 1));        // squares that vanish beside one
+        CHECK(of(1e-30f, 1));        // squares that vanish when added to one
         CHECK_FALSE(of(1e-30f, 0));  // nothing but such
         CHECK_FALSE(of(1e-18f, 0));  // too close to it
         CHECK(of(1e-12f, 0));

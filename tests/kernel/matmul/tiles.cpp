@@ -100,7 +100,7 @@ void multiply_on_lines(cpu_with_bfloat16_tiles& device, const sizes& s, extent s
         }
     }
 }
-TEST_CASE("matmul on tiles: rows of a where they lie and packed, sums that wait for a second pass of k") {
+TEST_CASE("matmul on tiles: rows of a in place and packed, sums that wait for a second pass of k") {
     on_all_tiles(2, [](cpu_with_bfloat16_tiles& device) {
         for (const sizes& s : {sizes{64, 320, 96},
                                {10, 2100, 40},

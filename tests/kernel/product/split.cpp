@@ -369,7 +369,7 @@ void bits_do_not_depend_on_the_cut() {
         }
     });
 }
-TEST_CASE("split products: a row's sums have the same bits in whatever block it lies") {
+TEST_CASE("split products: a row's sums have the same bits in every block") {
     SUBCASE("two") { bits_do_not_depend_on_the_cut<2>(); }
     SUBCASE("three") { bits_do_not_depend_on_the_cut<3>(); }
 }

@@ -69,7 +69,7 @@ void within_bounds(Device& device, extent count, extent apart = 1) {
     CHECK(whole.intact());
 }
 
-/// What lies beyond the end does not count, though the function of nothing is 1.
+/// Elements beyond the end do not count, even if the function of 0 is 1.
 template <class Device>
 void ends_where_it_should(Device& device, extent count, extent apart = 1) {
     const auto e = ht::trace<1>([](auto x) { return x + 1; });
