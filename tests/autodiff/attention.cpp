@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a tape: within bounds by running error analysis; q, k and v apart, side by side, and one and the same.
+/// Attention on a tape: within bounds by running error analysis; with q, k and v in separate tensors, in one tensor, and as the
+/// same variable.
 #include <utility>
 #include <vector>
 

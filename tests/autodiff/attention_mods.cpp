@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on tapes: gradients against differences in double, one strategy against the other,
-/// regions, cross-attention, rows that see no key.
+/// Functions of attention's scores on tapes: gradients compared with differences in double, strategies compared with each other,
+/// regions, cross-attention, queries that see no key.
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/op/modified_attention.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along axes on a tape, on any device: gradients against differences in double, shapes and types of results,
-/// values against PyTorch's.
+/// Reductions along axes on a tape, on any device: gradients compared with differences in double, shapes and types of results,
+/// values compared with PyTorch's.
 #pragma once
 
 #include <cmath>

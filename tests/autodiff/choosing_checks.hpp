@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis, and masks, on tapes of any device: values and gradients against definitions, on small whole numbers
-/// which are exact, and against differences in double.
+/// Gathering along an axis, and masks, on tapes of any device: values and gradients compared with definitions, exactly on small
+/// whole numbers, and with differences in double.
 #pragma once
 
 #include <array>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations on doubles, on any device: values and gradients against long double within bounds in units of 2^-53,
-/// which a float anywhere between would exceed a million times; gradients of all operations against differences.
+/// Free operations on doubles, on any device: values and gradients compared with long double, within bounds in units of 2^-53,
+/// which a single rounding to float would exceed a million times; gradients of all operations compared with differences.
 #pragma once
 
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations and losses by name, on any device: values against <cmath> in double, gradients against central
-/// differences of that and, as a kernel computes them, within the bound that the expression's operations state.
+/// Named pointwise operations and losses, on any device: values compared with <cmath> in double, gradients with central differences
+/// of it; results of kernels must be within the bound that the expression's operations state.
 #pragma once
 
 #include <cmath>

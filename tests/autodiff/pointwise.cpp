@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations on a tape: gradients against the definition, broadcast inputs, one variable in several places,
-/// the types that regions give.
+/// Pointwise operations on a tape: gradients compared with the definition, broadcast inputs, one variable as several arguments,
+/// result types in regions.
 #include <vector>
 
 #include <doctest/doctest.h>

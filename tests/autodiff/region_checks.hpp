@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Free operations in regions, on any device: values and gradients that show which type a product read its operands in,
-/// products of variables and of parameters, joined tensors, and operations of a user's own.
+/// products of variables and of parameters, joined tensors, and custom operations.
 #pragma once
 
 #include <memory>
@@ -233,7 +233,7 @@ void joined(Device& device) {
     CHECK_THROWS_AS(ht::stack(tape, 0, x, z), ht::shape_error);
 }
 
-// Operations of a user's own.
+// custom operations.
 
 /// x^3, computed in float wherever autocast is on.
 struct cubed : support::cubed {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations in regions, and operations of a user's own, on the CPU.
+/// Free operations in regions, and custom operations, on the CPU.
 #include <halftone/autodiff/double_backward/double_backward.hpp>
 
 #include "autodiff/region_checks.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// topk and multinomial on the CPU: the checks are sampling_checks.hpp's; refusals.
+/// topk and multinomial on the CPU; sampling_checks.hpp has the tests. Also errors.
 #include <halftone/kernel.hpp>
 
 #include "autodiff/sampling_checks.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What linear layers of eight-bit products have to give on every device.
+/// Tests of linear layers with eight-bit products, for every device.
 ///
 ///     scaled_linear_checks::exact(device, {6, 5, 7});
 #pragma once

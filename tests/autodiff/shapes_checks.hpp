@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations on shapes and pointwise ones that broadcast, on any device: against PyTorch's numbers (golden/shapes.py), to the
-/// last bit in every type; against differences in double; and what they refuse.
+/// Operations on shapes and broadcasting pointwise operations, on any device: they have PyTorch's results (golden/shapes.py) to
+/// the last bit in every type; gradients are compared with differences in double; errors.
 #pragma once
 
 #include <fstream>

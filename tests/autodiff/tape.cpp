@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Contexts: what is recorded and what is not, what backward consumes, what goes wrong and leaves everything usable.
+/// Contexts: what is recorded, what backward consumes, and errors, after which everything can still be used.
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own on a tape for second derivatives, on any device.
+/// Custom operations on a tape for second derivatives, on any device.
 #pragma once
 
 #include <halftone/autodiff/op/apply.hpp>

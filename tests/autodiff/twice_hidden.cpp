@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's masks hide on a tape for second derivatives, on the CPU. tests/emulator/models/twice_hidden.cpp has
-/// it on the emulated machine, tests/kernel/attention/hidden_math.cpp what plain tapes do.
+/// Values hidden by attention masks on a double-backward tape, on the CPU. tests/emulator/models/twice_hidden.cpp runs the same
+/// tests on the emulated GPU; tests/kernel/attention/hidden_math.cpp has those of plain tapes.
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Targets of -100 on a tape for second derivatives: the logits of their rows, NaN and infinities too, have no effect on
-/// the others' first and second derivatives in any bit, and none themselves.
+/// Targets of -100 on a double-backward tape: the logits of their rows, even NaNs and infinities, change no bit of other rows'
+/// first and second derivatives; their own derivatives are 0.
 #include <cstdint>
 #include <limits>
 #include <vector>

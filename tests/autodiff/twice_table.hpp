@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations by name that a tape for second derivatives admits, each against central differences in double, on any
-/// device. twice_checks.hpp has those of layers; what is refused stands in tests/compile_fail: twice_with_eight_bits,
+/// The named operations that a double-backward tape supports, each compared with central differences in double, on any device.
+/// twice_checks.hpp has those of layers; tests/compile_fail has operations that do not compile: twice_with_eight_bits,
 /// twice_record_without_rule, twice_apply_with_a_kernel, opaque_has_no_derivative.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Handles: counted like shared pointers, whatever order they go in; losses with factors.
+/// Handles: reference-counted like shared pointers, destroyed in any order; losses with factors.
 #include <optional>
 #include <utility>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a GPU for floats whose products compute in tfloat32: the checks of tests/kernel, for every head size
+/// Attention on a GPU for floats whose products compute in tfloat32: the tests of tests/kernel, for every head size
 /// that a kernel is chosen by.
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses, sums and RMS norm on a GPU: the checks of tests/kernel.
+/// Losses, sums and RMS norm on a GPU: the tests of tests/kernel.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Maps, conversions and embeddings on a GPU: the checks of tests/kernel, and sizes that fill the machine.
+/// Maps, conversions and embeddings on a GPU: the tests of tests/kernel, and sizes that fill the machine.
 #include <vector>
 
 #include <doctest/doctest.h>

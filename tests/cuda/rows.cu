@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer norm and softmax on a GPU: the checks of tests/kernel, at the sizes where kernels change and at
+/// Layer norm and softmax on a GPU: the tests of tests/kernel, at the sizes where kernels change and at
 /// larger ones than an emulated machine takes.
 #include <doctest/doctest.h>
 

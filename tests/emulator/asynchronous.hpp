@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What works by itself on the emulated machine since Hopper: bulk copies, which land row by row, products of warpgroups
+/// What works by itself on the emulated GPU since Hopper: bulk copies, which land row by row, products of warpgroups
 /// between their issue and their wait, and the mbarriers that order them with threads. machine_state.hpp has them in each
 /// block; asynchronous.cpp and warpgroup.cpp do what they do.
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// mbarriers, bulk copies and products of warpgroups on the emulated machine: a small product of matrices is right in
+/// mbarriers, bulk copies and products of warpgroups on the emulated GPU: a small product of matrices is right in
 /// every schedule, and with one thing wrong it is refused in the right words.
 #include <algorithm>
 #include <cmath>

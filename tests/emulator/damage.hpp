@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every kernel's test does on the emulated machine: the kernel is right whatever the schedule, and a kernel that
+/// What every kernel's test does on the emulated GPU: the kernel is right whatever the schedule, and a kernel that
 /// lacks a barrier, waits too little or shuffles astray is found out. A damage that nothing notices means a missing
 /// test or a needless barrier.
 ///

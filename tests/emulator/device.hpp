@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated machine as a device: what runs on ht::cuda runs on it, kernel by kernel, without a GPU.
+/// The emulated GPU as a device: what runs on ht::cuda runs on it, kernel by kernel, without a GPU.
 ///
 ///     emulator::device device{{.seed = 3}};
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated machine itself: kernels with one thing wrong, each of which it must refuse in every schedule, and in
+/// The emulated GPU itself: kernels with one thing wrong, each of which it must refuse in every schedule, and in
 /// the right words.
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated machine's insides: the past of shared memory, fibers, blocks and the grid. Only the machine's own sources
+/// The emulated GPU's insides: the past of shared memory, fibers, blocks and the grid. Only the machine's own sources
 /// include it.
 #pragma once
 

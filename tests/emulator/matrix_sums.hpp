@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the emulated machine's matrix units add: see `accumulation`.
+/// How the emulated GPU's matrix units add: see `accumulation`.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the emulated machine remembers of the touches of a block's shared memory.
+/// What the emulated GPU remembers of the touches of a block's shared memory.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Stacks of the emulated machine's fibers, and what the address sanitizer is told of them.
+/// Stacks of the emulated GPU's fibers, and what the address sanitizer is told of them.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision of backward products, apart from that of the forward one: the roles input_grad and weight_grad in
+/// The precision of backward products, independent of that of the forward product: the roles input_grad and weight_grad in
 /// every layer that has such products.
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dropout layer, and dropout in a GPT: where it acts, and that it costs nothing where it does not.
+/// The dropout layer, and dropout in a GPT: when it is active, and that it costs nothing when it is not.
 #include <cmath>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision ledger of a GPT: what its types say, what its operations were called with, and what the kernels of a
-/// device that only takes notes are given, forward and backward, are the same.
+/// The precision ledger of a GPT: the types in the ledger equal those with which its operations are called, and those that kernels
+/// receive, forward and backward, on a device that only records calls.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -440,7 +440,7 @@ TEST_CASE("ledger of calls: passes that do not run are not listed, and free oper
               .find("\"path\": \"-\", \"op\": \"gelu\", \"pass\": \"forward\", \"in\": "
                     "\"bfloat16\", \"accumulate\": \"float\", \"out\": \"bfloat16\", "
                     "\"after\": \"up\"") != std::string::npos);
-    // A weight in the place of a variable, and an operation of the user's own.
+    // A weight in the place of a variable, and a custom operation.
     calls.clear();
     const auto constant = calls.constant(rows);
     const auto leaf = calls.leaf(ht::view<float, 2>(values.data(), {2, 4}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The perceptron layer: one operation where its two products agree, two where rules part them.
+/// The perceptron layer: one operation if its two products have the same types, two if rules give them different ones.
 #include "nn/layers.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The base of a model: a store that its layers share, named and filled as by hand.
+/// The base class of a model: a store that its layers share, with the same paths and values as one made by hand.
 #include <type_traits>
 
 #include "nn/layers.hpp"

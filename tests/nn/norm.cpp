@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Normalising layers: their parameters, which fp32 serves under every policy, and their types.
+/// Normalising layers: their parameters, which are fp32 under every policy, and their types.
 #include <cmath>
 
 #include "nn/layers.hpp"

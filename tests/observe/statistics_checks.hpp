@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What statistics_of has to do on every device.
+/// Tests of statistics_of, for every device.
 ///
 ///     statistics_checks::all_values<ht::float16>(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sparse gradients on the CPU: memory, growth, limits, steps as torch has them.
+/// Sparse gradients on the CPU: memory, growth, limits, and the steps of torch's optimizers.
 #include <string>
 
 #include <halftone/autodiff/op/reduce.hpp>

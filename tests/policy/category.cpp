@@ -91,7 +91,7 @@ static_assert(same<free_output<as_given, op::add, bfloat16, float>, float>);
 static_assert(same<free_output<as_given, my_fp16_only, float>, float>);
 static_assert(same<free_output<ht::inherit, op::exp, float16>, float16>);
 
-// Operations of the user's own.
+// custom operations.
 static_assert(same<free_output<amp_bf16, my_norm, bfloat16>, float>);
 static_assert(same<free_output<amp_bf16, my_fp16_only, float>, float16>);
 static_assert(same<free_output<amp_bf16, my_silent, float16>, float16>);

@@ -4,7 +4,7 @@
 /// (tests/golden/amp.py): every scale, growth tracker, skip and found_inf is PyTorch's, and losses and parameters of
 /// both are within running error bounds of the same training in double.
 ///
-/// Where halftone departs from PyTorch, the tests at the end say so.
+/// The last tests show the differences between halftone and PyTorch.
 #include <cmath>
 #include <limits>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The order of calls: every wrong one throws a sentence, and what it threw at goes on in the right order.
+/// The order of calls: every call in the wrong order throws, and the object can then be used in the right order.
 #include <cstring>
 #include <optional>
 #include <sstream>

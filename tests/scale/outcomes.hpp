@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step tells of itself, on any device.
+/// The outcome that a step reports, on any device.
 ///
 ///     outcomes::check(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Steps with a gradient penalty, on any device: captured with a sparse table, as they are with a dense one.
+/// Steps with a gradient penalty, on any device: captured steps with a sparse table equal uncaptured steps with a dense one.
 #pragma once
 
 #include <vector>

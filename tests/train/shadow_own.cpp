@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What shadow runs say of maps and of operations of the user's own: forward overflow, and faults in large tensors.
+/// What shadow runs say of maps and of custom operations: forward overflow, and faults in large tensors.
 #include <cmath>
 #include <limits>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's GPU kernels on the emulated machine.
+/// Attention's GPU kernels on the emulated GPU.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's GPU kernels on the emulated machine where numbers are not those of every day: NaN and infinities where a
+/// Attention's GPU kernels on the emulated GPU where numbers are not those of every day: NaN and infinities where a
 /// mask hides them, scores of 2^20.
 #include <doctest/doctest.h>
 

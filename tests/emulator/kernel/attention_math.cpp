@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention by products and softmax on the emulated machine.
+/// Attention by products and softmax on the emulated GPU.
 #include <memory>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on the emulated machine, by both strategies; dropout.
+/// Functions of attention's scores on the emulated GPU, by both strategies; dropout.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's GPU kernels on floats whose products compute in tfloat32, on the emulated machine.
+/// Attention's GPU kernels on floats whose products compute in tfloat32, on the emulated GPU.
 #include <string>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters in a step as a GPU runs it.
+/// The average of parameters in a step on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/optimizer_step/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Column sums' GPU kernels on the emulated machine.
+/// Column sums' GPU kernels on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>

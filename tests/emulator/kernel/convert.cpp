@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Array conversions as a GPU runs them.
+/// Array conversions on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/convert/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tallies as a GPU runs them.
+/// Nonfinite counts on the emulated GPU.
 #include <halftone/kernel/count_nonfinite/device.hpp>
 
 #include <emulator/damage.hpp>

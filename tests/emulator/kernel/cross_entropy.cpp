@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy's GPU kernels on the emulated machine.
+/// Cross-entropy's GPU kernels on the emulated GPU.
 #include <cmath>
 #include <cstdint>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Embedding as a GPU runs it.
+/// Embedding on the emulated GPU.
 #include <algorithm>
 #include <limits>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The read pass over gradients as a GPU runs it.
+/// The read pass over gradients on the emulated GPU.
 #include <halftone/kernel/gradient_norm/device.hpp>
 
 #include <emulator/damage.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Shapes so large that a grid's limits are near: at most 65,535 blocks along y and z, and 2^31 - 1 along x. Of such a grid
-/// the emulated machine runs the blocks at its corners, which write the first and the last elements; memory that no block
+/// the emulated GPU runs the blocks at its corners, which write the first and the last elements; memory that no block
 /// touches is never there.
 #include <cstdlib>
 #include <memory>

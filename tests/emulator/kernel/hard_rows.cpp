@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and RMS normalisation's GPU kernels on the emulated machine, of rows that are hard to hold.
+/// Layer and RMS normalisation's GPU kernels on the emulated GPU, of rows that are hard to hold.
 #include <cmath>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer normalisation's GPU kernels on the emulated machine.
+/// Layer normalisation's GPU kernels on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of Lion as a GPU runs it.
+/// A step of Lion on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/optimizer_step/cpu.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Maps and their gradients as a GPU runs them.
+/// Maps and their gradients on the emulated GPU.
 #include <vector>
 
 #include <emulator/damage.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix product's GPU kernels on the emulated machine.
+/// The matrix product's GPU kernels on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>

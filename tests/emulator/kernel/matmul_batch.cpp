@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of many matrices in one launch, on the emulated machine: the bits of a launch for each.
+/// Products of many matrices in one launch, on the emulated GPU: the bits of a launch for each.
 #include <string>
 #include <vector>
 

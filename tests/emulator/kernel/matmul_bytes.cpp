@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of eight-bit numbers on the emulated machine's matrix units, and these units themselves: fragments, and
+/// Products of eight-bit numbers on the emulated GPU's matrix units, and these units themselves: fragments, and
 /// sums that are cut off.
 #include <vector>
 

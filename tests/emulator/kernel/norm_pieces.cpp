@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of layer and root mean square normalisation that reads rows once, on the emulated machine: a GPU of
+/// The backward pass of layer and root mean square normalisation that reads rows once, on the emulated GPU: a GPU of
 /// one multiprocessor has rows enough for it at once.
 #include <cmath>
 #include <vector>

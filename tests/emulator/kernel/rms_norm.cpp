@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Root mean square normalisation's GPU kernels on the emulated machine.
+/// Root mean square normalisation's GPU kernels on the emulated GPU.
 #include <cmath>
 #include <vector>
 

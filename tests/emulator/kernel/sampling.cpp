@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// topk and multinomial as a GPU runs them.
+/// topk and multinomial on the emulated GPU.
 #include <halftone/kernel/device.hpp>
 
 #include <emulator/damage.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of stochastic gradient descent as a GPU runs it.
+/// A step of stochastic gradient descent on the emulated GPU.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax's GPU kernels on the emulated machine.
+/// Softmax's GPU kernels on the emulated GPU.
 #include <cmath>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides as a GPU runs them.
+/// Copies between strides on the emulated GPU.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/strided_copy/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU kernels of sums over all elements on the emulated machine.
+/// The GPU kernels of sums over all elements on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss as a GPU runs it.
+/// Cross-entropy with label smoothing, class weights and a z-loss on the emulated GPU.
 #include <halftone/kernel/weighted_cross_entropy/device.hpp>
 
 #include <emulator/damage.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Captured steps on the emulated machine: the bits of steps that run as they are, when they are captured and why, and
+/// Captured steps on the emulated GPU: the bits of steps that run as they are, when they are captured and why, and
 /// what does not get past a capture.
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Eight-bit products on the emulated machine: exact where eight bits are enough; steps under delayed scaling, captured
+/// Eight-bit products on the emulated GPU: exact where eight bits are enough; steps under delayed scaling, captured
 /// and not.
 #include <cmath>
 #include <limits>

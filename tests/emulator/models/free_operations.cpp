@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations as a GPU runs them: by name, joined tensors, and operations of a user's own, these in a captured
+/// Free operations on the emulated GPU: by name, joined tensors, and custom operations, these in a captured
 /// step, too.
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole model and whole training steps on the emulated machine, by the code that runs on the CPU: loss and gradients
+/// A whole model and whole training steps on the emulated GPU, by the code that runs on the CPU: loss and gradients
 /// within what rounding does, and steps that give the same bits whatever the schedule of threads.
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The lessons that use a device, on the emulated machine: what they print is what their sources promise, the host
+/// The lessons that use a device, on the emulated GPU: what they print is what their sources promise, the host
 /// touches no memory of the device's, which is closed to it, and kernels touch no memory of the host's.
 #include <algorithm>
 #include <cmath>
@@ -58,7 +58,7 @@ namespace {
 
 namespace ht = halftone;
 
-/// The emulated machine as a GPU that reaches its own memory alone.
+/// The emulated GPU as a GPU that reaches its own memory alone.
 class device : public ht::emulator::device {
   public:
     explicit device(const ht::emulator::options& option = {}) : ht::emulator::device(option) {

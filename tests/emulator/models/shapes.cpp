@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations on shapes and broadcasting as a GPU runs them.
+/// Operations on shapes and broadcasting on the emulated GPU.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 

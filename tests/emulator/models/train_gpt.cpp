@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The whole of a run of train_gpt on the emulated machine: training, evaluation and the text it writes, by the
+/// The whole of a run of train_gpt on the emulated GPU: training, evaluation and the text it writes, by the
 /// program's own code, compared with the same run on the CPU. The host accesses no memory of the device, which is closed to
 /// it.
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives on the emulated machine: every rule, and the table of all operations by name.
+/// Second derivatives on the emulated GPU: every rule, and the table of all operations by name.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's masks hide on a tape for second derivatives, on the emulated machine.
+/// What attention's masks hide on a tape for second derivatives, on the emulated GPU.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 

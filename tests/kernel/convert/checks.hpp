@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a conversion has to do on every device.
+/// Tests of a conversion, for every device.
 ///
 ///     convert_checks::converts_each<float, ht::bfloat16>(device, 1009);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What count_nonfinite has to find on every device.
+/// Tests of what count_nonfinite finds, for every device.
 #pragma once
 
 #include <limits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What dropout has to do on every device.
+/// Tests of dropout, for every device.
 ///
 ///     dropout_checks::within_bounds<ht::bfloat16, float>(device, 1009, 0.1f);
 #pragma once

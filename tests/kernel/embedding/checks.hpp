@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an embedding has to do on every device.
+/// Tests of an embedding, for every device.
 ///
 ///     embedding_checks::forward_within_bounds<embedding_checks::narrow>(device, 67);
 #pragma once

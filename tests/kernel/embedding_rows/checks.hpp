@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an embedding's gradient by rows has to do on every device.
+/// Tests of an embedding's gradient by rows, for every device.
 ///
 ///     embedding_rows_checks::as_dense<bfloat16, float>(device, 50, 67, {30, 1, 0, 40});
 #pragma once

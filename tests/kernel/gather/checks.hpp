@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What choosing along an axis has to do on every device.
+/// Tests of choosing along an axis, for every device.
 ///
 ///     gather_checks::chosen_exactly<bfloat16, bfloat16>(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the read pass over gradients has to find on every device.
+/// Tests of what the read pass over gradients finds, for every device.
 ///
 ///     gradient_norm_checks::equals_definition<ht::bfloat16>(device);
 #pragma once

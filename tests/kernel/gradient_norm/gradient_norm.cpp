@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The read pass over gradients on every instruction set, for which checks.hpp has what it has to find; and its
-/// records.
+/// The read pass over gradients on every instruction set (checks.hpp has the tests), and its records.
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 
 #include "kernel/gradient_norm/checks.hpp"

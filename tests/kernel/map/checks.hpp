@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What maps and their gradients have to do on every device.
+/// Tests of maps and their gradients, for every device.
 ///
 ///     map_checks::functions_within_bounds(device);
 #pragma once

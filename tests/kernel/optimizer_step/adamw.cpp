@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of AdamW on every instruction set; checks.hpp has what it has to do.
+/// A step of AdamW on every instruction set; adamw_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/memory/resource.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of AdamW has to do on every device.
+/// Tests of a step of AdamW, for every device.
 ///
 ///     adamw_checks::equals_definition<adamw_checks::slabs<float, ht::bfloat16, float, float>>(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of Lion on every instruction set; lion_checks.hpp has what it has to do.
+/// A step of Lion on every instruction set; lion_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 
 #include "kernel/optimizer_step/lion_checks.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of Lion has to do on every device.
+/// Tests of a step of Lion, for every device.
 ///
 ///     lion_checks::equals_definition<lion_checks::slabs<float, ht::bfloat16, float, float>>(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of stochastic gradient descent has to do on every device.
+/// Tests of a step of stochastic gradient descent, for every device.
 ///
 ///     sgd_checks::equals_definition<float>(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rotary embedding has to do on every device.
+/// Tests of rotary embedding, for every device.
 ///
 ///     CHECK(rotary_checks::is_right<ht::bfloat16>(device, {.time = 5, .heads = 3, .head_size = 64}));
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What counting targets has to find on every device.
+/// Tests of what counting targets finds, for every device.
 ///
 ///     target_share_checks::equals_definition(device);
 #pragma once
