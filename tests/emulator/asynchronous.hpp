@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What works by itself on the emulated GPU since Hopper: bulk copies, which land row by row, products of warpgroups
-/// between their issue and their wait, and the mbarriers that order them with threads. machine_state.hpp has them in each
-/// block; asynchronous.cpp and warpgroup.cpp do what they do.
+/// Asynchronous operations of Hopper on the emulated GPU: bulk copies, which complete row by row; products of warpgroups, which run
+/// between their issue and their wait; and the mbarriers that order them with threads. machine_state.hpp has their state in each
+/// block; asynchronous.cpp and warpgroup.cpp implement them.
 #pragma once
 
 #include <algorithm>

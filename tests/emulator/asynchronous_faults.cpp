@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// mbarriers, bulk copies and products of warpgroups on the emulated GPU: a small product of matrices is right in
-/// every schedule, and with one thing wrong it is refused in the right words.
+/// mbarriers, bulk copies and products of warpgroups on the emulated GPU: a small matrix product is correct in every schedule, and
+/// each planted mistake is reported with the right message.
 #include <algorithm>
 #include <cmath>
 #include <string>

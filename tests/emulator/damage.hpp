@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every kernel's test does on the emulated GPU: the kernel is right whatever the schedule, and a kernel that
-/// lacks a barrier, waits too little or shuffles astray is found out. A damage that nothing notices means a missing
-/// test or a needless barrier.
+/// The test of every kernel on the emulated GPU: the kernel is correct in every schedule, and damage is detected: a missing
+/// barrier, a missing wait, a wrong shuffle. Damage that is not detected means that a test is missing, or that the barrier is
+/// not needed.
 ///
 ///     emulator::check_kernels([&](emulator::device& device) {
 ///         kernel::softmax<emulator::device>::forward(device, {...});
 ///         return y.same_bits(expected);                     // whether all values are right; no CHECK in here
 ///     });
 ///
-/// The callable is run some hundred times: small shapes, several warps to a block, and values that differ from lane to
-/// lane, or a wrong shuffle would not show. Inputs that it changes it must set anew.
+/// The callable is run some hundred times: use small shapes, several warps per block, and values that differ between lanes, so
+/// that a wrong shuffle is visible. It must reset inputs that it changes.
 #pragma once
 
 #include <string>

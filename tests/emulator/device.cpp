@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated device poses as GPUs of several architectures, by which kernels' tiles are chosen.
+/// The emulated device imitates GPUs of several architectures, which determine the tiles of kernels.
 #include <doctest/doctest.h>
 
 #include "emulator/device.hpp"

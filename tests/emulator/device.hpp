@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated GPU as a device: what runs on ht::cuda runs on it, kernel by kernel, without a GPU.
+/// The emulated GPU as a device: it runs the kernels that ht::cuda runs, without a GPU.
 ///
 ///     emulator::device device{{.seed = 3}};
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config};
 ///
-/// Its memory is closed to the host except where a GPU's would be open: inside launches, copies and fills. Host code
-/// that follows a pointer of the device's faults, as it would with a GPU. It captures work (exec/capture.hpp) as a GPU
-/// does: what is launched is noted down with its arguments, and done in replays alone.
+/// The host cannot access its memory, except in launches, copies and fills, like that of a GPU: host code that dereferences a
+/// device pointer faults. It captures work (exec/capture.hpp) as a GPU does: launches are recorded with their arguments, and
+/// executed only in replays.
 #pragma once
 
 #include <algorithm>

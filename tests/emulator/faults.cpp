@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated GPU itself: kernels with one thing wrong, each of which it must refuse in every schedule, and in
-/// the right words.
+/// Tests of the emulated GPU: kernels with one mistake each, which it must report in every schedule, with the right message.
 #include <unistd.h>
 
 #include <cerrno>

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A machine that runs GPU kernels on the host, for tests. One fiber for each CUDA thread, several blocks resident at
-/// once, everything that a GPU leaves open decided by a seed:
+/// An emulated GPU that runs kernels on the host, for tests. There is one fiber for each CUDA thread, several blocks are resident
+/// at once, and a seed decides everything that a GPU leaves open:
 ///   - which thread runs next, and how far one warp may run ahead of the others;
-///   - when an asynchronous copy lands: anywhere between its issue and its wait; a bulk copy row by row.
-/// Whatever a GPU leaves undefined is a failure, thrown as one sentence: an access out of bounds or misaligned; a read
-/// of shared memory that no thread wrote; two threads touching one byte of it, one of them writing, with no barrier
-/// between; any touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a
-/// warp-wide word.
+///   - when an asynchronous copy completes: at any time between its issue and its wait; a bulk copy row by row.
+/// Behaviour that is undefined on a GPU throws an exception with one sentence: an access out of bounds or misaligned; a read of
+/// shared memory that no thread wrote; accesses of two threads to the same byte of it, one of them a write, without a barrier
+/// between them; any access to a byte of an asynchronous copy before its wait; threads that diverge at a barrier or at a
+/// warp-wide instruction.
 ///
-/// Its matrix units round each addition to nearest, or, where asked to, do what those of the GPU that it poses as do
-/// (`accumulation`).
+/// Its matrix units round each addition to nearest, or, if requested, add like those of the GPU that it imitates (`accumulation`).
 ///
-/// mbarriers order, too, what their arrivals release and their waits acquire, thread by thread; bulk copies and products
-/// of warpgroups work by themselves until those are waited for (asynchronous.hpp).
+/// mbarriers also order memory accesses, from the release of an arrival to the acquire of a wait, for each thread. Bulk copies and
+/// products of warpgroups run asynchronously until a thread waits for them (asynchronous.hpp).
 ///
 /// It cannot show weak memory order, races on global memory, or occupancy.
 ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated GPU's insides: the past of shared memory, fibers, blocks and the grid. Only the machine's own sources
-/// include it.
+/// The internal state of the emulated GPU: the access history of shared memory, fibers, blocks and the grid. Only the sources of
+/// the emulator include it.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the emulated GPU remembers of the touches of a block's shared memory.
+/// The emulated GPU's history of accesses to a block's shared memory.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Stacks of the emulated GPU's fibers, and what the address sanitizer is told of them.
+/// Stacks of the emulated GPU's fibers, and their registration with the address sanitizer.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The words of exec/simt/simt.hpp on the emulated GPU.
+/// The functions of exec/simt/simt.hpp on the emulated GPU.
 #pragma once
 
 #include <cstddef>

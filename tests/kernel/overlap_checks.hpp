@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Views that show an element twice: inputs may, and what kernels write to is refused, in a sentence that names it.
+/// Views with several elements at one address: they may be inputs; as outputs they throw an exception that names them.
 #pragma once
 
 #include <string>

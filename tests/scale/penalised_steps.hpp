@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Steps with a gradient penalty, on any device: captured steps with a sparse table equal uncaptured steps with a dense one.
+/// Captured steps with a gradient penalty, with a sparse table as with a dense one, on any device.
 #pragma once
 
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free functions on the emulated GPU that the kernels' own tests do not go through: steps of optimizers, whose rate and
+/// Free functions on the emulated GPU that the tests of kernels do not call: steps of optimizers, whose rate and
 /// step count that the call copies to the device.
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and RMS normalisation's GPU kernels on the emulated GPU, of rows that are hard to hold.
+/// Layer and RMS normalisation's GPU kernels on the emulated GPU, for rows that need care.
 #include <cmath>
 #include <vector>
 

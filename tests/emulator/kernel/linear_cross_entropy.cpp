@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fused head on the emulated GPU.
+/// linear_cross_entropy on the emulated GPU.
 #include <cstddef>
 #include <cstring>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Products of eight-bit numbers on the emulated GPU's matrix units, and these units themselves: fragments, and
-/// sums that are cut off.
+/// truncated sums.
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products on an emulated device that holds an engine: what the engine is told, and what becomes of its sums.
+/// Products on an emulated device with an engine: the arguments of the engine, and the use of its sums.
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of layer and root mean square normalisation that reads rows once, on the emulated GPU: a GPU of
-/// one multiprocessor has rows enough for it at once.
+/// The backward pass of layer and root mean square normalisation that reads rows once, on the emulated GPU: it has one
+/// multiprocessor, so that small tensors have enough rows for this pass.
 #include <cmath>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors in eight bits as a GPU makes them.
+/// Conversion of tensors to eight bits on the emulated GPU.
 #include <halftone/kernel/quantize/device.hpp>
 
 #include <emulator/damage.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides on the emulated GPU.
+/// Copies between strided views on the emulated GPU.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/strided_copy/device.hpp>

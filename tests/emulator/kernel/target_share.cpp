@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Counting targets as a GPU does it.
+/// Counting targets on the emulated GPU.
 #include <halftone/kernel/target_share/device.hpp>
 
 #include <emulator/damage.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Scratch memory of all operations on devices that run GPU kernels: told before, and no byte more.
+/// Scratch memory of all operations on devices that run GPU kernels: its size is known in advance, to the byte.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Captured steps on the emulated GPU: the bits of steps that run as they are, when they are captured and why, and
-/// what does not get past a capture.
+/// Captured steps on the emulated GPU: they have the bits of uncaptured steps; when steps are captured, and why; and calls that
+/// cannot be captured.
 #include <string>
 #include <vector>
 

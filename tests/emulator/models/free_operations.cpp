@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations on the emulated GPU: by name, joined tensors, and custom operations, these in a captured
-/// step, too.
+/// Free operations on the emulated GPU: named operations, joined tensors, and custom operations, the latter also in
+/// captured steps.
 #include <vector>
 
 #include <halftone/kernel/device.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A whole model and whole training steps on the emulated GPU, by the code that runs on the CPU: loss and gradients
-/// within what rounding does, and steps that give the same bits whatever the schedule of threads.
+/// within rounding errors, and steps with the same bits in every schedule of threads.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The lessons that use a device, on the emulated GPU: what they print is what their sources promise, the host
-/// touches no memory of the device's, which is closed to it, and kernels touch no memory of the host's.
+/// The lessons that use a device, on the emulated GPU: they print what their sources say; the host does not access device memory,
+/// which would fault, and kernels do not access host memory.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// On a GPU: windows that reach some parameters, steps of them that are captured, losses through a model that is left
-/// out, and steps that an exception ended.
+/// On the emulated GPU: windows that reach only some parameters, captured steps of these, losses through a model that is left out
+/// of the accumulator, and steps that ended with an exception.
 #include <cstddef>
 #include <limits>
 #include <stdexcept>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Accumulator, scaler, clipping and optimizers with all their values in a GPU's memory, which the host cannot
-/// follow a pointer into; and the same on the CPU, to compare.
+/// access; and the same on the CPU, for comparison.
 #include <limits>
 #include <memory>
 #include <vector>

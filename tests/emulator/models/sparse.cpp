@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training with sparse gradients as a GPU does it, in captured steps too.
+/// Training with sparse gradients on the emulated GPU, also in captured steps.
 #include <halftone/kernel/device.hpp>
 #include <halftone/train/captured_step.hpp>
 

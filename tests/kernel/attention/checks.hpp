@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's problems and what is asked of any device's results. A device that takes the host's memory is enough.
+/// Problems of attention, and the tests of any device's results. The device must be able to read host memory.
 ///
 ///     support::check_attention<bfloat16, bfloat16>(sizes, support::layout::fused, support::bounds::telling, run);
 #pragma once

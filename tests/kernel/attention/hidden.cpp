@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// NaN, infinities and the largest numbers where a mask hides them: flash kernels on every instruction set.
+/// NaNs, infinities and the largest numbers that a mask hides: flash kernels on every instruction set.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/cpu.hpp>

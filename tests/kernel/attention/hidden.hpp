@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a query may not see has no effect on it in any bit, and a key none on what does not see it, whatever stands
-/// there: NaN, infinities, the largest number. What is seen shows.
+/// A key that is hidden from a query changes no bit of the query's results, and vice versa, whatever the hidden values are: NaNs,
+/// infinities, the largest number. Visible ones appear in the results.
 ///
 ///     support::check_hidden<bfloat16>(problem, support::seen_of(sizes), run);   // run(problem) gives an outcome
 #pragma once

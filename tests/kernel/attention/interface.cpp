@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention takes, refuses and uses up; the definition's gradients against differences.
+/// Arguments and errors of attention, and its scratch memory; the definition's gradients compared with differences.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

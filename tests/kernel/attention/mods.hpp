@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention whose scores functions change: the definition, bounds by running error analysis of their expression, and what
-/// is seen.
+/// Attention with functions of the scores: the definition, bounds by running error analysis of their expression, and the visible
+/// pairs.
 ///
 ///     support::check_mod<bfloat16, bfloat16>(sizes, layout, kind, run, ht::sliding_window{5});
 #pragma once

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's tests measure kernels against: the definition in double, how far float and 16-bit roundings may
-/// take a kernel from it, and how far the obvious 16-bit implementation strays.
+/// The reference of attention's tests: the definition in double, bounds of the errors that float and 16-bit roundings may cause
+/// in a kernel, and the errors of the straightforward 16-bit implementation.
 ///
 /// The bounds follow the kernel's contract step by step, worst case in every step. A score is a sum of head_size
-/// products, so it errs by e <= gamma(2 head_size) times its magnitudes (two roundings a term where there is no fused
-/// multiply-add; matrix units that cut sums off lose less than two roundings a term, see kernel/matmul/matmul.hpp). A
-/// weight is exp of it, so it errs by a factor exp(theta) with theta = e, the roundings of the argument, and those of
-/// exp2. From there on errors are multiplied and added as products and sums are.
+/// products, so its error is e <= gamma(2 head_size) times its magnitudes (two roundings per term without fused multiply-add;
+/// matrix units that truncate sums lose less than two roundings per term, see kernel/matmul/matmul.hpp). A weight is exp of the
+/// score, so its error is a factor exp(theta), where theta is e plus the roundings of the argument and those of exp2. From there on
+/// errors are multiplied and added like products and sums.
 #pragma once
 
 #include <algorithm>

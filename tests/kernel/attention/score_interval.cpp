@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks of queries and keys all of whose pairs masks hide, by interval arithmetic.
+/// Fully masked blocks of queries and keys, found by interval arithmetic.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/score_mod/interval.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on the CPU: biases, caps and masks against the definition, on every instruction set;
-/// what is hidden has no effect in any bit.
+/// Functions of attention's scores on the CPU: biases, caps and masks compared with the definition, on every instruction set;
+/// hidden values change no bit.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/cpu.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Array conversions, element by element, against the number types' own, which are tested on every bit pattern.
+/// Array conversions, compared element by element with the conversions of number/, which are tested on every bit pattern.
 #include <vector>
 
 #include <doctest/doctest.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Conversions in a program that has told the processor to take subnormal numbers for zeros and to make zeros of them, as
-/// one that is linked with -ffast-math does: the same bits as in any other, for every bit pattern of 16 and 8 bits, and for
-/// floats from the least subnormal one on.
+/// Conversions in a program that has set denormals-are-zero and flush-to-zero, like one that is linked with -ffast-math: they have
+/// the same bits as in any other program, for every bit pattern of 16 and 8 bits, and for floats from the smallest subnormal on.
 #include <cstdint>
 #include <cstring>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of choosing along an axis, for every device.
+/// Tests of gathering along an axis, for every device.
 ///
 ///     gather_checks::chosen_exactly<bfloat16, bfloat16>(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fused head of any device against its definition: a product, a cross-entropy, two products. Bounds by running
+/// linear_cross_entropy of any device compared with its definition: a product, a cross-entropy, two products. Bounds by running
 /// error analysis.
 ///
 ///     linear_cross_entropy_checks::within_bounds<linear_cross_entropy_checks::types<float, float, float>>(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fused head on the CPU against its definition; the definition's gradients against central differences.
+/// linear_cross_entropy on the CPU compared with its definition; the definition's gradients compared with central differences.
 #include <cmath>
 #include <limits>
 #include <vector>

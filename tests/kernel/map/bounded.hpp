@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A number with a bound of its error: what an expression evaluates to in exact arithmetic, and how far from it a
-/// kernel may end that works in float.
+/// A number with an error bound: the exact value of an expression, and the bound of the error of a kernel that computes in float.
 ///
 ///     const bounded x[] = {0.5, 2.0};                            // inputs are exact
 ///     const bounded y = ht::scalar::evaluate(e, x);
 ///     CHECK(std::fabs(got - y.value) <= y.error);
 ///
-/// The rule (running error analysis, Higham 2002, section 3.3): an operation's error is the error of its operands
-/// times the largest slope within their errors, and its own rounding or stated bound at what it gives. A sum fused
-/// with a product rounds once less and stays within.
+/// The rule (running error analysis, Higham 2002, section 3.3): an operation's error is the error of its operands times the largest
+/// derivative within their errors, plus the rounding or the stated bound of its result. A fused multiply-add has one rounding less,
+/// and so is within the bound.
 #pragma once
 
 #include <algorithm>

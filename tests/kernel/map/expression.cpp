@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lambdas turn into, and what that evaluates to.
+/// The expressions that lambdas become, and their values.
 #include <cmath>
 #include <limits>
 #include <type_traits>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Compiled with -ffast-math: functions of maps are as exact as elsewhere, and NaNs come out. The values are those of the
-/// functions at these floats, from arithmetic of 100 digits.
+/// Compiled with -ffast-math: functions of maps are as exact as without it, and NaNs propagate. The expected values were computed
+/// with 100 digits.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of maps where they are not ordinary: zeros of both signs, subnormal numbers, infinities, NaNs, the ends of their
-/// domains. What <cmath> gives in double, as C23's Annex F has it, tells which results are NaN, infinite or zero, and their
-/// signs.
+/// Functions of maps at special values: zeros of both signs, subnormal numbers, infinities, NaNs, the ends of their domains. The
+/// results of <cmath> in double (C23, Annex F) determine which results are NaN, infinite or zero, and their signs.
 #pragma once
 
 #include <bit>

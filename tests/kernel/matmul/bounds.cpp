@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of random numbers: within the bound that k and the unit roundoffs give, and the same bits at any number of
+/// Products of random numbers: within the bound computed from k and the unit roundoffs, with the same bits at any number of
 /// threads.
 #include <cstring>
 #include <vector>

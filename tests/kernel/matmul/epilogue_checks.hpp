@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every epilogue of a product of any device against the definition: the sum's error goes through it, its own
-/// operations add theirs, and the result is rounded once.
+/// Every epilogue of a product of any device, compared with the definition: the error of the sum propagates through the epilogue,
+/// whose operations add their errors, and the result is rounded once.
 ///
 ///     matmul_test::every_epilogue<ht::amp_bf16, bfloat16, float, matmul_test::errors_in_float>({35, 37, 67}, layouts[2], run);
 ///
-/// It holds subcases.
+/// It contains subcases.
 #pragma once
 
 #include "kernel/matmul/checks.hpp"

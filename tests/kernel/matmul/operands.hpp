@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrices for products: in any layout, at any alignment, in memory whose surroundings are watched.
+/// Matrices for products: in any layout, at any alignment, with guard bytes around their memory.
 ///
 ///     const matmul_test::operand<float> a(rows, depth, matmul_test::layouts[1], matmul_test::small_integers{1});
 ///     a.view

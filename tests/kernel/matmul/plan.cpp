@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Plans of products (kernel/matmul/cpu/plan.hpp): the choice for shapes, units and layouts, with its blocks; what holds for
+/// Plans of products (kernel/matmul/cpu/plan.hpp): the choice for shapes, units and layouts, with its block sizes; properties of
 /// all plans; and their explanation.
 #include <cstdint>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products that sum the squares of their results as they store them: however they are cut, on every instruction set.
+/// Products that sum the squares of their results while they store them: with every strategy, on every instruction set.
 #include <cmath>
 #include <limits>
 

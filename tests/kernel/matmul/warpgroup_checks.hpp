@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products by warpgroups, whatever a device's cut would be, on any device that has them.
+/// Products by warpgroups, with any tile, on any device that has them.
 ///
 ///     matmul_test::warpgroups_in_all_layouts(device);
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows whose mean, variance or squares are hard to hold: constant, nearly constant, far from zero, with one outlier, at both
-/// ends of the range, infinite and NaN; among ordinary ones, and in matrices with a row stride. Layer and RMS normalisation
-/// of any device against sums in long double.
+/// Rows whose mean, variance or squares float arithmetic does not resolve: constant, nearly constant, far from zero, with one
+/// outlier, at both ends of the range, infinite and NaN; among ordinary ones, and in matrices with a row stride. Layer and RMS
+/// normalisation of any device are compared with sums in long double.
 ///
 ///     hard_rows::check_layer_norm<float, float>(device, width);
 #pragma once

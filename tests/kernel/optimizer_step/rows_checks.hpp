@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step over the rows of a sparse gradient gives, on every device, the bits of the step over a dense one in these
-/// rows, random numbers included, and leaves every other byte.
+/// On every device, a step for the rows of a sparse gradient has in these rows the bits of the step with a dense gradient,
+/// including random numbers, and changes no other byte.
 ///
 ///     rows_checks::equals_dense<float, float>(device, 67);
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step over split masters gives, on every device, the bits of the step over whole ones whose copies round ties away
-/// from zero: masters, copies, moments.
+/// On every device, a step of split masters has the bits of the step of whole masters whose copies round ties away from zero:
+/// masters, copies, moments.
 ///
 ///     split_checks::equals_whole(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What positions in packed documents are on every device.
+/// Tests of positions in packed documents, for every device.
 ///
 ///     packed_positions_checks::as_defined(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Product units and their packing against three plain loops. Operands are small integers, so that every sum is exact
+/// Product units and their packing, compared with three plain loops. Operands are small integers, so that every sum is exact
 /// in any order, and the comparison is equality.
 #pragma once
 
