@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a context promises: the scratch memory of all operations is told before, no byte more is taken, and nothing is
-/// touched for it; a context serves one thread at a time, and several serve as many threads at once. Compiled with the
-/// thread sanitizer, where there is one.
+/// Guarantees of a context: the scratch memory of all operations is known in advance, to the byte, without accessing their
+/// arguments; a context serves one thread at a time, and several contexts serve several threads at once. Compiled with the thread
+/// sanitizer, if there is one.
 #include <cstdint>
 #include <memory>
 #include <span>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of eight-bit numbers on a GPU: by its matrix units as they are on sm_89 and from sm_120 on, elsewhere after
-/// they have been given 16 bits.
+/// Products of eight-bit numbers on a GPU: by tensor cores that read eight bits on sm_89 and from sm_120 on, elsewhere after
+/// conversion to 16 bits.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

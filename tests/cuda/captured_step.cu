@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Captured steps as CUDA graphs: the bits of steps that run as they are, why each is captured, what does not get past
-/// a capture, and a stream that is usable afterwards.
+/// Captured steps as CUDA graphs: they have the bits of uncaptured steps; why each is captured; calls that cannot be captured, and
+/// the stream, which can be used afterwards.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 #include <halftone/data/batches.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The context and its memory: transfers, fills, order, limits, what it says of itself.
+/// The context and its memory: transfers, fills, order, limits, and its description.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers of one byte against CUDA's own, on the host, and their conversions on a GPU.
+/// Numbers of one byte compared with CUDA's types, on the host, and their conversions on a GPU.
 #include <cstdint>
 #include <limits>
 #include <span>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Thrust over halftone's memory: order with a context's work, its memory, and the counts that are made with it.
+/// Thrust on halftone's memory: its order with a context's work, its memory, and the exponent counts computed with it.
 #include <cstdint>
 #include <vector>
 

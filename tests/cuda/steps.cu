@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training steps with a gradient penalty, with dropout and with sparse gradients on a GPU: in whole numbers they have the
-/// CPU's bits, captured ones those of steps that run as they are, sparse gradients those of dense ones.
+/// Training steps with a gradient penalty, with dropout and with sparse gradients on a GPU: with whole numbers they have the
+/// CPU's bits; captured steps have those of uncaptured ones, sparse gradients those of dense ones.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files and folders as one corpus, and one sentence for each thing that can be wrong with them.
+/// Files and folders as one corpus, and the error messages for them.
 #include <filesystem>
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// When a device asks the engine that it holds.
+/// When a device uses its engine.
 #include <cstdlib>
 #include <string>
 

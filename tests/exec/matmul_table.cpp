@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The table that a benchmark writes: what it chooses, that it comes back as it was written, and what it refuses.
+/// The matmul table that a benchmark writes: its choices, reading it from a file, and errors.
 #include <cstdio>
 #include <fstream>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Parameters that take values from the host, on any device.
+/// Parameters that are assigned from host memory, on any device.
 #pragma once
 
 #include <vector>

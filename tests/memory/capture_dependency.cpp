@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What captured work relies on tells of its changes; while work is captured, no memory comes or goes.
+/// Capture dependencies report their changes; while work is captured, no memory is allocated or freed.
 #include <cstring>
 
 #include <doctest/doctest.h>

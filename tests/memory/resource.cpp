@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks and buffers: aligned, counted, refused beyond the limit with a sentence, nothing leaked.
+/// Blocks and buffers: aligned, counted, an exception beyond the limit, nothing leaked.
 #include <cstdint>
 #include <cstring>
 #include <limits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Counters of memory: live and peak, by kind and in all.
+/// Counters of memory: live and peak, by kind and in total.
 #include <string>
 
 #include <doctest/doctest.h>

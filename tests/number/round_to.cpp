@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rounding modes: toward zero against the oracle, stochastic by counting over all values of the random bits.
+/// Rounding modes: toward zero compared with the oracle, stochastic by counting over all values of the random bits.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers as sums of bfloat16, piece by piece against their definition with frexp and floor: every float16, floats of
+/// Numbers as sums of bfloat16, compared piece by piece with their definition by frexp and floor: every float16, floats of
 /// every exponent, rounding boundaries, limits; in the suite "full" (run it with --no-skip) one float of 61.
 #include <algorithm>
 #include <cmath>

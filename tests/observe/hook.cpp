@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations that no diagnostic knows by name, and a diagnostic that no operation knows: what they see of each other
-/// through the hook of a tape (autodiff/engine/hook.hpp).
+/// Operations unknown to every diagnostic tool, and a tool unknown to every operation: they work together through the hook of a
+/// tape (autodiff/engine/hook.hpp).
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the machine tells about itself is something.
+/// The description of the machine is not empty.
 #include <cstdio>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The numerics view: its counts of tensors made by hand, what it proposes, and its files.
+/// The numerics view: its counts of known tensors, its proposals, and its files.
 #include <limits>
 #include <sstream>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What watched tapes tell of operands in eight bits, on every device: a layer of known numbers under delayed scaling.
+/// Eight-bit operands on watched tapes, on every device: a layer of known numbers under delayed scaling.
 ///
 ///     operand_checks::counts_are_exact(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files are there whole or not at all, folders only where something stays in them.
+/// Files are written completely or not at all; folders remain only if something remains in them.
 #include <filesystem>
 
 #include <doctest/doctest.h>

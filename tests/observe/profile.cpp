@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times by operation and pass, told by a clock that the test turns.
+/// Times by operation and pass, measured by a clock that the test controls.
 #include <sstream>
 #include <string>
 

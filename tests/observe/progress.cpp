@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The bar on a terminal of any width, and plain lines elsewhere. Time is handed in, so every line is known.
+/// The progress bar on a terminal of any width, and plain lines elsewhere. The test passes the time, so that every line is known.
 #include <algorithm>
 #include <limits>
 #include <sstream>

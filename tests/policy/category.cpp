@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Categories: what each operation computes in and gives, under each policy and on a bare tape.
+/// Categories: the types in which each operation computes and that it returns, under each policy and on a bare tape.
 #include <cstdint>
 #include <type_traits>
 

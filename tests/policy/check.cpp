@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the checks let through; what they refuse is in tests/compile_fail.
+/// Policies that pass the checks; tests/compile_fail has those that do not.
 #include <halftone/policy/check.hpp>
 
 #include "small_gpt.hpp"

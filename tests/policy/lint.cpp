@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Each rule shown true in the type that it speaks of.
+/// Each rule of the lint, verified in the type that it is about.
 #include <cstdint>
 #include <type_traits>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Recipes: which policy holds where.
+/// Recipes: which policy each path has.
 #include <type_traits>
 
 #include <halftone/policy/presets.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A GPT in outline, as types only: what the model checks and tables are tried on.
+/// A GPT as types only, to test the checks of models and the tables.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs a kernel block by block, a block's warps in turn: each until it cannot go on, then all over a barrier, or once
-/// more where some wait for an mbarrier.
+/// Runs a kernel block by block. The warps of a block take turns: each runs until it cannot continue; then all pass a barrier, or
+/// those that wait for an mbarrier test it again.
 #include <algorithm>
 #include <numeric>
 #include <random>

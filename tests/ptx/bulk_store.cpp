@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Section 9.7.9.27 of the PTX ISA's manual: bulk copies of tensors from shared memory, as late as their thread waits
-/// for them, and the fence that has to be between ordinary writes and them.
+/// Section 9.7.9.27 of the PTX ISA's manual: bulk copies of tensors from shared memory, which run when their thread
+/// waits for them, and the fence that is required between ordinary writes and such copies.
 #include <algorithm>
 
 #include "ptx/by_type.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What handlers of instructions are made of: lane by lane, for the type that an instruction's name ends with.
+/// Building blocks of instruction handlers: lane by lane, for the type at the end of an instruction's name.
 #pragma once
 
 #include <bit>

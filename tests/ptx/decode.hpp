@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which handler does an instruction: each of these answers nullptr for those that are not of its kind, and fills in what
-/// the handler reads of the others (module.hpp).
+/// Chooses the handler of an instruction: each function returns nullptr for instructions of other kinds, and otherwise fills in the
+/// fields that the handler reads (module.hpp).
 #pragma once
 
 #include "ptx/module.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The machine for PTX as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, exact, bulk copies
-/// back, and what it must find or refuse of them.
+/// The PTX machine as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, compared exactly; bulk copies from
+/// shared memory; and mistakes in these that it must report.
 #include <cmath>
 #include <cstdint>
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the machine for PTX must find: each kernel here has one mistake, and would end well, or as if it did, on many a
-/// GPU. A mistake of which it says nothing fails.
+/// Mistakes that the PTX machine must report: each kernel has one mistake, with which it may still appear to work on a GPU. A test
+/// fails if the mistake is not reported.
 #include <cuda_runtime.h>
 
 #include <string>

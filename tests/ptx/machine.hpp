@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs kernels that nvcc has compiled (module.hpp) on the host: blocks one after the other, the lanes of a warp together
-/// while they agree where to go on, those that are furthest behind first.
+/// Runs kernels compiled by nvcc (module.hpp) on the host: blocks one after the other, and the lanes of a warp together while they
+/// are at the same instruction, the lanes furthest behind first.
 ///
-/// A failure, as one sentence with the instruction: an access that is misaligned or to memory that is not the kernel's; a
-/// shuffle from a lane that does not take part; lanes that never meet at something warp-wide; threads that never meet at
-/// a barrier; races in shared memory (shared_memory.hpp). Shared memory and registers begin as NaNs; an asynchronous copy
-/// is done when it is waited for. Lanes that wait for an mbarrier's phase let all others go on before they ask again, and
-/// fail where that never ends (asynchronous.hpp).
+/// Failures are reported in one sentence with the instruction: an access that is misaligned or outside of the kernel's memory; a
+/// shuffle from a lane that does not take part; lanes that never meet at a warp-wide instruction; threads that never meet at a
+/// barrier; races in shared memory (shared_memory.hpp). Shared memory and registers are initialised with NaNs; an asynchronous
+/// copy runs when a thread waits for it. Lanes that wait for an mbarrier's phase let all others continue before they test it again;
+/// if the phase never completes, that is a failure (asynchronous.hpp).
 ///
-/// It cannot show races in a GPU's own memory, nor weak memory order.
+/// It cannot show races in global memory, nor weak memory order.
 #pragma once
 
 #include <cstring>

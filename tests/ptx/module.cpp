@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where functions and variables stand in a module's text.
+/// The positions of functions and variables in a module's text.
 #include <cctype>
 #include <cstring>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What nvcc has made of a source, as a machine without a GPU can run it: PTX, read into functions of instructions.
+/// The PTX that nvcc has generated from a source, parsed into functions of instructions.
 ///
-/// Every operand is a register: numbers and addresses of variables stand in registers of their own, which a function
-/// begins with, and so do the places of a thread (%tid and its kind). A function is parsed when it is first used.
+/// Every operand is a register: numbers, addresses of variables, and special registers (%tid, for instance) are stored in
+/// additional registers, which are set when a function begins. A function is parsed when it is first used.
 #pragma once
 
 #include <array>

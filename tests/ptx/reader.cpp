@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reads a function: its registers, its variables, and what its instructions name.
+/// Parses a function: its registers, its variables, and the operands of its instructions.
 #include <cctype>
 #include <optional>
 #include <unordered_map>

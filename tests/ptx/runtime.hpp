@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// CUDA's runtime, as much of it as halftone calls, over the machine that runs PTX: what nvcc compiled runs where there
-/// is no GPU. Programs are linked with this in place of cudart.
+/// The functions of CUDA's runtime that halftone calls, on the PTX machine: programs compiled by nvcc run without a GPU. They are
+/// linked with this library in place of cudart.
 ///
-/// Streams are as late as CUDA allows: nothing runs before something waits for it, so that what is read too early is old. The
-/// legacy stream and those that were made to wait for it are in order, and no others are. Memory from here begins as NaNs. A
-/// kernel that fails says so on stderr, and every later call returns its error.
+/// Streams run as late as CUDA allows: work runs only when something waits for it, so that reading a result too early gives an old
+/// value. Only the legacy stream and blocking streams are ordered with each other. Memory is initialised with NaNs. A kernel that
+/// fails prints a message to stderr, and every later call returns its error.
 #pragma once
 
 #include <chrono>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory, and what moves it.
+/// Memory, copies and fills.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the driver makes tensor maps with, and how programs that are linked with the runtime alone get at it.
+/// The driver's function for tensor maps, and how programs that are linked only with the runtime get its address.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

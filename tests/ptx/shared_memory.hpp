@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block's shared memory, and which threads have touched each byte of it since the block's last barrier.
+/// A block's shared memory, and which threads have accessed each byte of it since the block's last barrier.
 ///
-/// Two threads that touch the same byte, one of them to write and nothing between that orders them, are a race: in two
-/// warps only a barrier of the block orders them, in one warp `bar.warp.sync`, too. Atomic operations do not count.
+/// Accesses of two threads to the same byte, one of them a write, with nothing between that orders them, are a race. Threads of
+/// different warps are ordered only by a barrier of the block, those of one warp also by `bar.warp.sync`. Atomic operations do not
+/// count.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Words, lists, numbers and declarations in the text of PTX.
+/// Parses words, lists, numbers and declarations in PTX.
 #pragma once
 
 #include <cstdint>

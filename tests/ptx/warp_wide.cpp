@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sections 9.7.9, 9.7.13 and 9.7.14 of the PTX ISA's manual: what the lanes of a warp do together.
+/// Sections 9.7.9, 9.7.13 and 9.7.14 of the PTX ISA's manual: warp-wide instructions.
 #include <bit>
 
 #include <halftone/number.hpp>

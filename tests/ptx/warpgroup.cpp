@@ -2,8 +2,8 @@
 /// \file
 /// Section 9.7.15 of the PTX ISA's manual: products of warpgroups, whose operands are tiles in shared memory.
 ///
-/// Each of the four warps does its 16 rows when it comes to the instruction: none of them needs another's numbers, and
-/// until all four have waited, nothing may write what they read. That all of them came is seen at the end (block.cpp).
+/// Each of the four warps computes its 16 rows when it reaches the instruction: no warp needs another's operands, and nothing may
+/// write the operands until all four have waited. At the end block.cpp checks that all four warps reached the instruction.
 #include <algorithm>
 
 #include <halftone/number.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies on the host: of contiguous and strided views, of what has a view; back to a device; as spans.
+/// Copies on the host: of contiguous and strided views, of objects with a view; back to a device; as spans.
 #include <span>
 #include <utility>
 #include <vector>

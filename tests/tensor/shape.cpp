@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shapes: sizes, printing, and what is refused.
+/// Shapes: sizes, printing, and errors.
 #include <cstdint>
 #include <sstream>
 

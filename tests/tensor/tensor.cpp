@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors: their memory is counted by kind, given back, and refused where the shape is impossible.
+/// Tensors: their memory is counted by kind and freed; impossible shapes throw.
 #include <utility>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Views: indexing, strides, and the ways to look at the same memory otherwise.
+/// Views: indexing, strides, and other views of the same memory.
 #include <cstdint>
 #include <numeric>
 #include <span>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A steady step allocates nothing: not from the device's memory, not from the heap, on no thread.
+/// After the first steps a step allocates nothing: neither device memory nor heap memory, on any thread.
 #include <atomic>
 #include <cstdlib>
 #include <new>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One training step, written once, for a device that runs it as it is and for one that captures it: a small GPT with
+/// One training step, for devices that run it uncaptured and for those that capture it: a small GPT with
 /// all values of a loop in device memory (loss scale, clipping, schedule, counters).
 ///
 ///     captured::parts<ht::amp_fp16, ht::cuda> plain(one), other(two);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training steps in small whole numbers, in which every sum is exact in whatever order it is taken: all devices,
-/// instruction sets and numbers of threads have the same bits.
+/// Training steps with small whole numbers, whose sums are exact in any order: all devices, instruction sets and numbers of
+/// threads give the same bits.
 ///
 ///     exact_steps::check_penalty(device, reference);             // two devices
 ///
-/// Parameters, inputs and factors are whole numbers or powers of two, and nothing that is added up reaches 2^24. What
-/// fp16 cannot hold is rounded once, from an exact sum.
+/// Parameters, inputs and factors are whole numbers or powers of two, and no sum reaches 2^24. Numbers that fp16 cannot represent
+/// are rounded once, from an exact sum.
 #pragma once
 
 #include <algorithm>

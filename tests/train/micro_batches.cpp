@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// N micro-batches of B and one batch of N B: the same gradients and the same AdamW update, within what rounding does;
-/// with unequal numbers of targets that count, too.
+/// N micro-batches of B and one batch of N B: the same gradients and the same AdamW update, within rounding errors;
+/// also with unequal numbers of targets that are not -100.
 #include <algorithm>
 #include <cmath>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whole training steps with every part in sight: the same bits at any number of threads, under every policy and on
-/// every instruction set; no memory from the system once they are steady; a loss that falls. Small enough for an
-/// emulator.
+/// Whole training steps: the same bits at any number of threads, under every policy and on every instruction set; no memory from
+/// the system after the first steps; a loss that falls. Small enough for an emulator.
 #include <cmath>
 #include <vector>
 

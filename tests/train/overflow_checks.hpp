@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a watched tape shows, and what overflow_finder says of it, on any device: a small GPT with two micro-batches a
-/// step.
+/// The results on a watched tape and the reports of overflow_finder, on any device: a small GPT with two micro-batches per step.
 ///
 ///     overflow_checks::finds_each<ht::amp_fp16>(device, 1);
 #pragma once

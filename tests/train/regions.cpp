@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Models that inherit the policy of a region, and what trains them without a loss scale: where gradients go through
-/// fp16 it is told so.
+/// Models that inherit the policy of a region, trained without a loss scale: optimizers and trainers report gradients that pass
+/// through fp16.
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shadow runs on the CPU: sound steps have nothing to report, and what is wrong in one layer has its name.
+/// Shadow runs on the CPU: correct steps have nothing to report, and a mistake in one layer is reported with the layer's name.
 #include <sstream>
 
 #include <halftone/autodiff/op/elementwise_loss.hpp>

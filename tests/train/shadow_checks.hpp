@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shadow runs of small networks with something wrong in one layer, on any device.
+/// Shadow runs of small networks with a mistake in one layer, on any device.
 ///
 ///     shadow_checks::names_what_is_wrong<ht::amp_bf16>(device);
 #pragma once

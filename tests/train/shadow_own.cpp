@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What shadow runs say of maps and of custom operations: forward overflow, and faults in large tensors.
+/// Reports of shadow runs about maps and custom operations: forward overflow, and mistakes in large tensors.
 #include <cmath>
 #include <limits>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shares of a batch: what a loss times one differentiates to, and what meters and guards make of it.
+/// Shares of a batch: the gradient of a loss times a share, and how meters and guards use it.
 #include <cmath>
 #include <limits>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The trainer does what the loop written out does, to the bit, and reports it truly.
+/// The trainer has the bits of the same loop written by hand, and reports it correctly.
 #include <cmath>
 #include <stdexcept>
 #include <string>

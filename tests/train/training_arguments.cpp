@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every field outside its range is named before anything is made of it.
+/// Every field outside its range throws an exception that names it, before it is used.
 #include <limits>
 #include <string>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Micro-batches and windows with unequal numbers of targets that count.
+/// Micro-batches and windows with unequal numbers of targets that are not -100.
 #include "train/unequal.hpp"
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Watched tapes on the CPU: where a step overflowed, what a trainer tells of it, and what its tensors held.
+/// Watched tapes on the CPU: where a step overflowed, the trainer's report, and the exponent counts of its tensors.
 #include <algorithm>
 
 #include <halftone/observe/numerics/json.hpp>

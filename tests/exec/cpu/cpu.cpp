@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The CPU as a device: parallel regions, executors of the user's, scratch memory, choice of instruction set.
+/// The CPU as a device: parallel regions, user-defined executors, scratch memory, choice of instruction set.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>

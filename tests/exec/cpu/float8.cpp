@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers of one byte in the vectors of every instruction set, against number/'s own conversions.
+/// Numbers of one byte in the vectors of every instruction set, compared with the conversions of number/.
 #include <cstdint>
 #include <cstring>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A user's executor whose threads are busy with other things: runs end without those that have not begun.
+/// A user-defined executor whose threads are busy with other work: regions end without threads that have not begun.
 #include <chrono>
 #include <condition_variable>
 #include <deque>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How many processors a process may use: control groups of both versions, as machines and containers show them.
+/// The number of processors that a process may use: control groups of both versions, as found on machines and in containers.
 #include <filesystem>
 #include <fstream>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The vectors of every instruction set against <cmath> and number/.
+/// The vectors of every instruction set, compared with <cmath> and number/.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

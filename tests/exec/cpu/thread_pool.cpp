@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// halftone's own threads: who takes part in a run, who is waited for, fork(), affinity, stress.
+/// The thread pool: which threads take part in a run, which are waited for, fork(), affinity, stress.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
