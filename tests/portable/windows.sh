@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Shows that halftone runs on Windows: the lessons, train_gpt and the tests of the floors named below, cross-compiled by
-# mingw-w64, pass under wine, with portable code and with AVX2 where this machine has it.
+# Tests that halftone runs on Windows: the lessons, train_gpt and the tests of the folders named below, cross-compiled by mingw-w64,
+# pass under Wine, with portable code and, if this machine has it, with AVX2.
 #
 #     tests/portable/windows.sh [--build FOLDER] [ctest argument...]
 #
-#     --build FOLDER     keeps what is built there
+#     --build FOLDER     the build folder, which is kept
 #
-# Ends with 77 where the cross compiler, wine or a header is missing (Debian: g++-mingw-w64-x86-64-posix, wine64).
+# Exits with 77 if the cross compiler, Wine or a header is missing (Debian: g++-mingw-w64-x86-64-posix, wine64).
 set -euo pipefail
 
 # Programs of tests/: numbers, memory, kernels, files, one training step. Others say nothing more about Windows.

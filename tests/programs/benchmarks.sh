@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# How the CPU's benchmarks behave as programs: each is built, runs one small case, leaves JSON, and refuses what it must.
+# Tests the CPU benchmarks as programs: each is built, runs one small case, writes JSON, and rejects wrong arguments.
 #
 #     tests/programs/benchmarks.sh BUILD_FOLDER
 set -uo pipefail
