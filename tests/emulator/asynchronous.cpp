@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mbarriers, the order that they make, and bulk copies.
+// mbarriers, the order that they establish, and bulk copies.
 #include <emulator/asynchronous.hpp>
 #include <emulator/machine_state.hpp>
 
@@ -7,14 +7,14 @@ namespace halftone::emulator {
 
 namespace {
 
-constexpr long most_bytes = (1 << 20) - 1;  // that a phase can lack, or have had too many
+constexpr long most_bytes = (1 << 20) - 1;  // the largest number of missing or excess bytes in a phase
 constexpr int line_bytes = 128;             // of a box of a bulk copy
 
 }  // namespace
 
 // ---- order
 
-/// What the thread did, and what its warp did before a barrier of the warp, is from now on known to who acquires this.
+/// Releases the accesses of the thread, and those of its warp before a barrier of the warp, to a later acquire.
 void machine_state::release(thread_state& t, vector_clock& to) {
     warp_state& w = t.block->warps[static_cast<std::size_t>(t.index / 32)];
     if (w.interval >= most_barriers) fail(*t.block, "more than ", most_barriers, " barriers of a warp");
@@ -38,7 +38,7 @@ void machine_state::share_clocks(block_state& b, std::size_t first, std::size_t 
     for (std::size_t i = first; i < first + n; ++i) b.threads[i]->clock = all;
 }
 
-/// What ordinary touches must not meet: mbarriers, and operands of products.
+/// Memory that ordinary accesses must not touch: mbarriers, and operands of products.
 void machine_state::touch_asynchronous(const block_state& b, const access& mine, word offset, std::size_t bytes,
                                        effect e) const {
     const auto clash = [&](const auto&... how) {

@@ -59,7 +59,7 @@ enum class fault {
     fewer_that_are_more,
 };
 
-/// `|` stands between what either schedule may show first.
+/// `|` separates messages of which a schedule may show either one first.
 constexpr const char* sentences[] = {
     "",
     "uses an mbarrier at 49152, which nobody has initialised|uses an mbarrier at 49168, which nobody has initialised",
@@ -102,8 +102,8 @@ constexpr const char* sentences[] = {
 };
 constexpr int faults = static_cast<int>(std::size(sentences));
 
-/// c = a b, m x n over a depth of k; tiles of 64 x 128 by a ring of two slots of 64 of the depth. A block does all tiles of
-/// its column, one after the other. fault::none is right.
+/// c = a b, m x n over a depth of k; tiles of 64 x 128 by a ring of two slots of 64 of the depth. A block computes all tiles of
+/// its column, one after the other. fault::none is correct.
 template <class T, bool A, bool B>
 struct product_kernel {
     static constexpr int threads = 256;
@@ -194,7 +194,7 @@ struct product_kernel {
 
     template <class Simt>
     void consume(Simt simt) const {
-        const bool is_odd = simt.thread() == 37;  // the thread that does something else
+        const bool is_odd = simt.thread() == 37;  // the thread that behaves differently
         simt.more_registers(constant<232>{});
         ring at;
         for (int row = 0; row < m; row += 64) {
@@ -247,7 +247,7 @@ struct product_kernel {
     }
 };
 
-/// Around its lines stands what must not be read.
+/// A matrix whose lines are surrounded by values that must not be read.
 template <class T>
 struct matrix {
     extent inner, outer, leading = (inner + 7) / 8 * 8;
@@ -261,7 +261,7 @@ struct product {
     std::vector<float> a = std::vector<float>(m * k), b = std::vector<float>(k * n), c = std::vector<float>(m * n);
 };
 
-/// The product of p's a and b, which T can hold.
+/// The product of p's a and b, whose elements T represents exactly.
 template <class T, bool A, bool B>
 void multiply(emulator::device& device, product& p, fault planted = fault::none) {
     matrix<T> a{A ? m : k, A ? k : m}, b{B ? n : k, B ? k : n};

@@ -71,7 +71,7 @@ constexpr const char* sentences[] = {
 };
 constexpr int faults = static_cast<int>(std::size(sentences));
 
-/// Two warps that copy, exchange and add up; fault::none is right.
+/// Two warps that copy, exchange and add up; fault::none is correct.
 template <fault Planted>
 struct planted_kernel {
     static constexpr int threads = 64;
@@ -113,7 +113,7 @@ struct planted_kernel {
         if (has(fault::misaligned_shared_vector)) simt.load(shared_span<chunk<float>>{4, 4}, 0);
         if (has(fault::nobody_wrote)) simt.load(copied, 4 * t);
 
-        // Cleared by another warp, so that what follows finds written memory.
+        // Cleared by another warp, so that the memory has been written before it is read.
         simt.store(exchange, 63 - t, 0.0f);
         simt.store(shared_span<chunk<float>>{1024, 64}, 63 - t, chunk<float>{});
         simt.barrier();
@@ -215,12 +215,12 @@ TEST_CASE("machine: damage can be done to one launch of several") {
         const long before = device.launches();
         CHECK(emulator::problem_of(device, twice, {.harm = emulator::damage::barrier_removed, .harmed_site = 1},
                                    launch) != "");
-        CHECK(device.launches() == before + launch);  // the undamaged ones came to their end
+        CHECK(device.launches() == before + launch);  // the undamaged ones were completed
     }
     CHECK(emulator::problem_of(device, twice, {.harm = emulator::damage::barrier_removed, .harmed_site = 1}, 2) == "");
 }
 
-/// Whether the host can read a byte: the system call, unlike a load, says no politely.
+/// Whether the host can read a byte: a system call returns an error, where a load would fault.
 bool can_read(const void* p) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);

@@ -6,7 +6,7 @@
 
 namespace halftone::emulator {
 
-// ---- the words
+// ---- the operations of threads
 
 int thread_access::index() const { return thread_->index; }
 grid_shape thread_access::block() const { return thread_->block->index; }

@@ -54,7 +54,7 @@ void machine_state::read_operand(block_state& b, int first_thread, const tile_op
     if (option.check == checking::values_only) return;
     auto& reads = b.asynchronous.reads;
     if (reads.empty()) reads.resize((b.shared.size() + 15) / 16 * b.warps.size());
-    access known{};  // to all threads, that copy
+    access known{};  // the copy that is known to all threads
     each_chunk(o, outer, [&](word chunk) {
         b.history.each(chunk, 16, [&](word i, const byte_history& h) {
             const access& write = h.write;
@@ -185,7 +185,7 @@ void thread_access::wgmma_wait(int allowed, location at) const {
     });
 }
 
-/// The warp's 16 rows, from what the operands are now.
+/// Computes the warp's 16 rows from the current contents of the operands.
 void machine_state::multiply(const block_state& block, int warp, const warpgroup_product& p) const {
     constexpr int depth = 16, most = 256;
     const int columns = 8 * p.sums->blocks;

@@ -13,9 +13,9 @@ namespace halftone::ptx {
 
 namespace {
 
-constexpr int most_idle_turns = 1000;  // in which nothing comes to an mbarrier
+constexpr int most_idle_turns = 1000;  // turns without any change of an mbarrier
 
-/// Of a block that is over.
+/// Checks at the end of a block.
 void check_ends(block_state& block, std::deque<warp>& warps) {
     if (!block.beside.copies.empty())
         warps.front().fail(*block.beside.copies.front().by, "a bulk copy that nobody waits for");

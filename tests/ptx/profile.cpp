@@ -27,7 +27,7 @@ std::string readable(const std::string& name) {
     return result;
 }
 
-/// An instruction's name without types and the like, which would be many: "ld.global", "mma.sync", "add".
+/// An instruction's name without types and modifiers, of which there are many: "ld.global", "mma.sync", "add".
 std::string kind_of(const std::string& text) {
     std::string_view rest = text;
     if (rest.front() == '@') rest = rest.substr(rest.find_first_not_of(" \t", rest.find_first_of(" \t")));

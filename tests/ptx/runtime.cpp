@@ -28,8 +28,8 @@ int halftone::ptx::architecture() {
 
 namespace {
 
-/// How well PTX is the device's, as a GPU chooses: the newest that is not newer than itself; that of sm_90a and the like
-/// is no other device's at all, and there the best. 0: it cannot run it.
+/// How well PTX fits the device: a GPU chooses the newest PTX that is not newer than itself. PTX of sm_90a and similar
+/// architectures runs on that architecture only, and is the best there. 0: the device cannot run it.
 int fitness(std::string_view ptx) {
     const auto at = ptx.find(".target sm_");
     if (at == ptx.npos) return 0;
@@ -40,8 +40,8 @@ int fitness(std::string_view ptx) {
     return version > architecture() || (is_only_its && version != architecture()) ? 0 : 2 * version + is_only_its;
 }
 
-/// The text of PTX in what nvcc has put into the program that is the best for the device; empty: there is none that it
-/// can run and that is not compressed.
+/// The text of the PTX in the program that fits the device best; empty if there is none that the device can run and that is not
+/// compressed.
 std::string ptx_of(const void* wrapper) {
     const auto* at = static_cast<const unsigned char* const*>(wrapper)[1];
     std::uint64_t bytes = 0;
@@ -68,7 +68,7 @@ std::string ptx_of(const void* wrapper) {
     return std::string(best);
 }
 
-/// Where the address sanitizer watches every access, kernels may reach all of the program's memory, as some GPUs let them.
+/// If the address sanitizer checks every access, kernels may access all of the program's memory, as on some GPUs.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool reaches_all_memory = true;
 #else
@@ -134,7 +134,7 @@ thread_local struct {
 
 extern "C" {
 
-// ---- what nvcc's own code calls
+// ---- functions called by code that nvcc generates
 
 void** __cudaRegisterFatBinary(void* wrapper) {
     const lock l(all().mutex);
@@ -176,8 +176,8 @@ cudaError_t cudaLaunchKernel(const void* f, dim3 grid, dim3 block, void** argume
     const lock l(all().mutex);
     return start(f, grid, block, arguments, shared, s);
 }
-/// Attributes may let a kernel start early or tell how it is to be scheduled: one that starts when all before it is done obeys
-/// them. Clusters are another matter, and not of sm_80.
+/// Attributes may allow a kernel to start early, or set its scheduling: starting it after all earlier work is always allowed.
+/// Clusters are not supported; sm_80 does not have them.
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, void** arguments) {
     const lock l(all().mutex);
     for (unsigned a = 0; a < c->numAttrs; ++a)
@@ -187,7 +187,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, void
 
 // ---- the device
 
-/// How often a call was made that takes long; for tests, which name this function weakly.
+/// How often an expensive function was called; for tests, which declare this function as weak.
 int halftone_ptx_calls(const char* name) {
     const lock l(all().mutex);
     return all().calls[name];
@@ -254,7 +254,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr a, int) {
     }
     return cudaSuccess;
 }
-/// What has failed is forgotten; memory stays.
+/// Clears errors; memory remains allocated.
 cudaError_t cudaDeviceReset() {
     const lock l(all().mutex);
     all().broken = all().last = cudaSuccess;

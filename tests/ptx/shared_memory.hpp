@@ -18,7 +18,7 @@ enum class access : std::uint8_t { reads, writes, is_atomic };
 
 class shared_memory {
   public:
-    /// For the next block; what it holds is NaN.
+    /// Prepares the memory for the next block; all values are NaN.
     void begin(std::size_t bytes) {
         words_.assign(bytes / 8 + 2, ~std::uint64_t{0});  // two more, so that the bytes behind belong to no other array
         bytes_ = bytes;
@@ -58,10 +58,10 @@ class shared_memory {
         std::uint32_t order = 0;
     };
     struct trace {
-        std::uint64_t phase = 0;  // between which barriers
+        std::uint64_t phase = 0;  // the number of barriers before
         visit writer{}, reader{};
     };
-    /// Four bytes are told apart where they are not touched as one.
+    /// Separate records for four bytes that are not accessed as one.
     struct word {
         trace whole;
         bool is_split;
