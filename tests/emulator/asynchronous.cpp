@@ -45,7 +45,7 @@ void machine_state::touch_asynchronous(const block_state& b, const access& mine,
         fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared bytes at ", offset, how...);
     };
     for (const mbarrier_state& m : b.asynchronous.mbarriers) {
-        if (offset < m.at + sizeof(simt::mbarrier) && offset + bytes > m.at) clash(", where an mbarrier lies");
+        if (offset < m.at + sizeof(simt::mbarrier) && offset + bytes > m.at) clash(", where there is an mbarrier");
     }
     const std::vector<operand_read>& reads = b.asynchronous.reads;
     if (e == effect::read || reads.empty()) return;
@@ -76,7 +76,7 @@ mbarrier_state& machine_state::find_mbarrier(thread_state& t, simt::shared_span<
                detail::sentence(" uses an mbarrier that thread ", m.initialiser, " (", name(m.init),
                                 ") initialised, with no fence and barrier between"));
     }
-    refuse(t, id, detail::sentence(" uses an mbarrier at ", span.offset, ", which nobody has initialised"));
+    refuse(t, id, detail::sentence(" uses an mbarrier at ", span.offset, ", which no thread has initialised"));
 }
 
 void machine_state::end_phase_if_due(block_state& b, mbarrier_state& m) {
@@ -84,9 +84,9 @@ void machine_state::end_phase_if_due(block_state& b, mbarrier_state& m) {
         fail(b, "phase ", m.phase, " of the mbarrier at ", m.at, " (", name(m.init), ") ", how);
     };
     if (m.bytes > most_bytes || m.bytes < -most_bytes) wrong("counts more bytes than it can");
-    if (m.pending == 0 && m.bytes < 0) wrong("is brought more bytes than it expects");
+    if (m.pending == 0 && m.bytes < 0) wrong("gets more bytes than it expects");
     if (m.pending != 0 || m.bytes != 0) return;
-    if (m.copies != 0) wrong("ends before a copy has landed: it is brought more bytes than it expects");
+    if (m.copies != 0) wrong("ends before a copy is complete: it gets more bytes than it expects");
     if (++m.phase > most_barriers) wrong("is too late: more phases than the machine counts");
     m.pending = m.count;
     if (option.check == checking::races_too) {
@@ -267,7 +267,7 @@ void machine_state::expect_nothing_under_way(const thread_state& t) const {
     if (!t.stores.empty()) fail(b, "thread ", t.index, " returns with a bulk store to be read: ", name(t.stores[0].at));
     if (b.finished + 1 < shape.threads) return;
     for (const mbarrier_state& m : b.asynchronous.mbarriers) {
-        if (m.waited < m.copied) fail(b, "ends with a copy that nobody has waited for: ", name(m.copy));
+        if (m.waited < m.copied) fail(b, "ends with a copy that no thread has waited for: ", name(m.copy));
     }
 }
 

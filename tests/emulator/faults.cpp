@@ -57,7 +57,7 @@ constexpr const char* sentences[] = {
     "touches 1 from element -1 on of a global span of 48",
     "or it is misaligned",
     "touches 16 shared bytes at 4: misaligned",
-    "which nobody has written",
+    "which no thread has written",
     "returns with a copy in flight",
     "from an address 4 past a multiple of 16",
     "copies 4 elements of a global span of 3",

@@ -220,10 +220,10 @@ struct machine_state {
                 fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared byte ", i, how...);
             };
             if (h.write.in_flight) clash(" while the copy of ", name(h.write), " is in flight: not yet waited for");
-            if (e == effect::read && h.write.interval == 0) clash(", which nobody has written");
+            if (e == effect::read && h.write.interval == 0) clash(", which no thread has written");
             if (unordered(b, h.write, mine)) {
                 if (h.write.thread < first_unit) clash(", written by ", name(h.write), ", with no barrier between");
-                clash(", which ", name(h.write), " brings: its mbarrier has not been waited for");
+                clash(", which ", name(h.write), " writes: its mbarrier has not been waited for");
             }
             if (e == effect::read) return note_read(b, h, mine);
             for (const access& r : h.reads) {

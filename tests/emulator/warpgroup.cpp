@@ -60,14 +60,14 @@ void machine_state::read_operand(block_state& b, int first_thread, const tile_op
             const access& write = h.write;
             if (write.thread == known.thread && write.warp_interval == known.warp_interval && known.interval != 0)
                 return;
-            if (write.interval == 0) fail_here(" reads shared byte ", i, ", which nobody has written");
+            if (write.interval == 0) fail_here(" reads shared byte ", i, ", which no thread has written");
             if (write.thread < first_copier)
                 fail_here(" reads shared byte ", i, ", written by ", name(write),
                           ": no fence orders products after stores");
             for (int t = first_thread; t < first_thread + 128; ++t) {
                 if (b.threads[static_cast<std::size_t>(t)]->clock.knows(write.thread, write.warp_interval)) continue;
                 fail_here(" reads shared byte ", i, ", which ", name(write),
-                          " brings: its mbarrier has not been waited for by thread ", t);
+                          " writes: its mbarrier has not been waited for by thread ", t);
             }
             known = write;
         });

@@ -115,7 +115,7 @@ if command -v python3 >/dev/null 2>&1; then
     expect 'beside onednn | 1.25 times | 1.06, 2 cases | **short** |'
     targets "$work/amx.json" "$work/avx512_bf16.json" && fail "targets.py takes two machines for one"
     expect 'different machines'
-    targets "$work/rows.json" && fail "targets.py takes rows of nobody"
+    targets "$work/rows.json" && fail "targets.py accepts rows without a library"
     [[ $(wc -l <"$work/out") == 1 ]] || fail "targets.py does not say in one line that nothing was measured"
 fi
 

@@ -67,7 +67,7 @@ mbarrier& mbarrier_at(warp& w, const instruction& i, std::uint64_t at, int lane)
     const std::byte* const there = w.memory(i, space::shared, at, 8, lane, access::reads);
     auto& all = w.block().beside.mbarriers;
     const auto found = all.find(at);
-    if (found == all.end() || std::memcmp(there, &stamp, 8) != 0) w.fail(i, "no mbarrier lies there");
+    if (found == all.end() || std::memcmp(there, &stamp, 8) != 0) w.fail(i, "there is no mbarrier at this address");
     return found->second;
 }
 

@@ -18,7 +18,7 @@ constexpr int most_idle_turns = 1000;  // turns without any change of an mbarrie
 /// Checks at the end of a block.
 void check_ends(block_state& block, std::deque<warp>& warps) {
     if (!block.beside.copies.empty())
-        warps.front().fail(*block.beside.copies.front().by, "a bulk copy that nobody waits for");
+        warps.front().fail(*block.beside.copies.front().by, "a bulk copy that no thread waits for");
     if (!block.beside.stores.empty()) {
         const auto& store = block.beside.stores.front();
         warps[static_cast<std::size_t>(store.thread / lanes)].fail(*store.by,

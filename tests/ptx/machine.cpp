@@ -134,7 +134,7 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
     }
 #if defined(__SANITIZE_ADDRESS__)
     if (__asan_region_is_poisoned(reinterpret_cast<void*>(address), bytes) != nullptr)
-        fail(i, "memory that is nobody's, lane " + std::to_string(lane));
+        fail(i, "memory that is not allocated, lane " + std::to_string(lane));
 #endif
     const auto is_in_last = [&] { return address >= block_.last.begin && address + bytes <= block_.last.end; };
     if (is_in_last()) return reinterpret_cast<std::byte*>(address);

@@ -87,7 +87,7 @@ TEST_CASE("the definition of packed sequences: each alone, and its gradients are
         support::check_gradient([&](const doubles& x) { return loss(q, x, v); }, k, dk);
         support::check_gradient([&](const doubles& x) { return loss(q, k, x); }, v, dv);
 
-        // What other sequences hold changes nothing: a query's o depends on its own sequence's keys alone.
+        // Other sequences have no effect: a query's o depends only on the keys of its sequence.
         const doubles before = outputs(q, k, v);
         doubles other = v;
         for (std::size_t i = 6 * 3; i < 7 * 3; ++i) other[i] += 1;  // the third sequence's key
@@ -310,7 +310,7 @@ TEST_CASE("scratch memory is as stated, and taken once") {
         const auto backward = t.backward({.mask = attention_mask::causal});
         attention::forward<bfloat16>(device, forward);
         CHECK(usage.peak(ht::memory_kind::workspace) == told(device, forward));
-        // Blocks that were too small for the first backward pass are replaced by one that is not.
+        // Blocks of scratch memory that were too small for the first backward pass are replaced by a larger one.
         for (int warm_up = 0; warm_up < 2; ++warm_up) attention::backward<bfloat16>(device, backward);
         usage.reset_peaks();
         const auto allocations = usage.allocations();

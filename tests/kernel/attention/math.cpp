@@ -82,7 +82,7 @@ TEST_CASE("attention by products and softmax over packed sequences") {
     });
 }
 
-/// Tensors of one head, whose memory nothing reads.
+/// Tensors of one head, whose memory is not read.
 ht::kernel::attention_forward<bfloat16> one_head(extent time, extent head_size, attention_strategy strategy) {
     const ht::view<bfloat16, 4> x(reinterpret_cast<bfloat16*>(64), {1, time, 1, head_size});
     return {x, x, x, x, {}, {.strategy = strategy}};

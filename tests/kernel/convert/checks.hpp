@@ -52,7 +52,7 @@ T any_bits(support::random& data) {
     return value;
 }
 
-/// The same bits, or two NaNs: kernels may return any.
+/// Whether both have the same bits or are NaN: kernels may return any NaN.
 template <class T>
 bool same(T a, T b) {
     return std::memcmp(&a, &b, sizeof a) == 0 || (ht::is_nan(a) && ht::is_nan(b));
@@ -104,7 +104,7 @@ void converts_each(Device& device, extent count, extent from_offset = 1, extent 
     }
 }
 
-/// What is beyond the largest number becomes it; a NaN stays.
+/// Numbers beyond the largest one saturate; NaNs remain NaN.
 template <class X, class Y, class Device>
 void saturates(Device& device, extent count) {
     CAPTURE(count);

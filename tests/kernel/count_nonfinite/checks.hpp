@@ -59,7 +59,7 @@ void equals_definition(Device& device) {
     }
 }
 
-/// By hand, so that the definition is checked as well.
+/// Counts known by hand, so that the definition is tested as well.
 template <class Device>
 void counts(Device& device) {
     const support::guarded<ht::float16> values(

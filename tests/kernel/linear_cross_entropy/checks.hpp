@@ -80,7 +80,7 @@ struct run {
           x(support::random(1).normals<T>(static_cast<extent>(s.rows) * s.width)),
           w(support::random(2).normals<T>(static_cast<extent>(s.classes) * s.width, 0.3)),
           targets(some_targets(s)) {
-        // What "add" adds to.
+        // The values to which write mode `add` adds.
         for (extent i = 0; i < dx.size(); ++i) dx[i] = T(0.25f);
         for (extent i = 0; i < dw.size(); ++i) dw[i] = 0.5f;
     }
@@ -105,7 +105,7 @@ struct run {
     }
 };
 
-/// Head is the operation of a device, as a type.
+/// Head is the operation, as a type.
 template <class M, class Head, class Device>
 void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
     CAPTURE(s.rows);
@@ -138,7 +138,7 @@ void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
     CHECK(r.losses.intact());
 }
 
-/// Logits that are kept give the bits that those have which are computed again: in memory that is aligned as scratch is.
+/// Kept logits give the same bits as recomputed ones, in memory that is aligned like scratch memory.
 template <class M, class Head, class Device>
 void the_same_if_kept(Head head, Device& device, const sizes& s, write_mode mode) {
     CAPTURE(s.rows);

@@ -20,7 +20,7 @@ namespace special_checks {
 
 namespace ht = halftone;
 
-/// Places of T, each with both signs.
+/// Numbers of T, each with both signs.
 template <class T>
 std::vector<T> places() {
     using limits = std::numeric_limits<T>;
@@ -53,7 +53,7 @@ void check(Device& device, const std::string& name, const F& f, const Definition
         if (std::isnan(expected)) continue;
         CHECK(std::signbit(got(i)) == std::signbit(expected));
         CHECK(std::isinf(got(i)) == std::isinf(expected));
-        // Where rounding decides, at the edge of T's range, either will do.
+        // At the edge of T's range, where rounding decides, both results are accepted.
         if (std::abs(expected) == 0 || std::abs(expected) > std::numeric_limits<T>::min())
             CHECK((got(i) == 0) == (expected == 0));
     }

@@ -75,7 +75,7 @@ TEST_CASE("matmul: the same bits at any number of threads") {
     SUBCASE("split products") { same_bits<ht::split_fp32, float>(); }
 }
 
-/// The bits of a row do not depend on how many there are: a token alone, and in a batch.
+/// The bits of a row do not depend on the number of rows: a token alone, and in a batch.
 template <class P, class T>
 void same_bits_alone() {
     matmul_test::on_every_set(2, [](auto& device) {

@@ -22,7 +22,7 @@ inline double gelu_derivative(double x) {
 }
 constexpr double largest_gelu_slope = 1.13;
 
-/// What a CPU's functions are off by where they become a T, and a GPU's where it has 16 bits.
+/// The errors of a CPU's functions with results in T, and of a GPU's if T has 16 bits.
 struct errors_on_vectors {
     template <class T>
     static double of_gelu(double x) {
@@ -33,9 +33,9 @@ struct errors_on_vectors {
         return support::gated_slope_error<T>();
     }
 };
-/// What scalar.hpp is off by where they become floats, its exp by two units in the last place: t, the argument of the
-/// sigmoid, has seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add six to the
-/// sigmoid s, and eight to its slope; the slope of t and the products with it add eight more.
+/// The errors of the functions in scalar.hpp with results in float, where the error of exp is two units in the last place. t,
+/// the argument of the sigmoid, has seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add
+/// six to the sigmoid s, and eight to its derivative; the derivative of t and the products with it add eight more.
 struct errors_in_float {
     template <class T>
     static double of_gelu(double x) {
@@ -94,7 +94,7 @@ struct problem {
           bias_memory(support::random(5).normals<Bias>(s.columns), 3 * of_c.offset),
           roundoff(of_additions) {}
 
-    /// want(sum, i, j) gives what c should hold.
+    /// want(sum, i, j) returns the expected element of c.
     template <class Want>
     void check(const ht::view<T, 2>& got, const Want& want) {
         support::comparison all;

@@ -35,7 +35,7 @@ ht::square_sum multiply(ht::cpu& device, const operand<T>& a, const operand<T>& 
     return squares;
 }
 
-/// Tiles, a block of few rows, all of a, k that ends at once and later, b of each thread's own and shared, ragged edges.
+/// Tiles, a block with few rows, all of a, k in one chunk and in several, private and shared b, partial tiles at the edges.
 constexpr sizes cuts[] = {{1, 5, 3},      {7, 40, 67},   {12, 32, 32},  {31, 300, 100},
                           {100, 20, 130}, {97, 300, 65}, {260, 40, 70}, {300, 260, 33}, {1100, 40, 70}};
 

@@ -81,14 +81,14 @@ struct ends {
     static double least() {
         return std::is_same_v<X, double> ? std::numeric_limits<double>::denorm_min() : traits::min_subnormal;
     }
-    /// Numbers whose squares leave the range at either end, with digits to spare; of float16 they do not.
+    /// Numbers whose squares clearly overflow or underflow; those of float16 do not.
     static double large() { return std::is_same_v<X, double> ? 1e200 : sizeof(X) == 2 && least() > 1e-10 ? 1e4 : 1e30; }
     static double small() {
         return std::is_same_v<X, double> ? 1e-200 : sizeof(X) == 2 && least() > 1e-10 ? 1e-4 : 1e-30;
     }
 };
 
-/// Every third row is ordinary. With epsilon 0 none is constant.
+/// Every third row is an ordinary one. With epsilon 0 no row is constant.
 template <class X>
 matrix<X> hard(extent width, bool with_epsilon, extent gap = 0) {
     using e = ends<X>;
@@ -147,7 +147,7 @@ struct exact_row {
             correction = sum([&](exact v) { return v - mean; });
         }
         variance = sum([&](exact v) { return deviation(v) * deviation(v); });
-        // A constant row has none, which the sum of its mean's rounding hides.
+        // The variance of a constant row is 0; the rounding of the mean would hide that.
         if (centred && std::all_of(&x.values[static_cast<std::size_t>(i * x.stride)],
                                    &x.values[static_cast<std::size_t>(i * x.stride)] + x.width,
                                    [&](X v) { return v == x.at(i, 0); }))
@@ -189,7 +189,7 @@ std::vector<W> weights(extent width, std::uint64_t seed) {
     return support::random(seed).normals<W>(width, 0.5, 1);
 }
 
-/// Norm: layer normalisation or RMS normalisation of one device, with what the checks of both need.
+/// Norm: layer normalisation or RMS normalisation of one device, with the functions that both tests need.
 template <class Device, bool Centred>
 struct norm {
     template <class X, class Y>
@@ -302,7 +302,7 @@ void check_forward(Device& device, const matrix<X>& x, double epsilon) {
     CHECK_MESSAGE(ys.within(), ys);
 }
 
-/// Of a constant row the bias alone remains, exactly.
+/// The result of a constant row is exactly the bias.
 template <class X, class Device>
 void check_constants(Device& device, extent width) {
     CAPTURE(width);
@@ -318,7 +318,7 @@ void check_constants(Device& device, extent width) {
     }
 }
 
-/// From mean and rstd as they are saved.
+/// The backward pass, from the saved mean and rstd.
 template <class X, class Y, bool Centred, class Device>
 void check_backward(Device& device, const matrix<X>& x, double epsilon) {
     using support::gamma;
@@ -387,7 +387,7 @@ void check_backward(Device& device, const matrix<X>& x, double epsilon) {
     CHECK(beyond == 0);
 }
 
-/// On a GPU of rows of whole vectors, at multiples of them: others are walked from where they begin.
+/// On a GPU only for rows of whole, aligned vectors: in other rows the first vector depends on the address.
 ///
 /// NaNs and infinities affect only their rows, whose results are PyTorch's. All other rows keep their bits, whatever the other rows
 /// are, in place, and with a row stride.

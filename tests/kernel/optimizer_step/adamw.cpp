@@ -11,7 +11,7 @@ namespace {
 
 using namespace adamw_checks;
 
-/// On each set: check(device).
+/// Calls check(device) for each instruction set.
 template <class Check>
 void on_each_set(const Check& check) {
     support::for_each_set([&](ht::isa set) {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace lion_checks;
 
-/// On each set: check(device).
+/// Calls check(device) for each instruction set.
 template <class Check>
 void on_each_set(const Check& check) {
     support::for_each_set([&](ht::isa set) {

@@ -23,7 +23,7 @@ namespace ht = halftone;
 using ht::bfloat16;
 using ht::extent;
 
-/// Whole lines a row.
+/// Rows of whole cache lines.
 struct large_array {
     extent rows, width;
     static constexpr extent part = 50;

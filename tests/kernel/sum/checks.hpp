@@ -36,7 +36,7 @@ ht::view<Y, 0> scalar(const guarded<Y>& memory) {
     return {memory.data(), ht::shape<0>{}};
 }
 
-/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+/// apart: the distance in elements of the arrays from a vector-aligned address; 0: all are aligned.
 template <class X, class T, class Y, class Device>
 void within_bounds(Device& device, extent count, extent apart = 1) {
     CAPTURE(count);

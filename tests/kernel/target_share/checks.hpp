@@ -29,7 +29,7 @@ kernel::target_counts run(Device& device, const ht::const_view<std::int32_t, 1>&
     return counts;
 }
 
-/// Targets of which so many of ten count.
+/// Targets of which this number among ten is not ignored.
 inline std::vector<std::int32_t> targets(extent n, int of_ten, std::uint64_t seed) {
     support::random data(seed);
     std::vector<std::int32_t> all = data.indices(n, 1000);
