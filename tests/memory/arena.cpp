@@ -65,7 +65,7 @@ TEST_CASE("arena: blocks given back in any order never overlap, and their memory
         for (const piece& p : pieces) space.deallocate(p.data, p.bytes);
         CHECK(space.live() == 0);
 
-        // All joined again: one block as large as everything fits without growing.
+        // All blocks are joined again: one block of the whole size fits without growing.
         const std::size_t whole = space.reserved();
         std::byte* all = space.allocate(whole);
         CHECK(space.reserved() == whole);

@@ -87,7 +87,7 @@ TEST_CASE(
     CHECK(std::strcmp(memory.capture_dependencies().first_change_since(with_arena), "the memory of results has moved") == 0);
 }
 
-TEST_CASE("capturing: no memory is handed out, and what is given back goes at the end") {
+TEST_CASE("capturing: no memory is handed out, and memory given back is released at the end") {
     counting_memory memory;
     ht::buffer kept(memory, 100, ht::memory_kind::other);
     {
@@ -104,7 +104,7 @@ TEST_CASE("capturing: no memory is handed out, and what is given back goes at th
     CHECK_NOTHROW(ht::buffer(memory, 1, ht::memory_kind::other));
 }
 
-TEST_CASE("captured by others: no memory is handed out, and what is given back goes once they have done") {
+TEST_CASE("captured by the program: no memory is handed out, and memory given back is released afterwards") {
     counting_memory memory;
     ht::buffer kept(memory, 100, ht::memory_kind::other), other(memory, 200, ht::memory_kind::other);
     ht::workspace scratch(memory);
@@ -126,12 +126,12 @@ TEST_CASE("captured by others: no memory is handed out, and what is given back g
         kept = ht::buffer(memory, 1, ht::memory_kind::other);
         CHECK(memory.released == 1);
     }
-    SUBCASE("when next one is given back") {
+    SUBCASE("when a block is next given back") {
         memory.who_captures = nullptr;
         other = {};
         CHECK(memory.released == 2);
     }
-    SUBCASE("when a capture of our own is over") {
+    SUBCASE("when a capture by halftone ends") {
         memory.who_captures = nullptr;
         { const ht::memory_resource::capturing guard(memory); }
         CHECK(memory.released == 1);

@@ -22,7 +22,7 @@ struct fixture {
     static float& first(const ht::gradient_slabs::place& p) { return *reinterpret_cast<float*>(p.data); }
 };
 
-TEST_CASE("gradient_slabs: have the layout of the parameters, with zeros between them") {
+TEST_CASE("gradient_slabs: have the parameters' layout, with zeros between them") {
     fixture f;
     ht::gradient_slabs slabs(f.parameters);
     CHECK(&slabs.owner() == &f.parameters);

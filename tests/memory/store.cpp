@@ -60,7 +60,7 @@ TEST_CASE("store: parameters with the same storage types are in one group, align
     CHECK(plain.parameters.groups().size() == 1);
 }
 
-TEST_CASE("store: one thing after the other") {
+TEST_CASE("store: calls in the wrong order are refused") {
     layers<ht::amp_bf16> l;
     CHECK_THROWS_WITH_AS(l.weight.values(),
                          "store: its parameters have no memory yet; call commit() once all layers are made",
@@ -91,7 +91,7 @@ TEST_CASE("store: initial values follow from seed, order and index, whatever the
         sum += static_cast<double>(v), squares += static_cast<double>(v) * static_cast<double>(v);
     }
     CHECK(differing == 65);
-    // 65 draws with deviation 1/2: mean and mean square within five of their own deviations.
+    // 65 draws with standard deviation 1/2: their mean and mean square are within five standard deviations.
     CHECK(std::fabs(sum / 65) < 5 * 0.5 / std::sqrt(65.0));
     CHECK(std::fabs(squares / 65 - 0.25) < 5 * 0.25 * std::sqrt(2.0 / 65));
     for (ht::extent i = 0; i < 70; ++i) CHECK(a.gain.values().data()[i] == 1.0f);
@@ -127,7 +127,7 @@ TEST_CASE("store: evenly distributed initial values") {
     check(shifted.master(), 3, 1);
 }
 
-TEST_CASE("store: initial values that are none") {
+TEST_CASE("store: initial values out of range are refused") {
     ht::host_memory memory;
     store s{memory};
     const auto add = [&](const ht::initial& values) {
@@ -147,7 +147,7 @@ TEST_CASE("store: initial values that are none") {
     CHECK(s.entries().empty());
 }
 
-TEST_CASE("store: parameters that fit one by one and not together") {
+TEST_CASE("store: parameters that fit one by one but not together are refused") {
     ht::host_memory memory;
     store s{memory};
     const auto add = [&](ht::extent n) { s.add<ht::amp_bf16, ht::op::linear>("w", ht::shape<1>{n}, {}); };
@@ -164,7 +164,7 @@ TEST_CASE("store: parameters that fit one by one and not together") {
     CHECK(memory.usage().live() == 0);
 }
 
-TEST_CASE("store: a great many parameters, one after the other") {
+TEST_CASE("store: many parameters, added one after the other") {
     ht::host_memory memory;
     store s{memory};
     for (int i = 0; i < 200000; ++i) s.add<ht::full_fp32, ht::op::linear>("w", ht::shape<1>{1}, {});
@@ -271,7 +271,7 @@ TEST_CASE("store: parameters without elements, a store without parameters") {
     CHECK(empty.bytes() == 0);
 }
 
-TEST_CASE("store: no memory for the parameters, then more of it") {
+TEST_CASE("store: too little memory for the parameters, then enough") {
     ht::host_memory small(1024);
     store s(small);
     s.add<ht::amp_bf16, ht::op::linear>("weight", ht::shape<1>{4096}, {});

@@ -150,7 +150,7 @@ void overflow_is_named(Device& device) {
     CHECK(found[0].operand.tensor == scaled_tensor::weight);
     CHECK(found[0].kind() == std::string("+inf"));
     CHECK(found[0].parameter == "fc.weight");
-    // A result that is not finite while its operands are: the bias.
+    // A result that is not finite while the product's operands are: the bias is not finite.
     model.fc.weight.assign(std::vector<float>(8, 1.0f));
     model.fc.bias.assign(std::vector<float>{0, infinity});
     REQUIRE(step(x) == 1);

@@ -25,7 +25,7 @@ const ht::profiler::row& row_of(const ht::profiler& profile, const std::string& 
 
 }  // namespace
 
-TEST_CASE("inner ranges' time is theirs, and the rows add up to the whole") {
+TEST_CASE("time in an inner range counts there alone, and the rows add up to the whole") {
     now = 1000;
     ht::profiler profile(&hand_turned);
     for (int step = 0; step < 2; ++step) {
@@ -54,7 +54,7 @@ TEST_CASE("inner ranges' time is theirs, and the rows add up to the whole") {
     CHECK(profile.total() == 0);
 }
 
-TEST_CASE("names are compared as text: two translation units have two literals") {
+TEST_CASE("names are compared as text: equal literals of two translation units are one name") {
     now = 0;
     ht::profiler profile(&hand_turned);
     const char one[] = "norm", two[] = "norm";

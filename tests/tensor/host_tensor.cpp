@@ -22,7 +22,7 @@ struct host {
     ht::host_memory memory_{};
 };
 
-TEST_CASE("host_tensor: a value of its own, and a range") {
+TEST_CASE("host_tensor: copies its values, and is a range") {
     ht::host_tensor<ht::bfloat16, 2> x({2, 3});
     CHECK(x.shape() == ht::shape<2>{2, 3});
     CHECK(x.size() == 6);
