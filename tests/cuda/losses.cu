@@ -84,7 +84,7 @@ TEST_CASE_TEMPLATE("column_sum on cuda: within its bound of the definition", M, 
 namespace sum {
 using namespace sum_checks;
 
-TEST_CASE("sum on cuda: within its bound of the definition, and neither end is passed") {
+TEST_CASE("sum on cuda: within its bound of the definition, and no element outside the array is read") {
     device_type device;
     for (const extent apart : {0, 1}) {
         for (const extent count : {1, 2, 5, 8, 9, 31, 33, 67, 100, 129, 257, 1021, 16384, 16385, 70001, 1000003}) {

@@ -71,7 +71,7 @@ class pinned_blocks {
             const std::size_t slab = bytes < slab_bytes ? slab_bytes : bytes;
             void* data = nullptr;
             is_inside_ = true;  // what the runtime itself allocates
-            // A test may be capturing a stream, and the host's memory is nothing to that.
+            // A test may be capturing a stream; host memory does not affect a capture.
             cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
             cudaThreadExchangeStreamCaptureMode(&mode);
             const cudaError_t code = cudaHostAlloc(&data, slab, cudaHostAllocPortable | cudaHostAllocMapped);

@@ -41,7 +41,7 @@ TEST_CASE_FIXTURE(devices,
     sparse_checks::duplicates_overflow(one);
 }
 
-TEST_CASE_FIXTURE(devices, "dropout on cuda: drops in the backward pass what it dropped forward, and repeats a step") {
+TEST_CASE_FIXTURE(devices, "dropout on cuda: the backward pass uses the forward pass's mask, and a step repeats") {
     dropout_test::same_mask_backward<ht::bfloat16, float>(one);
     dropout_test::replays(one);
     dropout_test::keeps_its_numbers(one);

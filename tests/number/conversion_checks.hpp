@@ -217,7 +217,7 @@ void check_limits(oracle::format f) {
     CHECK(limits::min_exponent10 == std::ceil(std::log10(static_cast<double>(limits::min()))));
     CHECK(limits::max_exponent10 == std::floor(std::log10(static_cast<double>(limits::max()))));
 
-    // All else is as it is for float, which obeys the same rules.
+    // Everything else is as for float, which follows the same rules.
     using same = std::numeric_limits<float>;
     CHECK(limits::is_specialized);
     CHECK(limits::is_signed == same::is_signed);

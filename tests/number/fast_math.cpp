@@ -41,7 +41,7 @@ TEST_CASE("fast math: infinities and NaNs are seen") {
     CHECK(ht::is_finite(hidden(std::uint64_t{0x7fefffffffffffff})));
 }
 
-TEST_CASE("fast math: an overflow that the program makes itself is seen") {
+TEST_CASE("fast math: an overflow in the program's own arithmetic is seen") {
     volatile float large = 0x1p127f;
     const float product = large * large;
     CHECK_FALSE(ht::is_finite(product));

@@ -210,7 +210,7 @@ TEST_CASE_TEMPLATE("float8: rounding toward zero and stochastic rounding", T, fl
         }
     }
 
-    // Past the largest number: up is what the type has there.
+    // Past the largest number: rounding up gives what the type has there.
     CHECK(ht::round_stochastic<T>(largest * 1.001f, 0) == largest);
     CHECK(ht::round_stochastic<T>(largest * 1.1f, 0xffffffff).bits() == type::beyond);
     CHECK(ht::round_stochastic<T>(-4 * largest, 0).bits() == (0x80 | type::beyond));

@@ -56,7 +56,7 @@ TEST_CASE("fast math: overflows are found and their steps skipped, on each instr
     });
 }
 
-TEST_CASE("fast math: a scale never becomes infinite, and is not set to what is no scale") {
+TEST_CASE("fast math: a scale never becomes infinite, and is not set to an invalid value") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::amp_fp16> model{device};
     ht::accumulator acc{model};

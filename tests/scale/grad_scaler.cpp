@@ -27,7 +27,7 @@ TEST_CASE("grad_scaler: the traces of torch.amp.GradScaler") {
     traces::replay([] { return std::make_unique<ht::cpu>(ht::cpu_options{.threads = 1}); });
 }
 
-TEST_CASE("grad_scaler: only the offending optimizer skips, and the shared scale backs off once") {
+TEST_CASE("grad_scaler: only the optimizer whose gradients overflow skips, and the shared scale backs off once") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler scaler{device, {.init_scale = 256}};
     trained a{device}, b{device};
@@ -46,7 +46,7 @@ TEST_CASE("grad_scaler: only the offending optimizer skips, and the shared scale
     CHECK(b.optimizer.skipped_steps() == 1);
 }
 
-TEST_CASE("grad_scaler: one accumulator over two models; each optimizer looks at its own part") {
+TEST_CASE("grad_scaler: one accumulator over two models; each optimizer checks its own part") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler scaler{device};
     model_type a{device}, b{device};
@@ -93,7 +93,7 @@ TEST_CASE("grad_scaler: the wrong order of calls throws") {
         scaler.update();
         t.unscale(scaler, '.');
     }
-    SUBCASE("unscale what was moved from") {
+    SUBCASE("unscale gradients that were moved from") {
         t.backward(scaler, '.');
         auto s = t.acc.take();
         scaler.unscale(std::move(s));
@@ -126,7 +126,7 @@ TEST_CASE("grad_scaler: the wrong order of calls throws") {
     }
 }
 
-TEST_CASE("grad_scaler: what becomes infinite after unscale is not looked for") {
+TEST_CASE("grad_scaler: gradients that become infinite after unscale are not checked again") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler scaler{device};
     trained t{device};
@@ -328,7 +328,7 @@ TEST_CASE("grad_scaler: a state includes the guards: a scaler that loads it cont
     CHECK_THROWS_AS(fresh.update(21.0f), ht::argument_error);
 }
 
-TEST_CASE("grad_scaler: disabled, it lets everything pass; the step looks for itself whether gradients are finite") {
+TEST_CASE("grad_scaler: disabled, it changes nothing; the step checks that gradients are finite") {
     ht::cpu device{{.threads = 1}};
     trained t{device};
     ht::grad_scaler scaler{device, {.enabled = false}};

@@ -160,7 +160,7 @@ void check_after_unscale(Device& device) {
         CHECK(t.step(guarded) == step_result::taken);
     }
     {
-        // Written by hand, and said so: looked at anew. Clipping does not hide it, and the scale has no part in it.
+        // Written by hand and marked as changed: checked again. Clipping does not hide it; the scale stays.
         ht::grad_scaler scaler{device};
         trained<Device> t{device};
         for (const float odd : {infinity, nan}) {

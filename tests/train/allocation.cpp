@@ -37,7 +37,7 @@ void free_aligned(void* p) {
 
 }  // namespace
 
-// The program's own, for all of this test executable. Not inlined: g++ would warn of pairs that it sees only half of.
+// Replaces the operators in this whole test executable. Not inlined: g++ would warn of pairs that it half sees.
 #define OWN __attribute__((noinline))
 OWN void* operator new(std::size_t bytes) {
     if (void* p = counted(bytes, 1)) return p;
@@ -58,7 +58,7 @@ OWN void operator delete(void* p, std::size_t, std::align_val_t) noexcept { free
 
 TEST_CASE("the counter counts") {
     const long before = allocations;
-    // Through a volatile pointer, or the pair is optimised away.
+    // Through a volatile pointer; otherwise the compiler removes the pair.
     int* volatile p = new int(1);
     delete p;
     CHECK(allocations == before + 1);

@@ -168,7 +168,7 @@ inline void check_same(const trace& one, const trace& other) {
     CHECK(one.scale == 8);
     CHECK(other.scale == 8);
     CHECK(one.random == other.random);
-    // Or a wrong step could look like a right one.
+    // Otherwise a wrong step could look like a right one.
     CHECK(std::count(one.values.begin(), one.values.end(), 0.0f) * 2 < static_cast<std::ptrdiff_t>(one.values.size()));
 }
 

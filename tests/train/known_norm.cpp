@@ -76,7 +76,7 @@ double bound(double norm) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("known norm: that of the gradients in memory, by any number of threads", P, ht::full_fp32,
+TEST_CASE_TEMPLATE("known norm: equals that of the gradients in memory, with any number of threads", P, ht::full_fp32,
                    ht::amp_bf16) {
     float of_one_thread = 0;
     for (const int threads : {1, 2, 3}) {
@@ -94,7 +94,7 @@ TEST_CASE_TEMPLATE("known norm: that of the gradients in memory, by any number o
     }
 }
 
-TEST_CASE("known norm: what was changed by hand is read") {
+TEST_CASE("known norm: gradients changed by hand are read again") {
     trained<ht::amp_bf16> t;
     auto grads = t.gradients();
     const double before = t.measured(grads);

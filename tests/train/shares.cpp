@@ -108,7 +108,7 @@ void with_shares(ht::inference<ht::cpu>& eval, std::initializer_list<part> parts
 }
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-TEST_CASE("loss_meter: losses with shares count by their targets, those without any not at all") {
+TEST_CASE("loss_meter: losses with shares count by their targets; those without targets do not count") {
     ht::cpu device{{.threads = 1}};
     ht::inference eval{device};
     ht::loss_meter losses{device, 2};
@@ -137,7 +137,7 @@ TEST_CASE("loss_meter: losses with shares count by their targets, those without 
     CHECK(losses.mean() == 1);
 }
 
-TEST_CASE("outlier_guard: a micro-batch without targets is no outlier, a batch without any is one") {
+TEST_CASE("outlier_guard: a micro-batch without targets is not an outlier, a batch without any is") {
     ht::cpu device{{.threads = 1}};
     ht::inference eval{device};
     model_type model(device, 40, 8);

@@ -58,7 +58,7 @@ class queue_executor final : public ht::executor {
     explicit queue_executor(job_queue& jobs) : jobs_(&jobs) {}
     int concurrency() const override { return 2; }
     void run(task function, void* argument) override {
-        // What may be begun after the end of this call refers to nothing but the gate.
+        // Work that begins after the end of this call refers to nothing but the gate.
         const auto gate = std::make_shared<ht::region_gate>();
         gate->open();
         jobs_->add([=] {

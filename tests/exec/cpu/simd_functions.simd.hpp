@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operations of simd.hpp on arrays, for simd.cpp: arrays are whole vectors long.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+// No include guard: exec/cpu/each_set.hpp includes this body once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 
