@@ -175,7 +175,7 @@ TEST_CASE("attention: one variable as queries, keys and values has the sum of th
         tape.gradient(leaf),
         plus(plus(third_of<float>(want.dqkv, 0), third_of<float>(want.dqkv, 1)), third_of<float>(want.dqkv, 2)));
 
-    // The same side by side, used twice: a second contribution is added.
+    // The same in one fused tensor, used twice: the second contribution is added.
     const guarded<float> side(thrice);
     const auto qkv = tape.leaf(side.view(ht::shape<3>{batch, time_steps, 3 * width}));
     const auto once = autodiff_test::weigh(tape, ht::self_attention<roles>(tape, qkv, heads), in.d_o.view());
@@ -222,12 +222,12 @@ void packed_as_batch(ht::attention_strategy strategy) {
     }
 }
 
-TEST_CASE("attention: packed sequences are like a batch of them") {
+TEST_CASE("attention: packed sequences give a batch's results") {
     packed_as_batch<float>(ht::attention_strategy::flash);
     packed_as_batch<ht::bfloat16>(ht::attention_strategy::automatic);
 }
 
-TEST_CASE("attention: packed sequences that are none") {
+TEST_CASE("attention: invalid packed sequences") {
     using roles = ht::roles<float, float, float>;
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;
@@ -295,7 +295,7 @@ TEST_CASE("attention: keys without gradients") {
     CHECK(gradient_of_q(true) == gradient_of_q(false));
 }
 
-TEST_CASE("attention: heads that do not divide what is given") {
+TEST_CASE("attention: head counts that do not divide the width") {
     using roles = ht::roles<float, float, float>;
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;

@@ -28,7 +28,7 @@ using support::guarded;
 
 constexpr ht::shape<4> heads{2, 5, 3, 8};
 
-TEST_CASE("rotary: its gradient is the inverse turn, added to what is there") {
+TEST_CASE("rotary: its gradient is the inverse rotation, added to the earlier one") {
     ht::cpu device{{.threads = 1}};
     support::random data(1);
     const guarded<float> x(data.normals<float>(heads.size())), w(data.normals<float>(heads.size()));
@@ -53,7 +53,7 @@ TEST_CASE("rotary: its gradient is the inverse turn, added to what is there") {
     }
 }
 
-TEST_CASE("rotary: in packed documents positions begin anew in each") {
+TEST_CASE("rotary: in packed documents positions start at 0 in each") {
     ht::cpu device{{.threads = 1}};
     support::random data(2);
     const ht::shape<4> row{1, 5, 2, 4}, first{1, 3, 2, 4}, second{1, 2, 2, 4};
@@ -79,8 +79,8 @@ TEST_CASE("rotary: keeps its input's type in any region") {
                                  x>);
 }
 
-// (batch, time, (4 + 2 * 2) * 8): queries, keys and values side by side, or apart.
-TEST_CASE("self_attention: grouped heads side by side have the bits of those apart, forward and backward") {
+// (batch, time, (4 + 2 * 2) * 8): queries, keys and values fused in one tensor, or separate.
+TEST_CASE("self_attention: fused grouped heads have the bits of separate ones, forward and backward") {
     ht::cpu device{{.threads = 1}};
     support::random data(3);
     using roles = ht::roles<float, float, float>;

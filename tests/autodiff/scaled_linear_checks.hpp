@@ -116,7 +116,7 @@ matrix<tracked> in_eight_bits(matrix<tracked> m) {
     double amax = 0, beyond = 0;
     for (const tracked& v : m.values)
         amax = std::max(amax, std::fabs(v.value)), beyond = std::max(beyond, std::fabs(v.value) + v.error);
-    // Computed numbers have an amax within bounds alone, and so has the scale.
+    // For computed numbers the amax is known within bounds only, and so is the scale.
     const double least = ht::number_traits<Q>::min_subnormal * beyond / ht::number_traits<Q>::max;
     for (tracked& v : m.values) {
         const double magnitude = std::fabs(v.value) + v.error;

@@ -118,7 +118,7 @@ void check_own_operations(Device& device) {
                          ht::argument_error);
     CHECK_NOTHROW(ht::apply<masked<false>>(tape, tape.constant(ht::const_view<float, 1>(in, {3}))));
 
-    // Cast to bf16 on the way in: the kept input is cast on the tape, too. In whole numbers all of it is exact.
+    // The input is cast to bf16: the kept input is cast on the tape, too. With small integers everything is exact.
     const float whole[] = {1, -2, 3}, weights[] = {2, 1, -3};
     const auto y = tape.leaf(ht::const_view<float, 1>(whole, {3}));
     const auto loss = ht::sum<float>(tape, ht::apply<cubed>(tape, ht::cast<ht::bfloat16>(tape, y)));

@@ -47,7 +47,7 @@ void check_packed() {
     });
 }
 
-TEST_CASE("what a mask hides has no effect on first and second derivatives, what is seen shows") {
+TEST_CASE("masked keys have no effect on first and second derivatives, visible keys have") {
     SUBCASE("causal, fp32") { check_causal<ht::full_fp32, float>(); }
     SUBCASE("causal, bf16") { check_causal<ht::amp_bf16, ht::bfloat16>(); }
     SUBCASE("causal, fp16") { check_causal<ht::amp_fp16, ht::float16>(); }

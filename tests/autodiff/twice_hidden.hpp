@@ -159,7 +159,7 @@ struct comparison {
                     }
                     const bool may_read = reaches(got.of_keys, b, t, h);
                     leaks += !may_read && !same ? 1 : 0;
-                    // A query that sees no key gives zeros.
+                    // A query without visible keys gives zeros.
                     lost += may_read && reads && finite && (got.of_keys || seen.sees_any(t)) ? 1 : 0;
                 }
             }

@@ -142,7 +142,7 @@ doubles penalty_in_double(ht::cpu& device, network<ht::full_fp64>& model, const 
     return slopes;
 }
 
-TEST_CASE("second derivatives in bf16: a gradient penalty through a norm and attention, within what rounding does") {
+TEST_CASE("second derivatives in bf16: a gradient penalty through a norm and attention, within rounding") {
     ht::cpu device{{.threads = 1}};
     const doubles x = numbers_of_bfloat16(24);
     network<ht::full_fp64> exact{device};

@@ -243,7 +243,7 @@ void check_matmul(Device& device) {
 
 template <class Device>
 void check_joins(Device& device) {
-    // x stands in each twice.
+    // x occurs twice in each.
     check(
         device, nullptr, {2, 3}, 18,
         [](auto& t, const auto& x) { return weigh(t, ht::tanh(t, ht::cat(t, 1, x, ht::exp(t, x), x))); },

@@ -168,7 +168,7 @@ void within_bounds(const results& got, const bounds& want, std::size_t partly_ze
     within_bounds(got.by_input, want.by_input, partly_zero);
     within_bounds(got.by_weight, want.by_weight, partly_zero);
     within_bounds(got.wide, want.wide, partly_zero);
-    // And the narrower product is the one that they tell of: it exceeds the bounds that fp32 has.
+    // The narrower product is really narrower: its error exceeds the bounds of fp32.
     CHECK_FALSE(held_against(got.by_input.back(), want.base.back()).within());
     CHECK_FALSE(held_against(got.by_weight[0], want.base[0]).within());
 }
