@@ -313,7 +313,7 @@ TEST_CASE("asynchronous words: a product is right in every schedule, of K-major 
     emulator::check_schedules(is_right<ht::float16, false, true>, hopper);
 }
 
-TEST_CASE("asynchronous words: every damage is noticed") {
+TEST_CASE("asynchronous words: every damage is found") {
     // A barrier, waits for full and empty slots, two for products.
     CHECK(emulator::check_damages(is_right<ht::bfloat16, false, true>, 5, hopper) == 5);
 }

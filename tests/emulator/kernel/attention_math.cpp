@@ -104,7 +104,7 @@ TEST_CASE("attention on a GPU by products and softmax: scores of a million are a
     }
 }
 
-TEST_CASE("attention on a GPU by products and softmax with hidden NaN: in many schedules, and damaged") {
+TEST_CASE("attention on a GPU by products and softmax with hidden NaN: in many schedules, and with damage") {
     support::problem<float> p({1, 9, 9, 1, 1, 4, causal}, layout::contiguous);
     for (const auto& x : {p.x.q.view, p.x.k.view, p.x.v.view, p.d_o.view}) {
         for (extent i = 5; i < 9; ++i) x(0, i, 0, i % 4) = std::numeric_limits<float>::quiet_NaN();
@@ -206,7 +206,7 @@ TEST_CASE("attention on a GPU: a tape copies the offsets of packed sequences fro
     CHECK_THROWS_AS(run(in_a_row, ht::packed_sequences::of({offsets.data(), {2}}, 2 * time)), ht::shape_error);
 }
 
-TEST_CASE("attention on a GPU by products and softmax: in many schedules, and damaged") {
+TEST_CASE("attention on a GPU by products and softmax: in many schedules, and with damage") {
     const support::packed_problem<float> p({{3, 6, 2}, {4, 35, 1}}, {1, 0, 0, 1, 1, 4, causal}, layout::contiguous);
     const ht::kernel::attention_visibility visible{11, 40, causal, p.sequences()};
     emulator::device first;

@@ -23,7 +23,7 @@ TEST_CASE("average in a step on a GPU: parameters that are assigned and saved") 
     assigns(device);
 }
 
-TEST_CASE("average in a step on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("average in a step on a GPU: any schedule gives the same bits, and every damage is found") {
     using mixed = averaged<slabs<float, ht::bfloat16, float, float>>;
     support::random data{9};
     const mixed want(data, 2077);

@@ -56,7 +56,7 @@ TEST_CASE("gradient_norm on a GPU: sums of small integers are exact, over more c
     CHECK(found == 0);
 }
 
-TEST_CASE("gradient_norm on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("gradient_norm on a GPU: any schedule gives the same bits, and every damage is found") {
     // In range, out of it (summed in double), and with one value that is not finite: what each reduction is for.
     support::random data{5};
     for (const auto& [magnitude, odd] : {std::pair{1.0, 0.0f}, {1e-30, 0.0f}, {1.0, -infinity}}) {

@@ -91,7 +91,7 @@ bool is_right(emulator::device& device, extent rows, extent width) {
 }
 
 TEST_CASE(
-    "layer_norm, rms_norm on a GPU: rows taken with care are right in every schedule, and every damage is noticed") {
+    "layer_norm, rms_norm on a GPU: rows taken with care are right in every schedule, and every damage is found") {
     for (const extent width : {72, 1032, 4097}) {
         CAPTURE(width);
         emulator::check_kernels(

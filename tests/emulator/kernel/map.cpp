@@ -127,7 +127,7 @@ TEST_CASE("map on a GPU: absent gradients, one input twice, no rows, no allocati
     CHECK(one[0] == 0);
 }
 
-TEST_CASE("map on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("map on a GPU: any schedule gives the same bits, and every damage is found") {
     // Two sums of all elements and one by column, all different, all exact.
     const extent rows = 70, columns = 24;
     const ht::shape<2> shape{rows, columns};

@@ -244,23 +244,23 @@ using large_tiling = matrix_unit_tiling<128, 128, 32, 2, 2, 3>;
 using converting_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 2>;
 
 // With these depths the last panel is in the first slot, where the epilogue's staging begins.
-TEST_CASE("matmul on a GPU: small tiles, damaged") {
+TEST_CASE("matmul on a GPU: small tiles with damage") {
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<bf16_kernel<small_tiling>, bfloat16, bfloat16>(d, {70, 5 * 32, 40}, layouts[0], layouts[0]);
     });
 }
-TEST_CASE("matmul on a GPU: large tiles, damaged") {
+TEST_CASE("matmul on a GPU: large tiles with damage") {
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(d, {90, 4 * 32, 128}, layouts[1], layouts[1]);
     });
 }
-TEST_CASE("matmul on a GPU: operands by way of registers, damaged") {
+TEST_CASE("matmul on a GPU: operands by way of registers with damage") {
     using kernel = bf16_kernel<converting_tiling, panel_load::through_registers, bfloat16, float>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]);
     });
 }
-TEST_CASE("matmul on a GPU: parts of k, damaged") {
+TEST_CASE("matmul on a GPU: parts of k with damage") {
     emulator::check_kernels([](emulator::device& d) {
         const sizes s{20, 5 * 32, 40};
         const operand<bfloat16> a(s.rows, s.depth, layouts[0], small_integers{1}),
@@ -273,7 +273,7 @@ TEST_CASE("matmul on a GPU: parts of k, damaged") {
         return holds(c, s, exact_product(s));
     });
 }
-TEST_CASE("matmul on a GPU: tf32, damaged") {
+TEST_CASE("matmul on a GPU: tf32 with damage") {
     using small = tf32_kernel<matrix_unit_tiling<64, 64, 16, 2, 2, 4>>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<small, float, float>(d, {70, 5 * 16, 40}, layouts[0], layouts[0]);
@@ -283,7 +283,7 @@ TEST_CASE("matmul on a GPU: tf32, damaged") {
         return multiplies<large, float, float>(d, {40, 4 * 16, 130}, layouts[1], layouts[1]);
     });
 }
-TEST_CASE("matmul on a GPU: multiply-adds, damaged") {
+TEST_CASE("matmul on a GPU: multiply-adds with damage") {
     using kernel = multiply_add_kernel<float, multiply_add_tiling<64, 64>, float, float, no_operands, float_result>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<kernel, float, float>(d, {50, 70, 40}, layouts[0], layouts[1]);

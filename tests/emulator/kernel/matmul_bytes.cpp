@@ -218,7 +218,7 @@ bool multiplies(emulator::device& device, const sizes& s, const layout& a_layout
     return holds(c, s, exact_product(s));
 }
 
-TEST_CASE("matmul of bytes on a GPU: damaged") {
+TEST_CASE("matmul of bytes on a GPU with damage") {
     const auto ada = simt::architecture_of(89);
     emulator::check_kernels(
         [](emulator::device& d) {

@@ -180,7 +180,7 @@ TEST_CASE("norms on a GPU backward: rows read once that need care have the bits 
 }
 
 /// Small integers, whose sums over rows are exact, and of whose dx a machine of many multiprocessors has the bits.
-TEST_CASE("norms on a GPU backward: rows read once, right in every schedule, and every damage is noticed") {
+TEST_CASE("norms on a GPU backward: rows read once, right in every schedule, and every damage is found") {
     struct trial {
         extent rows, width;
     };

@@ -26,7 +26,7 @@
 
 #include "../../../examples/with_device.hpp"
 
-// Each lesson in a namespace of its own, its main an ordinary function there, which chooses no device.
+// Each lesson has its own namespace, in which its main is an ordinary function that selects no device.
 #define with_device(argc, argv, ...) (static_cast<void>(argc), static_cast<void>(argv), 0)
 namespace lesson_09 {
 #include "../../../examples/09_fp8.cpp"
@@ -134,7 +134,7 @@ void keeps_its_promises(const char* source, const Lesson& lesson) {
     }
 }
 
-TEST_CASE("the machine that lessons run on tells host memory from its own") {
+TEST_CASE("the machine on which lessons run tells host memory from device memory") {
     device gpu;
     std::vector<float> host(8, 1.0f);
     const auto own = ht::to_device(gpu, ht::const_view<float, 1>(host.data(), {8}));

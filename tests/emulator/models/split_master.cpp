@@ -40,7 +40,7 @@ TEST_CASE("split masters on a GPU: a step gives the bits of whole masters, which
     }
 }
 
-TEST_CASE("split masters on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("split masters on a GPU: any schedule gives the same bits, and every damage is found") {
     using namespace split_checks;
     const auto run = [](emulator::device& device) {
         return same_steps<rule::adamw, float>(device, device, 1061, placement::aligned) &&
