@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The test of every kernel on the emulated GPU: the kernel is correct in every schedule, and damage is detected (mutation testing): a
-/// missing barrier, a missing wait, a wrong shuffle. Damage that is not detected means that a test is missing, or that the
-/// barrier is not needed.
+/// The test of every kernel on the emulated GPU (mutation testing): the kernel is correct in every schedule, and damage is
+/// detected: a missing barrier, a missing wait, a wrong shuffle. Damage that is not detected means that a test is missing,
+/// or that the barrier is not needed.
 ///
 ///     emulator::check_kernels([&](emulator::device& device) {
 ///         kernel::softmax<emulator::device>::forward(device, {...});
