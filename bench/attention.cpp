@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times attention on the CPU beside PyTorch's scaled_dot_product_attention, forward and backward, in GFLOP/s and as a
+/// Times attention on the CPU, compared with PyTorch's scaled_dot_product_attention, forward and backward, in GFLOP/s and as a
 /// fraction of the peak from registers.
 ///
 ///     bench_attention --json attention.json --torch python3 --filter causal
@@ -188,7 +188,7 @@ void tell_memory(ht::cpu& device, bench::report& report) {
 
 int main(int argc, char** argv) {
     bench::options o;
-    CLI::App app{"Times attention on the CPU, beside PyTorch's."};
+    CLI::App app{"Times attention on the CPU, compared with PyTorch."};
     return bench::run_program("bench_attention", app, o, argc, argv, [&](const bench::session& s) {
         s.report.note(
             "operations",

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Everything that is measured on a CPU, in one command: builds the benchmarks, runs each beside its peers, draws the pictures
-# and tells which targets hold. Half an hour; what is there already is not measured again, so that it can be stopped.
+# All CPU measurements in one command: builds the benchmarks, runs each together with the libraries that it is compared with, draws
+# the pictures and prints which targets are met. It takes half an hour; it can be stopped and started again, because existing results
+# are not measured again.
 #
 #     bench/cpu_suite.sh OUT --name NAME [--torch PYTHON] [--llmc PROGRAM] [--build FOLDER] [--only STEP] [--again] [--dry]
 #
-#     OUT                where results go: STEP_NAME.json, cpu_NAME.svg, growth_NAME.svg, targets_NAME.md
-#     --name NAME        what the machine is called, as zen4
-#     --torch PYTHON     a Python with PyTorch, a peer of all steps
-#     --llmc PROGRAM     llm.c's step, built as peers/llmc_step.c says
-#     --build FOLDER     where to build, `build` by default; logs go to its bench/logs
+#     OUT                the folder of results: STEP_NAME.json, cpu_NAME.svg, growth_NAME.svg, targets_NAME.md
+#     --name NAME        the name of the machine, as zen4
+#     --torch PYTHON     a Python with PyTorch, for comparison in all steps
+#     --llmc PROGRAM     the step of llm.c, built as described in peers/llmc_step.c
+#     --build FOLDER     the build folder, `build` by default; logs are in its bench/logs
 #     --only STEP        one of matmul_bf16, matmul_fp32, matmul_fp16, attention, linear_cross_entropy, memory_bound, optimizer,
 #                        train_step, growth; may be given more than once
 #     --again            measure what is there already, too

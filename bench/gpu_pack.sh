@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds test_cuda, bench_cuda and train_gpt for a GPU that is elsewhere, and packs them with train_gpt's text: what
-# bench/gpu_suite.sh --binaries FOLDER runs there, on a machine that need not have a compiler.
+# Builds test_cuda, bench_cuda and train_gpt for a machine with a GPU, and packs them with train_gpt's text.
+# bench/gpu_suite.sh --binaries FOLDER runs the pack there; that machine needs no compiler.
 #
 #     bench/gpu_pack.sh FOLDER [--build FOLDER] [--architectures LIST] [--most MB]
 #
-#     FOLDER                where the pack goes: each program stripped and compressed, text.gz, manifest.json
-#     --build FOLDER        where to build, to keep what is built; a temporary folder otherwise
-#     --architectures LIST  as CMake writes them; 90a-real otherwise, which is Hopper with its own instructions
-#     --most MB             what the pack may take, 40 by default
+#     FOLDER                the folder of the pack: each program stripped and compressed, text.gz, manifest.json
+#     --build FOLDER        the build folder, which is kept; by default a temporary folder
+#     --architectures LIST  CUDA architectures as CMake writes them; by default 90a-real, Hopper with its warpgroup instructions
+#     --most MB             the largest size of the pack, 40 by default
 #
-# manifest.json tells commit, compilers, flags, sizes and SHA-256. Needs nvcc (CUDACXX names it), CMake, ninja or make, and
-# cuBLASLt's headers. It compiles for some 20 minutes of processor time.
+# manifest.json contains commit, compilers, flags, sizes and SHA-256. Needs nvcc (CUDACXX names it), CMake, ninja or make, and
+# cuBLASLt's headers. It compiles for about 20 minutes of processor time.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

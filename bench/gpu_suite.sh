@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Everything that only a GPU can show, in one command of at most nine minutes: whether the kernels are right, how fast they
-# are beside cuBLASLt's and PyTorch's, what training reaches, what ncu counts, the tests, and compute-sanitizer.
+# All tests and measurements that need a GPU, in one command of at most nine minutes: whether the kernels are correct, how fast they
+# are compared with cuBLASLt's and PyTorch's, the speed of training, counters of ncu, the tests, and compute-sanitizer.
 #
 #     bench/gpu_suite.sh OUT [--binaries FOLDER] [--first | --part NAME...] [--minutes N]
 #
-#     OUT                where results go: at most eight files, renewed after every step; summary.md opens with what failed
-#     --binaries FOLDER  a pack of bench/gpu_pack.sh: nothing is built here, and libcudart and cuBLASLt are found in the CUDA
-#                        toolkit or in PyTorch's packages. Without it all is built here, by one call of ninja
-#     --first            all of it, thin: 7 minutes
-#     --part NAME...     some of it, whole: device, ceilings, smoke, tests, sanitizers, products, attention, rows, optimizer,
+#     OUT                the folder of results: at most eight files, rewritten after every step; summary.md begins with failures
+#     --binaries FOLDER  a pack of bench/gpu_pack.sh: nothing is built, and libcudart and cuBLASLt are found in the CUDA
+#                        toolkit or in PyTorch's packages. Without it everything is built, by one call of ninja
+#     --first            all parts with few shapes: 7 minutes
+#     --part NAME...     some parts with all shapes: device, ceilings, smoke, tests, sanitizers, products, attention, rows, optimizer,
 #                        torch, training, ncu
-#     --minutes N        what all of it may take, 9 by default; steps that do not fit are left out and named
-#     --jobs N           how many tests and sanitizers run at once; half of the processors by default, 8 at most
-#     --work FOLDER      where everything else goes; a temporary folder otherwise
-#     --limits SHARE     each step's limit times this, for a device that is slower
-#     --build FOLDER     where to build; in the work folder otherwise
-#     --headers FOLDER   where doctest/, nlohmann/ and CLI/ lie, to build on a machine that does not have them installed
-#     --dry              shows what would be run, how long it may take, and whether arguments and pack are right
+#     --minutes N        time limit of all steps, 9 by default; steps that do not fit are skipped and named
+#     --jobs N           how many tests and sanitizers run at once; by default half of the processors, at most 8
+#     --work FOLDER      the folder of all other files; by default a temporary folder
+#     --limits SHARE     a factor of each step's time limit, for a slower device
+#     --build FOLDER     the build folder; by default in the work folder
+#     --headers FOLDER   the folder that contains doctest/, nlohmann/ and CLI/, to build on a machine without them
+#     --dry              prints what would run, how long it may take, and whether arguments and pack are valid
 #
-# Needs Python 3.9; PyTorch, ncu and compute-sanitizer where they are there. Ends with 0 where no step failed, with 1 where one
-# did, with 2 for arguments.
+# Needs Python 3.9; uses PyTorch, ncu and compute-sanitizer if they are installed. The exit code is 0 if no step failed, 1 if one
+# failed, and 2 for wrong arguments.
 set -euo pipefail
 folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 for argument; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws what bench_train_step --growth wrote: seconds a step against each size, both on logarithmic axes, measured and as
+"""Draws the output of bench_train_step --growth: seconds per step as a function of each size, both on logarithmic axes, measured and as
 the machine's peaks would allow, with both exponents. Needs nothing but Python.
 
     growth_picture.py growth.json [more.json ...] -o growth.svg      rows of all files, a panel for each
@@ -15,7 +15,7 @@ MEASURED, ALLOWED, INK, GRID = "#1f5fa8", "#c0392b", "#222", "#ddd"
 
 
 def ticks(low, high):
-    """Powers of ten between the ends, and where these are few also twice and five times them."""
+    """Powers of ten between the ends, and if these are few also twice and five times them."""
     tens = [10.0 ** e for e in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
     steps = (1,) if math.log10(high / low) > 2.5 else (1, 2, 5)
     return [t * s for t in tens for s in steps if low * 0.999 <= t * s <= high * 1.001]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times the head of a language model on the CPU, a linear layer with cross-entropy whose logits are not stored, beside
+/// Times the head of a language model on the CPU, a linear layer with cross-entropy whose logits are not stored, compared with
 /// PyTorch, which stores them: the forward pass, and both passes.
 ///
 ///     bench_linear_cross_entropy --json linear_cross_entropy.json --torch python3 --filter bf16
@@ -70,7 +70,7 @@ void run(const bench::session& with, const char* policy, const char* dtype) {
 
 int main(int argc, char** argv) {
     bench::options o;
-    CLI::App app{"Times a linear layer with cross-entropy on the CPU, forward and backward, beside PyTorch's."};
+    CLI::App app{"Times a linear layer with cross-entropy on the CPU, forward and backward, compared with PyTorch."};
     return bench::run_program("bench_linear_cross_entropy", app, o, argc, argv, [&](const bench::session& s) {
         run<ht::bfloat16>(s, "bf16", "bfloat16");
         run<float>(s, "fp32", "float32");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times products on the CPU beside oneDNN, OpenBLAS and PyTorch, in GFLOP/s and as a fraction of the peak from
+/// Times products on the CPU, compared with oneDNN, OpenBLAS and PyTorch, in GFLOP/s and as a fraction of the peak from
 /// registers.
 ///
 ///     bench_matmul --json matmul.json --torch python3 --filter bf16
@@ -234,10 +234,10 @@ class runner {
 int main(int argc, char** argv) {
     bench::options o;
     bool quick = false;
-    CLI::App app{"Times matrix products on the CPU, beside those of oneDNN, OpenBLAS and PyTorch."};
+    CLI::App app{"Times matrix products on the CPU, compared with oneDNN, OpenBLAS and PyTorch."};
     app.add_flag("--quick", quick, "few shapes");
     std::string planned;
-    app.add_option("--plan", planned, "times nothing, but prints how a product of m x n x k is cut, as 256x2304x768")
+    app.add_option("--plan", planned, "measures nothing, but prints strategy and block sizes of a product m x n x k, given as 256x2304x768")
         ->check([](const std::string& text) {
             return shape_named(text) ? std::string() : "expected m, n and k, as 256x2304x768, not " + text;
         });

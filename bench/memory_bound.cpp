@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times memory-bound operations on the CPU beside PyTorch: in GB/s and as a fraction of a copy's rate in the same run.
+/// Times memory-bound operations on the CPU, compared with PyTorch: in GB/s and as a fraction of a copy's rate in the same run.
 ///
 ///     bench_memory_bound --json memory_bound.json --torch python3 --filter layer_norm
 ///
@@ -35,7 +35,7 @@ void run_type(const bench::memory_bound& b) {
 
 int main(int argc, char** argv) {
     bench::options o;
-    CLI::App app{"Times operations that the memory bounds on the CPU, beside PyTorch's."};
+    CLI::App app{"Times memory-bound operations on the CPU, compared with PyTorch."};
     return bench::run_program("bench_memory_bound", app, o, argc, argv, [&](const bench::session& s) {
         const auto with = [&](const char* policy, const char* dtype) {
             return bench::memory_bound{s.device, s.o, s.report, s.torch, s.peaks, policy, dtype};

@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
     bench::options o;
     extent count = 124475904;  // GPT-2 with its vocabulary padded to 50,304
     o.rounds = 9;
-    CLI::App app{"Times an optimizer's step on the CPU, beside PyTorch's."};
+    CLI::App app{"Times an optimizer's step on the CPU, compared with PyTorch."};
     app.add_option("--parameters", count, "number of parameters")->check(CLI::Range(extent{64}, extent{1} << 32))->capture_default_str();
     return bench::run_program("bench_optimizer", app, o, argc, argv, [&](const bench::session& with) {
         ht::cpu& device = with.device;

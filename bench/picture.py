@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Draws what benchmarks wrote with --json: one bar a case, how many times faster than a peer halftone was in that run.
+"""Draws the output of benchmarks with --json: one bar per case, the other library's time divided by halftone's in that run.
 
     bench/picture.py bench/results/*_zen5.json --peer torch --out bench/results/cpu_zen5.svg
 """
@@ -15,7 +15,7 @@ FASTER, SLOWER, INK, FAINT = "#2a7f62", "#b4502f", "#222222", "#c8c8c8"
 
 
 def rows_of(path, peer):
-    """The rows of a file that were compared with the peer: (what, shape, ratio, percent of its peak)."""
+    """The rows of a file that were compared with the other library: (what, shape, ratio, percent of its peak)."""
     with open(path, encoding="utf-8") as file:
         document = json.load(file)
     for row in document.get("rows", []):
@@ -27,7 +27,7 @@ def rows_of(path, peer):
 
 
 def position(ratio):
-    """Where a ratio lies: logarithmic, from 0.25 to SCALE."""
+    """The position of a ratio on the axis: logarithmic, from 0.25 to SCALE."""
     least = math.log(0.25)
     return LABEL + WIDTH * (math.log(min(max(ratio, 0.25), SCALE)) - least) / (math.log(SCALE) - least)
 

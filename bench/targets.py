@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What halftone is to reach on a CPU, and what of it holds in what the benchmarks wrote, as a table in Markdown.
+"""The targets on a CPU, and whether the benchmarks' results meet them, as a table in Markdown.
 
     bench/targets.py bench/results/*_zen4.json --out bench/results/targets_zen4.md
 
@@ -23,7 +23,7 @@ STEPS = ["GPT-2 124M B=4 T=64", "GPT-2 124M B=1 T=1024", "6x384 B=16 T=256"]
 
 
 class measured:
-    """The rows of some files of one machine: who was timed there, by kernel, shape and policy."""
+    """The rows of some files of one machine, by kernel, shape and policy."""
 
     def __init__(self, documents):
         self.rows, self.scratch = {}, []
@@ -33,7 +33,7 @@ class measured:
                 self.rows.setdefault((row["kernel"], row.get("shape", ""), row["policy"]), row)
 
     def ratios(self, kernel, policy, shapes, peer):
-        """(shape, times that the best of the peer's forms takes) where it was timed."""
+        """(shape, time of the other library's fastest variant divided by halftone's), for shapes that were timed."""
         for shape in shapes:
             to = self.rows.get((kernel, shape, policy), {}).get("ratio_to", {})
             forms = [ratio for name, ratio in to.items() if name.startswith(peer)]
@@ -41,14 +41,14 @@ class measured:
                 yield shape, min(forms)
 
     def shares(self, kernel, policy, shapes):
-        """(shape, percent of the peak that the row names)."""
+        """(shape, percentage of the peak in the row)."""
         for shape in shapes:
             row = self.rows.get((kernel, shape, policy), {})
             if "percent_of_peak" in row:
                 yield shape, row["percent_of_peak"]
 
     def neighbours(self, kernel, policy, pairs):
-        """(shape, its rate in units of that of its neighbour)."""
+        """(shape, its rate divided by that of the neighbouring shape)."""
         for shape, neighbour in pairs:
             one, other = (self.rows.get((kernel, s, p), {}).get("rate") for s, p in ((shape, policy), neighbour))
             if one and other:

@@ -3,7 +3,7 @@
 /// Times the whole training step of a GPT on the CPU: forward, loss, backward, clipping by norm, AdamW with fp32
 /// masters.
 ///
-///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // beside PyTorch and llm.c
+///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // compared with PyTorch and llm.c
 ///     bench_train_step --growth --json growth.json                                // seconds a step for various sizes,
 ///     bench/growth_picture.py growth.json -o growth.svg                           // and a plot of them
 ///
@@ -165,7 +165,7 @@ double slope(const std::vector<double>& sizes, const std::vector<double>& second
     return (n * xy - x * y) / (n * xx - x * x);
 }
 
-/// Seconds a step for one size at a time, beside the time that the peaks allow: operations at the peak from registers,
+/// Seconds per step as a function of one size at a time, compared with the time that the peaks allow: operations at the peak from registers,
 /// then 34 bytes a parameter (gradients read for their norm, and 30 in the update) at the rate of a copy.
 class growth {
   public:
@@ -242,10 +242,10 @@ int main(int argc, char** argv) {
     settings o;
     o.rounds = 5;
     bool grows = false;
-    CLI::App app{"Times whole training steps of GPTs on the CPU, beside those of PyTorch and llm.c."};
-    app.add_option("--llmc", o.llmc, "the program out of bench/peers/llmc_step.c, to be compared with in the first case");
-    app.add_option("--profile", o.profiled, "steps whose time is broken down by part")->check(CLI::Range(0, 1000))->capture_default_str();
-    app.add_flag("--growth", grows, "instead: seconds a step against parameters, length, micro-batch and threads");
+    CLI::App app{"Times whole training steps of GPTs on the CPU, compared with PyTorch and llm.c."};
+    app.add_option("--llmc", o.llmc, "the program built from bench/peers/llmc_step.c, for a comparison in the first case");
+    app.add_option("--profile", o.profiled, "number of steps whose time is divided among their parts")->check(CLI::Range(0, 1000))->capture_default_str();
+    app.add_flag("--growth", grows, "instead: seconds per step as a function of parameters, length, micro-batch and threads");
     return bench::run_program("bench_train_step", app, o, argc, argv, [&](const bench::session& with) {
         with.report.note("operations", "a token: 6 N + 6 L C T; N parameters without the position table, L layers, C width, T length");
         if (grows) {

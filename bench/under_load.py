@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Training steps on a machine that others share: the rate alone, beside one busy process per processor, beside a single one,
-and with two threads pinned to one processor. bench/under_load.sh builds what is run here.
+"""Rates of training steps on a shared machine: alone, with one busy process per processor, with a single busy process, and with two
+threads pinned to one processor. bench/under_load.sh builds the programs.
 
     bench/under_load.py --train-gpt PROGRAM --train-step PROGRAM [--before PROGRAM] [--torch PYTHON] [--rounds 5] [--json FILE]
 
-Every round runs every program in every situation, one after the other. A share is a program's rate in a situation by its own
+Every round runs every program in every situation, one after the other. A share is a program's rate in a situation divided by its
 rate alone in the same round; the table has medians over the rounds. The models are train_gpt's (3.3 million parameters, 512
 tokens a step) and, of bench_train_step, 6 x 384 (16 x 256 tokens); PyTorch steps the same two, eagerly. A busy process counts
 in a register. Two processors are used, and the targets are written for two. Needs nothing but Python, and taskset.
@@ -32,7 +32,7 @@ def fail(text):
 
 
 class situation:
-    """Busy processes, and in front of a command what pins it."""
+    """Busy processes, and the prefix that pins a command to a processor."""
 
     def __init__(self, name, processors):
         self.pin = ["taskset", "-c", ",".join(map(str, processors[-1:] if name.startswith("pinned") else processors))]
@@ -57,7 +57,7 @@ def output_of(command):
 
 
 def train_gpt(program, threads, policy):
-    """Tokens a second of train_gpt's model."""
+    """Tokens per second of train_gpt's model."""
 
     def rate(pin, steps):
         with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +72,7 @@ def train_gpt(program, threads, policy):
 
 
 def train_step(program, threads, policy):
-    """Tokens a second of the step of 6 x 384."""
+    """Tokens per second of the step of 6 x 384."""
 
     def rate(pin, steps):
         with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def train_step(program, threads, policy):
 
 
 def torch(python, threads, policy, model):
-    """The same by PyTorch: steps for two seconds and more, after some untimed ones."""
+    """The same in PyTorch: steps for at least two seconds, after some untimed ones."""
 
     def ask(process, question):
         process.stdin.write(json.dumps(question) + "\n")

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# How much of its rate a training step keeps on a machine that others share: builds train_gpt and bench_train_step and runs
-# them alone, beside one busy process per processor, beside a single one, and pinned to one processor with two threads, in turn
-# with PyTorch on the same models. A table, and which targets hold; some minutes a round.
+# Measures which fraction of its rate a training step keeps while other programs run. It builds train_gpt and bench_train_step and
+# runs them alone, with one busy process per processor, with a single busy process, and pinned to one processor with two threads, in
+# turn with PyTorch on the same models. It prints a table and which targets are met; a round takes some minutes.
 #
 #     bench/under_load.sh [--build FOLDER] [ARGUMENT...]
 #
-#     --build FOLDER     where to build, `build` by default
-#     ARGUMENT...        goes to under_load.py: --torch PYTHON, --before PROGRAM (an earlier train_gpt), --policy fp32,
+#     --build FOLDER     the build folder, `build` by default
+#     ARGUMENT...        arguments of under_load.py: --torch PYTHON, --before PROGRAM (an earlier train_gpt), --policy fp32,
 #                        --rounds N, --json FILE
 #
 # Nothing else should run meanwhile. Ends with 0 where everything ran, whatever holds.

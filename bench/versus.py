@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Times two builds of train_gpt against each other: rounds in turn, each policy's median step of each, and the ratio.
+"""Compares two builds of train_gpt, which take turns in rounds: the median step of each build under each policy, and the ratio.
 
     bench/versus.py BEFORE AFTER [--rounds 9] [--steps 60] [--json FILE] [-- ARGUMENT...]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Times two builds of a benchmark against each other: rounds in turn, and of each row the ratio of its rates, new over old.
+"""Compares two builds of a benchmark, which take turns in rounds: for each row the new rate divided by the old one.
 
     bench/versus_rows.py OLD NEW [--rounds 7] [--json FILE] [--lowest 0.98] [--mean 1.0] [-- ARGUMENT...]
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # halftone::compiled: the same library as halftone::halftone, with the CPU's kernels and the GPT of the presets compiled once. It
-# is built when something links it, or by default where HALFTONE_COMPILED is on; then it is installed, too.
+# is built when something links it, or always if HALFTONE_COMPILED is on; then it is also installed.
 #
 #     target_link_libraries(program PRIVATE halftone::compiled)
 
@@ -14,10 +14,10 @@ if(NOT HALFTONE_COMPILED)
     set_target_properties(halftone_compiled PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 if(NOT MSVC AND NOT CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
-    # In every configuration: a program that is being debugged computes as fast with it as any other.
+    # Optimised in every configuration, so that kernels run at full speed in a debug build, too.
     target_compile_options(halftone_compiled PRIVATE -O2)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Memory that is there need not be searched for what is free while less than this is taken: a tenth of the time.
+    # The compiler's garbage collector need not run before this much memory is used, which saves a tenth of the time.
     target_compile_options(halftone_compiled PRIVATE --param=ggc-min-heapsize=400000)
 endif()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-# Whether halftone's own tests, programs and benchmarks are built for a GPU too, and for which architectures.
+# Whether the tests, programs and benchmarks of this repository are also built for a GPU, and for which architectures.
 #
-#     -DHALFTONE_BUILD_CUDA=ON             by default where halftone is the top level and both nvcc and a GPU are there
-#     -DCMAKE_CUDA_ARCHITECTURES="80;90"   by default the present GPU's; without one 80 and 90
-#     -DCMAKE_CUDA_COMPILER=.../nvcc       where nvcc is not in PATH, CUDACXX or /usr/local/cuda
+#     -DHALFTONE_BUILD_CUDA=ON             by default if halftone is the top-level project and there are nvcc and a GPU
+#     -DCMAKE_CUDA_ARCHITECTURES="80;90"   by default that of the GPU in this machine; without one 80 and 90
+#     -DCMAKE_CUDA_COMPILER=.../nvcc       if nvcc is not in PATH, CUDACXX or /usr/local/cuda
 
 set(halftone_nvcc "${CMAKE_CUDA_COMPILER}")
 if(NOT halftone_nvcc)
@@ -19,7 +19,7 @@ if(halftone_nvcc)
     endif()
 endif()
 
-# Compute capabilities of the GPUs that are there, as CMake writes architectures: 9.0 is 90.
+# Compute capabilities of the GPUs in this machine, as CMake writes architectures: 9.0 is 90.
 set(halftone_gpus "")
 find_program(HALFTONE_NVIDIA_SMI nvidia-smi HINTS /usr/local/nvidia/bin)
 mark_as_advanced(HALFTONE_NVIDIA_SMI)
@@ -50,7 +50,7 @@ if(HALFTONE_BUILD_CUDA)
         endif()
     endif()
     set(CMAKE_CUDA_COMPILER "${halftone_nvcc}" CACHE FILEPATH "nvcc")
-    # nvcc's own choice is the first g++ in PATH, which need not be the compiler of the rest.
+    # By default nvcc uses the first g++ in PATH, which need not be the compiler of the other sources.
     if(NOT CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX} AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
         set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
     endif()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# Headers, the CMake package and the pkg-config file. Nothing here depends on the machine, so all of it goes to share/, but for
-# halftone::compiled and the file that names it, which are there where HALFTONE_COMPILED is on.
+# Headers, the CMake package and the pkg-config file. They do not depend on the machine, and are installed in share/, except
+# halftone::compiled and the file that names it, which exist if HALFTONE_COMPILED is on.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -31,7 +31,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/halftone-config-version.
 install(FILES "${PROJECT_BINARY_DIR}/halftone-config.cmake" "${PROJECT_BINARY_DIR}/halftone-config-version.cmake"
               "${CMAKE_CURRENT_LIST_DIR}/halftone-cuda.cmake" DESTINATION "${halftone_package_dir}")
 
-# The prefix is found from where the .pc file lies, so that an installed tree can be moved.
+# The prefix is relative to the .pc file, so that an installed tree can be moved.
 file(RELATIVE_PATH halftone_pc_to_prefix "/prefix/${CMAKE_INSTALL_DATADIR}/pkgconfig" "/prefix")
 configure_file("${CMAKE_CURRENT_LIST_DIR}/halftone.pc.in" "${PROJECT_BINARY_DIR}/halftone.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/halftone.pc" DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig")

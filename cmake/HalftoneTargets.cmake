@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# How halftone's own executables are built, and how they find the header-only libraries they use.
+# How the executables of this repository are built, and how they find the header-only libraries that they use.
 
 # An interface target over one header, found wherever the compiler or CMAKE_PREFIX_PATH would find it; distributions
 # disagree on the names of CMake package files, but not on the names of headers.
@@ -17,19 +17,19 @@ function(halftone_find_header target header debian_package option)
     add_library(${target} INTERFACE IMPORTED GLOBAL)
     set(folder "${${variable}}")
     if(CMAKE_CROSSCOMPILING AND folder MATCHES "^/usr/(local/)?include$")
-        # This machine's own headers, the C library's among them: of these the one library alone.
+        # The machine's headers include the C library's; only those of the one library are used.
         string(REGEX REPLACE "/.*" "" library "${header}")
         set(folder "${PROJECT_BINARY_DIR}/headers")
         file(MAKE_DIRECTORY "${folder}")
         file(CREATE_LINK "${${variable}}/${library}" "${folder}/${library}" SYMBOLIC)
     endif()
-    # A folder that the compiler searches anyway must not be named: that would move it before the compiler's own.
+    # A folder that the compiler searches anyway must not be named, because that would move it before the compiler's other folders.
     if(NOT "${folder}" IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
         target_include_directories(${target} SYSTEM INTERFACE "${folder}")
     endif()
 endfunction()
 
-# The house's warnings, and no flag that a user would not have.
+# The warnings that this repository enables; there are no flags that change the code.
 function(halftone_set_warnings name)
     if(MSVC)
         target_compile_options(${name} PRIVATE /W4 /permissive- /utf-8 /bigobj $<$<BOOL:${HALFTONE_WERROR}>:/WX>)
@@ -45,13 +45,13 @@ function(halftone_set_warnings name)
     endif()
 endfunction()
 
-# add_executable with these. Sources in CUDA are linked with halftone::cuda by whoever adds them.
+# add_executable with these. Targets with CUDA sources must be linked with halftone::cuda by their CMakeLists.txt.
 function(halftone_add_executable name)
     add_executable(${name} ${ARGN})
     target_link_libraries(${name} PRIVATE halftone::halftone)
     halftone_set_warnings(${name})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        # Memory that is there need not be searched for what is free while less than this is taken: a tenth of the time.
+        # The compiler's garbage collector need not run before this much memory is used, which saves a tenth of the time.
         target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=400000>)
     endif()
 endfunction()

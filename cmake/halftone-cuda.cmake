@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Defines halftone::cuda where a CUDA toolkit is found. The build tree and the installed package both read this file.
+# Defines halftone::cuda if a CUDA toolkit is found. The build tree and the installed package both read this file.
 
 if(NOT TARGET halftone::cuda)
     if(NOT TARGET CUDA::cudart)
@@ -15,11 +15,11 @@ if(NOT TARGET halftone::cuda)
             message(STATUS "halftone: CUDA ${CUDAToolkit_VERSION} is older than 12.4, so there is no halftone::cuda")
         else()
             add_library(halftone::cuda INTERFACE IMPORTED GLOBAL)
-            # The runtime that nvcc links, too: its static one, which programs need not find when they start, unless the
+            # The runtime that nvcc links by default: the static one, which programs need not find at run time, unless the
             # target's CUDA_RUNTIME_LIBRARY is Shared.
             set(shared "$<STREQUAL:$<TARGET_PROPERTY:CUDA_RUNTIME_LIBRARY>,Shared>")
             target_link_libraries(halftone::cuda INTERFACE halftone::halftone "$<IF:${shared},CUDA::cudart,CUDA::cudart_static>")
-            # By the flag itself: CMake 3.25 does not know yet which nvcc knows C++20.
+            # The flag itself, because CMake 3.25 does not know which nvcc supports C++20.
             target_compile_options(halftone::cuda INTERFACE "$<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20>")
         endif()
     endif()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Runs a lesson and checks that it ends well and prints, in this order, what its source promises: the text behind each
-# "// Prints: ". One that runs on a device prints the same on a GPU, and ends in one line where it cannot have its device.
+# Runs a lesson and checks that it succeeds and prints, in this order, the text after each "// Prints: " in its source. A lesson that
+# runs on a device must print the same on a GPU, and one line if there is no such device.
 #
 #     examples/check_output.sh 01_rounding.cpp path/to/lesson_01_rounding
 set -euo pipefail
@@ -41,7 +41,7 @@ refuse() {
         exit 1
     fi
 }
-HALFTONE_ISA=none refuse "isa: 'none' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx"
+HALFTONE_ISA=none refuse "isa: 'none' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx"
 usage='expected no argument, or --device cpu, or --device cuda'
 refuse "$usage" --device tpu
 refuse "$usage" --device

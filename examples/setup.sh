@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# What examples/train.sh and tests/run.sh share: say what will be installed, install it, configure, build. Sourced.
+# Shared by examples/train.sh and tests/run.sh: list what will be installed, install it, configure, build. Sourced.
 #
-#     need cmake               cmake                  # a command, and the Debian package that brings it
+#     need cmake               cmake                  # a command, and the Debian package that contains it
 #     need_header CLI/CLI.hpp  libcli11-dev           # a header, and its package
-#     wish bible               bible-kjv              # as need, but the script can do without
-#     install_packages                                # says what it is about to do, asks, does it
+#     wish bible               bible-kjv              # like need, but optional
+#     install_packages                                # lists what it would install, asks, installs it
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 needed=()

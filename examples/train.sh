@@ -8,15 +8,15 @@ help() {
     cat <<'TEXT'
 examples/train.sh [--yes] [TRAIN_GPT-ARGUMENT...]
 
-Installs what training needs (and says so first), builds examples/train_gpt in Release and trains a small GPT on the King
-James text, or on this repository's own text where that cannot be had, under each policy in turn: full_fp32, amp_fp16 and amp_bf16, or those that --policy
-names, tf32 and fp8_hybrid among them.
+Installs the packages that training needs (after listing them), builds examples/train_gpt in Release and trains a small GPT on the King
+James text, or on the text of this repository if that is not available, under each policy in turn: full_fp32, amp_fp16 and amp_bf16, or
+the policies in --policy, which may include tf32 and fp8_hybrid.
 
-    --yes    install without asking; without a terminal nothing is asked anyway
-    --help   this text; the program's own: examples/train.sh -- --help
+    --yes    install without asking; without a terminal it never asks
+    --help   this text; examples/train.sh -- --help prints that of the program
 
-All other arguments, and all after --, go to the program: --policy amp_bf16 --steps 100, for instance. With --text FILE
-it reads that text, with --out FOLDER its results go there and not to build/train/train_gpt.
+All other arguments, and all after --, are passed to the program: --policy amp_bf16 --steps 100, for instance. With --text FILE it reads
+another text; with --out FOLDER it writes its results there instead of to build/train/train_gpt.
 TEXT
 }
 

@@ -6,13 +6,13 @@ help() {
     cat <<'TEXT'
 tests/clean_root.sh [--suite NAME] [--cuda FOLDER] [--keep] [COMMAND [ARGUMENT...]]
 
-Proves the README's two commands on a fresh Debian: makes a root that holds Debian's minimum and git, clones into it what
-is committed here, and runs the command there, by default examples/train.sh and then tests/run.sh. Packages come from
-where this machine's apt gets them. Needs root and debootstrap.
+Tests the README's two commands on a fresh Debian: creates a root file system with Debian's minimum and git, clones the commit of this
+repository into it, and runs the command there, by default examples/train.sh and then tests/run.sh. Packages come from the sources of
+this machine's apt. Needs root and debootstrap.
 
     --suite NAME   the Debian release, bookworm by default
-    --cuda FOLDER  a CUDA toolkit, which the root sees, read-only, as /usr/local/cuda with its bin on PATH
-    --keep         leave the root in place, and say where it is
+    --cuda FOLDER  a CUDA toolkit, which is mounted read-only as /usr/local/cuda, with its bin in PATH
+    --keep         keep the root file system, and print its path
     --help         this text
 TEXT
 }

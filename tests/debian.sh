@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# What the tests take from Debian's archive, by way of this machine's apt. Sourced.
+# Downloads packages for the tests from Debian's archive with apt. Sourced.
 
 # The first Debian archive among apt's own sources, be they of the one-line form or of the other.
 debian_archive() {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Compiles a test file alone and runs it: seconds, where a floor's program takes a minute to build.
+# Compiles a single test file and runs it, which takes seconds; the test program of a whole folder takes a minute to build.
 #
 #     tests/one.sh [-g] FILE.cpp... [-- DOCTEST-ARGUMENT...]        tests/one.sh tests/kernel/softmax/softmax.cpp -- -tc='*width*'
 #
-# -g: with debug information and nothing else, as a debugger likes it; else -O1 where kernels are compiled here, and -O0 where
-# they come from halftone::compiled. That library is used where tests/run.sh or `cmake --build FOLDER --target halftone_compiled`
-# has built it (build/tests, or the folder that HALFTONE_TEST_BUILD names) and no header has changed since.
+# -g: compiles with debug information and without optimisation, for a debugger. Otherwise the file is compiled at -O0 if kernels come
+# from halftone::compiled, and at -O1 if they are compiled here. That library is used if tests/run.sh or `cmake --build FOLDER
+# --target halftone_compiled` has built it (in build/tests, or in the folder HALFTONE_TEST_BUILD) and no header has changed since.
 #
 # CXX names the compiler, CXXFLAGS more arguments for it. HALFTONE_ISA chooses an instruction set, as for all tests.
 set -euo pipefail

@@ -8,17 +8,17 @@ help() {
     cat <<'TEXT'
 tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CTEST-ARGUMENT...]
 
-Installs what the tests need (and says so first), builds them in Release with all cores and runs them.
+Installs the packages that the tests need (after listing them), builds the tests in Release with all cores, and runs them.
 
-    --yes            install without asking; without a terminal nothing is asked anyway
-    --more           also what takes about twice as long: each header alone, training steps on the emulated GPU, and, where there is
-                     nvcc, the tests' CUDA code compiled and run from PTX, and all other CUDA code checked by its front ends
-    --full           --more, and the long tests, whole models, lessons and second derivatives on the emulated GPU, all CUDA code
-                     compiled for each architecture, the CPU without AVX and aarch64, these two under emulation, Windows under
-                     wine, and CUDA 12.4
-    --build FOLDER   where to build, build/tests by default
-    -DNAME=VALUE     goes to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
-    -- ...           goes to ctest, as -R matmul or -L kernel
+    --yes            install without asking; without a terminal it never asks
+    --more           also run further tests, which take about twice as long: each header alone, training steps on the emulated GPU, and, if
+                     there is nvcc, the CUDA code of the tests compiled and run from PTX, and all other CUDA code checked by nvcc's
+                     front ends
+    --full           --more, and the long tests: whole models, lessons and second derivatives on the emulated GPU, all CUDA code
+                     compiled for each architecture, a CPU without AVX and aarch64 under emulation, Windows under Wine, and CUDA 12.4
+    --build FOLDER   the build folder, build/tests by default
+    -DNAME=VALUE     passed to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
+    -- ...           passed to ctest, as -R matmul or -L kernel
     --help           this text
 
 Ends with ctest's exit code.

@@ -8,7 +8,7 @@
 ///     bench_parameters --text FILE --json OUT
 ///
 /// The library's optimizers reject the last one at compile time ("have so few bits that an optimizer's updates round
-/// away"), so this file has an optimizer of its own that passes the kernel the other rounding.
+/// away"), so this file has a special optimizer, which passes the other rounding to the kernel.
 #include <cstdio>
 #include <exception>
 #include <iostream>
@@ -203,8 +203,8 @@ int main(int argc, char** argv) {
     CLI::App app{
         "Trains one GPT with its parameters kept in fp32 masters and in bf16, rounded stochastically and to nearest."};
     app.add_option("--text", o.text, "files or folders of text")->required();
-    app.add_option("--json", o.json_file, "write the results there, too");
-    app.add_option("--commit", o.commit, "written beside the results");
+    app.add_option("--json", o.json_file, "a file to which the results are also written");
+    app.add_option("--commit", o.commit, "written with the results");
     app.add_option("--isa", o.isa, "instruction set; the fastest by default");
     app.add_option("--threads", o.threads, "0: all cores")->capture_default_str();
     app.add_option("--layers", o.layers)->capture_default_str();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times kernels on a GPU, beside the rates of a copy and of cuBLASLt on the same GPU in the same run.
+/// Times kernels on a GPU, compared with the rates of a copy and of cuBLASLt on the same GPU in the same run.
 ///
 /// Exit codes: 0; 2 for arguments; 3 without a usable GPU; 1 if a kernel gave wrong values or failed.
 #include <algorithm>
@@ -157,8 +157,8 @@ void run(const options& o, const bench::gpu_description& gpu, results& to) {
 int main(int argc, char** argv) {
     options o;
     bench::settings& s = o.settings;
-    CLI::App app{"Times halftone's kernels on a GPU, beside a copy and cuBLASLt in the same run."};
-    app.add_option("--json", o.file, "write the rows there, too: the whole file anew after each");
+    CLI::App app{"Times halftone's kernels on a GPU, compared with a copy and cuBLASLt in the same run."};
+    app.add_option("--json", o.file, "a file to which the rows are also written; it is rewritten after each row");
     app.add_option("--matmul-table", o.table_file,
                    "write there which products cuBLASLt multiplies faster, for ht::matmul_table::read");
     app.add_option("--ceilings", o.ceilings_file,
@@ -167,14 +167,14 @@ int main(int argc, char** argv) {
                    "only kernels whose name contains one of these: matmul, attention, layer_norm, softmax, "
                    "cross_entropy, adamw, map, training step, GPT-2 step; ceilings: nothing but these")
         ->delimiter(',');
-    app.add_option("--seconds", s.seconds_each, "that a case is measured for")->capture_default_str();
+    app.add_option("--seconds", s.seconds_each, "time of each case")->capture_default_str();
     bool thin = false, once = false, quick = false, tiny = false;
-    app.add_flag("--thin", thin, "of the shapes the most telling ones");
-    app.add_flag("--once", once, "one large shape of each kind, run once and not timed well: for a profiler");
+    app.add_flag("--thin", thin, "only the most informative shapes");
+    app.add_flag("--once", once, "one large shape of each kind, run once, with inaccurate times: for a profiler");
     app.add_flag("--quick", quick, "few and small shapes");
-    app.add_flag("--tiny", tiny, "a tiny shape of each kind and no peer, to see that all of it runs");
-    app.add_flag("--smoke", o.smoke, "no times: each kernel once, exact on whole numbers; with --tiny small products alone");
-    app.add_flag("--check", o.check, "no times: whether the GPU answers");
+    app.add_flag("--tiny", tiny, "a tiny shape of each kind without comparison, to test that all cases run");
+    app.add_flag("--smoke", o.smoke, "no times: each kernel once, compared exactly on whole numbers; with --tiny only small products");
+    app.add_flag("--check", o.check, "no times: tests whether the GPU responds");
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix product beside cuBLASLt's, if available: the fastest algorithm that its heuristic proposes, on the same
+/// The matrix product, compared with cuBLASLt's, if available: the fastest algorithm that its heuristic proposes, on the same
 /// operands; and cuBLASLt as the engine of halftone's own call, from which a matmul_table is made.
 #include <limits>
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of 8-bit operands, as in a linear layer under fp8_hybrid, beside cuBLASLt as the engine of the same call.
+/// Products of 8-bit operands, as in a linear layer under fp8_hybrid, compared with cuBLASLt as the engine of the same call.
 /// On a GPU without 8-bit mma.sync, halftone's are bf16 products of widened operands.
 #include "measure.cuh"
 

@@ -351,7 +351,7 @@ class smoke_checks {
         compare("dx", dx, [](extent i) { return (2 * of_dy(i) - 2 * sign(i)) / 8; });
         compare("dgain", dgain, [](extent j) { return rows * of_dy(j) * sign(j); });
     }
-    /// Half of the numbers are equal, the others negligible beside them.
+    /// Half of the numbers are equal, the others negligible compared with them.
     static double half(extent i) { return is_first(i) ? 5 : -10000; }
     void softmax() {
         using operation = ht::kernel::softmax<Device>;

@@ -63,7 +63,7 @@ timing timing_of(std::vector<double>& samples) {
 void bench_case(const step_case& c, listener& to, const std::string& engine = "halftone",
                 const ht::cuda_options& options = {}) {
     ht::cuda gpu{options};
-    // Each way has a model of its own, with the same weights.
+    // Each variant has its own model, with the same weights.
     training one(gpu, c.config), two(gpu, c.config);
     ht::captured_step captured{gpu, [&](const ht::language_batch& b) { return two.body(b); }};
     std::string corpus;

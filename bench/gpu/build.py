@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The programs built where they run, for a machine that has a compiler and time: all three by one call of ninja."""
+"""Builds the three programs on the machine with the GPU, if it has a compiler, by one call of ninja."""
 import os
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ CONFIGURE_LIMIT, BUILD_LIMIT = 60, 400  # seconds
 
 
 def steps(folder, headers):
-    """headers: where doctest/, nlohmann/ and CLI/ lie, or None."""
+    """headers: the folder that contains doctest/, nlohmann/ and CLI/, or None."""
     cmake = os.environ.get("CMAKE", "cmake")
     nvcc = os.environ.get("CUDACXX") or shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     configure = [cmake, "-S", str(timetable.ROOT), "-B", folder, "-DHALFTONE_BUILD_CUDA=ON", "-DHALFTONE_BUILD_EMULATOR=OFF",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What ncu counted, of its `--csv --page raw` output: a row a launch, with what each unit reached of its peak."""
+"""Reads ncu's `--csv --page raw` output: one row per launch, with each unit's percentage of its peak."""
 import csv
 import re
 
@@ -39,7 +39,7 @@ def short_name(kernel):
 
 
 def read(path):
-    """[{"kernel", "time", "tensor %", ...}]; empty where nothing was counted."""
+    """[{"kernel", "time", "tensor %", ...}]; empty if nothing was counted."""
     try:
         with open(path, newline="", errors="replace") as file:
             lines = [line for line in file if line.startswith('"')]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the CUDA runtime and cuBLASLt lie: in the toolkit, or in PyTorch's nvidia-* packages."""
+"""Finds the CUDA runtime and cuBLASLt: in the toolkit, or in PyTorch's nvidia-* packages."""
 import glob
 import os
 import pathlib
@@ -19,7 +19,7 @@ def toolkit_folders():
 
 
 def package_folders():
-    """Of this Python, of the active environment, and of others in the usual places."""
+    """The package folders of this Python, of the active environment, and of others in the usual places."""
     places = [*sys.path]
     for environment in (os.environ.get("VIRTUAL_ENV"), os.environ.get("CONDA_PREFIX")):
         if environment:
@@ -47,7 +47,7 @@ def loader_folders():
 
 
 def find(name):
-    """The file of this very name, or None."""
+    """The file with exactly this name, or None."""
     for folders in (loader_folders, toolkit_folders, package_folders):
         for folder in folders():
             if (folder / name).exists():
@@ -56,8 +56,8 @@ def find(name):
 
 
 def provide(needed, folder):
-    """Links those of `needed` that are looked for into `folder`, so that it serves as LD_LIBRARY_PATH and brings nothing
-    else along. Gives {name: path}, with None for what is not there."""
+    """Makes links to those libraries among `needed` that are searched for in `folder`, which can then be used as LD_LIBRARY_PATH
+    and contains nothing else. Returns {name: path}, with None for libraries that were not found."""
     found = {}
     for name in sorted(set(needed)):
         if not name.startswith(LOOKED_FOR):

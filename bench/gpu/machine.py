@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What nvidia-smi says of the GPU."""
+"""The properties of the GPU according to nvidia-smi."""
 import glob
 import os
 import platform
@@ -11,7 +11,7 @@ QUERY = ("name", "compute_cap", "driver_version", "memory.total", "clocks.sm", "
 
 
 def find_tool(name, *folders):
-    """A program of PATH or of the folders, which may be patterns; or None."""
+    """The path of a program in PATH or in the folders, which may be patterns; or None."""
     found = shutil.which(name)
     for pattern in folders:
         for path in [] if found else sorted(glob.glob(f"{pattern}/{name}"), reverse=True):
@@ -25,7 +25,7 @@ def nvidia_smi():
 
 
 def query():
-    """({field: value}, None), or ({}, a sentence)."""
+    """({field: value}, None), or ({}, an error message)."""
     program = nvidia_smi()
     if program is None:
         return {}, "there is no nvidia-smi"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A pack: the programs for a GPU that is elsewhere, stripped and compressed, train_gpt's text, and manifest.json.
+"""A pack: the programs for a machine with a GPU, stripped and compressed, train_gpt's text, and manifest.json.
 
     pack.py FOLDER --build FOLDER --root FOLDER [--most MB]       makes one of what was built; bench/gpu_pack.sh calls it
 
@@ -27,7 +27,7 @@ TEXT_ENDINGS = (".hpp", ".cuh", ".cpp", ".cu", ".md")
 
 
 class PackError(Exception):
-    """One sentence on what is wrong with a pack."""
+    """An invalid pack; the message is one sentence."""
 
 
 def sha256(data):
@@ -35,7 +35,7 @@ def sha256(data):
 
 
 def needed_libraries(program):
-    """The shared libraries that an ELF file of 64 bits names as needed."""
+    """The shared libraries that a 64-bit ELF file needs."""
     data = pathlib.Path(program).read_bytes()
     if data[:5] != b"\x7fELF\x02":
         return []
@@ -61,7 +61,7 @@ def own_text(root):
 
 
 def write_pack(folder, programs, text, facts):
-    """programs: {name: bytes}. The manifest is written last: without it there is no pack. Gives its bytes."""
+    """programs: {name: bytes}. The manifest is written last; without it the pack is invalid. Returns its bytes."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.json").unlink(missing_ok=True)
@@ -95,7 +95,7 @@ def read_manifest(folder):
 
 
 def open_pack(folder, work):
-    """Unpacks into `work`, which takes what is right alone. Gives {name: path}, with `text` among them, and the manifest."""
+    """Unpacks a valid pack into `work`. Returns {name: path}, including `text`, and the manifest."""
     manifest = read_manifest(folder)
     paths = {}
     for name, entry in [*manifest["programs"].items(), ("text", manifest["text"])]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the suite leaves in OUT: seven files, each exchanged whole after every step and while one runs.
+"""Writes the suite's results to OUT: seven files, each replaced after every step and during long ones.
 
     summary.md         what failed, then the steps, then what was measured
     suite.json         the same steps for programs, with the machine and the pack's manifest
@@ -70,7 +70,7 @@ class Report:
     # ---- what was found
 
     def rows(self):
-        """Of every step; the ceilings are the last that were measured."""
+        """The rows of every step; the ceilings are those measured last."""
         merged = {"rows": []}
         for step in self.suite.steps:
             found = read_json(self.work / step["rows"]) if step["rows"] else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs one program under a time limit, in a session of its own, so that nothing of it is left."""
+"""Runs one program under a time limit, in a new session, so that none of its processes remain."""
 import os
 import signal
 import subprocess
@@ -15,7 +15,7 @@ GRACE = 3  # seconds between asking a program to end and ending it
 
 
 def end_with_parent():
-    """In the child: a suite that is killed leaves nothing running, which would be in the way of the next one's times."""
+    """In the child: if the suite is killed, the child ends, too, so that it does not disturb later measurements."""
     if ctypes is not None and sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -28,10 +28,10 @@ class Outcome:
 
 
 class Program:
-    """One program that runs, until its limit. A program that is not there gives code 127."""
+    """A running program with a time limit. A program that does not exist ends with code 127."""
 
     def __init__(self, command, limit, log, environment):
-        """limit: seconds, the grace included. log: a path."""
+        """limit: seconds, including the grace period. log: a path."""
         self.began = time.monotonic()
         self.until = self.began + max(0.5, limit - GRACE)
         self.process = None
@@ -52,7 +52,7 @@ class Program:
         return self.process is not None and self.process.poll() is None
 
     def end(self):
-        """Ends it. False where it does not end."""
+        """Ends the program. False if it does not end."""
         for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5)):
             self.signal_group(number)
             try:
@@ -64,7 +64,7 @@ class Program:
         return False
 
     def wait(self, seconds):
-        """Its Outcome, where it ends or its limit comes within these seconds; None where it runs on."""
+        """The program's Outcome, if it ends or reaches its limit within these seconds; None if it is still running."""
         if self.process is None:
             return Outcome(127, time.monotonic() - self.began)
         try:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What only a GPU can show: bench/gpu_suite.sh, which tells how it is used."""
+"""Runs all tests and measurements that need a GPU; bench/gpu_suite.sh describes its use."""
 import argparse
 import importlib.util
 import json
@@ -95,7 +95,7 @@ class Suite:
     # ---- one step
 
     def between(self):
-        """While a program runs: what it has so far goes to OUT, when it has more, or once in ten seconds."""
+        """While a program runs: writes its results so far to OUT when there are new ones, or every ten seconds."""
         latest = max((path.stat().st_mtime_ns for path in self.work.glob("*.json")), default=0)
         now = time.monotonic()
         if (latest != self.renewed[0] and now - self.renewed[1] > 1) or now - self.renewed[1] > 10:
@@ -109,7 +109,7 @@ class Suite:
         return result == "ok"
 
     def allowed(self, step, plan, most):
-        """The seconds that a step may run: the least of its own limit, the suite's rest and `most`. None: it is not run, which is told."""
+        """The time limit of a step in seconds: the smallest of its limit, the suite's remaining time and `most`. None: the step is skipped, and named."""
         lacking = next((need for need in plan.needs if need in self.missing), None)
         if lacking:
             is_fault = lacking in pack.PROGRAMS
@@ -133,7 +133,7 @@ class Suite:
         return self.judge(step, plan, self.runner.run(self.command(plan, limit), limit, self.log_of(step), self.environment))
 
     def run_together(self, planned):
-        """Steps that are right or wrong, not fast or slow: several at once, all within their group's limit."""
+        """Runs steps that only pass or fail and are not timed: several at once, within their group's time limit."""
         group = timetable.group_limit(self.arguments.first) * self.arguments.limits
         began, waiting, running = time.monotonic(), list(planned), {}
 
@@ -169,7 +169,7 @@ class Suite:
         return False
 
     def gpu_answers(self):
-        """Asks after a step that hung or crashed, and then before each, a few times."""
+        """Tests whether the device responds, after a step that hung or crashed and then before each step, a few times."""
         if "bench_cuda" in self.missing or self.unanswered >= GIVE_UP_AFTER:
             return self.unanswered < GIVE_UP_AFTER
         limit = min(ANSWER_LIMIT * self.arguments.limits, self.clock.left())
@@ -186,7 +186,7 @@ class Suite:
         return [word for word in filled if word]
 
     def said(self, step, plan, log):
-        """The one line of a log that tells most."""
+        """The most informative line of a log."""
         try:
             lines = log.read_bytes()[-60_000:].decode(errors="replace").replace("\r", "\n").splitlines()
         except OSError:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What runs on an H100 should reach, and whether the rows do: products in Hopper's instructions, the rest in Ampere's."""
+"""The targets on an H100, and whether the rows meet them: products by Hopper's instructions, the rest by Ampere's."""
 
 
 def rates(rows, kernel, **wanted):
-    """Of halftone's own rows whose kernel, and whose fields, are these; a field may be a test."""
+    """Halftone's rows with this kernel and these fields; a field may be a predicate."""
     def fits(row):
         return all(test(row[name]) if callable(test) else row[name] == test for name, test in wanted.items())
     return [row for row in rows if row["kernel"] == kernel and row["engine"].split(",")[0] == "halftone" and row["rate"] and fits(row)]
@@ -25,7 +25,7 @@ def to_peer(rows, kernel, peer, **wanted):
 
 
 def beside(rows, ours, kernel, engine):
-    """How much faster than another engine, at the same shape, is the better of halftone's kernels alone and with cuBLASLt."""
+    """The speed of the faster of halftone's kernels alone and with cuBLASLt, divided by that of another engine at the same shape."""
     other = {row["shape"]: row["seconds"] for row in rows if row["kernel"] == kernel and row["engine"] == engine}
     best = {}
     for row in rows:

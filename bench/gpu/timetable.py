@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The steps of the GPU suite, by worth: what each runs, for how long at most, and in which profile.
+"""The steps of the GPU suite in the order of importance: what each runs, its time limit, and in which profile.
 
 A step is a process of its own. Its part is what --part names; its limits are seconds, in the thin profile --first and in the
 whole one; None: not in that profile. Steps that are right or wrong, not fast or slow, run several at once under one limit.
@@ -64,7 +64,7 @@ def sanitizer(tool, what, first, whole, needs, command):
 
 
 def test_files():
-    """By worth; then all others."""
+    """In the order of importance; then all others."""
     order = ["products", "attention", "rows", "losses", "updates", "pointwise", "steps", "captured_step", "exec", "model"]
     there = sorted(path.stem for path in (ROOT / "tests/cuda").glob("*.cu") if "TEST_CASE" in path.read_text())
     return [name for name in order if name in there] + [name for name in there if name not in order]
@@ -107,7 +107,7 @@ def steps():
 
 
 def amounts(is_first):
-    """What stands in commands for how much of it."""
+    """The arguments by which a command runs all or a part of its cases."""
     return {"thin": "--thin" if is_first else "", "steps": "30" if is_first else "100", "windows": "16" if is_first else "64"}
 
 
@@ -126,6 +126,6 @@ def group_limit(is_first):
 
 
 def total(pairs, is_first):
-    """Seconds, if every step takes all it may."""
+    """The time in seconds if every step reaches its limit."""
     seconds = sum(limit for step, limit in pairs if not step.is_together)
     return seconds + min(group_limit(is_first), sum(limit for step, limit in pairs if step.is_together))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the families of bench_memory_bound share: several sets of operands, used in turn, and a case beside PyTorch.
+/// What the families of bench_memory_bound share: several sets of operands, used in turn, and a case compared with PyTorch.
 ///
 ///     b.run("layer_norm", "forward", {8192, 768}, bytes, [&](int copies) { ... return [=](int copy) { ... }; }, {{"op", ...}});
 #pragma once

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""PyTorch on the CPU, as a contender of bench_*: reads one question a line, answers each with one line of JSON.
+"""PyTorch on the CPU, for comparison in bench_*: reads one request per line, and answers each with one line of JSON.
 
 {"do": "version"}                                   -> {"version": ...}
 {"do": "prepare", "op": "matmul", ...shape...}      -> {"id": 0}      makes the operands; ops are the functions below
@@ -16,7 +16,7 @@ import time
 
 threads = int(sys.argv[1]) if len(sys.argv) > 1 else 2
 os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no processes beside this one while others are timed
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no additional processes while other libraries are timed
 import torch  # noqa: E402
 
 torch.set_num_threads(threads)
@@ -27,7 +27,7 @@ OPS = dict(torch_gpt.OPS)
 
 
 def op(function):
-    """Registers a function that makes operands from a question and returns what is to be timed."""
+    """Registers a function that makes operands for a request and returns the function to be timed."""
     OPS[function.__name__] = function
     return function
 
@@ -71,7 +71,7 @@ def attention(q):
 
 
 def in_turn(q, make):
-    """What make() returns, for as many sets of operands as the question has copies, one after the other."""
+    """The functions that make() returns for as many sets of operands as the request has copies, called one after the other."""
     all_of = [make() for _ in range(q.get("copies", 1))]
     turn = itertools.cycle(all_of)
     return lambda: next(turn)()

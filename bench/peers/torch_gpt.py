@@ -63,7 +63,7 @@ def train_step(q):
 
 
 def parameters_of(count):
-    """So many parameters in tensors as those of a GPT-2: one large, then blocks of 12 width^2; and their gradients."""
+    """`count` parameters in tensors like those of a GPT-2: one large one, then blocks of 12 width^2; and their gradients."""
     sizes = []
     for size in [50304 * 768] + [3 * 768 * 768, 768 * 768, 4 * 768 * 768, 4 * 768 * 768] * 10000:
         sizes.append(min(size, count))
@@ -77,7 +77,7 @@ def parameters_of(count):
 
 
 def adamw(q):
-    """{count, clip}: fused AdamW, perhaps with clip_grad_norm_ before."""
+    """{count, clip}: fused AdamW, optionally after clip_grad_norm_."""
     parameters = parameters_of(q["count"])
     optimizer = torch.optim.AdamW(parameters, lr=3e-4, weight_decay=0.1, fused=True)
 

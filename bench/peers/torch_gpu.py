@@ -48,7 +48,7 @@ def measure(torch, call, seconds=0.1):
 
 
 def thin():
-    """The most telling shapes alone."""
+    """Only the most informative shapes."""
     global PRODUCTS, TF32_PRODUCTS, ATTENTIONS
     PRODUCTS = [(4096, 4096, 4096), (8192, 8192, 8192), (8192, 2304, 768), (8192, 50257, 768)]
     TF32_PRODUCTS = [(4096, 4096, 4096)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A peer that is a program of its own: it gets a request in one line and answers in one line, and sleeps between
+/// A peer that runs as a separate program: it gets a request in one line, answers in one line, and sleeps between
 /// requests, so that rounds can alternate between contenders.
 #pragma once
 

@@ -4,7 +4,7 @@
 ///
 ///     int main(int argc, char** argv) {
 ///         bench::options o;
-///         CLI::App app{"Times something, beside PyTorch's."};
+///         CLI::App app{"Times something, compared with PyTorch."};
 ///         return bench::run_program("bench_something", app, o, argc, argv, [&](const bench::session& s) { ... });
 ///     }
 #pragma once

@@ -5,7 +5,7 @@
 /// Contenders take turns: a round runs every contender once, in an order that is rotated from round to round, each as
 /// often as fills some milliseconds. Before a turn the machine rests until the threads of the previous contender have
 /// stopped spinning, and the work is done once untimed, so that the contender's own threads are awake. A ratio is the
-/// median of the rounds' ratios, so that drift of the machine's speed between rounds affects both alike. Operands are
+/// median of the rounds' ratios, so that drift of the machine's speed between rounds affects both in the same way. Operands are
 /// random; each contender has its own outputs.
 ///
 ///     bench::report report("bench_matmul", options);
@@ -48,16 +48,16 @@ struct options {
 
 /// The options that all benchmarks share.
 inline void add_options(CLI::App& app, options& o) {
-    app.add_option("--json", o.json_file, "write the rows there, too");
+    app.add_option("--json", o.json_file, "a file to which the rows are also written");
     app.add_option("--filter", o.filter, "only cases whose kernel, shape or policy contains this");
-    app.add_option("--torch", o.torch, "a Python with PyTorch, to be compared with");
-    app.add_option("--threads", o.threads, "that every contender uses")
+    app.add_option("--torch", o.torch, "a Python with PyTorch, for comparison");
+    app.add_option("--threads", o.threads, "number of threads of every library")
         ->check(CLI::Range(1, 4096))
         ->capture_default_str();
-    app.add_option("--rounds", o.rounds, "of all contenders in turn")
+    app.add_option("--rounds", o.rounds, "number of rounds, in which all libraries take turns")
         ->check(CLI::Range(1, 10000))
         ->capture_default_str();
-    app.add_option("--seconds", o.seconds, "that a contender runs in a case, in all rounds together")
+    app.add_option("--seconds", o.seconds, "time of each library in a case, in all rounds together")
         ->capture_default_str();
 }
 

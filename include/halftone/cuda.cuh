@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An NVIDIA GPU as a device, with every kernel. Include it beside any other header of halftone's, in a file that nvcc
-/// compiles:
+/// An NVIDIA GPU as a device, with every kernel. Include it in addition to any other header of halftone, in a file that
+/// nvcc compiles:
 ///
 ///     #include <halftone/amp.hpp>
 ///     #include <halftone/cuda.cuh>

@@ -15,7 +15,7 @@
 #include <halftone/config.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -41,7 +41,7 @@ struct state_error : error {
     using error::error;
 };
 
-/// Memory that could not be allocated; the message says how much was asked for and how much is held already.
+/// Memory that could not be allocated; the message says how much was requested and how much is allocated already.
 struct out_of_memory : error {
     using error::error;
 };

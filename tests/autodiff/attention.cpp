@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a tape: within bounds by running error analysis; q, k and v apart, side by side, and one and the same.
+/// Attention on a tape: within bounds by running error analysis; with q, k and v in separate tensors, in one tensor, and as the
+/// same variable.
 #include <utility>
 #include <vector>
 
@@ -174,7 +175,7 @@ TEST_CASE("attention: one variable as queries, keys and values has the sum of th
         tape.gradient(leaf),
         plus(plus(third_of<float>(want.dqkv, 0), third_of<float>(want.dqkv, 1)), third_of<float>(want.dqkv, 2)));
 
-    // The same side by side, used twice: a second contribution is added.
+    // The same in one fused tensor, used twice: the second contribution is added.
     const guarded<float> side(thrice);
     const auto qkv = tape.leaf(side.view(ht::shape<3>{batch, time_steps, 3 * width}));
     const auto once = autodiff_test::weigh(tape, ht::self_attention<roles>(tape, qkv, heads), in.d_o.view());
@@ -221,12 +222,12 @@ void packed_as_batch(ht::attention_strategy strategy) {
     }
 }
 
-TEST_CASE("attention: packed sequences are like a batch of them") {
+TEST_CASE("attention: packed sequences give a batch's results") {
     packed_as_batch<float>(ht::attention_strategy::flash);
     packed_as_batch<ht::bfloat16>(ht::attention_strategy::automatic);
 }
 
-TEST_CASE("attention: packed sequences that are none") {
+TEST_CASE("attention: invalid packed sequences") {
     using roles = ht::roles<float, float, float>;
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;
@@ -277,7 +278,7 @@ TEST_CASE("attention: by products and softmax, within bounds; heads that only th
                     ht::argument_error);
 }
 
-TEST_CASE("attention: keys that nobody learns") {
+TEST_CASE("attention: keys without gradients") {
     using roles = ht::roles<float, float, float>;
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;
@@ -294,14 +295,14 @@ TEST_CASE("attention: keys that nobody learns") {
     CHECK(gradient_of_q(true) == gradient_of_q(false));
 }
 
-TEST_CASE("attention: heads that do not divide what is given") {
+TEST_CASE("attention: head counts that do not divide the width") {
     using roles = ht::roles<float, float, float>;
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;
     ht::tape tape{device};
     const auto qkv = tape.constant(in.view());
     CHECK_THROWS_WITH_AS(ht::self_attention<roles>(tape, qkv, 3),
-                         "self_attention: qkv is (2, 6, 30); its last extent is no multiple of 3 times 3 heads",
+                         "self_attention: qkv is (2, 6, 30); its last extent is not a multiple of 3 times 3 heads",
                          ht::shape_error);
     CHECK_THROWS_AS(ht::self_attention<roles>(tape, qkv, 0), ht::shape_error);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention with functions of scores, in double and in float, beside PyTorch's flex_attention and
+/// Attention with functions of scores, in double and in float, compared with PyTorch's flex_attention and
 /// scaled_dot_product_attention: tests/golden/attention.py.
 #include <fstream>
 #include <sstream>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on tapes: gradients against differences in double, one strategy against the other,
-/// regions, cross-attention, rows that see no key.
+/// Functions of attention's scores on tapes: gradients compared with differences in double, strategies compared with each other,
+/// regions, cross-attention, queries that see no key.
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/op/modified_attention.hpp>
@@ -90,7 +90,7 @@ TEST_CASE("attention with functions: both strategies, and rows that see no key")
     for (int i = 48; i < 48 + 24; ++i) CHECK(flash[static_cast<std::size_t>(i)] == 0);  // and its dq
 }
 
-TEST_CASE("attention in a region: casts to what the policy says") {
+TEST_CASE("attention in a region: casts to the policy's types") {
     ht::cpu device{{.threads = 1}};
     const inputs<float> in;
     ht::tape tape{device};
@@ -105,7 +105,7 @@ TEST_CASE("attention in a region: casts to what the policy says") {
     CHECK(tape.gradient(q).shape() == of_queries);
 }
 
-TEST_CASE("attention with functions: what cannot be") {
+TEST_CASE("attention with functions: invalid arguments") {
     CHECK_THROWS_WITH_AS(ht::lookup(ht::const_view<float, 1>(nullptr, {0})), "lookup: shape (0) has no element",
                          ht::shape_error);
     CHECK_THROWS_AS(results<float>(ht::attention_strategy::automatic, ht::soft_cap{0}), ht::argument_error);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The type of every free operation's result in every region, against PyTorch's (golden/autocast.py): of the functions
-/// themselves, which are asked what they return and not run; of what only layers have, by its category.
+/// The type of every free operation's result in every region, compared with PyTorch's (golden/autocast.py): for functions, their
+/// declared result types, without running them; for operations that only layers have, their categories.
 ///
-/// Losses outside autocast are floats here, and have 16 bits in PyTorch where their inputs have: models have their
-/// losses there (autodiff/op/loss.hpp).
+/// Outside of autocast losses of 16-bit inputs are floats here, and have 16 bits in PyTorch: models compute their losses there
+/// (autodiff/op/loss.hpp).
 #include <algorithm>
 #include <fstream>
 #include <functional>

@@ -22,7 +22,7 @@ TEST_CASE("axis reductions on a tape: shapes, values, indices") {
     narrow_results(device);
 }
 
-TEST_CASE("axis reductions on a tape: what is wrong") {
+TEST_CASE("axis reductions on a tape: invalid arguments") {
     ht::cpu device{{.threads = 1}};
     ht::inference eval{device};
     const auto x = eval.constant(ht::const_view<float, 2>(nullptr, {3, 0}));

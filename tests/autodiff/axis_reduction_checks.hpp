@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along axes on a tape, on any device: gradients against differences in double, shapes and types of results,
-/// values against PyTorch's.
+/// Reductions along axes on a tape, on any device: gradients compared with differences in double, shapes and types of results,
+/// values compared with PyTorch's.
 #pragma once
 
 #include <cmath>
@@ -51,7 +51,7 @@ void gradients_along(Device& device, const ht::shape<Rank>& s, ht::axis_list<Axe
     check("amin", [&](auto& c, auto v) { return ht::amin(c, v, along, keepdim); });
     check("softmax", [&](auto& c, auto v) { return ht::softmax(c, v, along); });
     check("log_softmax", [&](auto& c, auto v) { return ht::log_softmax(c, v, along); });
-    // A second use, so that gradients are added to what is there.
+    // A second use, so that gradients are added to the first ones.
     check("twice", [&](auto& c, auto v) {
         return ht::add(c, ht::logsumexp(c, v, along), ht::mul(c, ht::var(c, v, along), ht::amax(c, v, along)));
     });
@@ -108,7 +108,7 @@ void shapes_and_values(Device& device) {
     CHECK(values(device, ht::var(eval, x, {.correction = 0}))[0] == doctest::Approx(143.0 / 12));
     CHECK(values(device, ht::std(eval, x))[0] == doctest::Approx(std::sqrt(13.0)));
     CHECK(values(device, ht::logsumexp(eval, x))[0] == doctest::Approx(12.458675).epsilon(1e-6));
-    // Softmax along the middle is that along the last of what is turned.
+    // Softmax along the middle axis is softmax along the last axis of the transposed input.
     const auto p = values(device, ht::softmax(eval, x, axes<1>)),
                logs = values(device, ht::log_softmax(eval, x, axes<1>));
     const double sum = 1 + std::exp(-2) + std::exp(-4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along axes on a tape beside PyTorch's: values, gradients and what throws, over a table of shapes and types
+/// Reductions along axes on a tape, compared with PyTorch's: values, gradients and exceptions, over a table of shapes and types
 /// (golden/reductions.py).
 #include <cstdlib>
 #include <fstream>
@@ -92,10 +92,10 @@ doubles read(std::istringstream& words) {
     return all;
 }
 
-/// How far the numbers of both may lie apart. They are at most 3/2, of 30 elements at most, and their results at most some
-/// times that: a float's sums and functions have less than 60 roundings in each. Into 16 bits both round once; PyTorch besides
-/// rounds the largest and the logarithm of a sum, each 3/2 at most, and its gradients read what is rounded to the type, the
-/// mean, the deviation or the result, and round up to four times on the way.
+/// Bounds of the differences between both. The numbers are at most 3/2, at most 30 elements are summed, and results are at most
+/// a few times that: float sums and functions have fewer than 60 roundings each. Both round results to 16 bits once. PyTorch
+/// also rounds the largest element and the logarithm of a sum, each at most 3/2; its gradients read a mean, deviation or result
+/// that is rounded to the type, and round intermediate results up to four times.
 struct distance {
     double roundoff, roundings, magnitude;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis, and masks, on tapes of the CPU: the checks are choosing_checks.hpp's; categories; refusals.
+/// Gathering along an axis, and masks, on tapes of the CPU; choosing_checks.hpp has the tests. Also categories and errors.
 #include <halftone/kernel.hpp>
 
 #include "autodiff/choosing_checks.hpp"

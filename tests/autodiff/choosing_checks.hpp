@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis, and masks, on tapes of any device: values and gradients against definitions, on small whole numbers
-/// which are exact, and against differences in double.
+/// Gathering along an axis, and masks, on tapes of any device: values and gradients compared with definitions, exactly on small
+/// whole numbers, and with differences in double.
 #pragma once
 
 #include <array>
@@ -79,7 +79,7 @@ void gathers(Device& device) {
     CHECK(values(device, tape.gradient(leaf)) == dx);
 }
 
-/// Where the index, or the tensor, has one element along another axis, it stands for all.
+/// An index, or a tensor, of extent 1 along another axis is broadcast.
 template <class Device>
 void stretches(Device& device) {
     std::vector<float> x{1, 2, 3, 4, 5, 6}, row{10, 20, 30};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Results of a tape against tracked definitions: every value within the error that its definition says.
+/// Compares results of a tape with tracked definitions: every value must be within its definition's error bound.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations on doubles, on any device: values and gradients against long double within bounds in units of 2^-53,
-/// which a float anywhere between would exceed a million times; gradients of all operations against differences.
+/// Free operations on doubles, on any device: values and gradients compared with long double, within bounds in units of 2^-53,
+/// which a single rounding to float would exceed a million times; gradients of all operations compared with differences.
 #pragma once
 
 #include <cmath>
@@ -169,7 +169,7 @@ void constants(Device& device) {
         CHECK_WITHIN(comparison);
     };
     using real = long double;
-    // A decimal constant is off by a rounding from what it says.
+    // A decimal constant has one rounding.
     expect(
         ht::map(
             context, [](auto a) { return 0.1 * a; }, v),
@@ -197,7 +197,7 @@ void constants(Device& device) {
         },
         7 * 11 + 8);
 
-    // Dropped, or divided by the share that is kept.
+    // An element is dropped, or divided by the probability of keeping it.
     ht::tape tape{device};
     const auto kept = ht::to_host(device, ht::dropout(tape, tape.constant(there.view()), {.p = 0.3f}));
     int dropped = 0;
@@ -502,7 +502,7 @@ void own_operations(Device& device) {
     CHECK_THROWS_AS(static_cast<void>(ht::check_gradients(
                         device, [&calls](auto& ctx, auto a) { return ht::mul(ctx, a, ++calls); }, x.view())),
                     ht::state_error);
-    // A gradient that is due, and does not arrive.
+    // A gradient that should have arrived, and is missing.
     const auto detached = ht::check_gradients(
         device, [](auto& ctx, auto a) { return ht::add(ctx, ht::detach(ctx, a), 1); }, x.view());
     CHECK(detached.disagree == 6);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout on a tape: its kernel is tested where it lies, here the way of its gradient, which numbers it draws, and its
-/// types.
+/// Dropout on a tape: its gradient, the numbers that it draws, and its types (tests/kernel has the tests of its kernel).
 #include <halftone/kernel.hpp>
 #include <halftone/kernel/dropout/cpu.hpp>
 
@@ -11,23 +10,23 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE("dropout: the backward pass drops what the forward pass dropped") {
+TEST_CASE("dropout: the backward pass uses the forward pass's mask") {
     ht::cpu device{{.threads = 1}};
     dropout_test::same_mask_backward<float, float>(device);
     dropout_test::same_mask_backward<ht::bfloat16, float>(device);
 }
 
-TEST_CASE("dropout: a step replays by its state") {
+TEST_CASE("dropout: the saved state repeats a step") {
     ht::cpu device{{.threads = 1}};
     dropout_test::replays(device);
 }
 
-TEST_CASE("dropout: no other seed or state between a forward pass and its backward pass") {
+TEST_CASE("dropout: seed and state cannot be set between a forward pass and its backward pass") {
     ht::cpu device{{.threads = 1}};
     dropout_test::keeps_its_numbers(device);
 }
 
-TEST_CASE("dropout: in inference, nothing and everything") {
+TEST_CASE("dropout: in inference, and with probabilities of 0 and 1") {
     ht::cpu device{{.threads = 1}};
     dropout_test::ends_of_the_range(device);
 }

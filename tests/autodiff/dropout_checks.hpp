@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What dropout on a tape has to do on every device.
+/// Tests of dropout on a tape, for every device.
 ///
 ///     dropout_test::same_mask_backward(device);
 #pragma once

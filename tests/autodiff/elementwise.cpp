@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations and losses by name, on the CPU.
+/// Named pointwise operations and losses, on the CPU.
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations and losses by name, on any device: values against <cmath> in double, gradients against central
-/// differences of that and, as a kernel computes them, within the bound that the expression's operations state.
+/// Named pointwise operations and losses, on any device: values compared with <cmath> in double, gradients with central differences
+/// of it; results of kernels must be within the bound that the expression's operations state.
 #pragma once
 
 #include <cmath>
@@ -58,7 +58,7 @@ auto weigh(Tape& tape, const ht::variable<Y, Rank>& y, const guarded<float>& dy)
 /// test.
 enum class depth { value, gradient };
 
-/// operation(context, x...) is f, an expression; definition is the same in double. Operand i lies in [low[i], high[i]].
+/// operation(context, x...) is f, an expression; definition is the same in double. Operand i is in [low[i], high[i]].
 template <int Operands, depth Depth, class Device, class Operation, class F, class Definition>
 void check(Device& device, const char* name, const Operation& operation, const F& f, const Definition& definition,
            std::vector<double> low, std::vector<double> high, double constants = 0) {
@@ -135,7 +135,7 @@ void functions(Device& device) {
     HALFTONE_UNARY(tan, std::tan(a), -1.4, 1.4, 0);
     HALFTONE_UNARY(sigmoid, 1 / (1 + std::exp(-a)), -9, 9, 0);
     HALFTONE_UNARY(softplus, std::log(1 + std::exp(a)), -9, 9, 0);
-    // silu's slope crosses zero, and is stated absolutely.
+    // silu's derivative crosses zero, so that its error bound is absolute.
     HALFTONE_UNARY(silu, a / (1 + std::exp(-a)), -9, 9, 0);
     check<1, depth::value>(
         device, "neg", [](auto& tape, const auto* x) { return ht::neg(tape, x[0]); }, [](auto a) { return -a; },
@@ -325,7 +325,7 @@ void further(Device& device) {
     for (int i = 0; i < 6; ++i)
         CHECK(values(device, tape.gradient(b))[static_cast<std::size_t>(i)] == 2 * static_cast<double>(z[i]));
 
-    // Logits that overflow as probabilities; the slope at 0 is 1/2 - t.
+    // Logits whose exponential overflows; the derivative at 0 is 1/2 - t.
     const auto logits = tape.leaf(large.view());
     const auto loss = ht::binary_cross_entropy_with_logits(tape, logits, labels.const_view());
     CHECK(std::fabs(static_cast<double>(loss.item()) - std::log(2.0) / 3) <= 8 * 0x1p-24);
@@ -334,7 +334,7 @@ void further(Device& device) {
     CHECK(slopes[0] == 0);
     CHECK(slopes[1] == 0);
     CHECK(slopes[2] == static_cast<double>(-0.5f * static_cast<float>(1.0 / 3)));
-    // Probabilities of 0 and 1, and a target that says otherwise.
+    // Probabilities of 0 and 1 with the opposite target.
     const guarded<float> sure(std::vector<float>{1, 0, 0});
     CHECK(ht::binary_cross_entropy(tape, tape.constant(sure.view()), labels.const_view()).item() ==
           static_cast<float>(100.0 / 3));

@@ -80,7 +80,7 @@ void values_and_gradients(ht::isa set) {
         }
         tape.backward(autodiff_test::weigh(tape, x, f.dy.view()), sink);
     };
-    // What a window leaves behind is overwritten in the next, rows without a token and positions beyond the batch too.
+    // The next window overwrites an earlier one's gradients, also in rows without a token and unused positions.
     for (int window = 0; window < 2; ++window) {
         pass();
         CHECK(sink.of(f.table) == f.table_gradient());
@@ -155,7 +155,7 @@ TEST_CASE("embedding: tokens outside the vocabulary, too many of them in a row")
 }
 
 /// Token 3, which stands here thrice, and as -6 counted from the end.
-TEST_CASE("embedding: the row of padding_idx gets no gradient, positions get theirs") {
+TEST_CASE("embedding: the row of padding_idx gets no gradient, positions do") {
     using P = ht::full_fp32;
     for (const ht::extent padding : {3, -6}) {
         fixture<P> f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations on tensors of which an extent is 0, on the CPU: the checks are empty_checks.hpp's.
+/// Operations on tensors of which an extent is 0, on the CPU; empty_checks.hpp has the tests.
 #include "autodiff/empty_checks.hpp"
 #include "support/each_set.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations on tensors of which an extent is 0, forward and backward, on any device: what PyTorch gives. A product over
-/// no elements is 0, so that a linear layer without inputs gives its bias; a sum of none is 0, a mean of none NaN.
+/// Operations on tensors with an extent of 0, forward and backward, on any device: results are PyTorch's. A product with k = 0
+/// is 0, so that a linear layer without inputs returns its bias; a sum of no elements is 0, a mean of no elements NaN.
 #pragma once
 
 #include <string>

@@ -81,7 +81,7 @@ TEST_CASE_TEMPLATE("gates: values and gradients of both halves", T, float, bfloa
     gates<T>([](auto& t, const auto& x) { return ht::swiglu(t, x); }, silu, 300, 200);  // several pieces
 }
 
-TEST_CASE("gates: glu's second half is the gate, a lambda of one's own, types, and what has no halves") {
+TEST_CASE("gates: glu's second half is the gate, a user's lambda, types, and odd widths") {
     ht::cpu device{{.threads = 1}};
     const std::vector<double> x{1, 2, -3, 0.5, 0.25, -1};
     ht::tape tape{device};

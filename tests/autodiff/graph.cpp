@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lies under a tape: blocks live as long as something refers to them, records are destroyed in reverse and once.
+/// The graph of a tape: blocks live as long as something refers to them; records are destroyed once, in reverse order.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -63,7 +63,7 @@ TEST_CASE("graph: gradients are shared, exchanged and replaced without losing me
     CHECK(g.arena().live() == 0);
 }
 
-TEST_CASE("graph: memory that the user owns is not given back") {
+TEST_CASE("graph: the user's memory is not given back") {
     holder h;
     const float mine[4] = {1, 2, 3, 4};
     const auto slot = h.g.make_leaf(h.g.make_block_over(mine, sizeof mine), true);
@@ -73,7 +73,7 @@ TEST_CASE("graph: memory that the user owns is not given back") {
     CHECK(mine[3] == 4);
 }
 
-TEST_CASE("graph: what cannot be had changes nothing") {
+TEST_CASE("graph: a failed allocation changes nothing") {
     ht::host_memory memory(std::size_t{3} << 20);
     graph& g = *new graph(memory);
     const auto first = g.make_block(100);
@@ -105,7 +105,7 @@ struct traced {
     }
 };
 
-TEST_CASE("graph: records run in reverse and are destroyed as they have run, whatever the chunks") {
+TEST_CASE("graph: records run in reverse and are destroyed after they ran, for any chunks") {
     holder h;
     int tape = 0;
     std::vector<int> log, want;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses of large logits: equal ones have the loss and the gradient of zeros, whatever they are; a binary cross-entropy
-/// loses nothing either.
+/// Losses of large logits: equal logits of any size have the loss and the gradient of zeros; binary cross-entropy of large logits
+/// is exact, too.
 #include <cmath>
 #include <vector>
 

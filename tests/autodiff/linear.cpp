@@ -74,7 +74,7 @@ void values_and_gradients(ht::isa set) {
     CHECK(sink.of(f.weight) == product(transposed(f.DY()), f.X()).values);
     CHECK(sink.of(f.bias) == column_sums(f.DY()).values);
 
-    // A second micro-batch adds; a second window begins anew.
+    // A second micro-batch adds; a second window starts from zero.
     const auto again = [&] {
         tape.backward(
             autodiff_test::weigh(tape, ht::linear<typename fixture<P>::roles>(tape, x, f.weight, f.bias), f.dy.view()),
@@ -130,7 +130,7 @@ TEST_CASE("linear: one variable as input and as residual gets both gradients") {
     CHECK(support::doubles(tape.gradient(leaf)) == doubles{1 + 1 - 14, 0 + 2 - 16, -2 + 3 - 18});
 }
 
-TEST_CASE("linear: what is frozen has no gradient and keeps nothing; the rest is unchanged") {
+TEST_CASE("linear: frozen parameters have no gradient and save nothing; other gradients are unchanged") {
     using roles = fixture<ht::amp_bf16>::roles;
     for (const char* frozen : {"weight", "bias", "*"}) {
         CAPTURE(frozen);
@@ -146,7 +146,7 @@ TEST_CASE("linear: what is frozen has no gradient and keeps nothing; the rest is
         if (!f.bias.is_frozen()) CHECK(sink.of(f.bias) == db);
     }
 
-    // An input that only a frozen weight has seen is not kept.
+    // An input that only a frozen weight's gradient would read is not saved.
     fixture<ht::full_fp32> f;
     f.parameters.freeze("weight");
     ht::tape tape{f.device};
@@ -202,7 +202,7 @@ TEST_CASE("linear: a batch without rows gives zero gradients") {
     CHECK(sink.of(f.bias) == doubles(static_cast<std::size_t>(f.out)));
 }
 
-TEST_CASE("linear: shapes that do not fit") {
+TEST_CASE("linear: shapes that do not match") {
     fixture<ht::full_fp32> f;
     using roles = fixture<ht::full_fp32>::roles;
     ht::tape tape{f.device};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses on a tape: within bounds by running error analysis; weighted, used twice, with rows that do not count.
+/// Losses on a tape: within bounds by running error analysis; weighted, used twice, with ignored rows.
 #include <cmath>
 #include <vector>
 

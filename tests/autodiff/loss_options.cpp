@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses with options on tapes of the CPU: the checks are loss_options_checks.hpp's.
+/// Losses with options on tapes of the CPU; loss_options_checks.hpp has the tests.
 #include <halftone/kernel.hpp>
 
 #include "autodiff/loss_options_checks.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Losses with options on tapes of any device: PyTorch's values and gradients (golden/losses.py) in double, float and 16 bits,
-/// the z-loss and the fused head against compositions of other operations.
+/// the z-loss and linear_cross_entropy compared with compositions of other operations.
 #pragma once
 
 #include <cmath>

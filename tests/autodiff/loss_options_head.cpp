@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// linear_cross_entropy with options on the CPU: the definition's values and gradients, of logits that are small whole
-/// numbers and so exact.
+/// linear_cross_entropy with options on the CPU: values and gradients are the definition's; logits are small whole numbers and
+/// therefore exact.
 #include <cmath>
 #include <vector>
 

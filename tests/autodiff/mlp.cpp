@@ -149,7 +149,7 @@ TEST_CASE("mlp: the definition's gradients are central differences") {
     support::check_gradient([&](const doubles& at) { return loss(definition(x, up, b, at)); }, down, d.ddown.values);
 }
 
-TEST_CASE("mlp: what is frozen has no gradient, and what only it would need is not kept; the rest has the same bits") {
+TEST_CASE("mlp: frozen parameters have no gradient and save nothing; other gradients have the same bits") {
     using P = ht::amp_bf16;
     const auto gradients = [](const char* frozen, std::size_t& bytes) {
         fixture<P> f(ht::default_isa(), frozen);
@@ -175,13 +175,13 @@ TEST_CASE("mlp: what is frozen has no gradient, and what only it would need is n
             if (!some[i].empty()) CHECK(some[i] == all[i]);
         }
     }
-    // Without down's gradient the hidden activations go, without up's the input, and without anything all but y.
+    // Without down's gradient the hidden activations are released, without up's the input, without any all but y.
     for (const char* frozen : {"down.weight", "up.weight", "*"}) {
         CAPTURE(frozen);
         gradients(frozen, bytes);
         CHECK(bytes < all_bytes);
     }
-    // With nothing to learn before it, the activation's input goes as well.
+    // Without parameters to train before it, the activation's input is released as well.
     const auto of_constants = [](const char* frozen) {
         fixture<P> f(ht::default_isa(), frozen);
         ht::tape tape{f.device};

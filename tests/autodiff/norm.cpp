@@ -187,7 +187,7 @@ TEST_CASE("layer_norm: a bias that two norms share while each has its own gain")
     tape.backward(loss(b), apart);
     const doubles of_b = apart.of(b);
 
-    // What an earlier window left must not come back.
+    // Gradients of an earlier window must not reappear.
     tape.backward(loss(a), together), tape.backward(loss(b), together);
     together.close();
     tape.backward(loss(a), together), tape.backward(loss(b), together);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pointwise operations on a tape: gradients against the definition, broadcast inputs, one variable in several places,
-/// the types that regions give.
+/// Pointwise operations on a tape: gradients compared with the definition, broadcast inputs, one variable as several arguments,
+/// result types in regions.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ struct definition {
         for (std::size_t i = 0; i < x.values.size(); ++i) {
             const Number a = x.values[i], b = z.values[i], t = support::tanh(a), g = dy.values[i];
             y.values[i] = a * b + Number(k) * t;
-            // A kernel's slope of tanh is within five units in the last place of its own.
+            // A kernel's derivative of tanh is within five ulp of the exact derivative.
             dx.values[i] = g * (b + Number(k) * support::further_roundings(Number(1) - t * t, 10));
             dz.values[i] = g * a;
         }
@@ -177,7 +177,7 @@ TEST_CASE("one variable in several places of an operation has the sum of all its
     CHECK(static_cast<double>(f.tape.gradient(one).data()[0]) == of_one);
 }
 
-TEST_CASE("inputs that want no gradient get none, and the others the same bits") {
+TEST_CASE("inputs that need no gradient get none, and the others the same bits") {
     integers f;
     const auto both = [&](bool second_is_learnt) {
         const auto x = f.tape.leaf(f.x.view(shape));
@@ -232,7 +232,7 @@ struct negate {
     }
 };
 
-TEST_CASE("an operation of the user's own: a record with a backward function") {
+TEST_CASE("a custom operation: a record with a backward function") {
     ht::cpu device{{.threads = 1}};
     const guarded<float> x(std::vector<float>{1, 2, 3});
     ht::tape tape{device};
@@ -249,7 +249,7 @@ TEST_CASE("an operation of the user's own: a record with a backward function") {
     for (int i = 0; i < 3; ++i) CHECK(tape.gradient(leaf)(i) == -(2 * y.view()(i) + 1));
 }
 
-TEST_CASE("pointwise: shapes that do not fit") {
+TEST_CASE("pointwise: shapes that do not match") {
     integers f;
     const auto x = f.tape.constant(f.x.view(shape)), other = f.tape.constant(f.z.view(ht::shape<2>{columns, rows}));
     CHECK_THROWS_AS(ht::add(f.tape, x, other), ht::shape_error);

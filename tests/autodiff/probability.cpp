@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Binary cross-entropy on the CPU, in each instruction set: the checks are probability_checks.hpp's.
+/// Binary cross-entropy on the CPU, in each instruction set; probability_checks.hpp has the tests.
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 

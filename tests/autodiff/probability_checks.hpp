@@ -26,7 +26,7 @@ bool is_near(T got, double expected, double units) {
 
 template <class T, class Device>
 void check(Device& device) {
-    // Numbers that every type here holds, p above t, below it and beside it; 0 and 1 with all targets.
+    // Numbers that every type here represents exactly, p above t, below t and close to t; 0 and 1 with all targets.
     std::vector<T> p, t;
     for (const float x : {0.0f, 1.0f, 0.5f, 0.25f, 0.96875f, 0x1p-14f}) {
         for (const float y : {0.0f, 1.0f, 0.5f}) p.push_back(T(x)), t.push_back(T(y));

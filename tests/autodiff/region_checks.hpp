@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Free operations in regions, on any device: values and gradients that show which type a product read its operands in,
-/// products of variables and of parameters, joined tensors, and operations of a user's own.
+/// products of variables and of parameters, joined tensors, and custom operations.
 #pragma once
 
 #include <memory>
@@ -52,7 +52,7 @@ void types_and_values(Device& device) {
         const auto a = tape.leaf(one.view(s)), b = tape.leaf(other.view(s));
         const auto y = product(a, b);
         CHECK(values(device, y.view())[0] == y_wanted);
-        // Where backward is called says nothing: it is never in a region. The sum's gradient is 1.
+        // The region in which backward is called has no effect. The sum's gradient is 1.
         tape.backward(ht::sum<float>(tape, y));
         CHECK(values(device, tape.gradient(a))[0] == da_wanted);
         CHECK(values(device, tape.gradient(b))[0] == db_wanted);
@@ -68,7 +68,7 @@ void types_and_values(Device& device) {
         run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::amp_bf16>(tape), a, b); }, 1, 1);
     static_assert(std::is_same_v<decltype(low), const ht::variable<bfloat16, 2>>);
 
-    // Regions nest: the inner policy holds inside, the outer one again behind it.
+    // Regions nest: the inner policy holds inside, the outer one again after it.
     const auto outer = ht::autocast<ht::amp_bf16>(tape);
     const auto inner =
         run([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<ht::full_fp32>(outer), a, b); }, product,
@@ -78,7 +78,7 @@ void types_and_values(Device& device) {
         exact);
     run([&](const auto& a, const auto& b) { return ht::matmul(outer, a, b); }, 1, 1);
 
-    // What inherits goes on as around it, however deep; outside all regions as on a bare tape.
+    // `inherit` computes as the enclosing region, at any depth; outside all regions as on a bare tape.
     const auto inherited =
         run([&](const auto& a, const auto& b) { return product_layer<ht::inherit>{}(outer, a, b); }, 1, 1);
     static_assert(std::is_same_v<decltype(inherited), const ht::variable<bfloat16, 2>>);
@@ -98,15 +98,15 @@ void types_and_values(Device& device) {
             const auto& b) { return product_layer<ht::inherit>{}(ht::autocast<ht::full_fp32>(outer), a, b); },
         product, exact);
 
-    // A type that is given bypasses the region.
+    // A type given explicitly overrides the region.
     const auto given =
         run([&](const auto& a, const auto& b) { return ht::matmul<float>(outer, a, b); }, product, exact);
     static_assert(std::is_same_v<decltype(given), const ht::variable<float, 2>>);
     const auto rounded = run([&](const auto& a, const auto& b) { return ht::matmul<bfloat16>(tape, a, b); }, 1, 1);
     static_assert(std::is_same_v<decltype(rounded), const ht::variable<bfloat16, 2>>);
 
-    // Backward in precisions of their own: the forward product is 1, a factor's gradient is the other factor as it is
-    // read. The second factor stands where a weight would.
+    // Backward products with their own precisions: the forward product is 1, a factor's gradient is the other factor as
+    // read. The second factor has the weight's place.
     using by_input = ht::with_input_grad<ht::amp_bf16, float>;
     using by_weight = ht::with_weight_grad<ht::amp_bf16, float>;
     check([&](const auto& a, const auto& b) { return ht::matmul(ht::autocast<by_input>(tape), a, b); }, 1, exact, 1);
@@ -212,7 +212,7 @@ void joined(Device& device) {
     const auto rows = ht::cat(tape, 0, z, tape.leaf(h.view(ht::shape<2>{2, 2})), z);
     static_assert(std::is_same_v<decltype(rows), const ht::variable<float, 2>>);
     CHECK(values(device, rows.view()) == doubles{10, 20, 30, 40, 7, 8, 9, 11, 10, 20, 30, 40});
-    // z stands there twice: its gradient has both parts.
+    // z occurs twice: its gradient has both parts.
     tape.backward(ht::sum(tape, ht::mul(tape, rows, tape.constant(dy.view(ht::shape<2>{6, 2})))));
     for (int i = 0; i < 4; ++i)
         CHECK(values(device, tape.gradient(z))[static_cast<std::size_t>(i)] ==
@@ -233,7 +233,7 @@ void joined(Device& device) {
     CHECK_THROWS_AS(ht::stack(tape, 0, x, z), ht::shape_error);
 }
 
-// Operations of a user's own.
+// custom operations.
 
 /// x^3, computed in float wherever autocast is on.
 struct cubed : support::cubed {
@@ -241,7 +241,7 @@ struct cubed : support::cubed {
 };
 
 /// k x w, by the category of products, with a kernel launched on views; w may be a parameter. The second gradient is
-/// asked for.
+/// requested.
 struct scaled_product {
     static constexpr const char* name = "scaled_product";
     static constexpr ht::category cast_rule = ht::category::low_precision;
@@ -348,7 +348,7 @@ void own_operations(Device& device) {
     ht::tape tape{device};
     const guarded<bfloat16> halves(std::vector<bfloat16>{bfloat16(1.5f), bfloat16(-2.5f), bfloat16(1.0078125f)});
     const auto x = tape.leaf(halves.view());
-    // In a region the input is cast, and what is inside runs in floats; the gradient comes back as bfloat16.
+    // In a region the input is cast, the custom operation computes in float, and the gradient comes back as bfloat16.
     const auto y = ht::apply<cubed>(ht::autocast<ht::amp_fp16>(tape), x);
     static_assert(std::is_same_v<decltype(y), const ht::variable<float, 1>>);
     CHECK(values(device, y.view())[2] == static_cast<double>(1.0078125f * 1.0078125f * 1.0078125f));
@@ -362,7 +362,7 @@ void own_operations(Device& device) {
     tape.backward(ht::sum(tape, ht::add(tape, z, z)));
     CHECK(values(device, tape.gradient(x))[0] == 6.75 + 13.5);  // added to what was there
 
-    // Two inputs, one of them in a type of its own, and an option.
+    // Two inputs, one of them with its own type, and an option.
     const guarded<float> f(std::vector<float>{fine, 2, 3});
     const auto w = tape.leaf(f.view());
     const auto p = ht::apply<scaled_product>(ht::autocast<ht::amp_bf16>(tape), x, w, 2);
@@ -372,7 +372,7 @@ void own_operations(Device& device) {
     CHECK(values(device, tape.gradient(w)) == doubles{3, -5, 2.015625});
     CHECK(values(device, tape.gradient(x))[1] == 18.75 + 37.5 + 4);
 
-    // Constants take none, and who asks is told so.
+    // Constants have no gradient, and an operation can query this.
     const auto c = tape.constant(f.view());
     const auto q = ht::apply<scaled_product>(tape, w, c, 1);
     tape.backward(ht::sum(tape, q));
@@ -385,7 +385,7 @@ void own_operations(Device& device) {
 
     CHECK_THROWS_AS(tape.backward(ht::sum(tape, ht::apply<misshapen>(tape, w))), ht::shape_error);
 
-    // Nothing is recorded, and nothing but the result stays.
+    // Nothing is recorded, and only the result stays allocated.
     ht::inference eval{device};
     const auto same = ht::apply<cubed>(ht::autocast<ht::amp_fp16>(eval), eval.constant(halves.view()));
     CHECK(values(device, same.view()) == values(device, y.view()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations in regions, and operations of a user's own, on the CPU.
+/// Free operations in regions, and custom operations, on the CPU.
 #include <halftone/autodiff/double_backward/double_backward.hpp>
 
 #include "autodiff/region_checks.hpp"
@@ -23,7 +23,7 @@ TEST_CASE("matmul, linear, cat and stack of variables") {
     region_checks::joined(device);
 }
 
-TEST_CASE("apply: operations of a user's own") {
+TEST_CASE("apply: custom operations") {
     ht::cpu device{{.threads = 1}};
     region_checks::own_operations(device);
 }
@@ -33,7 +33,7 @@ TEST_CASE("apply: an operation without a rule follows its region, forward and ba
     region_checks::operations_without_rule(device);
 }
 
-TEST_CASE("apply: cast_inputs casts what is no double, whatever stands beside it") {
+TEST_CASE("apply: cast_inputs casts inputs that are not double, whatever the other inputs are") {
     ht::cpu device{{.threads = 1}};
     region_checks::casts_beside_doubles(device);
 }
@@ -122,7 +122,7 @@ TEST_CASE("a weight is not cast where it is used: the store's copy is read, and 
     for (int i = 0; i < 5; ++i) more.push_back(use());
     CHECK(live() - before == 6 * result);  // of each use its result is left
     CHECK(result <= ht::block_alignment);
-    // What is read are the copy's bits, not the master's.
+    // The layer reads the copy's bits, not the master's.
     auto* const copy = const_cast<ht::bfloat16*>(model.fc.weight.values().data());
     for (int i = 0; i < 9; ++i) copy[i] = ht::bfloat16(static_cast<float>(i));
     CHECK(values(device, use().view()) == std::vector<double>{0, 3, 6});
@@ -131,7 +131,7 @@ TEST_CASE("a weight is not cast where it is used: the store's copy is read, and 
     CHECK(ht::as_variable<ht::bfloat16>(tape, model.fc.weight).view().data() == copy);
     CHECK(ht::as_variable(tape, model.fc.weight).view().data() == model.fc.weight.master().data());
 
-    // Nothing that was read where no tape records is found again by one that does, in place of the weight.
+    // A value read without a recording tape is not reused by a recording one in place of the weight.
     tape.clear();
     ht::inference eval{device};
     const auto seen = eval.constant(in.view(ht::shape<2>{1, 3}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary embedding on a tape: its kernel is tested where it lies, here its gradient's way, its positions and its types; and
+/// Rotary embedding on a tape: its gradient, positions and types (tests/kernel has the tests of its kernel); and
 /// attention whose heads of queries share those of keys and values.
 #include <vector>
 
@@ -28,7 +28,7 @@ using support::guarded;
 
 constexpr ht::shape<4> heads{2, 5, 3, 8};
 
-TEST_CASE("rotary: its gradient is the inverse turn, added to what is there") {
+TEST_CASE("rotary: its gradient is the inverse rotation, added to the earlier one") {
     ht::cpu device{{.threads = 1}};
     support::random data(1);
     const guarded<float> x(data.normals<float>(heads.size())), w(data.normals<float>(heads.size()));
@@ -53,7 +53,7 @@ TEST_CASE("rotary: its gradient is the inverse turn, added to what is there") {
     }
 }
 
-TEST_CASE("rotary: in packed documents positions begin anew in each") {
+TEST_CASE("rotary: in packed documents positions start at 0 in each") {
     ht::cpu device{{.threads = 1}};
     support::random data(2);
     const ht::shape<4> row{1, 5, 2, 4}, first{1, 3, 2, 4}, second{1, 2, 2, 4};
@@ -79,8 +79,8 @@ TEST_CASE("rotary: keeps its input's type in any region") {
                                  x>);
 }
 
-// (batch, time, (4 + 2 * 2) * 8): queries, keys and values side by side, or apart.
-TEST_CASE("self_attention: grouped heads side by side have the bits of those apart, forward and backward") {
+// (batch, time, (4 + 2 * 2) * 8): queries, keys and values fused in one tensor, or separate.
+TEST_CASE("self_attention: fused grouped heads have the bits of separate ones, forward and backward") {
     ht::cpu device{{.threads = 1}};
     support::random data(3);
     using roles = ht::roles<float, float, float>;
@@ -118,7 +118,7 @@ TEST_CASE("self_attention: grouped heads side by side have the bits of those apa
                     for (extent i = 0; i < 8; ++i) REQUIRE(part(b, t, h, i) == tape.gradient(apart[which]).data()[at++]);
     }
     CHECK_THROWS_WITH_AS(ht::self_attention<roles>(tape, all, {3, 2}),
-                         "self_attention: qkv is (2, 7, 64); its last extent is no multiple of 3 query heads and twice 2 key "
+                         "self_attention: qkv is (2, 7, 64); its last extent is not a multiple of 3 query heads and twice 2 key "
                          "heads",
                          ht::shape_error);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// topk and multinomial on the CPU: the checks are sampling_checks.hpp's; refusals.
+/// topk and multinomial on the CPU; sampling_checks.hpp has the tests. Also errors.
 #include <halftone/kernel.hpp>
 
 #include "autodiff/sampling_checks.hpp"
@@ -9,14 +9,14 @@ namespace {
 
 using namespace sampling_checks;
 
-TEST_CASE("topk: the order of a stable sort; its gradient; a sampler of it and multinomial") {
+TEST_CASE("topk: the order of a stable sort; its gradient; a sampler made of topk and multinomial") {
     ht::cpu device{{.threads = 2}};
     all(device);
     gradient(device);
     samples(device);
 }
 
-TEST_CASE("multinomial: as often as weights say, repeatable, by rows; rows without weights") {
+TEST_CASE("multinomial: frequencies follow the weights, repeatable, by rows; rows without weights") {
     ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
     draws(one, 4000);
     draws(two, 4000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What topk and multinomial have to do on every device.
+/// Tests of topk and multinomial, for every device.
 #pragma once
 
 #include <algorithm>

@@ -27,7 +27,7 @@ TEST_CASE("linear in eight bits: exact on small integers, on every instruction s
 TEST_CASE("linear in eight bits: within the bounds of the formats") {
     ht::cpu device{{.threads = 2}};
     within_bounds<ht::fp8_hybrid>(device, {9, 6, 7});
-    // What the policy states otherwise holds for its product.
+    // A type that the policy states for one product holds for that product.
     within_bounds<ht::with_weight_grad<ht::fp8_hybrid, bfloat16>>(device, {9, 6, 7});
     using coarse = ht::tape<ht::cpu>;
     static_assert(std::is_same_v<ht::layer_roles<ht::fp8_hybrid, ht::op::linear, coarse>::input_grad, ht::float8_e5m2>);
@@ -54,7 +54,7 @@ std::size_t kept_bytes() {
     return tape.memory().live();
 }
 
-TEST_CASE("linear in eight bits: of its input it keeps half the bytes of bf16, and two scales") {
+TEST_CASE("linear in eight bits: saves half the bytes of bf16 for its input, and two scales") {
     const std::size_t narrow = kept_bytes<ht::fp8_hybrid>(), wide = kept_bytes<ht::amp_bf16>();
     CHECK(wide == 64 * 256 * 2);
     CHECK(narrow == 64 * 256 + 2 * ht::block_alignment);
@@ -70,14 +70,14 @@ struct network : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.mlp); }
 };
 
-TEST_CASE("mlp in eight bits: within bounds, and of its inputs half the bytes") {
+TEST_CASE("mlp in eight bits: within bounds, and saves half the bytes for its inputs") {
     using P = ht::fp8_hybrid;
     using m = matrix<tracked>;
     constexpr int rows = 8, width = 5, hidden = 6;
     ht::cpu device{{.threads = 2}};
     support::random data{5};
     network<P> net{device, width, hidden};
-    // Of one sign: gelu's slope is near 1, and sums do not cancel.
+    // All of one sign: gelu's derivative is near 1, and sums do not cancel.
     const auto numbers = [&](int count, double low, double high) {
         std::vector<bfloat16> v;
         for (int i = 0; i < count; ++i) v.push_back(bfloat16(static_cast<float>(data.uniform(low, high))));
@@ -133,7 +133,7 @@ TEST_CASE("mlp in eight bits: within bounds, and of its inputs half the bytes") 
     ht::inference eval{device};
     CHECK(support::doubles(run(eval, eval.constant(x.view(of_x)), eval.constant(residual.view(of_x))).view()) ==
           support::doubles(y.view()));
-    // What only a frozen weight would need is not kept.
+    // Values that only a frozen weight's gradient would read are not saved.
     const auto live = [&] {
         auto result = run(tape, tape.leaf(x.view(of_x)), tape.leaf(residual.view(of_x)));
         result = {};
@@ -156,7 +156,7 @@ struct layer : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
 };
 
-TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a skipped one leaves no trace") {
+TEST_CASE("delayed scaling: one window per step, of any number of micro-batches; skipped steps do not count") {
     using P = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<3>>;
     ht::cpu device{{.threads = 1}};
     layer<P> model{device}, other{device};
@@ -200,7 +200,7 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     step();
     CHECK(state(input).scale == 448.0f / 4);  // the largest of three windows
     CHECK(state(gradient).scale == 57344.0f / 8);
-    // An overflow: nothing of its window counts, not even what was finite.
+    // An overflow: nothing in its window counts, not even finite magnitudes.
     micro(64, std::numeric_limits<float>::infinity());
     step();
     CHECK(optimizer.last_step_skipped());
@@ -214,7 +214,7 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     step();
     CHECK(state(input).scale == 448.0f / 1);  // the 4 is forgotten
     CHECK(state(gradient).scale == 57344.0f / 8);
-    // Values without a backward pass gather nothing.
+    // A forward pass without a backward pass adds nothing to the history.
     ht::inference eval{device};
     const guarded<bfloat16> large(std::vector<bfloat16>(8, bfloat16(512.0f)));
     const auto y = model.fc(eval, eval.constant(large.view(ht::shape<2>{2, 4})));
@@ -222,14 +222,14 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     step();
     CHECK(state(input).history == std::vector<float>{1, 1, 0.5f});
 
-    // A bad micro-batch that no step follows leaves no trace either.
+    // An overflowing micro-batch whose gradients are discarded does not count either.
     micro(1e4f, std::numeric_limits<float>::infinity());
     acc.discard();
     micro(0.25f, 1);
     step();
     CHECK(state(input).history == std::vector<float>{1, 0.5f, 0.25f});
     CHECK(state(gradient).history == std::vector<float>{8, 1, 1});  // two windows of zeros told nothing
-    // What is not finite is no magnitude, whatever becomes of the window.
+    // Values that are not finite never count as a magnitude.
     const guarded<bfloat16> odd(std::vector<bfloat16>(8, bfloat16(std::numeric_limits<float>::infinity())));
     (void)model.fc(tape, tape.constant(odd.view(ht::shape<2>{2, 4})));
     tape.clear();
@@ -237,7 +237,7 @@ TEST_CASE("delayed scaling: a window is a step, however many micro-batches; a sk
     step();
     CHECK(state(input).history == std::vector<float>{0.5f, 0.25f, 0.125f});
 
-    // Another model goes on where this one is.
+    // Another model continues from this one's state.
     const auto saved = model.parameters().amaxes().read();
     other.parameters().amaxes().load(saved);
     const auto loaded = other.parameters().amaxes().read();
@@ -301,7 +301,7 @@ TEST_CASE("delayed scaling: windows in which a layer does not run leave its hist
                 dy(std::vector<bfloat16>(6, bfloat16(amax / 2)));
             const auto in = tape.constant(x.view(ht::shape<2>{2, 4}));
             (void)model->seldom(eval, eval.constant(x.view(ht::shape<2>{2, 4})));
-            // The input is met, no gradient comes back.
+            // The layer sees an input, but no gradient.
             if (which == runs::forward_alone) (void)model->seldom(tape, in);
             tape.backward(autodiff_test::weigh(tape, model->often(tape, in), dy.view()), acc);
             if (which == runs::both) {
@@ -328,7 +328,7 @@ TEST_CASE("delayed scaling: windows in which a layer does not run leave its hist
             second.parameters().amaxes().load(states());
             model = &second;
         }
-        // A gradient that is not reached keeps its own; the input was met.
+        // A gradient that is not reached keeps its history; the input's history has a new entry.
         window(4, runs::forward_alone);
         CHECK(states()[3].history == std::vector<float>{100, 1, 4});
         CHECK(states()[5].history == before[5].history);
@@ -341,7 +341,7 @@ TEST_CASE("delayed scaling: windows in which a layer does not run leave its hist
     }
 }
 
-TEST_CASE("delayed scaling: a model that is frozen as a whole learns its scales, too") {
+TEST_CASE("delayed scaling: a model whose parameters are all frozen updates its scales, too") {
     using P = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<2>>;
     ht::cpu device{{.threads = 1}};
     layer<P> frozen{device}, head{device};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What linear layers of eight-bit products have to give on every device.
+/// Tests of linear layers with eight-bit products, for every device.
 ///
 ///     scaled_linear_checks::exact(device, {6, 5, 7});
 #pragma once
@@ -33,7 +33,7 @@ struct sizes {
     int rows, in, out;
 };
 
-/// Elements that lie in the device's memory.
+/// Elements in device memory.
 template <class Device, class T, int Rank>
 doubles values_of(Device& device, const ht::view<T, Rank>& v) {
     std::vector<std::remove_const_t<T>> host(static_cast<std::size_t>(v.size()));
@@ -109,14 +109,14 @@ void exact(Device& device, const sizes& n, int most) {
         plus(with_bias, r).values);
 }
 
-/// Numbers that are read in eight bits, Q: half a step of Q off, and half of its least number where they are small
-/// beside the largest; the product with the scale is a float, and so are the scale's inverse and what that gives.
+/// The errors of numbers that are read in eight bits, Q: half a unit in Q's last place, and half of Q's smallest number if they are
+/// small compared with the largest; the product with the scale is rounded to float, as are the scale's inverse and its product.
 template <class Q>
 matrix<tracked> in_eight_bits(matrix<tracked> m) {
     double amax = 0, beyond = 0;
     for (const tracked& v : m.values)
         amax = std::max(amax, std::fabs(v.value)), beyond = std::max(beyond, std::fabs(v.value) + v.error);
-    // Computed numbers have an amax within bounds alone, and so has the scale.
+    // For computed numbers the amax is known within bounds only, and so is the scale.
     const double least = ht::number_traits<Q>::min_subnormal * beyond / ht::number_traits<Q>::max;
     for (tracked& v : m.values) {
         const double magnitude = std::fabs(v.value) + v.error;

@@ -5,7 +5,7 @@
 ///     second_order::check(device, &parameters, x, longest, forward, definition);
 ///
 /// The tape differentiates the sum of its first gradients times given weights w; that is the Hessian times w. The
-/// definition is a loss alone: nothing of the formulas under test is in it.
+/// definition is only the loss: it contains none of the formulas under test.
 #pragma once
 
 #include <cmath>

@@ -14,7 +14,7 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE_TEMPLATE("shapes: orders and parts are PyTorch's", T, float, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("shapes: element orders and slices are PyTorch's", T, float, ht::bfloat16, ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         shapes_checks::orders_and_parts<T>(device);
@@ -30,7 +30,7 @@ TEST_CASE_TEMPLATE("shapes: products of transposed operands are PyTorch's", T, f
     ht::cpu device{{.threads = 2}};
     shapes_checks::transposed_products<T>(device);
 }
-TEST_CASE("shapes: gradients in double, refusals") {
+TEST_CASE("shapes: gradients in double, invalid arguments") {
     ht::cpu device{{.threads = 1}};
     shapes_checks::gradients_in_double(device);
     shapes_checks::refusals(device);

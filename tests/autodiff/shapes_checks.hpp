@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations on shapes and pointwise ones that broadcast, on any device: against PyTorch's numbers (golden/shapes.py), to the
-/// last bit in every type; against differences in double; and what they refuse.
+/// Operations on shapes and broadcasting pointwise operations, on any device: they have PyTorch's results (golden/shapes.py) to
+/// the last bit in every type; gradients are compared with differences in double; errors.
 #pragma once
 
 #include <fstream>
@@ -76,7 +76,7 @@ ht::tensor<T, Rank> input_on(Device& device, const ht::shape<Rank>& s, extent k)
     return t;
 }
 
-/// f of leaves of these shapes, and its gradients, beside those of the golden table.
+/// Compares f of leaves with these shapes, and its gradients, with the golden table.
 template <class T, class Device, class F, int... Ranks>
 void expect_golden(Device& device, const std::string& name, const F& f, const ht::shape<Ranks>&... shapes) {
     const std::string all = name + " " + type_name<T> + " ";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax on a tape: its kernel is tested where it lies, here its gradient's way and its types.
+/// Softmax on a tape: its gradient and its types (tests/kernel has the tests of its kernel).
 #include <cmath>
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Contexts: what is recorded and what is not, what backward consumes, what goes wrong and leaves everything usable.
+/// Contexts: what is recorded, what backward consumes, and errors, after which everything can still be used.
 #include <optional>
 #include <string>
 #include <vector>
@@ -89,7 +89,7 @@ TEST_CASE("detach: in a region of a tape and in an inference context, without a 
     CHECK_THROWS_AS(static_cast<void>(ht::detach(eval, x)), ht::argument_error);
 }
 
-TEST_CASE("backward: losses that cannot be, and the accumulator hears of none of them") {
+TEST_CASE("backward: invalid losses, which the accumulator does not receive") {
     fixture f;
     support::gradient_sink sink(f.parameters);
     ht::tape tape{f.device}, other{f.device};
@@ -106,7 +106,7 @@ TEST_CASE("backward: losses that cannot be, and the accumulator hears of none of
     CHECK_THROWS_WITH_AS(tape.backward(loss, sink),
                          "tape: backward of a loss that was on the tape before; a backward pass consumes the tape",
                          ht::state_error);
-    // Also while something else is recorded.
+    // Also while other operations are recorded.
     const auto next = ht::sum(tape, f.apply(tape, x));
     CHECK_THROWS_AS(tape.backward(loss, sink), ht::state_error);
     tape.backward(next, sink);
@@ -132,12 +132,12 @@ TEST_CASE("backward: a result of an earlier pass takes no gradient, unless it is
     sink.close();
     tape.backward(ht::sum(tape, f.apply(tape, tape.detach(hidden))), sink);
     CHECK(sink.of(f.weight) == doubles{5, 26, 5, 26});
-    // A gradient that would only pass through is no exception.
+    // The same holds for a gradient that would only pass through.
     const auto again = ht::linear<roles>(tape, tape.constant(f.input()), f.weight, ht::absent{}, hidden);
     CHECK_THROWS_AS(tape.backward(ht::sum(tape, again), sink), ht::state_error);
 }
 
-TEST_CASE("backward: what the loss does not depend on has no gradient") {
+TEST_CASE("backward: variables on which the loss does not depend have no gradient") {
     fixture f;
     support::gradient_sink sink(f.parameters);
     ht::tape tape{f.device};
@@ -193,7 +193,7 @@ TEST_CASE("inference: records nothing and keeps nothing") {
     CHECK(eval.graph().records() == 0);
 }
 
-TEST_CASE("clear: forgets half a forward pass") {
+TEST_CASE("clear: drops an unfinished forward pass") {
     fixture f;
     support::gradient_sink sink(f.parameters);
     ht::tape tape{f.device};
@@ -207,7 +207,7 @@ TEST_CASE("clear: forgets half a forward pass") {
     CHECK(tape.graph().records() == 0);
     tape.backward(ht::sum(tape, f.apply(tape, x)), sink);
     CHECK(sink.of(f.weight) == doubles{3, 4, 3, 4});
-    // And where it is not called, what is left over has no effect.
+    // Without clear(), an unfinished forward pass has no effect either.
     CHECK_THROWS_AS(
         f.apply(tape, ht::mul(tape, f.apply(tape, x), tape.constant(ht::view<float, 2>(f.x.data(), {1, 4})))),
         ht::shape_error);
@@ -228,7 +228,7 @@ struct both {
     }
 };
 
-TEST_CASE("gradients that share memory part as soon as one of them grows") {
+TEST_CASE("gradients that share memory are separated as soon as one of them changes") {
     fixture f;
     ht::tape tape{f.device};
     const auto a = tape.leaf(f.input()), b = tape.leaf(f.input());
@@ -275,7 +275,7 @@ TEST_CASE("an exception in the middle of a backward pass empties the tape, which
     }
 }
 
-TEST_CASE("out of memory at any point of a step: the tape is as good as new") {
+TEST_CASE("out of memory at any point of a step: the tape works as a new one") {
     constexpr std::size_t megabyte = std::size_t{1} << 20;
     int failed = 0;
     for (std::size_t limit = 4 * megabyte; limit < 40 * megabyte; limit += megabyte + 77'777) {
@@ -327,7 +327,7 @@ TEST_CASE("memory: values go as soon as nothing needs them, and a steady step ta
     CHECK(device.memory().usage().live(ht::memory_kind::activation) == 0);
 }
 
-TEST_CASE("a tape that goes before its variables and its records") {
+TEST_CASE("a tape that is destroyed before its variables and records") {
     fixture f;
     std::optional<ht::variable<float, 2>> y;
     {
@@ -349,7 +349,7 @@ struct listener : ht::range_listener {
     void end() override { text += ")"; }
 };
 
-TEST_CASE("listeners hear of every operation, forward and backward") {
+TEST_CASE("listeners receive every operation, forward and backward") {
     fixture f;
     support::gradient_sink sink(f.parameters);
     ht::tape tape{f.device};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Second derivatives on the CPU: every rule, those of embeddings, attention and linear layers in a whole GPT, and the
-/// table of operations by name. tests/emulator/models/twice.cpp has these one by one; tests/scale/penalty.cpp whole steps.
+/// table of named operations. tests/emulator/models/twice.cpp has them one by one, tests/scale/penalty.cpp whole steps.
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>

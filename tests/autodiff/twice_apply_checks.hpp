@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own on a tape for second derivatives, on any device.
+/// Custom operations on a tape for second derivatives, on any device.
 #pragma once
 
 #include <halftone/autodiff/op/apply.hpp>
@@ -112,13 +112,13 @@ void check_own_operations(Device& device) {
     ht::tape tape{device, ht::double_backward};
     const auto x = tape.leaf(ht::const_view<float, 1>(in, {3}));
     CHECK_THROWS_WITH_AS(ht::apply<masked<false>>(tape, x),
-                         "masked: forward keeps a value of shape (3) that is neither an input as forward is given it "
-                         "nor the result, so that nobody knows its derivative: keep what it is computed of and compute "
-                         "it in backward, or keep ht::detach(ctx, it) where it is a constant",
+                         "masked: forward keeps a value of shape (3) that is neither an unchanged input nor the "
+                         "result, so that its derivative is not known: keep the inputs that it is computed from and "
+                         "compute it in backward, or keep ht::detach(ctx, it) if it is a constant",
                          ht::argument_error);
     CHECK_NOTHROW(ht::apply<masked<false>>(tape, tape.constant(ht::const_view<float, 1>(in, {3}))));
 
-    // Cast to bf16 on the way in: the kept input is cast on the tape, too. In whole numbers all of it is exact.
+    // The input is cast to bf16: the kept input is cast on the tape, too. With small integers everything is exact.
     const float whole[] = {1, -2, 3}, weights[] = {2, 1, -3};
     const auto y = tape.leaf(ht::const_view<float, 1>(whole, {3}));
     const auto loss = ht::sum<float>(tape, ht::apply<cubed>(tape, ht::cast<ht::bfloat16>(tape, y)));

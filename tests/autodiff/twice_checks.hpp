@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives of every operation that a tape for them admits, on any device.
+/// Second derivatives of every operation that a double-backward tape supports, on any device.
 #pragma once
 
 #include <halftone/autodiff/op/elementwise_loss.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives of what chooses along an axis, of masks and of losses with options, on the CPU.
+/// Second derivatives of gathering along an axis, of masks and of losses with options, on the CPU.
 #include <halftone/kernel.hpp>
 
 #include "autodiff/twice_choosing.hpp"

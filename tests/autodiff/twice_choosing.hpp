@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives of what chooses along an axis, of masks and of losses with options, each against central differences in
+/// Second derivatives of gathering along an axis, of masks and of losses with options, each compared with central differences in
 /// double, on any device.
 #pragma once
 

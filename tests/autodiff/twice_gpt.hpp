@@ -51,7 +51,7 @@ void check_gpt(Device& device, const ht::nn::gpt_config& config, const Batch& b,
     CHECK(tape.memory().live() == 0);
 
     const auto start = nn_test::parameters_of<double>(model);
-    // The gradients at the parameters plus t times a direction, all behind one another.
+    // The gradients at the parameters plus t times a direction, concatenated.
     const auto gradients_at = [&](const std::vector<std::vector<float>>& direction, double t) {
         auto moved = start;
         for (std::size_t i = 0; i < entries.size(); ++i) {

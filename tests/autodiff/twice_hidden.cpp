@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's masks hide on a tape for second derivatives, on the CPU. tests/emulator/models/twice_hidden.cpp has
-/// it on the emulated machine, tests/kernel/attention/hidden_math.cpp what plain tapes do.
+/// Values hidden by attention masks on a double-backward tape, on the CPU. tests/emulator/models/twice_hidden.cpp runs the same
+/// tests on the emulated GPU; tests/kernel/attention/hidden_math.cpp has those of plain tapes.
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
@@ -47,7 +47,7 @@ void check_packed() {
     });
 }
 
-TEST_CASE("what a mask hides has no effect on first and second derivatives, what is seen shows") {
+TEST_CASE("masked keys have no effect on first and second derivatives, visible keys have") {
     SUBCASE("causal, fp32") { check_causal<ht::full_fp32, float>(); }
     SUBCASE("causal, bf16") { check_causal<ht::amp_bf16, ht::bfloat16>(); }
     SUBCASE("causal, fp16") { check_causal<ht::amp_fp16, ht::float16>(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an attention mask hides, on a tape for second derivatives, on any device: values, first and second derivatives
-/// of what may not see it have the bits that they have without it, but for the sign of zeros; NaN in what is seen shows.
+/// Values hidden by an attention mask on a double-backward tape, on any device: they change no bit of the values and of the first
+/// and second derivatives of queries that do not see them, except the sign of zeros. A visible NaN appears in the results.
 #pragma once
 
 #include <cstring>
@@ -159,7 +159,7 @@ struct comparison {
                     }
                     const bool may_read = reaches(got.of_keys, b, t, h);
                     leaks += !may_read && !same ? 1 : 0;
-                    // A query that sees no key gives zeros.
+                    // A query without visible keys gives zeros.
                     lost += may_read && reads && finite && (got.of_keys || seen.sees_any(t)) ? 1 : 0;
                 }
             }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Targets of -100 on a tape for second derivatives: the logits of their rows, NaN and infinities too, have no effect on
-/// the others' first and second derivatives in any bit, and none themselves.
+/// Targets of -100 on a double-backward tape: the logits of their rows, even NaNs and infinities, change no bit of other rows'
+/// first and second derivatives; their own derivatives are 0.
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -46,7 +46,7 @@ derivatives derivatives_of(ht::cpu& device, std::vector<float> logits) {
     return d;
 }
 
-TEST_CASE("twice: logits of rows that do not count have no effect and no gradient") {
+TEST_CASE("double backward: logits of ignored rows have no effect and no gradient") {
     ht::cpu device{{.threads = 1}};
     const std::vector<float> clean = {0.5f, -1.0f, 2.0f, 0.25f, 0.0f, 0.0f, 0.0f, 0.0f, -0.75f, 1.5f, 0.125f, 1.0f};
     const derivatives wanted = derivatives_of(device, clean);

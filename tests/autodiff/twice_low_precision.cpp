@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A gradient penalty through a bf16 network with a norm and attention, against the same in double.
+/// A gradient penalty through a bf16 network with a norm and attention, compared with the same in double.
 ///
 /// The penalty is p = (|g| - 1)^2 of the input's gradient g. With v = 2 (|g| - 1) g / |g| its gradient by the parameters is
 /// the derivative of their gradients as x moves along v: a difference of two backward passes on a plain tape of doubles.
 ///
 /// The bound: values that are stored in bf16 are known to a unit roundoff, and so are their gradients and the derivatives
 /// of both along v. In double each of them, y, is given errors of that size that stay the same in all passes,
-/// (1 + a) y + b, of which the first moves the gradients that pass through it, too; support::spread says how far that
-/// carries.
+/// (1 + a) y + b; the factor also changes the gradients that pass through it. support::spread gives the resulting bound.
 #include <cmath>
 #include <deque>
 #include <vector>
@@ -143,7 +142,7 @@ doubles penalty_in_double(ht::cpu& device, network<ht::full_fp64>& model, const 
     return slopes;
 }
 
-TEST_CASE("second derivatives in bf16: a gradient penalty through a norm and attention, within what rounding does") {
+TEST_CASE("second derivatives in bf16: a gradient penalty through a norm and attention, within rounding") {
     ht::cpu device{{.threads = 1}};
     const doubles x = numbers_of_bfloat16(24);
     network<ht::full_fp64> exact{device};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations by name that a tape for second derivatives admits, each against central differences in double, on any
-/// device. twice_checks.hpp has those of layers; what is refused stands in tests/compile_fail: twice_with_eight_bits,
+/// The named operations that a double-backward tape supports, each compared with central differences in double, on any device.
+/// twice_checks.hpp has those of layers; tests/compile_fail has operations that do not compile: twice_with_eight_bits,
 /// twice_record_without_rule, twice_apply_with_a_kernel, opaque_has_no_derivative.
 #pragma once
 
@@ -243,7 +243,7 @@ void check_matmul(Device& device) {
 
 template <class Device>
 void check_joins(Device& device) {
-    // x stands in each twice.
+    // x occurs twice in each.
     check(
         device, nullptr, {2, 3}, 18,
         [](auto& t, const auto& x) { return weigh(t, ht::tanh(t, ht::cat(t, 1, x, ht::exp(t, x), x))); },
@@ -297,7 +297,7 @@ void check_shapes(Device& device) {
               return ht::split_with_sizes(t, x, axes<1>, std::array<ht::extent, 2>{1, 2})[1];
           }),
           squares({1, 2, 4, 5}));
-    // A column of x beside all of x, and a row.
+    // A column of x together with all of x, and a row.
     check(
         device, nullptr, {2, 3}, 6,
         [](auto& t, const auto& x) {
@@ -380,8 +380,8 @@ void check_detach(Device& device) {
     for (std::size_t i = 0; i < 3; ++i) CHECK(dx[i] == 3 * in[i] * in[i]);
 }
 
-/// Weights that change while a tape holds a pass whose loss nobody took the backward pass of: the next loss has gradients
-/// of the new ones. In small whole numbers all of it is exact.
+/// Weights that change while a tape holds a forward pass without its backward pass: the next loss has gradients with respect to
+/// the new weights. With small whole numbers all results are exact.
 template <class Device>
 void check_changed_weights(Device& device) {
     ht::store parameters(device.memory());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Handles: counted like shared pointers, whatever order they go in; losses with factors.
+/// Handles: reference-counted like shared pointers, destroyed in any order; losses with factors.
 #include <optional>
 #include <utility>
 
@@ -92,7 +92,7 @@ TEST_CASE("variable: outlives its tape, and so does the gradient of a leaf") {
     CHECK(device.resource.usage().held() == 0);
 }
 
-TEST_CASE("gradient_of: keeps the gradient and lets the value go") {
+TEST_CASE("gradient_of: keeps the gradient and releases the value") {
     bare_device device;
     ht::tape tape{device};
     auto x = tape.make<float>(ht::shape<1>{1024}, true);
@@ -110,7 +110,7 @@ TEST_CASE("gradient_of: keeps the gradient and lets the value go") {
     CHECK(tape.memory().live() == 0);
 }
 
-TEST_CASE("weighted losses: the factor goes into the gradient's seed") {
+TEST_CASE("weighted losses: the factor goes into the seed of the backward pass") {
     bare_device device;
     ht::tape tape{device};
     const auto loss = tape.make<float>(ht::shape<0>{}, true);

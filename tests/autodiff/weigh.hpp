@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A scalar out of any result: its elements times given weights, added up. So the gradient of the result is the
-/// weights, exactly, and a test knows what comes in from above.
+/// A scalar computed from any result: the sum of its elements times given weights. The gradient of the result is then exactly
+/// the weights, so that a test knows the incoming gradient.
 ///
 ///     tape.backward(autodiff_test::weigh(tape, y, weights), sink);
 #pragma once

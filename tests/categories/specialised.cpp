@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Categories of the library's operations that a user wants otherwise, in a program of its own: each is obeyed by what
-/// runs, in the types of results and in their values, forward and backward.
+/// Categories of operations that a user has changed, in a separate program: operations obey them in the types of results and in
+/// their values, forward and backward.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

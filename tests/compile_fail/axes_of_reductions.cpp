@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this operation goes along one axis, ht::axes<1>
-// expect: halftone: ht::axes<...> names an axis that the tensor has not
+// expect: halftone: ht::axes<...> names an axis that the tensor does not have
 // expect: halftone: ht::axes<...> names one axis twice
 #include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/kernel.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: the `cast_inputs` of this operation is not a number type
-// expect: halftone: the `cast_rule` of this operation is no category that is known at compile time
+// expect: halftone: the `cast_rule` of this operation is not a category that is known at compile time
 // expect: halftone: this operation states both `cast_inputs`, a type, and `cast_rule`, a category
 // expect: halftone: the category of this operation is `stated`, and it states no type
 // expect: halftone: this operation is not for low precision (its category is ht::category::banned); open a region with ht::autocast<ht::full_fp32>(ctx) around it

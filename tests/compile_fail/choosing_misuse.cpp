@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: this operation works along one axis: ht::axes<1>
-// expect: halftone: ht::axes<...> names an axis that the tensor has not: a tensor of rank R has the axes 0 to R - 1
+// expect: halftone: ht::axes<...> names an axis that the tensor does not have: a tensor of rank R has the axes 0 to R - 1
 // expect: halftone: an index is a view or a variable of std::int32_t
 // expect: halftone: a mask is of bool, of std::uint8_t or of a number type
 // expect: halftone: cross_entropy: only reduction::none, which is another type, is a template argument

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: gated units halve the last axis, which a single value has not
+// expect: halftone: gated units halve the last axis, which a single value does not have
 #include <halftone/autodiff/op/gated.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: check_gradients: inputs are views of doubles, one or more
-// expect: halftone: check_gradients: the function's result is no variable of doubles
-// expect: halftone: check_gradients: this model has parameters that are no doubles
+// expect: halftone: check_gradients: the function's result is not a variable of doubles
+// expect: halftone: check_gradients: this model has parameters that are not doubles
 #include <halftone/amp.hpp>
 #include <halftone/observe/check_gradients.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect-first: halftone: map: while a function is traced its arguments are symbols
-// expect: halftone: map: while a function is traced its arguments are symbols, which stand for all elements, and no numbers: call halftone's functions (ht::exp, ht::tanh, ...), not std's or C's, or give ht::opaque(functor)
+// expect: halftone: map: while a function is traced its arguments are symbols for all elements, and not numbers: call halftone's functions (ht::exp, ht::tanh, ...), not std's or C's, or give ht::opaque(functor)
 #include <cmath>
 
 #include <halftone/kernel/map/cpu.hpp>

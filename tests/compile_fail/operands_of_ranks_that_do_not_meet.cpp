@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 beside outputs of rank 2
+// expect: halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 if the outputs have rank 2 or more
 #include <halftone/kernel.hpp>
 
 namespace ht = halftone;

@@ -2,7 +2,7 @@
 // expect: halftone: the template argument given to this operation is not a number type: ht::softmax<float>(ctx, x); the policy is the context's, ht::autocast<policy>(ctx)
 // expect: halftone: the template argument given to this operation is not its roles: the policy is the context's, ht::linear(ht::autocast<policy>(ctx), x, w, b), and a layer gives ht::layer_roles<...>
 // expect: halftone: cast is given something other than a number type: ht::cast<float>(ctx, x); what computes by a policy is called in a region, ht::autocast<policy>(ctx)
-// expect: halftone: autocast makes a region of a context, and this is none: give it a tape (ht::tape tape{device}), an inference context (ht::inference eval{device}) or a region
+// expect: halftone: autocast makes a region of a context, and this is not one: give it a tape (ht::tape tape{device}), an inference context (ht::inference eval{device}) or a region
 #include <halftone/amp.hpp>
 
 namespace ht = halftone;

@@ -1,19 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Wrong programs that must not compile, and say why. Each case, a .cpp file beside this script, holds
+# Wrong programs that must not compile, with the expected error messages. Each case, a .cpp file in this folder, contains
 #
-#     // expect: a sentence              one line for each sentence that must stand in the compiler's output
-#     // expect-first: its beginning     optional: what the compiler's first error says, so that nobody reads others before it
-#     // expect-nvcc: another one        optional: lines that take the place of these for nvcc, which spells types otherwise
-#     // never: a misleading one         optional: sentences that must not stand there
+#     // expect: a message               one line for each message that must be in the compiler's output
+#     // expect-first: its beginning     optional: the compiler's first error, which must be this message
+#     // expect-nvcc: another one        optional: replaces these lines for nvcc, which spells types differently
+#     // never: a misleading one         optional: messages that must not be in the output
 #     // flags: -fsomething              optional: more arguments for the compiler
 #
-# and the program twice: wrong, and right where HALFTONE_TEST_RIGHT is defined. The right one must compile without a
-# warning, so that a case fails for its own reason and no other. Right ones are compiled many at a time, each in a namespace of
-# its own behind the headers of all; where that fails, each alone.
+# and two versions of the program: a wrong one, and a right one if HALFTONE_TEST_RIGHT is defined. The right one must compile without
+# a warning, which shows that the wrong one fails for the expected reason only. Right versions are compiled many at a time, each in
+# its own namespace after all their headers; if that fails, one by one.
 #
-# Without a compiler CXX names it, without cases all run; -v shows what the compiler says. nvcc is a compiler, too: it is
-# given the programs as CUDA.
+# Without a compiler argument CXX names it; without cases all run; -v shows the compiler's output. nvcc compiles the programs as CUDA.
 #
 #     tests/compile_fail/run.sh [-v] [compiler] [case.cpp...]
 set -euo pipefail

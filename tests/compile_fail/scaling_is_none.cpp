@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: with_scaling: this is no scaling; take ht::current_scaling<> or ht::delayed_scaling<>
+// expect: halftone: with_scaling: this is not a scaling; take ht::current_scaling<> or ht::delayed_scaling<>
 #include <halftone/policy.hpp>
 
 namespace ht = halftone;

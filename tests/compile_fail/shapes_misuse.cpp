@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // expect: halftone: permute names every axis once, in their new order: ht::axes<0, 2, 1>
-// expect: halftone: ht::axes<...> names an axis that the tensor has not
+// expect: halftone: ht::axes<...> names an axis that the tensor does not have
 // expect: halftone: this operation works along one axis: ht::axes<1>
 // expect: halftone: expand adds axes in front, and takes none away
 // expect: halftone: flatten makes one of the axes from one to a later one: ht::axes<1, -1>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: shadow_run: the `sum_length` of this operation is no public static number, `static constexpr ht::extent sum_length = 1;`, and no static function of the shapes of its result and of each of its inputs that are variables or parameters of numbers
+// expect: halftone: shadow_run: the `sum_length` of this operation is not a public static number, `static constexpr ht::extent sum_length = 1;`, and no static function of the shapes of its result and of each of its inputs that are variables or parameters of numbers
 #include <halftone/kernel.hpp>
 #include <halftone/nn/linear.hpp>
 #include <halftone/observe/shadow/shadow.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: unscale consumes the scaled gradients, so that nobody unscales them twice: write scaler.unscale(acc.take())
+// expect: halftone: unscale consumes the scaled gradients, so that they cannot be unscaled twice: write scaler.unscale(acc.take())
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Builds and runs a small project that uses halftone in one of the ways a project can.
+# Builds and runs a small project that uses halftone in one of the possible ways.
 #
 #     tests/consumer/run.sh package|subdirectory|fetch|pkgconfig|two_libraries|own_project|two_cuda_libraries
 #     tests/consumer/run.sh compiled FOLDER      FOLDER: a build of halftone with -DHALFTONE_COMPILED=ON, which is installed

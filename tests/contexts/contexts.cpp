@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a context promises: the scratch memory of all operations is told before, no byte more is taken, and nothing is
-/// touched for it; a context serves one thread at a time, and several serve as many threads at once. Compiled with the
-/// thread sanitizer, where there is one.
+/// Guarantees of a context: the scratch memory of all operations is known in advance, to the byte, without accessing their
+/// arguments; a context serves one thread at a time, and several contexts serve several threads at once. Compiled with the thread
+/// sanitizer, if there is one.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,7 +22,7 @@ namespace {
 using namespace operation_checks;
 using bits = std::vector<std::uint64_t>;
 
-TEST_CASE("workspace_bytes: what every operation takes, of arguments that nobody touches") {
+TEST_CASE("workspace_bytes: the scratch memory of every operation, for arguments that are not accessed") {
     for (const ht::isa set : ht::every_isa) {
         if (!support::is_tested(set)) continue;
         const std::string instruction_set = ht::name(set);
@@ -46,7 +46,7 @@ TEST_CASE("workspace_bytes: nothing for nothing, the most of several, and errors
     arguments m(access::open);
     const auto x = m.take<float>(extent{40}, extent{40}), y = m.take<float>(extent{40}, extent{40});
     const auto product = [&](auto& d) { ht::matmul<ht::full_fp32>(d, x, x, y); };
-    // A number that is asked for between runs changes nothing; two operations, one after the other, share.
+    // Calling workspace_bytes between runs changes nothing; two consecutive operations share scratch memory.
     const std::size_t bytes = ht::workspace_bytes(device, product);
     product(device);
     CHECK(device.scratch().peak() == bytes);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every operation of kernel/, once, on any device; the check that the scratch memory it takes was told before, and the
-/// bits that it leaves.
+/// Every operation of kernel/, once, on any device: tests that the scratch memory that it takes is known in advance, and compares
+/// its bits.
 ///
 ///     operation_checks::is_told<ht::cpu>({.rows = 37, .width = 24, .classes = 50}, [](std::span<std::byte> scratch) {
 ///         return std::make_unique<ht::cpu>(ht::cpu_options{.workspace = scratch});
 ///     });
 ///
-/// An operation is told of arguments in memory that nobody may touch, and runs on others that hold numbers: both lie at
-/// the same distance from a page's begin.
+/// Sizes are asked for arguments in memory that must not be accessed; the operation then runs on other arguments, which hold
+/// numbers. Both are at the same distance from the beginning of a page.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@
 #include <halftone/kernel/sum/sum.hpp>
 
 #if defined(_WIN32)
-extern "C" {  // as <windows.h> declares them, which would bring its macros along
+extern "C" {  // as <windows.h> declares them; that header would define its macros, too
 __declspec(dllimport) void* __stdcall VirtualAlloc(void*, std::size_t, unsigned long, unsigned long);
 __declspec(dllimport) int __stdcall VirtualFree(void*, std::size_t, unsigned long);
 }
@@ -80,7 +80,7 @@ class arguments {
 #endif
     }
 
-    /// Numbers between 0.5 and 1.5, where they may be touched.
+    /// Numbers between 0.5 and 1.5, if the memory may be accessed.
     template <class T, class... Extents>
     ht::view<T, static_cast<int>(sizeof...(Extents))> take(Extents... extents) {
         const ht::shape<static_cast<int>(sizeof...(Extents))> shape{extents...};
@@ -94,7 +94,7 @@ class arguments {
         for (extent i = 0; is_open_ && i < count; ++i) data[i] = static_cast<std::int32_t>(next() % classes);
         return {data, {count}};
     }
-    /// One record as it begins, on a boundary of its own.
+    /// One record with its initial values, aligned.
     template <class T>
     T* take_record(const T& value) {
         T* const data = place<T>(1) - apart_;
@@ -102,7 +102,7 @@ class arguments {
         return data;
     }
 
-    /// Of all arguments so far (FNV-1a).
+    /// A hash (FNV-1a) of all arguments so far.
     std::uint64_t hash() const {
         std::uint64_t h = 0xcbf29ce484222325u;
         for (std::size_t i = 0; i < used_; ++i) h = (h ^ std::to_integer<std::uint64_t>(first_[i])) * 0x100000001b3u;
@@ -180,7 +180,7 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
                                                                                 .dlogits = c});
         });
         const kernel::linear_cross_entropy_rows rows_of{targets, of_rows, mean, rstd, loss, count};
-        // The fewest rows a chunk, and all at once.
+        // The smallest chunk of rows, and all rows at once.
         const auto head = [&]<class D, std::size_t Bytes>(D& d, std::integral_constant<std::size_t, Bytes>) {
             using both_ways = kernel::linear_cross_entropy<D, Bytes>;
             both_ways::template forward<bfloat16, bfloat16, bfloat16, bfloat16>(d, x, w, rows_of);
@@ -307,7 +307,7 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
         const extent n = rows * width;
         const auto w = m.take<float>(n), g = m.take<float>(n), first = m.take<float>(n), second = m.take<float>(n);
         const auto copy = m.take<bfloat16>(n);
-        // Constants, for the bytes between their members are zeros, and hashed.
+        // Constants, because the padding bytes between their members are zeros and are hashed, too.
         static constexpr kernel::gradient_record nothing_yet{};
         static constexpr kernel::step_record after_three{.steps = 3, .lr = 0.01};
         auto* const record = m.take_record(nothing_yet);
@@ -346,8 +346,8 @@ void each_operation(arguments& m, const sizes& s, const Test& test) {
     }
 }
 
-/// What is told is what a run takes: memory of so many bytes is enough, of a cache line less it is not. `make` gives a
-/// device with that scratch memory.
+/// The predicted size is exact: memory of that size is enough, memory of one cache line less is not. `make` returns a device with
+/// that scratch memory.
 template <class Device, class Make>
 void is_told(const sizes& s, const Make& make) {
     CAPTURE(s.rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a GPU: the checks of tests/kernel, in every layout and for every head size that a kernel is chosen by.
+/// Attention on a GPU: the tests of tests/kernel, in every layout and for every head size that has its own kernel.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on a GPU: the checks of tests/kernel, with a tensor that is looked up, and dropout.
+/// Functions of attention's scores on a GPU: the tests of tests/kernel, with a tensor that is looked up, and dropout.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

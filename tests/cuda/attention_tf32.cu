@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a GPU for floats whose products compute in tfloat32: the checks of tests/kernel, for every head size
-/// that a kernel is chosen by.
+/// Attention on a GPU for floats whose products compute in tfloat32: the tests of tests/kernel, for every head size
+/// that has its own kernel.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

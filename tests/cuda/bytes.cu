@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of eight-bit numbers on a GPU: by its matrix units as they are on sm_89 and from sm_120 on, elsewhere after
-/// they have been given 16 bits.
+/// Products of eight-bit numbers on a GPU: by tensor cores that read eight bits on sm_89 and from sm_120 on, elsewhere after
+/// conversion to 16 bits.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
@@ -28,7 +28,7 @@ TEST_CASE("cuda: products of bytes are exact on small integers, in all layouts")
     }
 }
 
-TEST_CASE("cuda: sums of bytes' products that matrix units cut off lose no more than is said, whatever k is") {
+TEST_CASE("cuda: sums of bytes' products that matrix units truncate lose at most the stated error, for any k") {
     support::waiting_cuda gpu;
     const sizes s{20, 4000, 36};
     const auto positive = [data = support::random(1)](extent, extent) mutable {
@@ -40,7 +40,7 @@ TEST_CASE("cuda: sums of bytes' products that matrix units cut off lose no more 
     ht::matmul<ht::amp_bf16>(gpu, a.view, b.view, c.view);
     support::comparison all;
     ht::reference::matmul<bfloat16>(a.view, b.view, [&](double sum, extent i, extent j) {
-        // Nothing is negative: the sum is that of magnitudes.
+        // No term is negative: the sum is the sum of magnitudes.
         const double additions = static_cast<double>(s.depth) + 1;
         all.expect(number(c.view(i, j)), sum, (35 * 0x1p-13 + support::gamma(additions, matrix_unit_roundoff)) * sum);
     });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Captured steps as CUDA graphs: the bits of steps that run as they are, why each is captured, what does not get past
-/// a capture, and a stream that is usable afterwards.
+/// Captured steps as CUDA graphs: they have the bits of uncaptured steps; why each is captured; calls that cannot be captured, and
+/// the stream, which can be used afterwards.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 #include <halftone/data/batches.hpp>
@@ -14,27 +14,27 @@ namespace {
 namespace ht = halftone;
 static_assert(ht::capturing_device<ht::cuda>);
 
-TEST_CASE("cuda: a captured step has the bits of one that runs as it is, whatever changes on the device meanwhile") {
+TEST_CASE("cuda: a captured step has the bits of an uncaptured one, whatever changes on the device meanwhile") {
     ht::cuda one, two;
     captured::check_same_bits(one, two);
 }
 
-TEST_CASE("cuda: a captured step says why it ran as it did") {
+TEST_CASE("cuda: a captured step says why it was captured again or ran uncaptured") {
     ht::cuda device;
     captured::check_reasons(device);
 }
 
-TEST_CASE("cuda: a value of the host is that of the capture") {
+TEST_CASE("cuda: a host value stays that of the capture") {
     ht::cuda one, two;
     captured::check_host_values(one, two);
 }
 
-TEST_CASE("cuda: nothing inside a captured step waits, uploads or takes memory") {
+TEST_CASE("cuda: nothing inside a captured step waits, uploads or allocates") {
     ht::cuda device;
     captured::check_refusals(device);
 }
 
-TEST_CASE("cuda: what a capture may not do drops it, and the stream goes on") {
+TEST_CASE("cuda: a call that a capture does not allow drops the capture, and the stream works afterwards") {
     ht::cuda device;
     const ht::tensor<float, 1> x(device.memory(), {4});
     device.fill(x.data(), 4, 1.0f);
@@ -44,7 +44,7 @@ TEST_CASE("cuda: what a capture may not do drops it, and the stream goes on") {
                         throw stop{};
                     })),
                     stop);
-    // A call that CUDA refuses, made past the context: the capture's end tells.
+    // A call that CUDA refuses, made without the context: the end of the capture reports it.
     CHECK_THROWS_AS(static_cast<void>(device.capture([&] {
                         device.fill(x.data(), 4, 3.0f);
                         static_cast<void>(cudaStreamSynchronize(device.stream()));
@@ -70,7 +70,7 @@ TEST_CASE("cuda: what a capture may not do drops it, and the stream goes on") {
     }
 }
 
-TEST_CASE("cuda: a trainer's steps, captured and as they are, have the same bits") {
+TEST_CASE("cuda: a trainer's steps have the same bits captured and uncaptured") {
     const std::string corpus = [] {
         std::string t;
         for (int i = 0; i < 400; ++i) t += static_cast<char>((i * i + i / 7) % 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis, cross-entropy with options, topk and multinomial on a GPU: the checks of tests/kernel and
+/// Gathering along an axis, cross-entropy with options, topk and multinomial on a GPU: the tests of tests/kernel and
 /// tests/autodiff.
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A GPU that the checks of tests/kernel run on as they do on a CPU: what it was given is done when a call returns.
+/// A GPU on which the tests of tests/kernel run as on a CPU: its work is complete when a call returns.
 #pragma once
 
 #include <halftone/kernel.cuh>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The context and its memory: transfers, fills, order, limits, what it says of itself.
+/// The context and its memory: transfers, fills, order, limits, and its description.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -91,7 +91,7 @@ TEST_CASE("cuda: a block may have more than 48 KiB of shared memory") {
     CHECK(host[255] == 24320);
 }
 
-TEST_CASE("cuda: a borrowed stream is the user's; what is out of order waits") {
+TEST_CASE("cuda: a borrowed stream is in order with the user's work, and is not destroyed") {
     cudaStream_t stream = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     float* x = nullptr;
@@ -109,7 +109,7 @@ TEST_CASE("cuda: a borrowed stream is the user's; what is out of order waits") {
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
-TEST_CASE("cuda: stream 0 is the default stream, in order with what the program gives it") {
+TEST_CASE("cuda: stream 0 is the default stream, in order with the program's own work on it") {
     constexpr ht::extent n = 1 << 20;
     float* x = nullptr;
     REQUIRE(cudaMalloc(&x, n * sizeof(float)) == cudaSuccess);
@@ -124,7 +124,7 @@ TEST_CASE("cuda: stream 0 is the default stream, in order with what the program 
         }
         REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
     };
-    // Made as most streams are, it waits for the default stream, which waits for it.
+    // A blocking stream, the default kind: it and the default stream wait for each other.
     cudaStream_t blocking = nullptr;
     REQUIRE(cudaStreamCreate(&blocking) == cudaSuccess);
     for (const cudaStream_t stream : {cudaStream_t{}, cudaStreamLegacy}) {
@@ -163,7 +163,7 @@ void capture_and_launch(cudaStream_t stream, int times, const auto& f) {
     CHECK(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
-TEST_CASE("cuda: what the program captures on a borrowed stream") {
+TEST_CASE("cuda: the program captures a borrowed stream") {
     cudaStream_t stream = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     {
@@ -185,7 +185,7 @@ TEST_CASE("cuda: what the program captures on a borrowed stream") {
         capture_and_launch(stream, 5, [&] {
             gpu.launch(increment{{x.data(), rows * width}});
             CHECK_THROWS_WITH_AS(sum(gpu),
-                                 doctest::Contains("bytes are asked for, for workspace, while the program captures the "
+                                 doctest::Contains("bytes are requested for workspace, while the program captures the "
                                                    "stream, and a graph would own them"),
                                  ht::capture_error);
             CHECK_THROWS_AS((ht::tensor<float, 1>(gpu.memory(), {16})), ht::capture_error);
@@ -203,7 +203,7 @@ TEST_CASE("cuda: what the program captures on a borrowed stream") {
         gpu.memory().read(host.data(), x.data(), width * sizeof(float));
         CHECK(host[0] == 5);
 
-        // What it has is good: a context that has done the work, or was given memory.
+        // Allowed: a context that has done the same work before, or was given memory.
         sum(gpu);
         capture_and_launch(stream, 2, [&] {
             gpu.launch(increment{{x.data(), rows * width}});
@@ -224,7 +224,7 @@ TEST_CASE("cuda: what the program captures on a borrowed stream") {
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
-TEST_CASE("cuda: memory given back while the program captures the stream is the context's again afterwards") {
+TEST_CASE("cuda: memory given back while the program captures the stream returns to the context afterwards") {
     ht::cuda gpu;
     const auto used = [&] {
         std::uint64_t bytes = 0;
@@ -287,7 +287,7 @@ TEST_CASE("cuda: memory that was given back stays in a context's own pool; the G
         gpu.memory().clear(x.data(), bytes);
     };
     ht::cuda gpu, frugal{{.pool_keeps = 0}};
-    CHECK(gpu.memory().pool() == nullptr);  // nothing was asked for
+    CHECK(gpu.memory().pool() == nullptr);  // no pool was requested
     for (ht::cuda* const each : {&gpu, &frugal}) {
         use(*each);
         each->synchronize();
@@ -299,7 +299,7 @@ TEST_CASE("cuda: memory that was given back stays in a context's own pool; the G
     CHECK(attribute(frugal.memory().pool(), cudaMemPoolAttrReservedMemCurrent) < bytes);
     CHECK(attribute(of_gpu, cudaMemPoolAttrReleaseThreshold) == before);
 
-    // Contexts for single calls share what they are given.
+    // Contexts for single calls share the memory that they are given.
     const ht::cuda_pool shared(0);
     ht::cuda on_default{cudaStream_t{}};
     CHECK(on_default.memory().pool() == nullptr);  // the GPU's present one
@@ -312,8 +312,8 @@ TEST_CASE("cuda: memory that was given back stays in a context's own pool; the G
     }
 }
 
-TEST_CASE("cuda: a context for one call asks CUDA for little") {
-    if (halftone_ptx_calls == nullptr) return;  // on a GPU nobody counts
+TEST_CASE("cuda: a context for one call makes few CUDA calls") {
+    if (halftone_ptx_calls == nullptr) return;  // on a GPU calls are not counted
     cudaStream_t stream = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     float* x = nullptr;
@@ -339,7 +339,7 @@ TEST_CASE("cuda: a context for one call asks CUDA for little") {
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
-TEST_CASE("cuda: scratch memory of the user's, and not a byte of its own") {
+TEST_CASE("cuda: a context with the user's scratch memory allocates nothing") {
     cudaStream_t stream = nullptr;
     REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     {
@@ -375,7 +375,7 @@ TEST_CASE("cuda: scratch memory of the user's, and not a byte of its own") {
     CHECK(cudaStreamDestroy(stream) == cudaSuccess);
 }
 
-TEST_CASE("cuda: one stream waits for another, by an event or as it is") {
+TEST_CASE("cuda: one stream waits for another, by an event or directly") {
     ht::cuda first, second;
     constexpr ht::extent n = 1 << 22;
     const ht::tensor<float, 1> x(first.memory(), {n}), y(second.memory(), {n});
@@ -406,7 +406,7 @@ TEST_CASE("cuda: one stream waits for another, by an event or as it is") {
     CHECK(begin.is_over());
 }
 
-TEST_CASE("cuda: the thread's present device is as before, and need not be the context's") {
+TEST_CASE("cuda: the thread's current device is unchanged, and need not be the context's") {
     int count = 0;
     REQUIRE(cudaGetDeviceCount(&count) == cudaSuccess);
     const auto present = [] {
@@ -430,7 +430,7 @@ TEST_CASE("cuda: the thread's present device is as before, and need not be the c
         CHECK(host[0] == 2 * 24575);
         CHECK(host[255] == 24320);
         CHECK(present() == other);
-        // A borrowed stream tells its device itself.
+        // The device of a borrowed stream is read from the stream.
         ht::cuda borrower{gpu.stream()};
         CHECK(borrower.device() == device);
         borrower.wait_for(gpu);
@@ -439,7 +439,7 @@ TEST_CASE("cuda: the thread's present device is as before, and need not be the c
     REQUIRE(cudaSetDevice(0) == cudaSuccess);
 }
 
-TEST_CASE("cuda: an error that the user left behind is not a launch's") {
+TEST_CASE("cuda: an earlier error of the user's is not reported as a launch's") {
     ht::cuda gpu;
     const ht::tensor<float, 1> x(gpu.memory(), {32});
     CHECK(cudaSetDevice(1000) != cudaSuccess);
@@ -449,7 +449,7 @@ TEST_CASE("cuda: an error that the user left behind is not a launch's") {
     gpu.synchronize();
 }
 
-TEST_CASE("cuda: says what is wrong") {
+TEST_CASE("cuda: errors name their cause") {
     CHECK_THROWS_AS(ht::cuda({.device = 1000}), ht::argument_error);
     ht::cuda gpu({.memory_limit = 1 << 20});
     CHECK_THROWS_AS((ht::tensor<float, 1>(gpu.memory(), {1 << 20})), ht::out_of_memory);

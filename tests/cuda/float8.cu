@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers of one byte against CUDA's own, on the host, and their conversions on a GPU.
+/// Numbers of one byte compared with CUDA's types, on the host, and their conversions on a GPU.
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -60,7 +60,7 @@ int differences(__nv_fp8_interpretation_t format) {
     return count;
 }
 
-TEST_CASE("float8: as CUDA's own conversions on the host") {
+TEST_CASE("float8: converts as CUDA's functions on the host") {
     CHECK(differences<float8_e4m3>(__NV_E4M3) == 0);
     CHECK(differences<float8_e5m2>(__NV_E5M2) == 0);
 }

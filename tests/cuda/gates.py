@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the machine code of the GPU's hot kernels must hold, without a GPU: the objects that tests/cuda/compile.sh leaves
-are taken apart and compared with what is committed.
+"""Checks the machine code of hot GPU kernels, without a GPU: disassembles the objects that tests/cuda/compile.sh leaves and compares them
+with the committed table.
 
-    tests/cuda/gates.py --objects FOLDER                      0: all holds; 1: a line for each fault; 77: a tool is missing
-    tests/cuda/gates.py --objects FOLDER --write FILE.json    the table anew, and FILE.md for people
+    tests/cuda/gates.py --objects FOLDER                      exit code 0: all is well; 1: prints the faults; 77: a tool is missing
+    tests/cuda/gates.py --objects FOLDER --write FILE.json    writes a new table, and FILE.md for readers
 
-Whatever the compiler: no spilled register and no local memory; no load or store of which the compiler does not know whether
-its memory is global; and a loop that, once around, multiplies as often as the tile's sizes say. With the compiler of the
-committed table also: registers, which the hardware gives by eights; instructions and reads of shared memory for each
-multiplication on the hot way around the loop, 2 % more at most; and how many of the global accesses move 16 bytes.
+With any compiler: no spilled registers and no local memory; no generic loads or stores; and an inner loop with as many
+multiplications as the tile sizes imply. With the compiler of the committed table also: registers, which the hardware allocates in
+units of eight; instructions and shared loads per multiplication on the main path of the loop, at most 2 % more; and the number of
+global accesses of 16 bytes.
 
-cuobjdump and nvdisasm are the toolkit's, or those of PyPI's packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (which
-may be newer than the compiler) in this Python; CUOBJDUMP and NVDISASM name others. Needs c++filt, too.
+cuobjdump and nvdisasm are those of the toolkit, or of PyPI's packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (which may be newer
+than the compiler) in this Python; CUOBJDUMP and NVDISASM name others. Needs c++filt, too.
 """
 import argparse
 import glob
@@ -32,8 +32,8 @@ HEAD_SIZES = (32, 64, 96, 128)
 
 
 class hot_kernel:
-    """A kernel by its name. `turn`: multiplications of a warp's instruction, or a thread's in float, once around the
-    loop; several numbers where the compiler may have unrolled it or not."""
+    """A kernel and its name. `turn`: the number of a warp's multiply instructions, or of a thread's in float, in one iteration of
+    the loop; several numbers if the compiler may unroll the loop."""
 
     def __init__(self, label, file, name, turn=(), is_whole=True, unit="HMMA"):
         self.label, self.file, self.name, self.turn, self.unit = label, file, name, turn, unit
@@ -116,7 +116,7 @@ def attention():
 
 
 def rows():
-    """Of each a row to a warp, a row to a block, and rows of any width; vectors of 16 bytes."""
+    """For each operation: a row per warp, a row per block, and rows of any width; vectors of 16 bytes."""
     teams = {"a warp": (32, (4, 8)), "a block": (128, (4, 8)), "any": (256, (0, 0))}
     for kind, short, n, wide in (("bfloat16", "bf16", 8, 0), ("float", "fp32", 4, 1)):
         for team, (threads, held) in teams.items():
@@ -165,7 +165,7 @@ def elements():
 
 
 def figures(hot, kernel):
-    """What the machine code says, and what is wrong with it whatever the compiler."""
+    """The figures of the machine code, and the faults that do not depend on the compiler."""
     touching = [i for i in kernel.code if i.is_global()]
     row = {"kernel": hot.label, "architecture": kernel.architecture, "registers": kernel.registers,
            "instructions": len(kernel.code), "local": max(kernel.stack, sum(i.is_local() for i in kernel.code)),
@@ -191,7 +191,7 @@ def figures(hot, kernel):
 
 
 def compare(row, before):
-    """What has become worse than in the committed table."""
+    """The figures that are worse than in the committed table."""
     limits = {"registers": (before["registers"] + 7) // 8 * 8}
     for key in ("instructions_per_multiplication", "shared_reads_per_multiplication"):
         if key in before:
@@ -204,7 +204,7 @@ def compare(row, before):
 
 
 def table(rows, compiler):
-    """For people: of each figure that on sm_80, then that on sm_90."""
+    """The table for readers: each figure on sm_80, then on sm_90."""
     lines = [f"# The machine code of the GPU's hot kernels ({compiler})", "",
              "Written by tests/cuda/gates.py, which holds it. Each cell has sm_80 and sm_90, or sm_90a alone. A turn: multiplications of one",
              "warp (HMMA), of a warpgroup (HGMMA) or one thread (FFMA), once around the main loop, as the tiles' sizes say; for each of them the",
@@ -232,7 +232,7 @@ def release_of_compiler():
 
 
 def measure(hot, objects, tools):
-    """The rows of the kernels whose objects are there, what is wrong with them, and the labels of the others."""
+    """The rows of the kernels whose objects exist, their faults, and the labels of the other kernels."""
     rows_found, faults, absent = [], [], set()
     for file in dict.fromkeys(k.file for k in hot):
         path = os.path.join(objects, f"tests_cuda_{file}.cu.o")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Losses, sums and RMS norm on a GPU: the checks of tests/kernel.
+/// Losses, sums and RMS norm on a GPU: the tests of tests/kernel.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
@@ -52,7 +52,7 @@ TEST_CASE_TEMPLATE("linear_cross_entropy on cuda: loss and gradients within thei
     within_bounds<M>(fused{}, device, {24, 32, 40}, write_mode::add);
 }
 
-TEST_CASE("linear_cross_entropy on cuda: rows in several chunks, logits that are kept, gradients that nobody wants") {
+TEST_CASE("linear_cross_entropy on cuda: rows in several chunks, logits that are kept, gradients that are not requested") {
     device_type device;
     for (const write_mode mode : {write_mode::overwrite, write_mode::add})
         within_bounds<types<float, float, float>>(chunked{}, device, {67, 3, 5}, mode);
@@ -84,7 +84,7 @@ TEST_CASE_TEMPLATE("column_sum on cuda: within its bound of the definition", M, 
 namespace sum {
 using namespace sum_checks;
 
-TEST_CASE("sum on cuda: within its bound of the definition, and neither end is passed") {
+TEST_CASE("sum on cuda: within its bound of the definition, and no element outside the array is read") {
     device_type device;
     for (const extent apart : {0, 1}) {
         for (const extent count : {1, 2, 5, 8, 9, 31, 33, 67, 100, 129, 257, 1021, 16384, 16385, 70001, 1000003}) {

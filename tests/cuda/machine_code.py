@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""What a compiled CUDA object says of its kernels: registers, and the machine code with its loops.
+"""Reads the kernels of a compiled CUDA object: registers, and the machine code with its loops.
 
     for kernel in machine_code.kernels("tests_cuda_rows.cu.o", {"column_sum_kernel<float, 4>"}, cuobjdump, nvdisasm):
         print(kernel.name, kernel.architecture, kernel.registers, len(kernel.code))
 
-Reads what cuobjdump and nvdisasm print, and c++filt for names. Needs nothing else but Python.
+Parses the output of cuobjdump and nvdisasm, and of c++filt for names. Needs only these and Python.
 """
 import collections
 import glob

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The main of test_cuda: skipped, with 77, where there is no GPU.
+/// The main function of test_cuda: exits with 77 (skipped) if there is no GPU.
 ///
-/// The checks that it runs are those of the CPU and of the emulated machine, over host memory. So that kernels reach
-/// all of it, what the program takes from operator new is pinned memory, and so are its stack and its static data;
-/// pinned memory and a GPU's own are one address space. Some GPUs reach all of the host's memory, by faults that take long:
-/// HALFTONE_TEST_MEMORY=pageable in the environment leaves memory as it is there.
+/// It runs the tests of the CPU and of the emulated GPU, on host memory. So that kernels can access it, operator new allocates
+/// pinned memory, and the stack and static data are pinned, too; pinned memory and GPU memory share an address space. Some GPUs can
+/// access all host memory, by slow page faults: with HALFTONE_TEST_MEMORY=pageable in the environment no memory is pinned.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -72,7 +71,7 @@ class pinned_blocks {
             const std::size_t slab = bytes < slab_bytes ? slab_bytes : bytes;
             void* data = nullptr;
             is_inside_ = true;  // what the runtime itself allocates
-            // A test may be capturing a stream, and the host's memory is nothing to that.
+            // A test may be capturing a stream; host memory does not affect a capture.
             cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
             cudaThreadExchangeStreamCaptureMode(&mode);
             const cudaError_t code = cudaHostAlloc(&data, slab, cudaHostAllocPortable | cudaHostAllocMapped);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole model on a GPU, by the code that runs on the CPU: loss and gradients within what rounding does, in the order
+/// A whole model on a GPU, by the code that runs on the CPU: loss and gradients within rounding errors, in the order
 /// of one stream and without a wait between kernels.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Compiles CUDA code with the oldest toolkit that halftone takes, 12.4, as compile.sh does with the present one. A still older
-# one, 11.8, is refused with a sentence by the headers and by the build.
+# Compiles CUDA code with the oldest toolkit that halftone supports, 12.4, as compile.sh does with the current one. With an older one,
+# 11.8, the headers and the build must stop with an error message.
 #
 #     tests/cuda/old_toolkit.sh [--folder FOLDER] [FILE...]      without files those that hold most kernels
 #
-# The toolkits are put together in FOLDER, build/toolkits by default, and stay there. Headers come from PyPI's wheels; nvcc,
+# The toolkits are assembled in FOLDER, build/toolkits by default, and kept there. Headers come from PyPI's wheels; nvcc,
 # which these lack before CUDA 13, from the packages of Debian 13 and 12. Nothing is installed. Needs Python's pip, an apt that
 # knows a Debian archive, the network for the first time, and g++ 12 or 13.
 set -euo pipefail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Maps, conversions and embeddings on a GPU: the checks of tests/kernel, and sizes that fill the machine.
+/// Maps, conversions and embeddings on a GPU: the tests of tests/kernel, and sizes that fill the machine.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ TEST_CASE("map on cuda: functions") {
     short_forms_within_bounds<ht::float16>(device);
 }
 
-TEST_CASE("map on cuda: types, sizes, rests") {
+TEST_CASE("map on cuda: types, sizes, remainders") {
     device_type device;
     for (const extent size : {1, 3, 8, 1009, 70001}) {
         types_within_bounds<float, float, float>(device, device, size, 0, 0);
@@ -127,7 +127,7 @@ TEST_CASE("embedding on cuda: integers exactly, the same bits in every run; wron
 namespace embedding_rows {
 using namespace embedding_rows_checks;
 
-TEST_CASE("embedding rows on cuda: the bits of a dense gradient, and what is no token has no row") {
+TEST_CASE("embedding rows on cuda: the bits of a dense gradient, and invalid tokens have no row") {
     device_type device;
     for (const extent width : {1, 8, 67, 300}) as_dense<bfloat16, float>(device, 23, width, {40, 9, 0, 64});
     as_dense<bfloat16, float>(device, 3000, 4, {700, 600, 900}, 16);
@@ -135,7 +135,7 @@ TEST_CASE("embedding rows on cuda: the bits of a dense gradient, and what is no 
     as_dense<bfloat16, float>(device, 9, 8, {40, 300}, 16, true);
 }
 
-TEST_CASE("running sums on cuda: of as many as several blocks have") {
+TEST_CASE("running sums on cuda: of as many values as several blocks have") {
     device_type device;
     for (const extent count : {1, 31, 5000, 100003}) {
         const guarded<ht::simt::word> sums(count);

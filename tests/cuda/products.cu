@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrix products on a GPU: the checks of tests/kernel.
+/// Matrix products on a GPU: the tests of tests/kernel.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"
@@ -232,7 +232,7 @@ void multiply_bytes(cublaslt_device& device, const sizes& s) {
             for (double& w : twice) w *= 2;
             CHECK(holds(c, s, twice));
         } else {
-            // By way of a kernel, which has the factors then.
+            // By a kernel of halftone, which then applies the factors.
             const operand<float> d(s.rows, s.columns, layouts[0]),
                 residual(s.rows, s.columns, layouts[0], small_integers{3});
             run(ht::epilogue_of(ht::of_scaled{ht::then{[](auto sum, auto r) { return sum + r; }, residual.view},

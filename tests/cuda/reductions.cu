@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along axes on a GPU: the checks of tests/kernel.
+/// Reductions along axes on a GPU: the tests of tests/kernel.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

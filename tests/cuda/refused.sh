@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# A CUDA older than 12.4 is refused with a sentence, by the headers and by the build; so are a build for CUDA without nvcc
-# and, where there is an nvcc, an architecture older than sm_80, and arithmetic that is not IEEE 754's.
+# Headers and build must stop with an error message for CUDA before 12.4; so must a build for CUDA without nvcc and, if there is an
+# nvcc, architectures before sm_80 and arithmetic that is not IEEE 754.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)

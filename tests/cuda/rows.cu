@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer norm and softmax on a GPU: the checks of tests/kernel, at the sizes where kernels change and at
+/// Layer norm and softmax on a GPU: the tests of tests/kernel, at the sizes where kernels change and at
 /// larger ones than an emulated machine takes.
 #include <doctest/doctest.h>
 
@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("layer_norm on cuda: backward within its bound of the definit
             backward_within_bounds<M>(device, 3, width, write_mode::overwrite, apart);
         backward_within_bounds<M>(device, 69, 72, write_mode::add, apart);
         backward_within_bounds<M>(device, 5000, 64, write_mode::add, apart);
-        // So many pieces of 16 rows that a block of four warps takes one, and reads its rows once.
+        // Enough pieces of 16 rows that a block of four warps takes one piece, and reads its rows once.
         const extent pieces = device.architecture().multiprocessors * extent{3} / 2 + 1;
         backward_within_bounds<M>(device, 16 * pieces, 1048, write_mode::overwrite, apart);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides and maps of any strides on a GPU: the checks of tests/kernel, and sizes that fill the machine.
+/// Copies between strided views and maps of strided views on a GPU: the tests of tests/kernel, and sizes that fill the machine.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

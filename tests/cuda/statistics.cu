@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Thrust over halftone's memory: order with a context's work, its memory, and the counts that are made with it.
+/// Thrust on halftone's memory: its order with a context's work, its memory, and the exponent counts computed with it.
 #include <cstdint>
 #include <vector>
 
@@ -36,7 +36,7 @@ TEST_CASE("Thrust: in order with the context's kernels, in its memory, which is 
     constexpr ht::extent count = 1 << 20;
     const ht::tensor<std::int32_t, 1> lengths(device.memory(), {count}), sequences(device.memory(), {count});
     const std::size_t held = device.memory().usage().live(ht::memory_kind::workspace);
-    // Nothing waits: the fill, the sequence and the sort are one after the other.
+    // Nothing waits: the fill, the sequence and the sort run in order on the stream.
     device.fill(lengths.data(), count, std::int32_t{7});
     device.fill(lengths.data() + 5, 1, std::int32_t{3});
     const auto policy = ht::thrust_policy(device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training steps with a gradient penalty, with dropout and with sparse gradients on a GPU: in whole numbers they have the
-/// CPU's bits, captured ones those of steps that run as they are, sparse gradients those of dense ones.
+/// Training steps with a gradient penalty, with dropout and with sparse gradients on a GPU: with whole numbers they have the
+/// CPU's bits; captured steps have those of uncaptured ones, sparse gradients those of dense ones.
 #include <halftone/amp.hpp>
 #include <halftone/cuda.cuh>
 
@@ -41,7 +41,7 @@ TEST_CASE_FIXTURE(devices,
     sparse_checks::duplicates_overflow(one);
 }
 
-TEST_CASE_FIXTURE(devices, "dropout on cuda: drops in the backward pass what it dropped forward, and repeats a step") {
+TEST_CASE_FIXTURE(devices, "dropout on cuda: the backward pass uses the forward pass's mask, and a step repeats") {
     dropout_test::same_mask_backward<ht::bfloat16, float>(one);
     dropout_test::replays(one);
     dropout_test::keeps_its_numbers(one);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The optimizer's two passes on a GPU: the checks of tests/kernel, and slabs of a size that fills the machine.
+/// The optimizer's two passes on a GPU: the tests of tests/kernel, and slabs of a size that fills the machine.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

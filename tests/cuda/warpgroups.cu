@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products in Hopper's own instructions, whatever the shape: the checks of tests/kernel, where the code is for sm_90a.
+/// Products by Hopper's warpgroup instructions, for any shape: the tests of tests/kernel, in code for sm_90a.
 #include <doctest/doctest.h>
 
 #include "cuda/device.cuh"

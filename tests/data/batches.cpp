@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Windows of a corpus: every one is what stands there, the same for the same seed and step, and training never sees
-/// what is held out.
+/// Windows of a corpus: each contains the corpus's tokens, depends only on seed and step, and training windows never overlap the
+/// held-out part.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files and folders as one corpus, and one sentence for each thing that can be wrong with them.
+/// Files and folders as one corpus, and the error messages for them.
 #include <filesystem>
 #include <string>
 
@@ -77,7 +77,7 @@ TEST_CASE("each wrong source has its sentence") {
     CHECK_MESSAGE(contains(message({folder.write("file", "x") / "below"}), "text: "), "a path below a file");
 #if defined(__linux__)
     CHECK(contains(message({"/dev/zero"}), "neither a file nor a folder"));
-    // A regular file whose first page nobody may read, not even root.
+    // A regular file whose first page cannot be read, not even by root.
     CHECK(message({"/proc/self/mem"}) == "text: cannot read /proc/self/mem");
 #endif
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mbarriers, the order that they make, and bulk copies.
+// mbarriers, the order that they establish, and bulk copies.
 #include <emulator/asynchronous.hpp>
 #include <emulator/machine_state.hpp>
 
@@ -7,14 +7,14 @@ namespace halftone::emulator {
 
 namespace {
 
-constexpr long most_bytes = (1 << 20) - 1;  // that a phase can lack, or have had too many
+constexpr long most_bytes = (1 << 20) - 1;  // the largest number of missing or excess bytes in a phase
 constexpr int line_bytes = 128;             // of a box of a bulk copy
 
 }  // namespace
 
 // ---- order
 
-/// What the thread did, and what its warp did before a barrier of the warp, is from now on known to who acquires this.
+/// Releases the accesses of the thread, and those of its warp before a barrier of the warp, to a later acquire.
 void machine_state::release(thread_state& t, vector_clock& to) {
     warp_state& w = t.block->warps[static_cast<std::size_t>(t.index / 32)];
     if (w.interval >= most_barriers) fail(*t.block, "more than ", most_barriers, " barriers of a warp");
@@ -38,14 +38,14 @@ void machine_state::share_clocks(block_state& b, std::size_t first, std::size_t 
     for (std::size_t i = first; i < first + n; ++i) b.threads[i]->clock = all;
 }
 
-/// What ordinary touches must not meet: mbarriers, and operands of products.
+/// Memory that ordinary accesses must not touch: mbarriers, and operands of products.
 void machine_state::touch_asynchronous(const block_state& b, const access& mine, word offset, std::size_t bytes,
                                        effect e) const {
     const auto clash = [&](const auto&... how) {
         fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared bytes at ", offset, how...);
     };
     for (const mbarrier_state& m : b.asynchronous.mbarriers) {
-        if (offset < m.at + sizeof(simt::mbarrier) && offset + bytes > m.at) clash(", where an mbarrier lies");
+        if (offset < m.at + sizeof(simt::mbarrier) && offset + bytes > m.at) clash(", where there is an mbarrier");
     }
     const std::vector<operand_read>& reads = b.asynchronous.reads;
     if (e == effect::read || reads.empty()) return;
@@ -76,7 +76,7 @@ mbarrier_state& machine_state::find_mbarrier(thread_state& t, simt::shared_span<
                detail::sentence(" uses an mbarrier that thread ", m.initialiser, " (", name(m.init),
                                 ") initialised, with no fence and barrier between"));
     }
-    refuse(t, id, detail::sentence(" uses an mbarrier at ", span.offset, ", which nobody has initialised"));
+    refuse(t, id, detail::sentence(" uses an mbarrier at ", span.offset, ", which no thread has initialised"));
 }
 
 void machine_state::end_phase_if_due(block_state& b, mbarrier_state& m) {
@@ -84,9 +84,9 @@ void machine_state::end_phase_if_due(block_state& b, mbarrier_state& m) {
         fail(b, "phase ", m.phase, " of the mbarrier at ", m.at, " (", name(m.init), ") ", how);
     };
     if (m.bytes > most_bytes || m.bytes < -most_bytes) wrong("counts more bytes than it can");
-    if (m.pending == 0 && m.bytes < 0) wrong("is brought more bytes than it expects");
+    if (m.pending == 0 && m.bytes < 0) wrong("gets more bytes than it expects");
     if (m.pending != 0 || m.bytes != 0) return;
-    if (m.copies != 0) wrong("ends before a copy has landed: it is brought more bytes than it expects");
+    if (m.copies != 0) wrong("ends before a copy is complete: it gets more bytes than it expects");
     if (++m.phase > most_barriers) wrong("is too late: more phases than the machine counts");
     m.pending = m.count;
     if (option.check == checking::races_too) {
@@ -267,7 +267,7 @@ void machine_state::expect_nothing_under_way(const thread_state& t) const {
     if (!t.stores.empty()) fail(b, "thread ", t.index, " returns with a bulk store to be read: ", name(t.stores[0].at));
     if (b.finished + 1 < shape.threads) return;
     for (const mbarrier_state& m : b.asynchronous.mbarriers) {
-        if (m.waited < m.copied) fail(b, "ends with a copy that nobody has waited for: ", name(m.copy));
+        if (m.waited < m.copied) fail(b, "ends with a copy that no thread has waited for: ", name(m.copy));
     }
 }
 

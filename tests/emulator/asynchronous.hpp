@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What works by itself on the emulated machine since Hopper: bulk copies, which land row by row, products of warpgroups
-/// between their issue and their wait, and the mbarriers that order them with threads. machine_state.hpp has them in each
-/// block; asynchronous.cpp and warpgroup.cpp do what they do.
+/// Asynchronous operations of Hopper on the emulated GPU: bulk copies, which complete row by row; products of warpgroups, which run
+/// between their issue and their wait; and the mbarriers that order them with threads. machine_state.hpp has their state in each
+/// block; asynchronous.cpp and warpgroup.cpp implement them.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace halftone::emulator {
 using site_id = std::uint16_t;
 struct thread_state;
 
-// Whom an access is by: a thread of the block, a warp's matrix unit, or the copies that an mbarrier counts.
+// The originator of an access: a thread of the block, a warp's matrix unit, or the copies that an mbarrier counts.
 inline constexpr word first_unit = 1024, first_copier = first_unit + 32, most_mbarriers = 64;
 constexpr word unit_of(int warp) { return first_unit + static_cast<word>(warp); }
 
-/// Of everyone, what is known to be over: accesses whose number is less than the one here.
+/// For each originator, which accesses are known to be complete: those with a smaller number than the one here.
 class vector_clock {
   public:
     bool knows(std::size_t who, word when) const { return at(who) < known_.size() && known_[at(who)] > when; }
@@ -36,7 +36,7 @@ class vector_clock {
     bool operator==(const vector_clock&) const = default;
 
   private:
-    static constexpr std::size_t at(std::size_t who) {  // those that are no threads first
+    static constexpr std::size_t at(std::size_t who) {  // originators that are not threads come first
         return who < first_unit ? who + (first_copier - first_unit) + most_mbarriers : who - first_unit;
     }
 
@@ -45,16 +45,16 @@ class vector_clock {
 
 struct mbarrier_state {
     word at;
-    word number;  // among the block's
+    word number;  // among the mbarriers of the block
     int count, initialiser;
     site_id init, copy = 0;  // the last copy
     int pending = count;
-    word fenced = 0;              // the block's barriers before the fence of its initialisation, plus one; 0: none yet
-    word phase = 0;               // so many are over
-    long bytes = 0;               // to come, of this phase
-    word copied = 0, waited = 0;  // phases until the last that copies belong to, and the last that a thread waited for
-    int copies = 0;               // under way
-    vector_clock arriving{}, over{};  // what arrivals of this phase released; what waits for phases before it acquire
+    word fenced = 0;              // the block's barriers before the fence of its initialisation, plus one; 0: no fence
+    word phase = 0;               // the number of completed phases
+    long bytes = 0;               // still expected in this phase
+    word copied = 0, waited = 0;  // the last phase with copies, and the last that a thread waited for
+    int copies = 0;               // in flight
+    vector_clock arriving{}, over{};  // released by arrivals of this phase; acquired by waits for earlier phases
     std::vector<thread_state*> waiting{};
 };
 
@@ -64,10 +64,10 @@ struct bulk_copy {
     int x, y;
     mbarrier_state* done;
     long earliest;
-    std::vector<std::uint16_t> rows;  // that have not landed, in the order in which they will
+    std::vector<std::uint16_t> rows;  // not yet copied, in the order in which they will be
 };
 
-/// A box on its way from shared memory, which is read at the wait.
+/// A bulk copy of a box from shared memory, which is read at the wait.
 struct store_under_way {
     tile_map map;
     int x, y;
@@ -75,12 +75,12 @@ struct store_under_way {
     site_id at;
 };
 
-/// A warp's sums while products add to them, in which time its threads' own hold `untouched`.
+/// A warp's sums while products add to them; meanwhile the registers of its threads hold `untouched`.
 struct accumulator {
     vec<float, 4>* of[32];
     int blocks;
     std::vector<float> values;                     // 16 x 8 blocks
-    bool is_lost = false;                          // their owner believes that they are done
+    bool is_lost = false;                          // the thread uses them before the products are complete
     static constexpr word untouched = 0x7fffa5a5;  // a NaN
 };
 struct warpgroup_product {
@@ -91,16 +91,16 @@ struct warpgroup_product {
     site_id at;
     std::shared_ptr<accumulator> sums;
 };
-/// A warp's part of what its warpgroup multiplies.
+/// A warp's part of the products of its warpgroup.
 struct products_of_warp {
     bool is_fenced = false;
-    word groups = 0, done = 0;  // closed ones, and those waited for
+    word groups = 0, done = 0;  // committed groups, and those waited for
     std::vector<warpgroup_product> under_way{};
 };
 struct warpgroup_state {
     int arrived = 0;
     site_id at = 0;
-    int registers = 0, wanted = 0;  // of each thread
+    int registers = 0, wanted = 0;  // per thread
     void* operands[128] = {};
 };
 /// The last read of 16 bytes of shared memory by a warp's matrix unit: its group of products, plus one.
@@ -109,15 +109,15 @@ struct operand_read {
     site_id at = 0;
 };
 
-/// Of a block.
+/// The asynchronous state of a block.
 struct asynchronous_state {
-    std::vector<mbarrier_state> mbarriers;  // room for all from the first on: they stay where they are
+    std::vector<mbarrier_state> mbarriers;  // memory is reserved for all, so that addresses do not change
     std::vector<bulk_copy> copies;
     std::vector<products_of_warp> products;
     std::vector<warpgroup_state> warpgroups;
-    std::vector<operand_read> reads;  // of each 16 bytes by each warp, once there are products
+    std::vector<operand_read> reads;  // for each 16 bytes and each warp, once there are products
     std::vector<thread_state*> wanting_registers;
-    std::vector<std::uint16_t> unfenced;  // of each 16 bytes the thread, plus one, that stored there and has not fenced yet
+    std::vector<std::uint16_t> unfenced;  // for each 16 bytes the thread, plus one, that stored there without a fence since
 
     void begin(int threads, int registers) {
         *this = {};
@@ -127,7 +127,7 @@ struct asynchronous_state {
     }
 };
 
-/// f(offset) for each 16 bytes that an operand of so many outer elements has of a depth of 16.
+/// Calls f(offset) for each 16 bytes of an operand with `outer` elements along the outer axis and a depth of 16.
 template <class Function>
 void each_chunk(const tile_operand& o, int outer, const Function& f) {
     const auto at = [&](int byte) { f(simt::swizzled(o.offset + static_cast<word>(byte), simt::swizzle::b128)); };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// mbarriers, bulk copies and products of warpgroups on the emulated machine: a small product of matrices is right in
-/// every schedule, and with one thing wrong it is refused in the right words.
+/// mbarriers, bulk copies and products of warpgroups on the emulated GPU: a small matrix product is correct in every schedule, and
+/// each planted mistake is reported with the right message.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -59,33 +59,33 @@ enum class fault {
     fewer_that_are_more,
 };
 
-/// `|` stands between what either schedule may show first.
+/// `|` separates messages of which a schedule may show either one first.
 constexpr const char* sentences[] = {
     "",
-    "uses an mbarrier at 49152, which nobody has initialised|uses an mbarrier at 49168, which nobody has initialised",
+    "uses an mbarrier at 49152, which no thread has initialised|uses an mbarrier at 49168, which no thread has initialised",
     "initialised, with no fence and barrier between",
-    "initialised, with no fence and barrier between|which nobody has initialised",
-    "writes shared bytes at 49152, where an mbarrier lies",
+    "initialised, with no fence and barrier between|which no thread has initialised",
+    "writes shared bytes at 49152, where there is an mbarrier",
     "waits for a parity of 2",
     "of which all 1 arrivals were made",
-    "is brought more bytes than it expects",
+    "gets more bytes than it expects",
     "of the mbarrier at 49152 lacks 0 arrivals and 128 bytes",
     "waits for ever in mbarrier_wait at asynchronous_faults.cpp",
     "copies to 512, which is no multiple of 1024",
     "copies 8192 bytes to 50176, beyond the block's 50304",
-    ", where an mbarrier lies",
+    ", where there is an mbarrier",
     "wrote: no fence orders copies after stores",
     "empty, too large or misaligned",
-    "ends with a copy that nobody has waited for: bulk_copy at",
+    "ends with a copy that no thread has waited for: bulk_copy at",
     "thread 128 (bulk_copy at|of which all 1 arrivals were made",
     "reads them: not yet waited for|, with no barrier between",
     "while warp 3 (wgmma at|read by warp 3 (wgmma at",
-    "which nobody has written|: its mbarrier has not been waited for by thread|thread 128 (bulk_copy at",
+    "which no thread has written|: its mbarrier has not been waited for by thread|thread 128 (bulk_copy at",
     ": its mbarrier has not been waited for by thread 37",
-    ": its mbarrier has not been waited for|which nobody has written",
+    ": its mbarrier has not been waited for|which no thread has written",
     "thread 64 (store at asynchronous_faults.cpp|with no barrier between",
     ": no fence orders products after stores",
-    "which nobody has written",
+    "which no thread has written",
     "which is no multiple of 1024 and some steps of the depth",
     "reads beyond the block's 50304",
     "multiplies with no wgmma_fence before",
@@ -102,8 +102,8 @@ constexpr const char* sentences[] = {
 };
 constexpr int faults = static_cast<int>(std::size(sentences));
 
-/// c = a b, m x n over a depth of k; tiles of 64 x 128 by a ring of two slots of 64 of the depth. A block does all tiles of
-/// its column, one after the other. fault::none is right.
+/// c = a b, m x n over a depth of k; tiles of 64 x 128 by a ring of two slots of 64 of the depth. A block computes all tiles of
+/// its column, one after the other. fault::none is correct.
 template <class T, bool A, bool B>
 struct product_kernel {
     static constexpr int threads = 256;
@@ -194,7 +194,7 @@ struct product_kernel {
 
     template <class Simt>
     void consume(Simt simt) const {
-        const bool is_odd = simt.thread() == 37;  // the thread that does something else
+        const bool is_odd = simt.thread() == 37;  // the thread that behaves differently
         simt.more_registers(constant<232>{});
         ring at;
         for (int row = 0; row < m; row += 64) {
@@ -247,7 +247,7 @@ struct product_kernel {
     }
 };
 
-/// Around its lines stands what must not be read.
+/// A matrix whose lines are surrounded by values that must not be read.
 template <class T>
 struct matrix {
     extent inner, outer, leading = (inner + 7) / 8 * 8;
@@ -261,7 +261,7 @@ struct product {
     std::vector<float> a = std::vector<float>(m * k), b = std::vector<float>(k * n), c = std::vector<float>(m * n);
 };
 
-/// The product of p's a and b, which T can hold.
+/// The product of p's a and b, whose elements T represents exactly.
 template <class T, bool A, bool B>
 void multiply(emulator::device& device, product& p, fault planted = fault::none) {
     matrix<T> a{A ? m : k, A ? k : m}, b{B ? n : k, B ? k : n};
@@ -313,7 +313,7 @@ TEST_CASE("asynchronous words: a product is right in every schedule, of K-major 
     emulator::check_schedules(is_right<ht::float16, false, true>, hopper);
 }
 
-TEST_CASE("asynchronous words: every damage is noticed") {
+TEST_CASE("asynchronous words: every damage is found") {
     // A barrier, waits for full and empty slots, two for products.
     CHECK(emulator::check_damages(is_right<ht::bfloat16, false, true>, 5, hopper) == 5);
 }

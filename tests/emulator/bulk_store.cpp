@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bulk copies from shared memory, and what fills it for them.
+// Bulk copies from shared memory, and the writes that fill it.
 #include <emulator/asynchronous.hpp>
 #include <emulator/machine_state.hpp>
 
@@ -11,11 +11,11 @@ constexpr word line_bytes = 128;
 
 }  // namespace
 
-/// Of an ordinary write: nothing that is under way reads there, and a fence has to follow.
+/// For an ordinary write: no copy in flight may read the memory, and a fence must follow.
 void machine_state::touch_bulk_stores(block_state& b, const access& mine, word offset, std::size_t bytes) const {
     thread_state& t = *b.threads[mine.thread];
     const int warp = t.index / 32;
-    for (int i = 32 * warp; i < 32 * warp + 32; ++i) {  // a warp's own alone, or touching it is a race by itself
+    for (int i = 32 * warp; i < 32 * warp + 32; ++i) {  // only those of the warp; access by another is a race anyway
         for (const store_under_way& s : b.threads[static_cast<std::size_t>(i)]->stores) {
             const word end = s.from + line_bytes * static_cast<word>(s.map.box_outer);
             if (offset >= end || offset + bytes <= s.from) continue;
@@ -114,7 +114,7 @@ void machine_state::finish_bulk_store(thread_state& t, const store_under_way& s,
             std::memcpy(to, &b.shared[simt::swizzled(from, simt::swizzle::b128)], bytes);
         }
     }
-    // Read at the latest now.
+    // The memory is read now at the latest.
     const word end = s.from + line_bytes * static_cast<word>(s.map.box_outer);
     for (word i = s.from; i < end; i += 16) touch(b, by(t, waiting), i, 16, effect::read);
 }

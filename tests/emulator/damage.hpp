@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What every kernel's test does on the emulated machine: the kernel is right whatever the schedule, and a kernel that
-/// lacks a barrier, waits too little or shuffles astray is found out. A damage that nothing notices means a missing
-/// test or a needless barrier.
+/// The test of every kernel on the emulated GPU (mutation testing): the kernel is correct in every schedule, and damage is
+/// detected: a missing barrier, a missing wait, a wrong shuffle. Damage that is not detected means that a test is missing,
+/// or that the barrier is not needed.
 ///
 ///     emulator::check_kernels([&](emulator::device& device) {
 ///         kernel::softmax<emulator::device>::forward(device, {...});
-///         return y.same_bits(expected);                     // whether all values are right; no CHECK in here
+///         return y.same_bits(expected);                     // whether all values are right; do not use CHECK here
 ///     });
 ///
-/// The callable is run some hundred times: small shapes, several warps to a block, and values that differ from lane to
-/// lane, or a wrong shuffle would not show. Inputs that it changes it must set anew.
+/// The callable is run some hundred times: use small shapes, several warps per block, and values that differ between lanes, so
+/// that a wrong shuffle is visible. It must reset inputs that it changes.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@
 
 namespace halftone::emulator {
 
-// Of schedules that a test runs under.
+// The number of schedules that a test runs under.
 #if defined(HALFTONE_FULL_TESTS)
 inline constexpr int seeds = 20;
 #else
@@ -36,7 +36,7 @@ constexpr const char* name(damage d) {
     return names[static_cast<int>(d)];
 }
 
-/// The sentence of what goes wrong in a run; empty: nothing.
+/// The error message of a run; empty if it succeeds.
 template <class Test>
 std::string problem_of(device& d, const Test& test, const options& how, long harmed_launch = -1) {
     d.how() = how;
@@ -48,7 +48,7 @@ std::string problem_of(device& d, const Test& test, const options& how, long har
     }
 }
 
-/// test(device) gives true, and the machine finds nothing to say, in each of `seeds` schedules.
+/// Checks that test(device) returns true, and that the machine reports nothing, in each of `seeds` schedules.
 template <class Test>
 void check_schedules(const Test& test, const simt::architecture& poses_as = simt::architecture_of(80)) {
     device d({}, poses_as);
@@ -59,8 +59,8 @@ void check_schedules(const Test& test, const simt::architecture& poses_as = simt
     }
 }
 
-/// Every damage that can be done to any of the test's launches is noticed in one of some schedules, at least. Gives
-/// their number.
+/// Checks that every possible damage to any of the test's launches is detected in at least one of some schedules. Returns the
+/// number of damages.
 template <class Test>
 int check_damages(const Test& test, int schedules = 5, const simt::architecture& poses_as = simt::architecture_of(80)) {
     device d({}, poses_as);
@@ -78,7 +78,7 @@ int check_damages(const Test& test, int schedules = 5, const simt::architecture&
                         .seed = static_cast<std::uint64_t>(1000 * seed), .harm = harm, .harmed_site = site};
                     is_noticed = !problem_of(d, test, how, static_cast<long>(launch)).empty();
                 }
-                CHECK_MESSAGE(is_noticed, "nobody notices ", std::string(name(harm)), ", site ", site, " of launch ", launch, " of ",
+                CHECK_MESSAGE(is_noticed, "no check notices ", std::string(name(harm)), ", site ", site, " of launch ", launch, " of ",
                               launches.size());
             }
         }

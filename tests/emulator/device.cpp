@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated device poses as GPUs of several architectures, by which kernels' tiles are chosen.
+/// The emulated device imitates GPUs of several architectures, which determine the tiles of kernels.
 #include <doctest/doctest.h>
 
 #include "emulator/device.hpp"
@@ -10,7 +10,7 @@ namespace {
 namespace simt = halftone::simt;
 namespace emulator = halftone::emulator;
 
-/// A block with all the shared memory that an A100 gives one, and as many bytes more.
+/// A block with all the shared memory that an A100 has for one, plus this number of bytes.
 template <int More>
 struct large_kernel {
     static constexpr int threads = 32;

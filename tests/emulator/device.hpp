@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated machine as a device: what runs on ht::cuda runs on it, kernel by kernel, without a GPU.
+/// The emulated GPU as a device: it runs the kernels that ht::cuda runs, without a GPU.
 ///
 ///     emulator::device device{{.seed = 3}};
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config};
 ///
-/// Its memory is closed to the host except where a GPU's would be open: inside launches, copies and fills. Host code
-/// that follows a pointer of the device's faults, as it would with a GPU. It captures work (exec/capture.hpp) as a GPU
-/// does: what is launched is noted down with its arguments, and done in replays alone.
+/// The host cannot access its memory, except in launches, copies and fills, like that of a GPU: host code that dereferences a
+/// device pointer faults. It captures work (exec/capture.hpp) as a GPU does: launches are recorded with their arguments, and
+/// executed only in replays.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@
 
 namespace halftone::emulator {
 
-/// What was captured: functions with their arguments.
+/// Captured work: functions with their arguments.
 class noted_work {
   public:
     void add(std::function<void()> f) { calls_.push_back(std::move(f)); }
@@ -43,7 +43,7 @@ class noted_work {
     std::vector<std::function<void()>> calls_;
 };
 
-/// Pages that are there, but can be touched only while the memory is open.
+/// Pages that are mapped, but can be accessed only while the memory is open.
 class closed_memory final : public memory_resource {
   public:
     explicit closed_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
@@ -91,7 +91,7 @@ class closed_memory final : public memory_resource {
         });
     }
 
-    /// Does f, or notes it down where work is captured.
+    /// Calls f, or records it while work is captured.
     template <class Function>
     void in_order(const Function& f) {
         static_assert(std::is_trivially_copyable_v<Function>, "a GPU takes the arguments of a launch as bytes");
@@ -101,7 +101,7 @@ class closed_memory final : public memory_resource {
             notes_->add(f);
         }
     }
-    /// Where work is noted down from now on; nullptr: it is done.
+    /// The graph in which work is recorded from now on; nullptr: work is executed.
     void note_in(noted_work* notes) { notes_ = notes; }
     noted_work* notes() const { return notes_; }
 
@@ -143,7 +143,7 @@ class device {
     static constexpr bool runs_simt_kernels = true;
     using captured = noted_work;
 
-    /// `poses_as`: how kernels' tiles are chosen, and how much shared memory a block may have.
+    /// `poses_as`: the architecture, which determines the tiles of kernels and the shared memory of a block.
     explicit device(const options& option = {}, const simt::architecture& poses_as = simt::architecture_of(80),
                     std::span<std::byte> workspace = {})
         : option_(option), architecture_(poses_as), workspace_(memory_, workspace) {}
@@ -155,22 +155,22 @@ class device {
     std::string description() const { return "emulated GPU"; }
     simt::architecture architecture() const { return architecture_; }
 
-    /// How the launches from now on are run.
+    /// The options of all later launches.
     options& how() { return option_; }
-    /// Of all launches so far; `sites` of the last one.
+    /// Counts of all launches so far; `sites` are those of the last one.
     const statistics& count() const { return count_; }
     long launches() const { return static_cast<long>(each_.size()); }
-    /// Of each launch so far that came to its end.
+    /// Counts of each completed launch so far.
     const std::vector<statistics>& each_launch() const { return each_; }
-    /// The number of the only launch that how().harm is done to; -1: to all.
+    /// The number of the only launch that how().harm damages; -1: all.
     long& harmed_launch() { return harmed_launch_; }
 
-    /// Whether the kernel's code has matrix units of eight bits multiply. It is the same for all architectures.
+    /// Whether kernels use matrix units of eight bits; the same for all architectures.
     template <class Kernel>
     bool has_eight_bit_code() const {
         return true;
     }
-    /// Whether the kernels' code for Hopper's matrix instructions is taken: of sm_90a, for no other architecture.
+    /// Whether the kernels' code for sm_90a, with Hopper's matrix instructions, is used; for no other architecture.
     bool has_wgmma_code() const { return architecture_.version == 90; }
     /// For bulk copies of boxes of 128 bytes x box_outer of a matrix: `outer` lines of `inner` elements, `leading` apart.
     template <class T>
@@ -189,7 +189,7 @@ class device {
         do_in_order(call_of(kernel));
     }
 
-    /// Calls f over pointers of the device's, in order with the device's other work.
+    /// Calls f with device pointers, in order with the device's other work.
     template <class Function>
     void run(const Function& f) {
         memory_.in_order([this, f] {
@@ -205,9 +205,9 @@ class device {
         });
     }
     void copy(void* to, const void* from, std::size_t bytes) { memory_.copy(to, from, bytes); }
-    /// Whether kernels can read what the pointer names.
+    /// Whether kernels can read the memory at this pointer.
     bool reaches(const void* p) const { return memory_.owns(p); }
-    /// Host memory to where kernels can read it.
+    /// Copies host memory to memory that kernels can read.
     void upload(void* to, const void* from, std::size_t bytes) {
         memory_.expect_no_capture(detail::write_in_capture);
         memory_.copy(to, from, bytes);
@@ -279,8 +279,8 @@ class device {
     long harmed_launch_ = -1;
 };
 
-/// The words of exec/simt/sort.hpp. What a library does is nobody's to schedule or damage; but it leaves its scratch
-/// memory in disorder, and looks at no bits beyond those named.
+/// The functions of exec/simt/sort.hpp. The library's work is neither scheduled nor damaged by tests; but it leaves its scratch
+/// memory with arbitrary contents, and reads only the bits that it is given.
 template <class Key, class Value>
 std::size_t sort_bytes(device&, const Key*, Key*, const Value*, Value*, extent count, int) {
     return static_cast<std::size_t>(count) * (sizeof(Key) + sizeof(Value));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated machine itself: kernels with one thing wrong, each of which it must refuse in every schedule, and in
-/// the right words.
+/// Tests of the emulated GPU: kernels with one mistake each, which it must report in every schedule, with the right message.
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,7 +57,7 @@ constexpr const char* sentences[] = {
     "touches 1 from element -1 on of a global span of 48",
     "or it is misaligned",
     "touches 16 shared bytes at 4: misaligned",
-    "which nobody has written",
+    "which no thread has written",
     "returns with a copy in flight",
     "from an address 4 past a multiple of 16",
     "copies 4 elements of a global span of 3",
@@ -72,7 +71,7 @@ constexpr const char* sentences[] = {
 };
 constexpr int faults = static_cast<int>(std::size(sentences));
 
-/// Two warps that copy, exchange and add up; fault::none is right.
+/// Two warps that copy, exchange and add up; fault::none is correct.
 template <fault Planted>
 struct planted_kernel {
     static constexpr int threads = 64;
@@ -114,7 +113,7 @@ struct planted_kernel {
         if (has(fault::misaligned_shared_vector)) simt.load(shared_span<chunk<float>>{4, 4}, 0);
         if (has(fault::nobody_wrote)) simt.load(copied, 4 * t);
 
-        // Cleared by another warp, so that what follows finds written memory.
+        // Cleared by another warp, so that the memory has been written before it is read.
         simt.store(exchange, 63 - t, 0.0f);
         simt.store(shared_span<chunk<float>>{1024, 64}, 63 - t, chunk<float>{});
         simt.barrier();
@@ -216,12 +215,12 @@ TEST_CASE("machine: damage can be done to one launch of several") {
         const long before = device.launches();
         CHECK(emulator::problem_of(device, twice, {.harm = emulator::damage::barrier_removed, .harmed_site = 1},
                                    launch) != "");
-        CHECK(device.launches() == before + launch);  // the undamaged ones came to their end
+        CHECK(device.launches() == before + launch);  // the undamaged ones were completed
     }
     CHECK(emulator::problem_of(device, twice, {.harm = emulator::damage::barrier_removed, .harmed_site = 1}, 2) == "");
 }
 
-/// Whether the host can read a byte: the system call, unlike a load, says no politely.
+/// Whether the host can read a byte: a system call returns an error, where a load would fault.
 bool can_read(const void* p) {
     int ends[2];
     REQUIRE(pipe(ends) == 0);

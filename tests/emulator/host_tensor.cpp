@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies to the host and back, and parameters that take values from the host, where the device's memory is closed to
-/// it.
+/// Copies to the host and back, and parameters that are assigned from host memory, with device memory that the host cannot access.
 #include <halftone/memory/store.hpp>
 #include <halftone/policy.hpp>
 

@@ -6,7 +6,7 @@
 
 namespace halftone::emulator {
 
-// ---- the words
+// ---- the operations of threads
 
 int thread_access::index() const { return thread_->index; }
 grid_shape thread_access::block() const { return thread_->block->index; }
@@ -116,7 +116,7 @@ vec<word, 4> thread_access::ldmatrix(word row, operation what, location at) cons
         for (int m = 0; m < 4; ++m) {
             std::uint16_t matrix[8][8];
             int rows_in_bank_group[8] = {},
-                most = 0;  // one pass over the 32 banks when the rows lie in eight bank groups
+                most = 0;  // one pass over the 32 banks if the rows are in eight bank groups
             for (int r = 0; r < 8; ++r) {
                 const word from = of(8 * m + r).row;
                 access reader = machine_->by(*thread_, id);

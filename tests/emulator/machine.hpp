@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A machine that runs GPU kernels on the host, for tests. One fiber for each CUDA thread, several blocks resident at
-/// once, everything that a GPU leaves open decided by a seed:
+/// An emulated GPU that runs kernels on the host, for tests. There is one fiber for each CUDA thread, several blocks are resident
+/// at once, and a seed decides everything that a GPU leaves open:
 ///   - which thread runs next, and how far one warp may run ahead of the others;
-///   - when an asynchronous copy lands: anywhere between its issue and its wait; a bulk copy row by row.
-/// Whatever a GPU leaves undefined is a failure, thrown as one sentence: an access out of bounds or misaligned; a read
-/// of shared memory that nobody wrote; two threads touching one byte of it, one of them writing, with no barrier
-/// between; any touch of a byte under an asynchronous copy before its wait; threads that part at a barrier or inside a
-/// warp-wide word.
+///   - when an asynchronous copy completes: at any time between its issue and its wait; a bulk copy row by row.
+/// Behaviour that is undefined on a GPU throws an exception with one sentence: an access out of bounds or misaligned; a read of
+/// shared memory that no thread wrote; accesses of two threads to the same byte of it, one of them a write, without a barrier
+/// between them; any access to a byte of an asynchronous copy before its wait; threads that diverge at a barrier or at a
+/// warp-wide instruction.
 ///
-/// Its matrix units round each addition to nearest, or, where asked to, do what those of the GPU that it poses as do
-/// (`accumulation`).
+/// Its matrix units round each addition to nearest, or, if requested, add like those of the GPU that it imitates (`accumulation`).
 ///
-/// mbarriers order, too, what their arrivals release and their waits acquire, thread by thread; bulk copies and products
-/// of warpgroups work by themselves until those are waited for (asynchronous.hpp).
+/// mbarriers also order memory accesses, from the release of an arrival to the acquire of a wait, for each thread. Bulk copies and
+/// products of warpgroups run asynchronously until a thread waits for them (asynchronous.hpp).
 ///
 /// It cannot show weak memory order, races on global memory, or occupancy.
 ///
@@ -38,15 +37,15 @@ struct failure : std::runtime_error {
 
 enum class checking { values_only, races_too };
 
-/// A damage to a kernel that a test does without touching it, at the n-th place of its source where it can be done. A
-/// damage that no test notices means a missing test or a needless barrier.
-/// A wait for an mbarrier counts as a barrier, one for products of a warpgroup as a wait for copies.
+/// A damage that the machine does to a running kernel at the n-th possible position of its source, without changing the source. If
+/// no test detects it, a test is missing, or a barrier is not needed. A wait for an mbarrier counts as a barrier, a wait for
+/// products of a warpgroup as a wait for copies.
 enum class damage { none, barrier_removed, wait_weakened, shuffle_misdirected };
 inline constexpr int damages = 4;
 
-/// How matrix units add. `nearest`: one product after the other, each sum rounded to nearest. `truncating`: as those of
-/// options::architecture were found to: the exact products of some neighbouring k and the sum so far are cut where
-/// they fall below the largest one's exponent by more than so many bits, added exactly, and the sum is cut again:
+/// How matrix units add. `nearest`: one product after the other, each sum rounded to nearest. `truncating`: as measured on GPUs of
+/// options::architecture. The exact products of several consecutive k and the sum so far are truncated a certain number of bits
+/// below the exponent of the largest one, then added exactly, and the sum is truncated again:
 ///
 /// | architecture        | products at a time            | bits kept behind the largest | of the sum |
 /// | ------------------- | ----------------------------- | ---------------------------- | ---------- |
@@ -64,11 +63,11 @@ struct options {
     std::uint64_t seed = 1;
     checking check = checking::races_too;
     accumulation mma = accumulation::nearest;
-    int architecture = 80;  ///< whose matrix units it has; a device fills in its own
+    int architecture = 80;  ///< the architecture of its matrix units; set by the device
     damage harm = damage::none;
     int harmed_site = 0;
     int resident_blocks = 3;
-    std::function<bool(const void*)> may_touch{};  ///< of global memory; without it, all that spans name
+    std::function<bool(const void*)> may_touch{};  ///< which global memory may be accessed; without it, all memory of spans
 };
 
 struct statistics {
@@ -82,7 +81,7 @@ struct launch_shape {
     std::size_t shared_bytes = 0;
 };
 
-/// Of a word in the kernel's source; a default argument fills it in, so kernels do not know of it.
+/// The position of a call in the kernel's source; a default argument sets it, so that kernels need not.
 struct location {
     const char* file;
     int line;
@@ -121,11 +120,11 @@ enum class operation : std::uint8_t {
     proxy_fence
 };
 
-/// What a matrix unit multiplies: `depth` of k, so many elements to a word, and how an operand reads them.
+/// The operands of a matrix unit: `depth` of k, the number of elements in a word, and how an operand reads them.
 struct matrix_unit {
     struct operand {
         void (*unpack)(word packed, float* elements);
-        int least_exponent;  ///< of its normal numbers
+        int least_exponent;  ///< of the normal numbers
     };
     int depth, in_word;
     operand a, b;
@@ -147,7 +146,7 @@ struct tile_map {
     int element_bytes = 2;
 
     int box_inner() const { return 128 / element_bytes; }
-    /// What cuTensorMapEncodeTiled refuses.
+    /// Throws for maps that cuTensorMapEncodeTiled rejects.
     bool can_be() const {
         return simt::is_aligned(data, 16) && leading * element_bytes % 16 == 0 && leading > 0 && inner > 0 && outer > 0 &&
                inner <= extent{1} << 32 && outer <= extent{1} << 32 && box_outer > 0 && box_outer <= 256;
@@ -157,7 +156,7 @@ struct tile_map {
 struct thread_state;
 struct machine_state;
 
-/// What the words of a thread call. Everything about element types is settled before.
+/// The functions that a thread's Simt operations call, independent of element types.
 class thread_access {
   public:
     thread_access(machine_state& m, thread_state& t) : machine_(&m), thread_(&t) {}
@@ -165,17 +164,17 @@ class thread_access {
     int index() const;
     grid_shape block() const;
 
-    /// A place in global memory, to read or write n elements of `size` bytes from number i of a span on.
+    /// The address in global memory of n elements of `size` bytes, from element i of a span on, to be read or written.
     void* global(const void* data, extent count, std::size_t size, std::size_t alignment, extent i, int n,
                  operation what, location at) const;
-    /// A place in the block's shared memory.
+    /// An address in the block's shared memory.
     void* shared(word offset, word count, std::size_t size, extent i, operation what, location at) const;
 
     void barrier(location at) const;
     void warp_barrier(location at) const;
     /// result = the value of lane (mine ^ mask), or of lane `lane` where mask is -1.
     void shuffle(const void* value, void* result, std::size_t bytes, int mask, int lane, location at) const;
-    /// Whether one of the warp's lanes says so.
+    /// Whether the condition is true in one of the warp's lanes.
     bool any(bool value, location at) const;
     void copy16(word to, word to_count, const void* from, extent from_count, std::size_t size, int valid,
                 location at) const;
@@ -194,7 +193,7 @@ class thread_access {
     void bulk_copy(word to, const tile_map& map, int x, int y, simt::shared_span<simt::mbarrier> done,
                    location at) const;
     void wgmma_fence(location at) const;
-    /// Of one thread: the sums of `blocks` neighbouring blocks of 8 columns.
+    /// The sums of one thread, for `blocks` neighbouring blocks of 8 columns.
     void wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a, const tile_operand& b,
                bool keep, location at) const;
     void wgmma_commit(location at) const;
@@ -213,10 +212,10 @@ class thread_access {
     thread_state* thread_;
 };
 
-/// A kernel without its type.
+/// A type-erased kernel.
 struct kernel_call {
     launch_shape shape;
-    void (*call)(const void* kernel, thread_access thread);  ///< one thread's whole life
+    void (*call)(const void* kernel, thread_access thread);  ///< runs one thread from beginning to end
     const void* kernel;
     std::size_t bytes;  ///< of the kernel
 };

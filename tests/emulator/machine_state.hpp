@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The emulated machine's insides: the past of shared memory, fibers, blocks and the grid. Only the machine's own sources
-/// include it.
+/// The internal state of the emulated GPU: the access history of shared memory, fibers, blocks and the grid. Only the sources of
+/// the emulator include it.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ inline constexpr const char* names[] = {"load",
                                         "bulk_store",
                                         "bulk_wait_read",
                                         "proxy_fence"};
-/// What can be done to a word.
+/// The effect of an operation on memory.
 constexpr damage harm_to(operation what) {
     switch (what) {
         case operation::barrier:
@@ -68,7 +68,7 @@ enum class effect { read, write, issue };  // issue: the start of an asynchronou
 struct site {
     operation what;
     location at;
-    int ordinal;  // among the sites that the same harm can be done to
+    int ordinal;  // among the sites where the same damage is possible
 };
 struct async_copy {
     word target;
@@ -86,15 +86,15 @@ struct thread_state {
     boost::context::fiber fiber;
     block_state* block = nullptr;
     int index = 0;
-    std::size_t rank = 0;  // of its warp, among all resident ones
+    std::size_t rank = 0;  // of its warp, among all resident warps
     site_id at = 0;        // where it waits
     word groups = 0;       // committed so far
     std::vector<async_copy> copies;
-    vector_clock clock{};                     // what mbarriers told it, beyond what barriers order
-    const mbarrier_state* awaited = nullptr;  // where it waits for one
+    vector_clock clock{};                     // order known from mbarriers, in addition to that of barriers
+    const mbarrier_state* awaited = nullptr;  // the mbarrier that it waits for
     word store_groups = 0;                    // of bulk stores, closed so far
     std::vector<store_under_way> stores{};
-    std::vector<word> unfenced{};  // chunks that it has written and that bulk stores do not see yet
+    std::vector<word> unfenced{};  // chunks that it has written and that are not yet visible to bulk stores
     stack_range stack{};
 };
 struct warp_state {
@@ -130,8 +130,8 @@ struct machine_state {
         std::size_t rank;
     };
     std::vector<ready_thread> ready{};
-    long in_flight = 0;       // copies that have not landed
-    long bulk_in_flight = 0;  // bulk copies of which a row has not landed
+    long in_flight = 0;       // copies that are not complete
+    long bulk_in_flight = 0;  // bulk copies with rows that are not copied yet
     boost::context::fiber scheduler{};
     std::exception_ptr error{};
     bool over = false;  // no thread has another block to run
@@ -145,7 +145,7 @@ struct machine_state {
         return static_cast<std::size_t>(((z ^ z >> 31) >> 32) * bound >> 32);
     }
 
-    // ---- sentences
+    // ---- error messages
 
     template <class... Parts>
     [[noreturn]] void fail(const block_state& b, const Parts&... parts) const {
@@ -185,10 +185,10 @@ struct machine_state {
         return option.harm == kind && sites[id].ordinal == option.harmed_site;
     }
 
-    // ---- the race bookkeeping. Barriers order threads: two accesses are unordered where the block has passed as many of
-    // its barriers at both, and the warp, if it is the same, as many of its own; unless an mbarrier has told the later
-    // one's thread of the earlier one. Of accesses that are no thread's only mbarriers tell. What this finds does not
-    // depend on the schedule, only on the path that each thread takes.
+    // ---- race detection. Barriers order threads: two accesses are unordered if the block has passed the same number of barriers
+    // at both and, for threads of the same warp, the warp has passed the same number of its barriers; unless an mbarrier orders
+    // them. Accesses that are not by threads are ordered only by mbarriers. The result does not depend on the schedule, only on
+    // the path that each thread takes.
 
     static bool unordered(const block_state& b, const access& past, const access& now) {
         if (past.thread >= first_unit) return !knows(b, now, past);
@@ -220,10 +220,10 @@ struct machine_state {
                 fail(b, name(mine), e == effect::read ? " reads" : " writes", " shared byte ", i, how...);
             };
             if (h.write.in_flight) clash(" while the copy of ", name(h.write), " is in flight: not yet waited for");
-            if (e == effect::read && h.write.interval == 0) clash(", which nobody has written");
+            if (e == effect::read && h.write.interval == 0) clash(", which no thread has written");
             if (unordered(b, h.write, mine)) {
                 if (h.write.thread < first_unit) clash(", written by ", name(h.write), ", with no barrier between");
-                clash(", which ", name(h.write), " brings: its mbarrier has not been waited for");
+                clash(", which ", name(h.write), " writes: its mbarrier has not been waited for");
             }
             if (e == effect::read) return note_read(b, h, mine);
             for (const access& r : h.reads) {
@@ -234,7 +234,7 @@ struct machine_state {
         });
         if (bytes == 16 && e != effect::read) b.history.unite(offset, mine);
     }
-    /// Of one warp two readers suffice: any writer differs from one of them; and of two warps one each.
+    /// Two readers suffice: if they are of one warp, any writer differs from one of them; otherwise one of each of two warps.
     static void note_read(const block_state& b, byte_history& h, const access& mine) {
         access* place = nullptr;
         int of_my_warp = 0;
@@ -249,8 +249,8 @@ struct machine_state {
         if (place != nullptr && of_my_warp < 2) *place = mine;
     }
 
-    // ---- asynchronous copies. Issue draws a delay whose logarithm is uniform: some land at once, many only at their
-    // wait.
+    // ---- asynchronous copies. Each copy gets a random delay whose logarithm is uniform: some complete at once, many only at
+    // their wait.
 
     void issue(thread_state& t, word target, const void* source, std::size_t valid, site_id at) {
         const auto delay = static_cast<long>(random(std::uint64_t{1} << random(18)));
@@ -278,19 +278,19 @@ struct machine_state {
             if (c.group + allowed >= t.groups) return false;
             if (!c.landed) land(*t.block, c);
             if (option.check == checking::values_only) return true;
-            // From now on an ordinary write of this thread.
+            // From now on it counts as an ordinary write of this thread.
             t.block->history.each(c.target, 16, [&](word, byte_history& h) { h.write = by(t, c.at); });
             return true;
         });
         t.block->copying[static_cast<std::size_t>(t.index)] = !t.copies.empty();
     }
 
-    // ---- what works by itself: asynchronous.cpp and warpgroup.cpp
+    // ---- asynchronous operations: asynchronous.cpp and warpgroup.cpp
 
     [[noreturn]] void refuse(const thread_state& t, site_id id, const std::string& why) const {
         fail(*t.block, who(t, id), why);
     }
-    /// The one that lies there, in a state to be used by the thread, or by a copy that it issues.
+    /// The mbarrier at this address, in a state in which the thread, or a copy that it issues, may use it.
     mbarrier_state& find_mbarrier(thread_state& t, simt::shared_span<simt::mbarrier> m, site_id id, bool by_copy) const;
     void touch_asynchronous(const block_state& b, const access& mine, word offset, std::size_t bytes, effect e) const;
     void touch_bulk_stores(block_state& b, const access& mine, word offset, std::size_t bytes) const;
@@ -302,7 +302,7 @@ struct machine_state {
     void read_operand(block_state& b, int first_thread, const tile_operand& o, int outer, site_id id);
     void multiply(const block_state& b, int warp, const warpgroup_product& p) const;
     void expect_untouched(const block_state& b, int warp, const accumulator& sums, site_id id) const;
-    /// Some rows of a bulk copy that the seed picks, if it is due; or of any one.
+    /// Copies some rows of a bulk copy that the seed picks, if it is due; or of any bulk copy.
     void land_rows(bool of_any);
     void land_rows(block_state& b, std::size_t number);
     bool something_can_land() {
@@ -311,7 +311,7 @@ struct machine_state {
         return true;
     }
     void expect_nothing_under_way(const thread_state& t) const;
-    /// Like `together`, of the 128 threads of a warpgroup.
+    /// Like `together`, for the 128 threads of a warpgroup.
     template <class Operands, class Work>
     void of_warpgroup(thread_state& t, site_id id, Operands& mine, const Work& work);
 
@@ -325,8 +325,8 @@ struct machine_state {
         ++count.switches;
         leave_to_scheduler();
     }
-    // Each switch of stacks is told to the address sanitizer (the calls are empty without it), also where a parked
-    // fiber is unwound by the exception that its end throws into it.
+    // Each switch of stacks is reported to the address sanitizer (the calls are empty without it), also when a parked fiber is
+    // unwound by the exception that ends it.
     void leave_to_scheduler() {
         const arrival here(*this, scheduler_stack);
         scheduler = std::move(scheduler).resume();
@@ -339,7 +339,7 @@ struct machine_state {
         const departure there(t.stack);
         t.fiber = {};
     }
-    /// A fiber's way to the scheduler and back, from where it may come back by an exception.
+    /// Switches from a fiber to the scheduler and back; it may return by an exception.
     struct arrival {
         machine_state& machine;
         void* fake = nullptr;
@@ -347,14 +347,14 @@ struct machine_state {
         arrival(const arrival&) = delete;
         ~arrival() { end_switch(fake, &machine.scheduler_stack); }
     };
-    /// The scheduler's way to a fiber and back.
+    /// Switches from the scheduler to a fiber and back.
     struct departure {
         void* fake = nullptr;
         explicit departure(const stack_range& to) { begin_switch(&fake, to); }
         departure(const departure&) = delete;
         ~departure() { end_switch(fake, nullptr); }
     };
-    /// The whole life of a fiber.
+    /// The function of a fiber.
     struct life {
         machine_state& machine;
         explicit life(machine_state& m) : machine(m) { end_switch(nullptr, &m.scheduler_stack); }
@@ -390,7 +390,7 @@ struct machine_state {
         }
         maybe_preempt(t);
     }
-    /// A warp-wide word: every lane leaves its operands and parks; the last one to come does the work of all.
+    /// A warp-wide operation: every lane stores its operands and parks; the last lane to arrive does the work of all.
     template <class Operands, class Work>
     void together(thread_state& t, site_id id, Operands& mine, const Work& work) {
         const int warp = t.index / 32;
@@ -410,7 +410,7 @@ struct machine_state {
 
     // ---- the grid
 
-    /// Of a thread, as the compiler is taken to have given them to a kernel that moves them later.
+    /// The registers of a thread at the beginning, as a compiler would assign them to a kernel that moves them later.
     int launch_registers() const { return std::min(65536 / shape.threads / 8 * 8, 168); }
     void start(block_state& b, long number) {
         const grid_shape& g = shape.grid;
@@ -447,7 +447,7 @@ struct machine_state {
         }
         throw failure("the grid is stuck");
     }
-    /// The fiber outlives a block: it takes up the same thread of the next one. A guard page turns an overflow of its
+    /// The fiber outlives a block: it then runs the same thread of the next block. A guard page turns an overflow of its
     /// stack into a fault. Only std::exception is caught: Boost unwinds a parked fiber by an exception of its own.
     boost::context::fiber make_fiber(thread_state& t) {
         const boost::context::stack_context stack = stacks.take();
@@ -457,7 +457,7 @@ struct machine_state {
             [this, &t](boost::context::fiber&& from) {
                 const life mine(*this);
                 scheduler = std::move(from);
-                leave_to_scheduler();  // one that never began would be unwound without a word to the address sanitizer
+                leave_to_scheduler();  // a fiber that never began would be unwound without a report to the address sanitizer
                 while (!error && !over) {
                     try {
                         kernel.call(kernel.kernel, thread_access(*this, t));
@@ -500,9 +500,8 @@ struct machine_state {
             }
             start(b, order[next++]);
         }
-        // The best of `draws` candidates runs: with one draw all warps keep abreast, with many one runs far ahead. Both
-        // are needed: values alone show a slot overwritten too early only when a warp is ahead AND its copies land
-        // early.
+        // The best of `draws` candidates runs: with one draw all warps advance together, with many one runs far ahead. Both are
+        // needed: values show a slot that is overwritten too early only if a warp is ahead AND its copies complete early.
         const std::size_t draws = std::size_t{1} << 2 * random(3);
         std::vector<std::size_t> rank(resident.size() * warps);
         while (!error && (!ready.empty() || something_can_land())) {
@@ -531,7 +530,7 @@ struct machine_state {
             }
         }
         over = true;
-        for (block_state& b : resident) {  // unwinds what is parked before anything is thrown from here
+        for (block_state& b : resident) {  // unwinds parked fibers before an exception is thrown here
             for (auto& t : b.threads) error ? end(*t) : resume(*t);
         }
         resident.clear();

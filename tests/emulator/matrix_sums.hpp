@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the emulated machine's matrix units add: see `accumulation`.
+/// How the emulated GPU's matrix units add: see `accumulation`.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace halftone::emulator {
 
-/// How sums of a `truncating` matrix unit come about: see `accumulation`.
+/// The parameters of sums in a `truncating` matrix unit: see `accumulation`.
 struct sum_format {
     int products, kept, of_sum;
 };
@@ -20,7 +20,7 @@ inline sum_format format_of(const matrix_unit& unit, int architecture) {
     return unit.in_word == 4 ? sum_format{half, 13, 13} : sum_format{half, 24, 23};
 }
 
-/// Toward zero, to a float with so many fraction bits.
+/// Rounds toward zero, to a float with this number of fraction bits.
 inline float truncated(double x, int fraction_bits) {
     const auto near = static_cast<float>(x);
     auto bits = detail::bit_cast<word>(near);
@@ -28,7 +28,7 @@ inline float truncated(double x, int fraction_bits) {
     return detail::bit_cast<float>(bits & ~((word{1} << (23 - fraction_bits)) - 1));
 }
 
-/// A matrix's element, and the exponent that its unit gives it.
+/// An element of a matrix, and the exponent that the unit uses for it.
 struct multiplied {
     float value = 0;
     int exponent = 0;
@@ -37,7 +37,7 @@ inline int exponent_of(float x, int least) {
     return std::max(static_cast<int>(detail::bit_cast<word>(x) >> 23 & 0xff) - 127, least);
 }
 
-/// sum + ab over n of k.
+/// sum + ab, for n of k.
 inline float add_truncated(float sum, const multiplied* a, const multiplied* b, int n, const sum_format& f) {
     constexpr int none = -10000;
     int most = sum == 0 ? none : exponent_of(sum, -126);

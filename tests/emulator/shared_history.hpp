@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the emulated machine remembers of the touches of a block's shared memory.
+/// The emulated GPU's history of accesses to a block's shared memory.
 #pragma once
 
 #include <vector>
@@ -9,30 +9,30 @@
 
 namespace halftone::emulator {
 
-/// Eight bytes, since a byte of shared memory has four of them.
+/// Eight bytes, because each byte of shared memory has four of these records.
 struct access {
     std::uint64_t interval : 21;       // the block's barriers passed, plus one; 0 is never
-    std::uint64_t warp_interval : 18;  // the warp's own barriers and its arrivals at mbarriers; of a copy its phase
-    std::uint64_t thread : 11;         // or who else it is by: see first_unit
+    std::uint64_t warp_interval : 18;  // the warp's barriers and its arrivals at mbarriers; for a copy, its phase
+    std::uint64_t thread : 11;         // or another originator: see first_unit
     std::uint64_t at : 13;
     std::uint64_t in_flight : 1;  // the start of an asynchronous write, which has not been waited for
 };
 inline constexpr word most_barriers = (1u << 18) - 2;
-/// Enough of a byte's past to judge the next touch of it: its last writer, and readers since that any writer would
-/// clash with, of two warps at least where there were two.
+/// The part of a byte's history that is needed to judge the next access: its last writer, and readers since then with which any
+/// writer would race, of two warps if there were two.
 struct byte_history {
     access write, reads[3];
 };
 
-/// The past of a block's shared memory. Bytes that were always touched together have one: of each chunk of 16 those at
-/// the multiples of its grain stand for all.
+/// The access history of a block's shared memory. Bytes that were always accessed together share one history: in each chunk of 16
+/// bytes, only those at multiples of the chunk's grain have one.
 class shared_history {
   public:
     void clear(std::size_t bytes) {
         chunks_.assign((bytes + 15) / 16, {});
         parts_.clear(), unused_.clear();
     }
-    /// f(number of the first byte, past) for each group with a past of its own of the n bytes from `offset` on, a
+    /// Calls f(number of the first byte, history) for each group with its own history among the n bytes from `offset` on, a
     /// multiple of n.
     template <class Function>
     void each(word offset, std::size_t n, const Function& f) {
@@ -47,7 +47,7 @@ class shared_history {
         byte_history* const parts = parts_[c.parts].of;
         for (word i = offset; i < offset + n; i += c.grain) f(i, parts[i % 16]);
     }
-    /// The chunk has one past from now on.
+    /// From now on the chunk has a single history.
     void unite(word offset, const access& write) {
         chunk& c = chunks_[offset / 16];
         if (c.grain < 16) unused_.push_back(c.parts);

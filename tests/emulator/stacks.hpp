@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Stacks of the emulated machine's fibers, and what the address sanitizer is told of them.
+/// Stacks of the emulated GPU's fibers, and their registration with the address sanitizer.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct stack_range {
 };
 
 #if defined(__SANITIZE_ADDRESS__)
-/// fake: where the present stack's own record is kept, nullptr where it ends.
+/// fake: the current stack's record of the address sanitizer; nullptr if the stack ends.
 inline void begin_switch(void** fake, const stack_range& to) {
     __sanitizer_start_switch_fiber(fake, to.bottom, to.bytes);
 }
@@ -34,7 +34,7 @@ inline void end_switch(void* fake, stack_range* from) {
     __sanitizer_finish_switch_fiber(fake, from == nullptr ? nullptr : &from->bottom,
                                     from == nullptr ? nullptr : &from->bytes);
 }
-/// What frames that an exception left have marked must not meet the memory's next owner.
+/// Clears marks of frames that an exception has left, before the memory is used again.
 inline void forget_frames(const boost::context::stack_context& s) {
     __asan_unpoison_memory_region(static_cast<char*>(s.sp) - s.size, s.size);
 }
@@ -44,7 +44,7 @@ inline void end_switch(void*, stack_range*) {}
 inline void forget_frames(const boost::context::stack_context&) {}
 #endif
 
-/// A stack that is given back to the pool: made once, used by many launches.
+/// A stack that returns to the pool: created once, used by many launches.
 struct stack_pool {
     static constexpr std::size_t bytes = 128 * 1024;
     boost::context::protected_fixedsize_stack source{bytes};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The words of exec/simt/simt.hpp on the emulated machine.
+/// The functions of exec/simt/simt.hpp on the emulated GPU.
 #pragma once
 
 #include <cstddef>
@@ -95,7 +95,7 @@ class thread_handle {
                    location at = location::here()) const {
         access_.mma(d, a.value, b.value, {32, 4, operand<A>, operand<B>}, at);
     }
-    static constexpr bool has_eight_bit_units = true;  // a machine that has none says so where they are used
+    static constexpr bool has_eight_bit_units = true;  // a machine without them reports their use
     word select_bytes(word low, word high, word selector) const {
         word result = 0;
         for (int i = 0; i < 4; ++i) {
@@ -104,10 +104,10 @@ class thread_handle {
         }
         return result;
     }
-    /// PTX leaves the lower bits open: here they are some that would change a product.
+    /// PTX does not define the lower bits: here they are set to values that would change a product.
     word round_tf32(word bits) const { return tfloat32(detail::bit_cast<float>(bits)).bits() | 0x1555; }
 
-    static constexpr bool has_wgmma = true;  // a machine that has none says so where it is used
+    static constexpr bool has_wgmma = true;  // a machine without them reports their use
     int warpgroup() const { return thread() / 128; }
     using mbarrier_span = simt::shared_span<simt::mbarrier>;
     void mbarrier_init(mbarrier_span m, int arrivals, location at = location::here()) const {
@@ -190,7 +190,7 @@ auto run_part(thread_handle simt, const Part& part) -> decltype(part(simt)) {
     return part(simt);
 }
 
-/// What the machine runs of a kernel, which must outlive it.
+/// The call of a kernel that the machine runs; the kernel must outlive it.
 template <class Kernel>
 kernel_call call_of(const Kernel& kernel) {
     static_assert(Kernel::threads % 32 == 0 && Kernel::threads <= 1024);

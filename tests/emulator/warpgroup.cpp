@@ -54,20 +54,20 @@ void machine_state::read_operand(block_state& b, int first_thread, const tile_op
     if (option.check == checking::values_only) return;
     auto& reads = b.asynchronous.reads;
     if (reads.empty()) reads.resize((b.shared.size() + 15) / 16 * b.warps.size());
-    access known{};  // to all threads, that copy
+    access known{};  // the copy that is known to all threads
     each_chunk(o, outer, [&](word chunk) {
         b.history.each(chunk, 16, [&](word i, const byte_history& h) {
             const access& write = h.write;
             if (write.thread == known.thread && write.warp_interval == known.warp_interval && known.interval != 0)
                 return;
-            if (write.interval == 0) fail_here(" reads shared byte ", i, ", which nobody has written");
+            if (write.interval == 0) fail_here(" reads shared byte ", i, ", which no thread has written");
             if (write.thread < first_copier)
                 fail_here(" reads shared byte ", i, ", written by ", name(write),
                           ": no fence orders products after stores");
             for (int t = first_thread; t < first_thread + 128; ++t) {
                 if (b.threads[static_cast<std::size_t>(t)]->clock.knows(write.thread, write.warp_interval)) continue;
                 fail_here(" reads shared byte ", i, ", which ", name(write),
-                          " brings: its mbarrier has not been waited for by thread ", t);
+                          " writes: its mbarrier has not been waited for by thread ", t);
             }
             known = write;
         });
@@ -166,7 +166,7 @@ void thread_access::wgmma_wait(int allowed, location at) const {
         for (const warpgroup_product& each : all) {
             accumulator& sums = *each.sums;
             if (sums.is_lost || is_used_from(&sums, believed)) continue;
-            sums.is_lost = true;  // nobody writes there from now on
+            sums.is_lost = true;  // these registers are not written from now on
             if (is_used_from(&sums, p.done)) continue;
             machine_->expect_untouched(b, warp, sums, each.at);
             for (int lane = 0; lane < 32; ++lane) {
@@ -185,7 +185,7 @@ void thread_access::wgmma_wait(int allowed, location at) const {
     });
 }
 
-/// The warp's 16 rows, from what the operands are now.
+/// Computes the warp's 16 rows from the current contents of the operands.
 void machine_state::multiply(const block_state& block, int warp, const warpgroup_product& p) const {
     constexpr int depth = 16, most = 256;
     const int columns = 8 * p.sums->blocks;

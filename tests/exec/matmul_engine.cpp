@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// When a device asks the engine that it holds.
+/// When a device uses its engine.
 #include <cstdlib>
 #include <string>
 
@@ -69,7 +69,7 @@ TEST_CASE("matmul engines: the environment goes first") {
         CHECK(is_asked(never, true, false));
         CHECK(!is_asked(by_table, false, false));
         CHECK_THROWS_WITH_AS(ht::detail::engine_slot().engine_for({}),
-                             "matmul: HALFTONE_MATMUL asks for mine; this device has no engine beside halftone",
+                             "matmul: HALFTONE_MATMUL is mine; this device has no engine in addition to halftone",
                              ht::argument_error);
     }
     {
@@ -78,7 +78,7 @@ TEST_CASE("matmul engines: the environment goes first") {
     }
     const environment other("other");
     CHECK_THROWS_WITH_AS(is_asked(by_table, true, true),
-                         "matmul: HALFTONE_MATMUL asks for other; this device has mine beside halftone",
+                         "matmul: HALFTONE_MATMUL is other; this device has mine in addition to halftone",
                          ht::argument_error);
 }
 

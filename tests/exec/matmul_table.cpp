@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The table that a benchmark writes: what it chooses, that it comes back as it was written, and what it refuses.
+/// The matmul table that a benchmark writes: its choices, reading it from a file, and errors.
 #include <cstdio>
 #include <fstream>
 
@@ -42,7 +42,7 @@ TEST_CASE("matmul table: the nearest measured product decides") {
     const ht::matmul_table table = two_sizes();
     CHECK(table.prefers_engine(product(512, 512, 512)) == false);
     CHECK(table.prefers_engine(product(4096, 4096, 4096)) == true);
-    // Three doublings each way apart: the middle is 1448.
+    // The measured sizes are three doublings apart: the middle is 1448.
     CHECK(table.prefers_engine(product(1400, 1400, 1400)) == false);
     CHECK(table.prefers_engine(product(1500, 1500, 1500)) == true);
     CHECK(table.prefers_engine(product(64, 64, 1 << 20)) == false);
@@ -51,7 +51,7 @@ TEST_CASE("matmul table: the nearest measured product decides") {
     CHECK(table.prefers_engine(product(512, 512, 512, matrix_order::rows)) == false);
 }
 
-TEST_CASE("matmul table: other types and other ends say nothing") {
+TEST_CASE("matmul table: entries of other types and other epilogues do not count") {
     const ht::matmul_table table = two_sizes();
     auto p = product(4096, 4096, 4096);
     p.end = product_end::kernel;
@@ -85,7 +85,7 @@ TEST_CASE("matmul table: it comes back from its file") {
     CHECK(ht::matmul_table::parse(bytes).text() == bytes);
 }
 
-TEST_CASE("matmul table: what is none is refused, and the line named") {
+TEST_CASE("matmul table: a file that is not a table is refused, with the line") {
     const std::string head = "halftone-matmul-table h200 90\n", good = "bfloat16 result rows columns 512 512 512 0.8\n";
     CHECK(why_not(head + good).empty());
     CHECK(why_not("") == "matmul table: it is empty");

@@ -8,7 +8,7 @@ through scripted overflows, on the CPU.
 Model a is a linear layer and relu, model b a linear layer after it. Losses, each the mean of squares: `both` of b(a(x1)) - t1,
 `of_a` of a(x2) / 2 (an eighth of it), `of_b` of b(x3) - t3. All numbers that go in are multiples of 1/32; see value().
 
-A step is a word of one letter for each micro-batch: '.' as it is; 'i', 'a', 'b' the loss both, of_a, of_b times infinity;
+A step is a word of one letter for each micro-batch: '.' unchanged; 'i', 'a', 'b' the loss both, of_a, of_b times infinity;
 'h', 'g' the inputs x1 times 2^60, 4.
 """
 import pathlib

@@ -4,7 +4,7 @@
 
     python3 tests/golden/reductions.py           # needs PyPI's torch; the numbers committed are those of 2.15
 
-A line: operation, axes, type, shape, and behind bars the result and the gradient of the input, where the result's is
+A line: operation, axes, type, shape, and after bars the result and the gradient of the input, where the result's is
 ((5 i + 2) mod 7 - 3) / 2 at index i. The input is ((7 i + 3) mod 11 - 5) / 4, so that longer ones have equally large elements.
 """
 import pathlib

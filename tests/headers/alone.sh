@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Compiles each header alone, and twice over, with every warning an error: a header must bring all that it uses, and
-# bear being included again. So does a SIMD body (*.simd.hpp) but for the latter: alone it is one for the set that every
-# processor has (exec/cpu/each_set.hpp).
+# Compiles each header alone, included twice, with warnings as errors: a header must include everything that it uses, and may be
+# included again. The same holds for a SIMD body (*.simd.hpp), except that it is included once: alone it is compiled for the portable
+# instruction set (exec/cpu/each_set.hpp).
 #
 #     tests/headers/alone.sh [header...]            all of include/halftone without arguments, and all bodies
 #     tests/headers/alone.sh --all-but-entries      without those directly in include/halftone, which headers.entries compiles
-#     tests/headers/alone.sh --bodies               the bodies, those of tests and benchmarks included
+#     tests/headers/alone.sh --bodies               the SIMD bodies, including those of tests and benchmarks
 #
 # CXX names the compiler.
 set -euo pipefail

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What api.sh asks of the headers; its head has the rules.
+"""The checks of api.sh, which has the rules.
 
-    tests/headers/api.py             compares, and says what is wrong
-    tests/headers/api.py update      puts what the headers say into docs/api.md: rows of new names with the first sentence of
-                                     their comment, headers that names have moved to; takes the rows of lost names out
+    tests/headers/api.py             compares, and prints what is wrong
+    tests/headers/api.py update      updates docs/api.md from the headers: adds rows for new names, with the first sentence of their
+                                     comment; updates headers of moved names; removes rows of removed names
 """
 import collections
 import os
@@ -65,7 +65,7 @@ def tags():
 
 
 def others(files):
-    """What ctags does not tell: concepts, and names that a using-declaration brings."""
+    """Names that ctags does not list: concepts, and names from using-declarations."""
     for file in files:
         scope = []
         for number, line in enumerate(lines_of(file), 1):
@@ -81,7 +81,7 @@ def others(files):
 
 
 def requirements(file, cache={}):
-    """The lines of concepts and of what `requires requires` asks for, where ctags sees functions."""
+    """The lines of concepts and of `requires requires` expressions, where ctags sees functions."""
     if file not in cache:
         cache[file] = set()
         inside = False
@@ -116,7 +116,7 @@ def statement(tag):
 
 
 def refuses(tag):
-    """A call that does not compile and says why."""
+    """An overload that only produces an error message."""
     return re.search(r'= delete;|\{ (\w+::)*refuse_\w+<?.*\}|\) (const )?\{ static_assert\((sizeof|!?detail::always)',
                      statement(tag)) is not None
 
@@ -136,7 +136,7 @@ def is_public(tag, classes):
 
 
 def comment(tag):
-    """What stands in three slashes right above the declaration, or behind the name; empty where nothing does."""
+    """The comment with three slashes directly above the declaration, or after the name; empty if there is none."""
     lines = lines_of(tag.file)
     if '///<' in lines[tag.line - 1]:
         return lines[tag.line - 1].split('///<')[1].strip()
@@ -153,7 +153,7 @@ def is_specialisation(tag):
 
 
 def explained_by_class(tag, documented_classes):
-    """A constructor, `visit`, a function that overrides another, an accessor on one line."""
+    """A constructor, `visit`, an overriding function, or an accessor on one line."""
     if tag.scope not in documented_classes:
         return False
     text = ' '.join(line.strip() for line in lines_of(tag.file)[tag.line - 1:tag.line + 3])

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What halftone costs at compile time. The goal is printed beside each figure; the test fails only beyond four times the
-# goal, so that a busy or slow machine does not decide (a Zen 3 that others share takes 2.8 times). Memory is no matter of
-# chance and has to stay below its limit.
+# Measures halftone's compile time. The goal is printed with each figure; the test fails only beyond four times the goal, so that it
+# passes on a busy or slow machine (a Zen 3 shared with other programs takes 2.8 times the goal). Memory does not vary, and must stay
+# below its limit.
 #
 #     tests/headers/cost.sh headers              seconds of CPU time that an include adds to an empty file
 #     tests/headers/cost.sh programs [FOLDER]    the smallest program that trains a GPT, from the headers alone and with
 #                                                halftone::compiled, and the sources of examples/train_gpt: CPU time, and
-#                                                that 2 GiB suffice; FOLDER holds what measured.sh noted of the latter
+#                                                that 2 GiB suffice; FOLDER has the measurements of measured.sh for the latter
 #
-# What is beyond is measured twice more, and the least counts.
+# A figure beyond its limit is measured twice more, and the smallest counts.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cxx=${CXX:-c++}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Reads all headers, named relative to include/, and prints each breach of the house's order; see floors.sh.
+# Reads all headers, with names relative to include/, and prints each violation of the rules in floors.sh.
 
 BEGIN {
     split("number policy memory tensor exec kernel autodiff nn scale optim compiled data io observe dist train", names, " ")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Checks the order of the house without compiling: a header includes only floors below its own or siblings, no includes
-# go in a circle, every file begins with its SPDX line, no header exceeds 600 lines without a reason near its top, rooms have
-# their shape (an operation's folder in kernel/, autodiff/, observe/), the macros named HALFTONE_* that headers leave behind
-# are fewer than ten, and who names a SIMD body has included what it includes.
+# Checks the structure of the source tree without compiling: a header includes only headers of lower floors or of its own floor; there
+# are no include cycles; every file begins with its SPDX line; no header exceeds 600 lines without a reason near its top; the folders of
+# operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave fewer than ten macros named HALFTONE_*
+# defined; and a header that names a SIMD body includes what the body includes.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"

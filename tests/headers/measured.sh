@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Goes before a compiler in a build, for cost.sh: notes what compiling a source took, so that it need not be done again.
+# A compiler launcher for cost.sh: records the time and memory of compiling a source, so that cost.sh need not compile it again.
 #
 #     tests/headers/measured.sh FOLDER COMPILER ARGUMENT...
 #
-# FOLDER/<source>.cost then holds the milliseconds of CPU time, and `large` behind them where 2 GiB did not suffice.
+# FOLDER/<source>.cost then contains the milliseconds of CPU time, followed by `large` if 2 GiB did not suffice.
 set -uo pipefail
 folder=$1
 shift

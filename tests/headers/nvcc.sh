@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # A .cu file may include everything and train on the CPU: nvcc compiles it without a warning, and the program runs. The
-# ```cuda blocks of README.md and docs/ compile as they stand there, also where the operators of CUDA's 16-bit types are taken away
-# (-D__CUDA_NO_HALF_OPERATORS__ and its like, as PyTorch's extensions do).
+# ```cuda blocks of README.md and docs/ compile unchanged, also if the operators of CUDA's 16-bit types are disabled
+# (-D__CUDA_NO_HALF_OPERATORS__ and similar macros, as in PyTorch's extensions).
 #
-#     tests/headers/nvcc.sh            CUDACXX names the compiler; CXX the one behind it
+#     tests/headers/nvcc.sh            CUDACXX names the compiler, CXX its host compiler
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 nvcc=${CUDACXX:-nvcc}

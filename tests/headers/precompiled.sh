@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
-# Precompiled headers that hide nothing: a file is given one only out of those that it includes anyway, through whatever else
-# it includes. What stands there before its first line stands there before the end of its includes without, too. Sourced.
+# Precompiled headers that cannot hide a missing include: a file gets a precompiled header only if it includes that header anyway,
+# directly or indirectly. Sourced.
 #
-#     precompile FOLDER INCLUDE COMPILER FLAG...    into FOLDER, out of INCLUDE's halftone/, those of the list below
-#     precompiled_for FOLDER INCLUDE FILE...        for each file its name and, after a tab, what to give to -include; or nothing
+#     precompile FOLDER INCLUDE COMPILER FLAG...    compiles the headers of the list below, from INCLUDE/halftone/, into FOLDER
+#     precompiled_for FOLDER INCLUDE FILE...        prints each file's name and, after a tab, the argument of -include, or nothing
 
 # The later ones include most of the earlier ones. Whoever sources this may have a list of its own.
 precompiled_headers=(tensor/view.hpp policy/presets.hpp exec/cpu/cpu.hpp memory/store.hpp autodiff/engine/tape.hpp kernel.hpp autodiff/op/linear.hpp optim/adamw.hpp amp.hpp)

@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# What the project's pages say is there. Every ```cpp block of README.md, CONTRIBUTING.md, docs/ and examples/README.md compiles as
-# it stands; every link to a file or to a heading leads to one; every <halftone/...> header and every `path/of/a/file` that they name
-# exists.
+# Tests of the documentation: every ```cpp block of README.md, CONTRIBUTING.md, docs/ and examples/README.md compiles unchanged; every
+# link to a file or to a heading is valid; every <halftone/...> header and every `path/of/a/file` in the text exists.
 #
-# Blocks with the same #include lines are compiled as one source, each in a namespace of its own behind these lines, so that headers
-# are read once for several. A block that opens namespace halftone is compiled alone.
+# Blocks with the same #include lines are compiled as one source, each in its own namespace after these lines, so that headers are read
+# once for several blocks. A block that opens namespace halftone is compiled alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=precompiled.sh

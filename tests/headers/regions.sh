@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# In a region where the compiler may use an instruction set (exec/cpu/set/), or computes as it is written (number/precise/), no
-# header is included for the first time: its functions would be compiled for the region, and run by everybody. Asks the
-# preprocessor, of halftone.hpp, of each test and benchmark that has SIMD bodies of its own and, where there is a CUDA toolkit,
-# of cuda.cuh as the host's compiler sees it. Looks first whether it would see such a header.
+# No header may be included for the first time in a region of code in which the compiler may use an instruction set (exec/cpu/set/) or
+# computes as written (number/precise/): its functions would be compiled for that region, and then used everywhere. The test runs the
+# preprocessor on halftone.hpp, on each test and benchmark with SIMD bodies and, if there is a CUDA toolkit, on cuda.cuh with the host
+# compiler. First it checks that it would detect such a header.
 #
 #     tests/headers/regions.sh         CXX names the compiler, CUDACXX nvcc
 set -euo pipefail

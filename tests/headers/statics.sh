@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# No state of halftone's lives outside objects that the user makes: looks into object files for writable data of the headers,
-# static variables within functions and thread-local ones included.
+# halftone has no state outside of objects that the user creates: searches object files for writable data of the headers, including
+# static variables in functions and thread-local variables.
 #
 #     tests/headers/statics.sh FILE.o...        compiled from code that uses halftone
 #
-# Constants are welcome (.rodata, .data.rel.ro). Looks first whether it would see such data, in an object that has some.
+# Constants are allowed (.rodata, .data.rel.ro). First it checks that it detects such data in an object that has some.
 set -euo pipefail
 cxx=${CXX:-c++}
 for tool in objdump c++filt "$cxx"; do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Editors find what halftone has: Universal Ctags, told nothing of its macros, lists the headline names of tags.txt in the
-# namespace where a user finds them. (api.sh compares all that it lists with docs/api.md.)
+# Editors find halftone's names: Universal Ctags, without knowledge of its macros, lists the names in tags.txt in the namespace in which
+# users find them. (api.sh compares all listed names with docs/api.md.)
 #
 #     tests/headers/tags.sh         CTAGS names the program
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Watching costs who does not watch nothing: a training step on a plain tape is the same code, to the instruction, whether the
-# headers of watched tapes are there or not.
+# Watched tapes cost nothing in programs that do not use them: a training step on a plain tape has exactly the same machine code with
+# and without the headers of watched tapes.
 #
 #     tests/headers/unwatched.sh
 set -euo pipefail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Views that show an element twice: inputs may, and what kernels write to is refused, in a sentence that names it.
+/// Views with several elements at one address: they may be inputs; as outputs they throw an exception that names them.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace overlap_checks {
 
 namespace ht = halftone;
 
-/// What is thrown as a shape_error; empty where nothing is.
+/// The message of the shape_error that is thrown; empty if none is.
 template <class F>
 std::string refusal(const F& f) {
     try {
@@ -40,7 +40,7 @@ void maps(Device& device, const T* x, T* y) {
     CHECK(!refusal([&] { ht::map(device, twice, ht::const_view<T, 1>(x, {4}), ht::view<T, 1>(y, {4}, {0})); }).empty());
     CHECK(refusal([&] { ht::map(device, twice, in, two(y, {3, 4}, {4, 1})); }).empty());
     CHECK(refusal([&] { ht::map(device, twice, in, two(y, {3, 4}, {8, 1})); }).empty());
-    // One row for all, read; and one row, for which no step is taken.
+    // One row that is read for all rows; and a single row, whose stride does not matter.
     CHECK(refusal([&] { ht::map(device, twice, ht::const_view<T, 2>(x, {3, 4}, {0, 1}), two(y, {3, 4})); }).empty());
     CHECK(refusal([&] { ht::map(device, twice, ht::const_view<T, 2>(x, {1, 4}), two(y, {1, 4}, {0, 1})); }).empty());
     const auto e = ht::make_pack(twice(ht::symbolic::argument<0>{}));

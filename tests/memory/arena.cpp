@@ -65,7 +65,7 @@ TEST_CASE("arena: blocks given back in any order never overlap, and their memory
         for (const piece& p : pieces) space.deallocate(p.data, p.bytes);
         CHECK(space.live() == 0);
 
-        // All joined again: one block as large as everything fits without growing.
+        // All blocks are joined again: one block of the whole size fits without growing.
         const std::size_t whole = space.reserved();
         std::byte* all = space.allocate(whole);
         CHECK(space.reserved() == whole);
@@ -105,7 +105,7 @@ TEST_CASE("arena: out of memory leaves it as it was") {
     CHECK(space.live() == 0);
 }
 
-TEST_CASE("arena: near the limit it takes what is asked for, without room to spare") {
+TEST_CASE("arena: near the limit it allocates the requested size, without a reserve") {
     ht::host_memory memory((1 << 20) + (1 << 18));
     ht::arena space(memory, memory_kind::activation);
     std::byte* most = space.allocate(1 << 20);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Parameters that take values from the host, on any device.
+/// Parameters that are assigned from host memory, on any device.
 #pragma once
 
 #include <vector>
@@ -55,7 +55,7 @@ void masters_and_copies(Device& device) {
     CHECK_THROWS_WITH_AS(weight.assign(std::vector<float>(5)), "store: 5 values for fc.weight, which is (2, 3)",
                          ht::shape_error);
     CHECK(ht::to_host(device, weight.master())(0, 0) == third);
-    // A frozen parameter takes values while it has a master; then the place of its copy is another.
+    // A frozen parameter takes values while it has a master; afterwards its copy is at another address.
     parameters.keep_master(after.entry());
     parameters.freeze("fc.after");
     parameters.freeze("fc.before");

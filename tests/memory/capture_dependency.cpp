@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What captured work relies on tells of its changes; while work is captured, no memory comes or goes.
+/// Capture dependencies report their changes; while work is captured, no memory is allocated or freed.
 #include <cstring>
 
 #include <doctest/doctest.h>
@@ -87,7 +87,7 @@ TEST_CASE(
     CHECK(std::strcmp(memory.capture_dependencies().first_change_since(with_arena), "the memory of results has moved") == 0);
 }
 
-TEST_CASE("capturing: no memory is handed out, and what is given back goes at the end") {
+TEST_CASE("capturing: no memory is handed out, and memory given back is released at the end") {
     counting_memory memory;
     ht::buffer kept(memory, 100, ht::memory_kind::other);
     {
@@ -104,14 +104,14 @@ TEST_CASE("capturing: no memory is handed out, and what is given back goes at th
     CHECK_NOTHROW(ht::buffer(memory, 1, ht::memory_kind::other));
 }
 
-TEST_CASE("captured by others: no memory is handed out, and what is given back goes once they have done") {
+TEST_CASE("captured by the program: no memory is handed out, and memory given back is released afterwards") {
     counting_memory memory;
     ht::buffer kept(memory, 100, ht::memory_kind::other), other(memory, 200, ht::memory_kind::other);
     ht::workspace scratch(memory);
     { const ht::workspace::lease warm(scratch, 4096); }
     memory.who_captures = "the program captures the stream";
     CHECK_THROWS_WITH_AS(ht::buffer(memory, 1, ht::memory_kind::gradient),
-                         doctest::Contains("captured stream: 1 bytes are asked for, for gradient, while the program "
+                         doctest::Contains("captured stream: 1 bytes are requested for gradient, while the program "
                                            "captures the stream, and a graph would own them"),
                          ht::capture_error);
     CHECK_THROWS_WITH_AS(memory.expect_no_capture("that waits"),
@@ -121,17 +121,17 @@ TEST_CASE("captured by others: no memory is handed out, and what is given back g
     kept = {};
     CHECK(memory.usage().held() == 256 + 4096);
     CHECK(memory.released == 0);
-    SUBCASE("when next a block is asked for") {
+    SUBCASE("when a block is next requested") {
         memory.who_captures = nullptr;
         kept = ht::buffer(memory, 1, ht::memory_kind::other);
         CHECK(memory.released == 1);
     }
-    SUBCASE("when next one is given back") {
+    SUBCASE("when a block is next given back") {
         memory.who_captures = nullptr;
         other = {};
         CHECK(memory.released == 2);
     }
-    SUBCASE("when a capture of our own is over") {
+    SUBCASE("when a capture by halftone ends") {
         memory.who_captures = nullptr;
         { const ht::memory_resource::capturing guard(memory); }
         CHECK(memory.released == 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Gradient slabs: the first claim in a window overwrites, later ones add, what nobody claims is zero at its end.
+/// Gradient slabs: the first claim in a window overwrites, later ones add, and gradients without a claim are zero at its end.
 #include <doctest/doctest.h>
 
 #include <halftone/memory/gradient_slabs.hpp>
@@ -22,7 +22,7 @@ struct fixture {
     static float& first(const ht::gradient_slabs::place& p) { return *reinterpret_cast<float*>(p.data); }
 };
 
-TEST_CASE("gradient_slabs: lie as the parameters do, with zeros between them") {
+TEST_CASE("gradient_slabs: have the parameters' layout, with zeros between them") {
     fixture f;
     ht::gradient_slabs slabs(f.parameters);
     CHECK(&slabs.owner() == &f.parameters);
@@ -49,7 +49,7 @@ TEST_CASE("gradient_slabs: windows") {
     place = slabs.claim(0);
     CHECK(place.is_first);
     slabs.close();
-    CHECK(fixture::first(place) == 3);                   // claimed, and whoever claims writes
+    CHECK(fixture::first(place) == 3);                   // claimed, and the claimant writes it
     CHECK(slabs.group<storage>(0)(128) == 0.0f);         // not claimed in the second window: zero
 }
 

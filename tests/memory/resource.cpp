@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks and buffers: aligned, counted, refused beyond the limit with a sentence, nothing leaked.
+/// Blocks and buffers: aligned, counted, an exception beyond the limit, nothing leaked.
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -23,7 +23,7 @@ static_assert(ht::round_up(1, 64) == 64);
 static_assert(ht::round_up(64, 64) == 64);
 static_assert(ht::round_up(65, 64) == 128);
 
-TEST_CASE("host_memory: blocks are aligned, apart, and counted in whole cache lines") {
+TEST_CASE("host_memory: blocks are aligned, do not overlap, and count in whole cache lines") {
     ht::host_memory memory;
     std::vector<std::pair<std::byte*, std::size_t>> blocks;
     std::size_t total = 0;
@@ -62,7 +62,7 @@ TEST_CASE("host_memory: beyond the limit, a sentence of what was asked and what 
     CHECK(last.data() != nullptr);
 }
 
-TEST_CASE("host_memory: what no machine has is refused, not wrapped") {
+TEST_CASE("host_memory: more bytes than any machine has are refused, without wrapping around") {
     if (support::has_sanitizer) return;
     ht::host_memory memory;
     CHECK_THROWS_AS(memory.allocate(std::size_t{1} << 62, memory_kind::other), ht::out_of_memory);
@@ -72,7 +72,7 @@ TEST_CASE("host_memory: what no machine has is refused, not wrapped") {
     CHECK(memory.usage().allocations() == 0);
 }
 
-TEST_CASE("buffer: gives back what it took, once, however it is moved") {
+TEST_CASE("buffer: gives its block back once, however it is moved") {
     ht::host_memory memory;
     {
         ht::buffer a(memory, 100, memory_kind::gradient);
@@ -98,7 +98,7 @@ TEST_CASE("buffer: gives back what it took, once, however it is moved") {
     CHECK(memory.usage().live() == 0);
 }
 
-TEST_CASE("buffer: none of nothing") {
+TEST_CASE("buffer: of no bytes") {
     ht::host_memory memory;
     const ht::buffer nothing(memory, 0, memory_kind::other), default_made;
     CHECK(nothing.data() == nullptr);

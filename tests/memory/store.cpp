@@ -38,7 +38,7 @@ struct layers {
     }
 };
 
-TEST_CASE("store: parameters with the same storage types lie in one group, on whole granules") {
+TEST_CASE("store: parameters with the same storage types are in one group, aligned to granules") {
     layers<ht::amp_bf16> l;
     const store& s = l.parameters;
     REQUIRE(s.groups().size() == 2);
@@ -60,7 +60,7 @@ TEST_CASE("store: parameters with the same storage types lie in one group, on wh
     CHECK(plain.parameters.groups().size() == 1);
 }
 
-TEST_CASE("store: one thing after the other") {
+TEST_CASE("store: calls in the wrong order are refused") {
     layers<ht::amp_bf16> l;
     CHECK_THROWS_WITH_AS(l.weight.values(),
                          "store: its parameters have no memory yet; call commit() once all layers are made",
@@ -91,12 +91,12 @@ TEST_CASE("store: initial values follow from seed, order and index, whatever the
         sum += static_cast<double>(v), squares += static_cast<double>(v) * static_cast<double>(v);
     }
     CHECK(differing == 65);
-    // 65 draws with deviation 1/2: mean and mean square within five of their own deviations.
+    // 65 draws with standard deviation 1/2: their mean and mean square are within five standard deviations.
     CHECK(std::fabs(sum / 65) < 5 * 0.5 / std::sqrt(65.0));
     CHECK(std::fabs(squares / 65 - 0.25) < 5 * 0.25 * std::sqrt(2.0 / 65));
     for (ht::extent i = 0; i < 70; ++i) CHECK(a.gain.values().data()[i] == 1.0f);
     for (ht::extent i = 0; i < 5; ++i) CHECK(static_cast<float>(a.bias.values().data()[i]) == 0.0f);
-    // What lies between parameters is zero, for passes over whole slabs.
+    // Padding between parameters is zero, for passes over whole slabs.
     const auto* slab = reinterpret_cast<const float*>(a.parameters.groups()[0].master.data());
     for (std::size_t i = 65; i < 128; ++i) CHECK(slab[i] == 0.0f);
 }
@@ -116,7 +116,7 @@ TEST_CASE("store: evenly distributed initial values") {
         }
         CHECK(least >= mean - bound);
         CHECK(most <= mean + bound);
-        // Of 4099 draws none lies in an outermost two hundredth with a chance of exp(-20), and their mean is within
+        // The probability that none of 4099 draws is in an outermost two hundredth is exp(-20), and their mean is within
         // five of its own deviations, bound / sqrt(3 x 4099).
         CHECK(least < mean - 0.99 * bound);
         CHECK(most > mean + 0.99 * bound);
@@ -127,7 +127,7 @@ TEST_CASE("store: evenly distributed initial values") {
     check(shifted.master(), 3, 1);
 }
 
-TEST_CASE("store: initial values that are none") {
+TEST_CASE("store: initial values out of range are refused") {
     ht::host_memory memory;
     store s{memory};
     const auto add = [&](const ht::initial& values) {
@@ -147,7 +147,7 @@ TEST_CASE("store: initial values that are none") {
     CHECK(s.entries().empty());
 }
 
-TEST_CASE("store: parameters that fit one by one and not together") {
+TEST_CASE("store: parameters that fit one by one but not together are refused") {
     ht::host_memory memory;
     store s{memory};
     const auto add = [&](ht::extent n) { s.add<ht::amp_bf16, ht::op::linear>("w", ht::shape<1>{n}, {}); };
@@ -164,7 +164,7 @@ TEST_CASE("store: parameters that fit one by one and not together") {
     CHECK(memory.usage().live() == 0);
 }
 
-TEST_CASE("store: a great many parameters, one after the other") {
+TEST_CASE("store: many parameters, added one after the other") {
     ht::host_memory memory;
     store s{memory};
     for (int i = 0; i < 200000; ++i) s.add<ht::full_fp32, ht::op::linear>("w", ht::shape<1>{1}, {});
@@ -271,7 +271,7 @@ TEST_CASE("store: parameters without elements, a store without parameters") {
     CHECK(empty.bytes() == 0);
 }
 
-TEST_CASE("store: no memory for the parameters, then more of it") {
+TEST_CASE("store: too little memory for the parameters, then enough") {
     ht::host_memory small(1024);
     store s(small);
     s.add<ht::amp_bf16, ht::op::linear>("weight", ht::shape<1>{4096}, {});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Counters of memory: live and peak, by kind and in all.
+/// Counters of memory: live and peak, by kind and in total.
 #include <string>
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ TEST_CASE("memory_usage: live and peak bytes, by kind and in all") {
     CHECK(usage.peak() == 81);
 }
 
-TEST_CASE("memory_usage: blocks from the system count apart from what is used of them") {
+TEST_CASE("memory_usage: blocks from the system are counted apart from the bytes used in them") {
     ht::memory_usage usage;
     usage.add_block(1000);
     CHECK(usage.held() == 1000);
@@ -48,7 +48,7 @@ TEST_CASE("memory_usage: blocks from the system count apart from what is used of
     CHECK(usage.allocations() == 2);
 }
 
-TEST_CASE("memory_kind: every kind has a name of its own") {
+TEST_CASE("memory_kind: every kind has its own name") {
     std::string names;
     for (int kind = 0; kind < ht::memory_kinds; ++kind) names += std::string(" ") + ht::name(memory_kind{kind});
     CHECK(names == " master copy gradient moment activation workspace other");

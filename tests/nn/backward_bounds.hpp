@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layers whose backward products have types of their own, in plain loops over `tracked` numbers: the gradients of
-/// parameters and input, each with the bound that follows from the types in which every product reads its operands.
+/// Layers whose backward products have other types than the forward product, in plain loops over `tracked` numbers: the
+/// gradients of parameters and input, each with the bound that follows from the types in which every product reads its
+/// operands.
 ///
 ///     using types = nn_test::read_types<P>;
 ///     const auto want = nn_test::attention_bounds<types>(x, parameters, heads, batch);   // and dx, behind these

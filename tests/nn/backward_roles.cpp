@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision of backward products, apart from that of the forward one: the roles input_grad and weight_grad in
+/// The precision of backward products, independent of that of the forward product: the roles input_grad and weight_grad in
 /// every layer that has such products.
 #include <string>
 #include <vector>
@@ -123,7 +123,7 @@ struct square_of_output {
     }
 };
 
-/// One layer under four policies: what it gives, and within which bounds that lies of the exact gradients.
+/// One layer under four policies: its gradients, and the bounds within which they agree with the exact ones.
 struct results {
     floats base, by_input, by_weight, wide;
 };
@@ -168,7 +168,7 @@ void within_bounds(const results& got, const bounds& want, std::size_t partly_ze
     within_bounds(got.by_input, want.by_input, partly_zero);
     within_bounds(got.by_weight, want.by_weight, partly_zero);
     within_bounds(got.wide, want.wide, partly_zero);
-    // And the narrower product is the one that they tell of: it exceeds the bounds that fp32 has.
+    // The narrower product is really narrower: its error exceeds the bounds of fp32.
     CHECK_FALSE(held_against(got.by_input.back(), want.base.back()).within());
     CHECK_FALSE(held_against(got.by_weight[0], want.base[0]).within());
 }

@@ -34,7 +34,7 @@ TEST_CASE("nn::cross_attention: four products around the operation") {
     CHECK(support::doubles(f.layer(ctx, v, m).view()) == support::doubles(f.layer.proj(ctx, o).view()));
 }
 
-TEST_CASE("nn::cross_attention: what is padded has no effect") {
+TEST_CASE("nn::cross_attention: padded keys have no effect") {
     const alone<layer> f(config);
     const input<float, 3> x(ht::shape<3>{2, 5, 8});
     input<float, 3> memory(ht::shape<3>{2, 7, 6}, 2);
@@ -71,7 +71,7 @@ TEST_CASE("nn::cross_attention: dropout of probabilities on a tape alone") {
                          ht::argument_error);
 }
 
-TEST_CASE("nn::cross_attention: sizes that cannot be") {
+TEST_CASE("nn::cross_attention: invalid sizes") {
     ht::host_memory memory;
     ht::store s(memory);
     CHECK_THROWS_WITH_AS(layer(s, {.width = 8, .heads = 3}), "cross_attention: 3 heads do not divide a width of 8",

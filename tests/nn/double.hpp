@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole model in double: every layer's gradients against differences of the loss.
+/// A whole model in double: every layer's gradients compared with differences of the loss.
 #pragma once
 
 #include <vector>

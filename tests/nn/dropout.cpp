@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dropout layer, and dropout in a GPT: where it acts, and that it costs nothing where it does not.
+/// The dropout layer, and dropout in a GPT: when it is active, and that it costs nothing when it is not.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -60,7 +60,7 @@ struct through_attention {
     static auto backward(auto&, const auto& dy) { return dy; }
 };
 
-TEST_CASE("nn: layers with dropout of their own are refused within an operation of one's own, and go on without it") {
+TEST_CASE("nn: layers with dropout are refused within a custom operation, and work without dropout") {
     ht::cpu device{{.threads = 1}};
     ht::store parameters(device.memory());
     ht::nn::mlp<ht::full_fp32> mlp(parameters, 4, 8);
@@ -123,7 +123,7 @@ TEST_CASE("gpt with dropout: acts on tapes, replays by the tape's state, and is 
     ht::tape its{alone};
     CHECK(loss_and_gradients(same, its, b, h) == first);
     CHECK(g == h);
-    // Without dropout nothing is drawn, and nothing is taken for it.
+    // Without dropout nothing is drawn, and no memory is allocated for it.
     const std::size_t before = device.memory().usage().live(ht::memory_kind::other);
     loss_and_gradients(plain, other, b, h);
     CHECK(other.random_state() == ht::random_state{});

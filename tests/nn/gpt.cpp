@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A GPT as its user sees it: sizes, paths, the same beginning under every policy, evaluation, freezing, bad input.
+/// A GPT as its user sees it: sizes, paths, equal initial weights under every policy, evaluation, freezing, invalid input.
 #include <climits>
 #include <cmath>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model under fp32, split products, tf32 and bf16: loss and every gradient within what rounding does.
+/// A model under fp32, split products, tf32 and bf16: loss and every gradient within rounding errors.
 #include "nn/gpt_gradients.hpp"
 
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole model's loss and gradients against an oracle, on every instruction set, within what rounding as the policy
-/// has it can do (support/noisy.hpp).
+/// A whole model's loss and gradients compared with an oracle, on every instruction set, within the error that the policy's
+/// roundings can cause (support/noisy.hpp).
 ///
 ///     nn_test::within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1);
 #pragma once

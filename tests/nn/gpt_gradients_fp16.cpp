@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model under fp16, with a loss scale, and under recipes: loss and every gradient within what rounding does.
+/// A model under fp16, with a loss scale, and under recipes: loss and every gradient within rounding errors.
 #include "nn/gpt_gradients.hpp"
 
 namespace {

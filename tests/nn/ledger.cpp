@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The precision ledger of a GPT: what its types say, what its operations were called with, and what the kernels of a
-/// device that only takes notes are given, forward and backward, are the same.
+/// The precision ledger of a GPT: the types in the ledger equal those with which its operations are called, and those that kernels
+/// receive, forward and backward, on a device that only records calls.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -229,7 +229,7 @@ static_assert(ht::casts<gpt<ht::amp_fp16>> == 11 && ht::casts<gpt<ht::full_fp32>
               ht::casts<gpt<ht::tf32>> == 0 && ht::casts<gpt<ht::split_fp32>> == 0);
 static_assert(ht::casts<gpt<ht::with_output<amp_bf16, float>>> > ht::casts<gpt<amp_bf16>>);
 static_assert(ht::casts<gpt<ht::with_split_master<amp_bf16>>> == 11 && ht::casts<gpt<ht::pure_bf16>> == 11);
-// Operands in eight bits are made out of 16: x once, the weight with each use, the gradient once.
+// Operands in eight bits are made from 16 bits: x once, the weight at each use, the gradient once.
 static_assert(ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.attn.qkv"> == 2 + 2 &&
               ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.mlp"> == 3 + 2 * (2 + 2));
 
@@ -270,7 +270,7 @@ std::set<std::string> notes_of(const Entries& entries) {
     return notes;
 }
 
-TEST_CASE("ledger: what the types of a model say is what its operations are called with") {
+TEST_CASE("ledger: the types in the ledger are those with which operations are called") {
     recorder device;
     gpt<mixed> model{device, config()};
     ht::tape calls{device, ht::ledger_of_calls};
@@ -292,10 +292,10 @@ using llama = ht::nn::llama<P>;
 using mixed_llama =
     ht::recipe<amp_bf16, rule<"*.norm", ht::full_fp32>, rule<"h.0", ht::full_fp32>,
                rule<"h.1.mlp.gate_up", ht::with_output<amp_bf16, float>>, rule<"head", ht::with_output<amp_bf16, float>>>;
-// As a GPT: turns, gates and grouped heads cast nothing.
+// As for a GPT: rotations, gates and grouped heads add no casts.
 static_assert(ht::casts<llama<amp_bf16>> == 3 * 3 + 2 && ht::casts<llama<ht::full_fp32>> == 0);
 
-TEST_CASE("ledger: a Llama's types say what its operations are called with") {
+TEST_CASE("ledger: a Llama's operations are called with the types in the ledger") {
     recorder device;
     llama<mixed_llama> model{device,
                              {.vocab_size = 23,
@@ -369,7 +369,7 @@ std::vector<ht::ledger_entry> called() {
     ht::mean_squared_error(calls, model(calls, x), ht::const_view<float, 2>(targets.data(), {2, 4}));
     return calls.entries();
 }
-/// All lines of layers are there, and none beside them; and all of the types' lines.
+/// All lines of layers are present, and no others; and all lines of the types.
 template <class Model, class Input>
 void check_agreement() {
     const auto lines = called<Model, Input>();
@@ -440,7 +440,7 @@ TEST_CASE("ledger of calls: passes that do not run are not listed, and free oper
               .find("\"path\": \"-\", \"op\": \"gelu\", \"pass\": \"forward\", \"in\": "
                     "\"bfloat16\", \"accumulate\": \"float\", \"out\": \"bfloat16\", "
                     "\"after\": \"up\"") != std::string::npos);
-    // A weight in the place of a variable, and an operation of the user's own.
+    // A weight in the place of a variable, and a custom operation.
     calls.clear();
     const auto constant = calls.constant(rows);
     const auto leaf = calls.leaf(ht::view<float, 2>(values.data(), {2, 4}));
@@ -455,7 +455,7 @@ TEST_CASE("ledger of calls: passes that do not run are not listed, and free oper
     CHECK(gradients == 1 + (1 + 1) + 1 + 0 + 1 + 1);
 }
 
-TEST_CASE("ledger: what it says is what kernels are given, forward and backward") {
+TEST_CASE("ledger: kernels receive the types that it lists, forward and backward") {
     recorder device;
     gpt<mixed> model{device, config()};
     ht::accumulator acc{model, ht::unscaled};
@@ -581,7 +581,7 @@ struct free_calls {
     matrix z = calls.leaf(ht::view<float, 2>(others.data(), {4, 4}));
 };
 
-TEST_CASE("ledger of calls: every operation tells its types, in a region and in none") {
+TEST_CASE("ledger of calls: every operation reports its types, inside and outside regions") {
     free_calls f;
     call_free_operations(f.calls, ht::autocast<amp_bf16>(f.calls), f.x, f.z);
     call_free_operations(f.calls, f.calls, f.x, f.z);
@@ -642,12 +642,12 @@ TEST_CASE("ledger of calls: free operations, line by line") {
     CHECK(lines_of(f.calls.entries(), "exp") ==
           strings{"- exp, forward: in float, sums float, out float; a: bfloat16 as float",
                   "- exp, input gradient: in float, sums float, out bfloat16; a: bfloat16 as float"});
-    // Softmax reads what it gave, floats.
+    // Softmax's backward pass reads its result, in float.
     ht::softmax<float>(f.calls, f.x);
     CHECK(lines_of(f.calls.entries(), "softmax") ==
           strings{"- softmax, forward: in float, sums float, out float; x: bfloat16 as float",
                   "- softmax, input gradient: in float, sums float, out bfloat16; -"});
-    // Cast in a region, and in none as it is.
+    // Cast inside a region, and not cast outside.
     ht::apply<cubed>(region, f.x), ht::apply<cubed>(f.calls, f.x);
     CHECK(lines_of(f.calls.entries(), "cubed") ==
           strings{"- cubed, forward: in float, sums float, out float; a: bfloat16 as float",

@@ -12,7 +12,7 @@ using nn_test::alone;
 using nn_test::input;
 using strings = std::vector<std::string>;
 
-TEST_CASE("nn::linear: parameters and how they begin") {
+TEST_CASE("nn::linear: parameters and their initial values") {
     const alone<ht::nn::linear<ht::at<ht::amp_bf16, "fc">>> given(100, 30, ht::initial{.deviation = 0.25f}),
         standard(100, 30);
     CHECK(given.paths() == strings{"fc.weight", "fc.bias"});
@@ -23,7 +23,7 @@ TEST_CASE("nn::linear: parameters and how they begin") {
             squares += std::pow(static_cast<double>(layer.weight.master().data()[i]), 2);
         return std::sqrt(squares / 3000);
     };
-    // The deviation of 3000 draws is off by more than five parts in a hundred with a chance below 1e-4.
+    // The standard deviation of 3000 draws is off by more than 5% with a probability below 1e-4.
     CHECK(deviation(given.layer) == doctest::Approx(0.25).epsilon(0.05));
     CHECK(deviation(standard.layer) == doctest::Approx(0.1).epsilon(0.05));  // 1 / sqrt(in)
     for (ht::extent i = 0; i < 30; ++i) CHECK(given.layer.bias.master()(i) == 0.0f);
@@ -51,7 +51,7 @@ static_assert(gives<ht::amp_bf16, ht::bfloat16>);
 static_assert(gives<ht::with_output<ht::amp_bf16, float>, float>);
 static_assert(gives<ht::tf32, float> && gives<ht::inherit, float>);
 
-TEST_CASE("nn::linear: a layer that inherits computes as the region says, one with a policy of its own does not") {
+TEST_CASE("nn::linear: a layer that inherits computes by the region's policy, one with its own policy does not") {
     const alone<ht::nn::linear<ht::inherit>> f(5, 7);
     const alone<ht::nn::linear<ht::amp_bf16>> bf16(5, 7);
     const input<float, 2> x(ht::shape<2>{3, 5});
@@ -90,7 +90,7 @@ TEST_CASE("nn::linear: with a residual") {
 template <class P, class Residual>
 void residual_keeps_its_type() {
     alone<ht::nn::linear<P>> f(5, 5);
-    // The same layer, whose float sums come out as they are.
+    // The same layer with float outputs, whose sums are not rounded.
     const alone<ht::nn::linear<ht::with_output<P, float>>> sums(5, 5);
     const input<float, 2> x(ht::shape<2>{3, 5});
     const input<Residual, 2> r(ht::shape<2>{3, 5}, 2);
@@ -111,7 +111,7 @@ void residual_keeps_its_type() {
     CHECK(sink.of(f.layer.bias) == std::vector<double>(5, 3.0));
 }
 
-TEST_CASE("nn::linear: what adds to a residual stream gives the stream's type, rounded once") {
+TEST_CASE("nn::linear: a layer that adds to a residual stream gives the stream's type, rounded once") {
     SUBCASE("an fp32 layer on a bf16 stream") { residual_keeps_its_type<ht::full_fp32, ht::bfloat16>(); }
     SUBCASE("a bf16 layer on an fp32 stream") { residual_keeps_its_type<ht::amp_bf16, float>(); }
     SUBCASE("a bf16 layer on an fp16 stream") { residual_keeps_its_type<ht::amp_bf16, ht::float16>(); }

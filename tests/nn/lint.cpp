@@ -45,7 +45,7 @@ std::vector<std::string> lines(const ht::lint_options& options = {}) {
 
 using strings = std::vector<std::string>;
 
-TEST_CASE("lint: what the presets do has no findings") {
+TEST_CASE("lint: the presets have no findings") {
     const ht::lint_options usual{.rows = 8192,
                                  .micro_batches = 512,
                                  .loss_scale = 65536,
@@ -72,7 +72,7 @@ TEST_CASE("lint: sums that are too long, by layer, with the numbers") {
     CHECK(std::count(by_rows.begin(), by_rows.end(),
                      "down.weight (linear): 33554432 rows add up to a gradient in float, whose 24 significant bits "
                      "count 16777216 terms of equal size: 50% are lost") == 1);
-    // One layer of a recipe, and no other.
+    // One layer of a recipe only.
     using recipe = ht::recipe<ht::amp_bf16, ht::rule<"down", ht::with_accumulate<ht::amp_bf16, ht::bfloat16>>>;
     CHECK(lines<recipe>({.micro_batches = 512}) ==
           strings{"down.weight (linear): 512 micro-batches add up in bfloat16, whose 8 significant bits count 256 "
@@ -94,7 +94,7 @@ TEST_CASE("lint: a layer that a rule names among many is judged by that rule") {
     CHECK(findings.size() == 2 * (4 * 2 + 2 * 2));  // weight and bias of four products, gain and bias of two norms
 }
 
-TEST_CASE("lint: what does not fit") {
+TEST_CASE("lint: values outside a type's range") {
     const strings scale = lines<ht::amp_fp16>({.loss_scale = 0x1p24, .loss_terms = 128});
     REQUIRE(scale.size() == 2);
     CHECK(scale[0] == "up.weight (linear): gradients begin at up to 1.311e+05, and the largest float16 is 6.55e+04");
@@ -110,7 +110,7 @@ TEST_CASE("lint: what does not fit") {
     const strings state = lines<ht::with_state<ht::amp_fp16, ht::float16>>();
     REQUIRE(state.size() == 2);
     CHECK(state[1] == "down.weight (linear): squares of gradients below 0.0001726 are zero in moments of float16");
-    // And so they are, while a little above they are not.
+    // The message's number is right: just below it the square is zero, a little above it is not.
     CHECK(static_cast<float>(ht::float16(0.0001726f * 0.0001726f)) == 0);
     CHECK(static_cast<float>(ht::float16(0.000173f * 0.000173f)) > 0);
     ht::cpu device{{.threads = 1}};
@@ -158,7 +158,7 @@ TEST_CASE("lint: sums of layers without a bias, of norms and of embeddings") {
     ht::cpu device{{.threads = 1}};
     const assorted<ht::amp_fp16> model{device};
     const std::string tail = "float, whose 24 significant bits count 16777216 terms of equal size: ";
-    // Tables have as many rows, which no product reads.
+    // Tables have equally many rows, but no product sums over them.
     CHECK(
         lines_of(model, {}) ==
         strings{"product.matrix (linear): 25165824 products of the forward pass add up in " + tail + "33.33% are lost",
@@ -174,7 +174,7 @@ TEST_CASE("lint: sums of layers without a bias, of norms and of embeddings") {
     CHECK(by_rows.size() == 1 + 1 + 2 * 2 + 2 + 1);  // and the norm's bias, and the table of positions
 }
 
-/// Attention of one head, and logits by somebody else's table: without memory, likewise.
+/// Attention with one head, and logits by another layer's table; also without memory.
 template <class P>
 struct attending : ht::nn::model {
     using policy = P;
@@ -186,7 +186,7 @@ struct attending : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.attn, self.head); }
 };
 
-TEST_CASE("lint: sums of attention and of a tied head, whose sizes no parameter of theirs tells") {
+TEST_CASE("lint: sums of attention and of a tied head, whose lengths are not in their parameters' shapes") {
     using recipe = ht::recipe<ht::amp_bf16, ht::rule<"attn", ht::with_accum<ht::amp_bf16, ht::bfloat16>>>;
     ht::cpu device{{.threads = 1}};
     const attending<recipe> model{device};
@@ -209,14 +209,14 @@ TEST_CASE("lint: sums of attention and of a tied head, whose sizes no parameter 
             .empty());
 }
 
-TEST_CASE("lint: what eight bits cannot hold beside their tensor's largest") {
+TEST_CASE("lint: numbers that underflow in eight bits at the scale of their tensor's largest") {
     CHECK(lines<ht::fp8_hybrid>({.largest_activation = 8, .smallest_activation = 1e-4}).empty());
     const strings small = lines<ht::fp8_hybrid>({.largest_activation = 8, .smallest_activation = 1e-5});
     REQUIRE(small.size() == 2);
     CHECK(small[0] ==
           "up.weight (linear): activations of 1e-05 are zero in float8_e4m3 where the largest is 8: so is "
           "all up to 1.744e-05");
-    // And so it is, by the scale that the kernels take.
+    // The message's number is right, by the scale that kernels use.
     const float scale = ht::scale_for(8, 448, ht::current_scaling<>::rule, 1);
     CHECK(static_cast<float>(ht::float8_e4m3(1.743e-5f * scale)) == 0);
     CHECK(static_cast<float>(ht::float8_e4m3(1.745e-5f * scale)) > 0);

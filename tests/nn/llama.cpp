@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A Llama against transformers' on the CPU, and what makes none.
+/// A Llama compared with that of transformers on the CPU, and invalid configurations.
 #include <string>
 #include <vector>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A Llama against transformers' (golden/llama.py) on any device: logits, loss and every gradient of small random models, in
-/// float32 and in bfloat16, which may be twice as far off as PyTorch's own autocast.
+/// float32, and in bfloat16 with at most twice the error of PyTorch's autocast.
 ///
 ///     for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::full_fp32>(device, c);
 #pragma once

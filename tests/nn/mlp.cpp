@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The perceptron layer: one operation where its two products agree, two where rules part them.
+/// The perceptron layer: one operation if its two products have the same types, two if rules give them different ones.
 #include "nn/layers.hpp"
 
 namespace {
@@ -10,7 +10,7 @@ using nn_test::alone;
 using nn_test::input;
 using strings = std::vector<std::string>;
 
-TEST_CASE("nn::mlp: in fp32, one operation and two give the same values, and gradients close by") {
+TEST_CASE("nn::mlp: in fp32, one operation and two give the same values, and nearly the same gradients") {
     // Moments in another type: parameters of another group, while the arithmetic is the same.
     struct bf16_state : ht::full_fp32 {
         using state = ht::bfloat16;

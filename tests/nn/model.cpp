@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The base of a model: a store that its layers share, named and filled as by hand.
+/// The base class of a model: a store that its layers share, with the same paths and values as one made by hand.
 #include <type_traits>
 
 #include "nn/layers.hpp"
@@ -25,7 +25,7 @@ struct network : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.norm); }
 };
 
-// Says nothing of a policy, and has no rules to check.
+// A model without a policy, and so without rules to check.
 struct plain : ht::nn::model {
     ht::nn::linear<ht::at<ht::full_fp32, "fit">> fit;
     explicit plain(ht::cpu& device) : model{device}, fit{parameters(), 2, 1} { commit(*this); }
@@ -47,7 +47,7 @@ TEST_CASE("nn::model: the store of all its layers") {
     for (const auto& e : same.parameters().entries()) paths.push_back(e.path);
     CHECK(paths == strings{"up.weight", "up.bias", "norm.gain", "norm.bias"});
     CHECK(device.memory().usage().live() == model.parameters().bytes());
-    // As by hand.
+    // The same store, built by hand.
     ht::store by_hand{device.memory()};
     const ht::nn::linear<ht::at<ht::amp_bf16, "up">> up{by_hand, 3, 5};
     by_hand.commit(7);
@@ -57,7 +57,7 @@ TEST_CASE("nn::model: the store of all its layers") {
     CHECK_THROWS_WITH_AS(model.commit_again(), "store: committed twice", ht::state_error);
 }
 
-TEST_CASE("nn::model: what trains, trains it") {
+TEST_CASE("nn::model: trains with an optimizer and an accumulator") {
     ht::cpu device{{.threads = 1}};
     plain model{device};
     ht::sgd optimizer{device, model, {.lr = 0.25}};
@@ -77,7 +77,7 @@ TEST_CASE("nn::model: what trains, trains it") {
     CHECK(loss().item() < before / 2);
 }
 
-TEST_CASE("nn::model: without memory there is no model, and nothing is held") {
+TEST_CASE("nn::model: too little memory is an error, and no memory stays allocated") {
     ht::cpu small{{.threads = 1, .memory_limit = 256}};
     CHECK_THROWS_AS(network<ht::full_fp32>{small}, ht::out_of_memory);
     CHECK(small.memory().usage().live() == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Normalising layers: their parameters, which fp32 serves under every policy, and their types.
+/// Normalising layers: their parameters, which are fp32 under every policy, and their types.
 #include <cmath>
 
 #include "nn/layers.hpp"
@@ -12,7 +12,7 @@ using nn_test::alone;
 using nn_test::input;
 using strings = std::vector<std::string>;
 
-TEST_CASE("nn::layer_norm and nn::rms_norm: parameters and how they begin") {
+TEST_CASE("nn::layer_norm and nn::rms_norm: parameters and their initial values") {
     const alone<ht::nn::layer_norm<ht::at<ht::amp_bf16, "norm">>> layer(67);
     CHECK(layer.paths() == strings{"norm.gain", "norm.bias"});
     const alone<ht::nn::rms_norm<ht::at<ht::amp_bf16, "norm">>> rms(67);

@@ -16,7 +16,7 @@ namespace {
 namespace ht = halftone;
 using nn_test::batch;
 
-TEST_CASE("the oracle's loss is the kernels' definitions in a row, its gradients are central differences") {
+TEST_CASE("the oracle's loss is the kernels' definitions in sequence, its gradients are central differences") {
     const ht::nn::gpt_config config{.vocabulary = 5, .context = 3, .layers = 2, .heads = 2, .width = 4};
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, config};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A GPT in plain loops, forward and backward, over any number type: double for exact values, `tracked` for error
-/// bounds, and double with stored results rounded to 16 bits for what a naive mixed-precision step gives.
+/// bounds, and double with stored results rounded to 16 bits for the result of a naive mixed-precision step.
 ///
 ///     const nn_test::oracle<support::tracked> exact(config, nn_test::parameters_of<support::tracked>(model), support::stored_exactly{});
 ///     const auto result = exact(tokens, targets);

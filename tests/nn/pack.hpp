@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Documents at random, one behind the other.
+/// Random documents, packed one behind the other.
 ///
 ///     const nn_test::pack docs({5, 1, 8}, vocabulary);
 ///     auto loss = model.loss(tape, docs.in_a_row());

@@ -23,12 +23,12 @@ TEST_CASE("packed documents of one length: the bits that loss and gradients have
     on_every_set_packed([](ht::cpu& device) { nn_test::check_packed_as_batch<ht::amp_bf16>(device); });
 }
 
-TEST_CASE("packed documents of various lengths: loss and every gradient within what rounding does") {
+TEST_CASE("packed documents of various lengths: loss and every gradient within rounding") {
     ht::cpu device{{.threads = 2}};
     nn_test::check_packed_gradients<ht::amp_bf16, ht::bfloat16>(device, 1);
 }
 
-TEST_CASE("packed documents: offsets that do not fit are refused") {
+TEST_CASE("packed documents: invalid offsets are refused") {
     ht::cpu device{{.threads = 1}};
     nn_test::check_packed_refusals<ht::amp_bf16>(device);
 }

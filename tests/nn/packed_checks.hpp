@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a model makes of documents that lie one behind the other in a row, on any device: what it makes of each alone.
+/// A model computes for packed documents in one row what it computes for each document alone, on any device.
 ///
 ///     nn_test::check_packed_logits<ht::amp_bf16>(device);
 #pragma once
@@ -76,7 +76,7 @@ void check_packed_as_batch(Device& device) {
     ht::nn::gpt<P> model{device, packed_config, 3};
     const batch rows = padded(docs, 7);
     CHECK(loss_and_gradients(device, model, docs.in_a_row()) == loss_and_gradients(device, model, rows));
-    // And they are documents: as one of 14 tokens they do not fit, nor are they a row of eight and one of six.
+    // The boundaries matter: with the same tokens split as eight and six, the results differ.
     pack other({8, 6}, 19);
     other.token_ids = docs.token_ids, other.target_ids = docs.target_ids;
     CHECK(loss_and_gradients(device, model, other.in_a_row()) != loss_and_gradients(device, model, rows));

@@ -24,7 +24,7 @@ struct block {
 template <class P>
 using stack = ht::nn::stack<block, P, "h">;
 
-TEST_CASE("nn::stack: as many blocks as asked for, each with parameters of its own") {
+TEST_CASE("nn::stack: the requested number of blocks, each with its own parameters") {
     const alone<stack<ht::full_fp32>> none(0, 4, 0.5f), three(3, 4, 0.5f);
     CHECK(none.paths().empty());
     CHECK(three.paths() ==

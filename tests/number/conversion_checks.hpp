@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What float16.cpp and bfloat16.cpp ask of a 16-bit type alike, against the oracle.
+/// The tests that float16.cpp and bfloat16.cpp share, against the oracle.
 #pragma once
 
 #include <cfloat>
@@ -78,7 +78,7 @@ void check_floats(oracle::format f) {
     CHECK_TALLY(strided);
 }
 
-/// Wider types round once: beside each halfway point, numbers that a float would take for that point.
+/// Wider types round once: tests numbers next to each halfway point that are equal to it in float.
 template <class T, class Real>
 void check_wide(oracle::format f) {
     oracle::tally t;
@@ -217,7 +217,7 @@ void check_limits(oracle::format f) {
     CHECK(limits::min_exponent10 == std::ceil(std::log10(static_cast<double>(limits::min()))));
     CHECK(limits::max_exponent10 == std::floor(std::log10(static_cast<double>(limits::max()))));
 
-    // All else is as it is for float, which obeys the same rules.
+    // Everything else is as for float, which follows the same rules.
     using same = std::numeric_limits<float>;
     CHECK(limits::is_specialized);
     CHECK(limits::is_signed == same::is_signed);

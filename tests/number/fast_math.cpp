@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What has to hold in a program that is compiled with -ffast-math: the build gives this file that flag. The inputs
-/// pass through volatile, since the compiler may assume of all that it can see that it is neither infinite nor NaN.
+/// Properties that also hold in a program compiled with -ffast-math: the build compiles this file with that flag. Inputs pass
+/// through volatile variables, because the compiler may assume that visible values are neither infinite nor NaN.
 #include <bit>
 #include <cstdint>
 #include <initializer_list>
@@ -41,7 +41,7 @@ TEST_CASE("fast math: infinities and NaNs are seen") {
     CHECK(ht::is_finite(hidden(std::uint64_t{0x7fefffffffffffff})));
 }
 
-TEST_CASE("fast math: an overflow that the program makes itself is seen") {
+TEST_CASE("fast math: an overflow in the program's own arithmetic is seen") {
     volatile float large = 0x1p127f;
     const float product = large * large;
     CHECK_FALSE(ht::is_finite(product));

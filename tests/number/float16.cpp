@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// float16, held against the oracle: every pattern, every rounding boundary, wide types, arithmetic, limits.
+/// float16, compared with the oracle: every pattern, every rounding boundary, wide types, arithmetic, limits.
 #include "conversion_checks.hpp"
 
 using namespace conversion_checks;

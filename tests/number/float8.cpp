@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// float8_e4m3 and float8_e5m2: against ml_dtypes' tables, which float8.py wrote, and against the formats' definition.
+/// float8_e4m3 and float8_e5m2: compared with the tables of ml_dtypes, which float8.py wrote, and with the formats' definition.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -190,7 +190,7 @@ TEST_CASE_TEMPLATE("float8: rounding toward zero and stochastic rounding", T, fl
     }
     CHECK_TALLY(t);
 
-    // x lies `share` of a step above a code.
+    // x is `share` of a step above a code.
     for (const int code : {0, 1, 5, 8, 0x33, 0x50, type::largest - 1}) {
         const double low = oracle::value(type::format, code), step = oracle::value(type::format, code + 1) - low;
         for (const double share : {0.25, 0.3125, 0.75}) {
@@ -210,7 +210,7 @@ TEST_CASE_TEMPLATE("float8: rounding toward zero and stochastic rounding", T, fl
         }
     }
 
-    // Past the largest number: up is what the type has there.
+    // Past the largest number: rounding up gives what the type has there.
     CHECK(ht::round_stochastic<T>(largest * 1.001f, 0) == largest);
     CHECK(ht::round_stochastic<T>(largest * 1.1f, 0xffffffff).bits() == type::beyond);
     CHECK(ht::round_stochastic<T>(-4 * largest, 0).bits() == (0x80 | type::beyond));

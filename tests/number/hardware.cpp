@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The conversions against the instructions VCVTPS2PH, VCVTPH2PS and VCVTNEPS2BF16 where the processor has them, and
-/// in the suite "full" (run it with --no-skip) for all 2^32 floats, against these and against the oracle's rounding
-/// boundaries. Compiles without flags: each function names the instruction set that it needs.
+/// The conversions, compared with the instructions VCVTPS2PH, VCVTPH2PS and VCVTNEPS2BF16 if the processor has them; in the suite
+/// "full" (run it with --no-skip) for all 2^32 floats, with these and with the oracle's rounding boundaries. Compiles without
+/// flags: each function names the instruction set that it needs.
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Binary formats by their definition, with ldexp and frexp: what the bit tricks of the library are held against.
-/// Shares no code with it.
+/// Binary formats by their definition, with ldexp and frexp: the reference for the library's bit manipulations, with which it
+/// shares no code.
 #pragma once
 
 #include <algorithm>

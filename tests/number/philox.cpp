@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Philox4x32-10 against the known answers that its authors publish, and the numbers made from it.
+/// Philox4x32-10, compared with the known answers that its authors published, and the numbers made from it.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

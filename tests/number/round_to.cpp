@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rounding modes: toward zero against the oracle, stochastic by counting over all values of the random bits.
+/// Rounding modes: toward zero compared with the oracle, stochastic by counting over all values of the random bits.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -211,7 +211,7 @@ TEST_CASE("round_stochastic: the mean under philox") {
     CHECK(std::fabs(up - n * share) < 6 * std::sqrt(n) / 2);
 }
 
-TEST_CASE("round_to: a user's type rounds by its traits alone") {
+TEST_CASE("round_to: a user's number type rounds by its traits") {
     using ht::number_traits;
     static_assert(ht::number<float24>);
     CHECK(ht::round_to<float24, rounding::toward_zero>(1 + 0x1p-16f + 0x1p-17f) == 1 + 0x1p-16f);

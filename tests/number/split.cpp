@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers as sums of bfloat16, piece by piece against their definition with frexp and floor: every float16, floats of
+/// Numbers as sums of bfloat16, compared piece by piece with their definition by frexp and floor: every float16, floats of
 /// every exponent, rounding boundaries, limits; in the suite "full" (run it with --no-skip) one float of 61.
 #include <algorithm>
 #include <cmath>
@@ -73,7 +73,7 @@ const char* wrong_with(const ht::split<bfloat16, N>& s, float x) {
         if (magnitude >= 0x1p-110 &&
             std::fabs(static_cast<double>(s.piece(i))) > std::ldexp(0x1.01p0 * magnitude, 1 - 9 * i))
             return "a large piece";
-        // What a unit that flushes subnormal numbers does not see.
+        // Values that a unit which flushes subnormal numbers takes for zero.
         if (magnitude >= 0x1p-103 && s.piece(i) != 0 && std::fabs(static_cast<double>(s.piece(i))) < 0x1p-126 && N == 3)
             return "a subnormal piece";
     }
@@ -204,7 +204,7 @@ void products_of_pieces() {
     CHECK(dropped <= T::dropped);
     CHECK(first <= T::first);
     CHECK(later <= T::later);
-    // And they are no looser than they need be.
+    // And the bounds are tight.
     CHECK(dropped >= 0.9 * T::dropped);
     CHECK(first >= 0.98 * T::first);
     CHECK(later >= 0.9 * T::later);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// tfloat32, held against its definition with frexp and floor: every pattern, every rounding boundary, wide types,
+/// tfloat32, compared with its definition by frexp and floor: every pattern, every rounding boundary, wide types,
 /// limits; in the suite "full" (run it with --no-skip) all 2^32 floats.
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// number_traits against std::numeric_limits, and the concepts.
+/// number_traits, compared with std::numeric_limits, and the concepts.
 #include <cmath>
 #include <limits>
 #include <string>

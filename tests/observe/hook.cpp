@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations that no diagnostic knows by name, and a diagnostic that no operation knows: what they see of each other
-/// through the hook of a tape (autodiff/engine/hook.hpp).
+/// Operations unknown to every diagnostic tool, and a tool unknown to every operation: they work together through the hook of a
+/// tape (autodiff/engine/hook.hpp).
 #include <string>
 #include <vector>
 
@@ -54,13 +54,13 @@ ht::shadow_report report_of(float off) {
     return ht::shadow_run(device, model, twin, step{});
 }
 
-TEST_CASE("hook: a shadow run judges operations that it does not know") {
+TEST_CASE("hook: a shadow run bounds operations that it does not know") {
     const auto report = report_of(1);
     CHECK(report.first() == nullptr);
     int of_outer = 0, of_softsign = 0;
     for (const ht::shadow_row& r : report.rows) {
         of_outer += r.by.operation == "outer" ? 1 : 0, of_softsign += r.by.operation == "softsign" ? 1 : 0;
-        // Rounding moves it, and the bound is not so wide that nothing would be found.
+        // Rounding changes the result, and the bound is narrow enough to find errors.
         if (r.by.operation == "outer" && r.pass == ht::pass::forward) CHECK((r.ratio > 0.1 && r.ratio < 1));
     }
     CHECK(of_outer == 3);     // its result, and the gradients of both of its inputs
@@ -72,7 +72,7 @@ TEST_CASE("hook: a shadow run judges operations that it does not know") {
     CHECK(wrong.first()->pass == ht::pass::forward);
 }
 
-TEST_CASE("hook: the ledger tells operations that it does not know by the form of their records") {
+TEST_CASE("hook: the ledger lists unknown operations by the form of their records") {
     ht::cpu device{{.threads = 1}};
     const net<ht::amp_bf16> model{device};
     ht::tape recorder{device, ht::ledger_of_calls};
@@ -121,7 +121,7 @@ struct story : ht::detail::tape_hook {
     }
 };
 
-TEST_CASE("hook: a tool sees operations begin, give, and go back, and changes no bit") {
+TEST_CASE("hook: a tool sees every operation's begin, result and backward pass, and changes no bit") {
     ht::cpu device{{.threads = 1}};
     const std::vector<float> values = support::random(4).normals<float>(width);
     const auto loss = [&](auto& tape, const auto& x) { return ht::sum(tape, ht::outer(tape, ht::softsign(tape, x), x)); };

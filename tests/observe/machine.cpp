@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the machine tells about itself is something.
+/// The description of the machine is not empty.
 #include <cstdio>
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ TEST_CASE("the processor has a name and the machine some memory") {
 #endif
 }
 
-TEST_CASE("a file is no terminal") {
+TEST_CASE("a file is not a terminal") {
     std::FILE* file = std::tmpfile();
     REQUIRE(file != nullptr);
     CHECK(ht::terminal_columns(file) == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// metrics.jsonl holds the promised fields, a line at a time.
+/// metrics.jsonl has the documented fields, one line per step.
 #include <fstream>
 #include <limits>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The numerics view: its counts of tensors made by hand, what it proposes, and its files.
+/// The numerics view: its counts of known tensors, its proposals, and its files.
 #include <limits>
 #include <sstream>
 #include <string>
@@ -40,7 +40,7 @@ const ht::numerics_row* find(const ht::numerics_view& view, const std::string& o
 TEST_CASE("numerics: counts of known tensors are exact") {
     ht::cpu device{{.threads = 1}};
     network<ht::amp_fp16> model{device};
-    // The copies: a zero that rounding has made, one that was there, an infinity that it has made, and a subnormal
+    // The copies: a zero made by rounding, a zero that was there, an infinity made by rounding, and a subnormal
     // number.
     const std::vector<float> weights{1e-9f, 0.0f, 70000.0f, 0x1p-20f};
     model.in.weight.assign(weights);
@@ -52,7 +52,7 @@ TEST_CASE("numerics: counts of known tensors are exact") {
     ht::grad_scaler scaler{device, {.init_scale = 4.0f}};
     const std::vector<ht::float16> input{ht::float16(0.0f), ht::float16(0.0f), ht::float16(0.0f), ht::float16(3.0f)};
     const auto y = model.in(tape, tape.constant(ht::const_view<ht::float16, 2>(input.data(), {2, 2})));
-    // y: 1 and NaN (0 times infinity), then 1 and NaN: of the second only the kind is known.
+    // y: 1 and NaN (0 times infinity), then 1 and NaN: for the second only the kind is known.
     tape.backward(scaler.scale(ht::sum(tape, y)), acc);
     acc.discard();
     const ht::numerics_view view = numerics.take(model, 4.0f, 7);
@@ -84,7 +84,7 @@ TEST_CASE("numerics: counts of known tensors are exact") {
     CHECK(weight->subnormal() == 1.0);
     CHECK(weight->saturation() == 0.0);
 
-    // A second look begins anew.
+    // After take() the counts start at zero.
     CHECK(numerics.take(model).rows.size() == 2);
     std::ostringstream table;
     view.print(table);
@@ -106,12 +106,12 @@ ht::numerics_row row(const char* layer, ht::pass pass, ht::tensor_role role,
     return r;
 }
 
-TEST_CASE("numerics: proposals say what the counts say") {
+TEST_CASE("numerics: proposals follow from the counts") {
     using ht::pass;
     using ht::tensor_role;
     ht::numerics_view view;
     view.loss_scale = 65536;
-    // Nothing to say of values and gradients in the middle.
+    // No proposal for values and gradients in the middle of the range.
     view.rows = {row("a", pass::forward, tensor_role::value, {{-3, 900}, {2, 100}}),
                  row("a", pass::backward, tensor_role::gradient, {{-10, 1000}})};
     CHECK(view.proposals().empty());
@@ -127,10 +127,10 @@ TEST_CASE("numerics: proposals say what the counts say") {
           "a loss scale of 65536 (and 0 of 1000 (0%) are zeros); still 3% with the scale doubled 2 times, beyond which a "
           "gradient overflows: ht::rule<\"b\", ht::amp_bf16>");
     CHECK(view.proposals(0.05).empty());
-    // At exactly the threshold nothing is said.
+    // At exactly the threshold there is no proposal.
     CHECK(view.proposals(0.03).empty());
 
-    // Where the scale can grow by as much, it is the scale.
+    // Where the scale can grow by as much, the proposal is a larger scale.
     view.rows.back() = row("b", pass::backward, tensor_role::gradient, {{-16, 30}, {-5, 970}});
     p = view.proposals();
     REQUIRE(p.size() == 1);
@@ -163,7 +163,7 @@ TEST_CASE("numerics: proposals say what the counts say") {
           "larger range, so that no type helps; make the numbers smaller, in the data (where they may be infinite already) "
           "or in the layer before");
 
-    // Weights: what rounding has done is known.
+    // Weights: the losses by rounding are known, because the master is.
     ht::numerics_row weight = row("d", pass::update, tensor_role::value, {{-24, 90}});
     weight.parameter = "d.weight";
     weight.counts.zeros = 10;
@@ -173,12 +173,12 @@ TEST_CASE("numerics: proposals say what the counts say") {
     REQUIRE(p.size() == 1);
     CHECK(p[0].text ==
           "d: 5 of 100 (5%) of d.weight are zeros in float16 and not in the master: ht::rule<\"d\", ht::amp_bf16>");
-    // Float is the widest there is.
+    // Float is the widest type.
     view.rows = {row("e", pass::forward, tensor_role::value, {{127, 10}}, ht::value_format::float32)};
     CHECK(view.proposals().empty());
 }
 
-/// A free operation's row; of zeros and values that are not finite there are as many as asked for.
+/// The row of a free operation, with the given numbers of zeros and of values that are not finite.
 ht::numerics_row free_row(const char* after, const char* operation, ht::pass pass, ht::tensor_role role,
                           std::initializer_list<std::pair<int, ht::extent>> counts,
                           ht::value_format format = ht::value_format::float16) {
@@ -191,7 +191,7 @@ ht::numerics_row with(ht::numerics_row r, ht::extent zeros, ht::extent infinitie
     return r;
 }
 
-TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a larger scale proposed") {
+TEST_CASE("numerics: gradients that are zeros suggest underflow, and a larger scale is proposed") {
     using ht::pass;
     using ht::tensor_role;
     ht::numerics_view view;
@@ -210,7 +210,7 @@ TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a l
           "the gradient that it received is not: it seems to underflow at a loss scale of 1: take a larger one, such as "
           "ht::grad_scaler finds starting from 65536 (no gradient of this step overflows before 128 doublings), or "
           "ht::rule<\"down\", ht::amp_bf16>, which needs none");
-    // What was handed zeros passes zeros on; and so does what has weights of zeros.
+    // A layer whose incoming gradient is zero passes zeros on; so does a layer whose weights are zero.
     ht::numerics_row weight = with(row("down", pass::update, tensor_role::value, {}), 10);
     weight.parameter = "down.weight";
     const ht::numerics_row fine = free_row("down", "mse_loss", pass::backward, tensor_role::gradient, {{0, 10}});
@@ -218,7 +218,7 @@ TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a l
     CHECK(view.proposals().empty());
     view.rows.back() = row("down", pass::update, tensor_role::value, {{0, 10}});
     CHECK(view.proposals().size() == 1);
-    // Where the scale cannot grow, it is the type: that of what `up` gives.
+    // Where the scale cannot grow, the proposal is another type: that of the output of `up`.
     view.rows[3] = free_row("down", "mse_loss", pass::backward, tensor_role::gradient, {{15, 10}});
     p = view.proposals();
     REQUIRE(p.size() == 1);
@@ -227,14 +227,14 @@ TEST_CASE("numerics: of gradients that are zeros underflow is suspected, and a l
           "up: all 10 values of the gradient that down's linear passes on are zeros in float16, though the gradient that "
           "it received is not: it seems to underflow at a loss scale of 1; with a larger scale a gradient overflows: "
           "ht::rule<\"up\", ht::amp_bf16>");
-    // Zeros beside numbers that lie low.
+    // Zeros, and other numbers near the end of the type's range.
     view.rows = {up, seed, with(row("up", pass::backward, tensor_role::gradient, {{-16, 30}}), 70)};
     p = view.proposals();
     REQUIRE(p.size() == 1);
     CHECK(p[0].text.find("; 70 more values are zeros, and may have underflowed") != std::string::npos);
 }
 
-TEST_CASE("numerics: gradients that are infinite want a smaller scale, or another type") {
+TEST_CASE("numerics: for infinite gradients a smaller scale or another type is proposed") {
     using ht::pass;
     using ht::tensor_role;
     ht::numerics_view view;
@@ -264,7 +264,7 @@ TEST_CASE("numerics: gradients that are infinite want a smaller scale, or anothe
           std::string::npos);
     view.loss_scale = 65536;
     CHECK(view.proposals()[0].text.find(": a smaller loss scale than 65536") != std::string::npos);
-    // Of weights, the buffers' type; and what comes after was handed it.
+    // For weights, the buffers' type; the layers after it received the infinity.
     ht::numerics_row weight = infinite(ht::value_format::float16);
     weight.role = tensor_role::parameter_gradient, weight.parameter = "down.weight";
     view.rows[2] = weight;
@@ -273,7 +273,7 @@ TEST_CASE("numerics: gradients that are infinite want a smaller scale, or anothe
     REQUIRE(p.size() == 1);
     CHECK(p[0].text.find("5 of 10 (50%) of the gradient of weight by linear are infinite") != std::string::npos);
     CHECK(p[0].text.find("ht::with_accumulate<P, float>") != std::string::npos);
-    // NaN out of nothing infinite.
+    // NaN from finite inputs.
     view.rows[2] = with(infinite(ht::value_format::float16), 0, 0, 5);
     p = view.proposals();
     REQUIRE(p.size() == 1);
@@ -283,7 +283,7 @@ TEST_CASE("numerics: gradients that are infinite want a smaller scale, or anothe
           "ht::grad_scaler chooses by itself, or the derivative is undefined there (sqrt at 0), where no type helps");
 }
 
-TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its sums are NaN") {
+TEST_CASE("numerics: values read in float16 are infinite beyond its range, and their sums are NaN") {
     using ht::pass;
     using ht::tensor_role;
     ht::numerics_view view;
@@ -296,7 +296,7 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
     CHECK(p[0].text ==
           "down: 10 of 10 (100%) of the values of linear are NaN, and its input reaches 131072, which is infinite in "
           "float16: ht::rule<\"down\", ht::amp_bf16>");
-    // In bfloat16 it is not.
+    // In bfloat16 they are finite.
     view.rows.back().format = ht::value_format::bfloat16;
     p = view.proposals();
     REQUIRE(p.size() == 1);
@@ -319,7 +319,7 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
                              "ht::rule<\"down\", ht::amp_bf16>") != std::string::npos);
     }
     weight.overflowed = -1;
-    // Weights that an update has spoilt.
+    // Weights that an update has made infinite.
     view.rows = {with(weight, 0, 0, 1)};
     p = view.proposals();
     REQUIRE(p.size() == 1);
@@ -330,7 +330,7 @@ TEST_CASE("numerics: what is read in float16 is infinite beyond its end, and its
 
 using support::cube;
 
-/// x^3 by a user, between two layers; in floats where it is asked for.
+/// x^3 as a custom operation between two layers; optionally in float.
 template <class P, bool InFloats = false>
 struct cubing : ht::nn::model {
     using policy = P;
@@ -369,7 +369,7 @@ ht::numerics_view seen(float deviation, float loss_scale, float x = 1, float fac
     return numerics.take(model, loss_scale);
 }
 
-TEST_CASE("numerics: an own operation that overflows is named, and not the layer that was handed it") {
+TEST_CASE("numerics: a custom operation that overflows is named, and not the layer that receives its result") {
     auto p = seen<cubing<ht::amp_fp16>>(100, 1).proposals();
     REQUIRE(p.size() == 1);
     CHECK(p[0].layer.empty());
@@ -386,7 +386,7 @@ TEST_CASE("numerics: an own operation that overflows is named, and not the layer
         }
         return odd == 0;
     };
-    // Half of what it says does not help, all of it does.
+    // Half of the proposed change does not help, all of it does.
     using down_in_bf16 = ht::recipe<ht::amp_fp16, ht::rule<"down", ht::amp_bf16>>;
     CHECK_FALSE(finite(seen<cubing<down_in_bf16>>(100, 1)));
     CHECK_FALSE(finite(seen<cubing<ht::amp_fp16, true>>(100, 1)));
@@ -398,7 +398,7 @@ TEST_CASE("numerics: steps whose gradients underflow or overflow, and NaN in the
     REQUIRE(p.size() == 1);
     CHECK(p[0].text.find("the loss scale: all 4 values of the gradient that mse_loss (after down) passes on are zeros") ==
           0);
-    // As it says: the type of what `down` gives.
+    // As proposed: another type for the output of `down`.
     using down_in_bf16 = ht::recipe<ht::amp_fp16, ht::rule<"down", ht::amp_bf16>>;
     const ht::numerics_view mended = seen<cubing<down_in_bf16>>(1, 1, 1, 1e-9f);
     for (const ht::numerics_row& r : mended.rows) {
@@ -440,7 +440,7 @@ bool is_well_formed(const std::string& html) {
     return open.empty();
 }
 
-TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; the JSON has all") {
+TEST_CASE("numerics: the page is well-formed and loads no other file; the JSON has all numbers") {
     ht::numerics_view view;
     view.loss_scale = 1024, view.step = 3;
     view.rows = {row("a<b>", ht::pass::forward, ht::tensor_role::value, {{-40, 5}, {0, 10}}),
@@ -489,7 +489,7 @@ TEST_CASE("numerics: the page is well-formed and needs nothing from elsewhere; t
     CHECK(j["proposals"].size() == 2);
 }
 
-TEST_CASE("numerics: operands in eight bits are counted as products read them, beside what they were made of") {
+TEST_CASE("numerics: operands in eight bits are counted as products read them, and compared with the tensors that they were made from") {
     ht::cpu device{{.threads = 2}};
     operand_checks::counts_are_exact(device);
 }
@@ -518,7 +518,7 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
         return view.proposals();
     };
     CHECK(only({.rule = rule, .scale = 448, .amax = 1}, {{8, 1000}}).empty());
-    // One in a hundred saturates, and no more than half a binade: nothing to say.
+    // One in a hundred saturates, by no more than half a binade: no proposal.
     CHECK(only({.rule = rule, .scale = 448, .amax = 1.4f, .saturated = 10}, {{8, 1000}}).empty());
     auto p = only({.rule = rule, .scale = 448, .amax = 16, .saturated = 10}, {{8, 1000}});
     REQUIRE(p.size() == 1);
@@ -538,7 +538,7 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
     CHECK(
         p[0].text.find("100 of 1000 (10%) of the input of up are zeros in float8_e4m3 at a scale of 28, for an amax of "
                        "16, and the amax is 1: by its own scale 0% would be (current_scaling)") != std::string::npos);
-    // In the first window there is no history to speak of.
+    // The first window has no history.
     p = only({.rule = rule, .scale = 1, .amax = 0.01f, .flushed = 100}, {{0, 900}});
     REQUIRE(p.size() == 1);
     CHECK(
@@ -548,7 +548,7 @@ TEST_CASE("numerics: proposals for layers that read eight bits") {
     REQUIRE(p.size() == 1);
     CHECK(p[0].text.find("the scale is 1, the one that delayed scaling begins with, and the amax is 1000") !=
           std::string::npos);
-    // And those that it would make, too: another type.
+    // And zeros that its own scale would make as well: another type is proposed.
     p = only({.rule = ht::current_scaling<>::rule, .scale = 448, .amax = 1, .flushed = 100, .flushed_by_own = 100},
              {{0, 900}});
     REQUIRE(p.size() == 1);

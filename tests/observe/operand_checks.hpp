@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What watched tapes tell of operands in eight bits, on every device: a layer of known numbers under delayed scaling.
+/// Eight-bit operands on watched tapes, on every device: a layer of known numbers under delayed scaling.
 ///
 ///     operand_checks::counts_are_exact(device);
 #pragma once
@@ -77,7 +77,7 @@ void counts_are_exact(Device& device) {
     CHECK(in->format == ht::value_format::float8_e4m3);
     CHECK(in->operand.scale == 1);
     CHECK(in->operand.amax == 2048);
-    CHECK(in->operand.saturated == 3);  // 464 lies in the middle, and 448 is the even one
+    CHECK(in->operand.saturated == 3);  // 464 is a tie, and 448 is the even neighbour
     CHECK(in->operand.flushed == 1);
     CHECK(in->operand.flushed_by_own == 2);
     CHECK(in->underflowed == 1);
@@ -150,7 +150,7 @@ void overflow_is_named(Device& device) {
     CHECK(found[0].operand.tensor == scaled_tensor::weight);
     CHECK(found[0].kind() == std::string("+inf"));
     CHECK(found[0].parameter == "fc.weight");
-    // A result that is not finite while its operands are: the bias.
+    // A result that is not finite while the product's operands are: the bias is not finite.
     model.fc.weight.assign(std::vector<float>(8, 1.0f));
     model.fc.bias.assign(std::vector<float>{0, infinity});
     REQUIRE(step(x) == 1);

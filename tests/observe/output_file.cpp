@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Files are there whole or not at all, folders only where something stays in them.
+/// Files are written completely or not at all; folders remain only if something remains in them.
 #include <filesystem>
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 namespace ht = halftone;
 namespace fs = std::filesystem;
 
-TEST_CASE("a file has its name at the commit, and not before") {
+TEST_CASE("a file gets its name at the commit, and not before") {
     const support::temporary_folder folder;
     const fs::path path = folder.write("a.json", "old");
     {
@@ -27,7 +27,7 @@ TEST_CASE("a file has its name at the commit, and not before") {
     CHECK(!fs::exists(path.string() + ".part"));
 }
 
-TEST_CASE("without a commit nothing stays, and the old file is whole") {
+TEST_CASE("without a commit nothing is left, and the old file is unchanged") {
     const support::temporary_folder folder;
     const fs::path path = folder.write("a.json", "old");
     {
@@ -38,7 +38,7 @@ TEST_CASE("without a commit nothing stays, and the old file is whole") {
     CHECK(!fs::exists(path.string() + ".part"));
 }
 
-TEST_CASE("what cannot be written says so") {
+TEST_CASE("a file that cannot be written is an error") {
     const support::temporary_folder folder;
     const fs::path file = folder.write("file", "x");
     CHECK_THROWS_AS(ht::output_file(file / "below"), ht::output_error);
@@ -64,7 +64,7 @@ TEST_CASE("a full disk is an error when it happens") {
 }
 #endif
 
-TEST_CASE("folders are made, and unmade unless they are kept") {
+TEST_CASE("folders are made, and removed unless they are kept") {
     const support::temporary_folder folder;
     const fs::path deep = folder.path() / "a/b/c";
     {
@@ -82,7 +82,7 @@ TEST_CASE("folders are made, and unmade unless they are kept") {
         std::error_code ignored;
         fs::create_directories(out.path() / "something", ignored);
     }
-    CHECK_MESSAGE(fs::exists(folder.path() / "a/b/d/something"), "what somebody put there stays");
+    CHECK_MESSAGE(fs::exists(folder.path() / "a/b/d/something"), "a file that another program put there remains");
     CHECK_NOTHROW(ht::output_folder(deep / ""));
     CHECK(fs::exists(deep));
     CHECK_THROWS_AS(ht::output_folder(folder.write("file", "x") / "below/deep"), ht::output_error);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times by operation and pass, told by a clock that the test turns.
+/// Times by operation and pass, measured by a clock that the test controls.
 #include <sstream>
 #include <string>
 
@@ -25,7 +25,7 @@ const ht::profiler::row& row_of(const ht::profiler& profile, const std::string& 
 
 }  // namespace
 
-TEST_CASE("inner ranges' time is theirs, and the rows add up to the whole") {
+TEST_CASE("time in an inner range counts there alone, and the rows add up to the whole") {
     now = 1000;
     ht::profiler profile(&hand_turned);
     for (int step = 0; step < 2; ++step) {
@@ -42,7 +42,7 @@ TEST_CASE("inner ranges' time is theirs, and the rows add up to the whole") {
         }
         now += 5;
     }
-    now += 1000;  // nobody's
+    now += 1000;  // outside of all ranges
     CHECK(row_of(profile, "block").nanoseconds[0] == 2 * 12);
     CHECK(row_of(profile, "block").calls[0] == 2);
     CHECK(row_of(profile, "matmul").nanoseconds[0] == 2 * 10);
@@ -54,7 +54,7 @@ TEST_CASE("inner ranges' time is theirs, and the rows add up to the whole") {
     CHECK(profile.total() == 0);
 }
 
-TEST_CASE("names are compared as text: two translation units have two literals") {
+TEST_CASE("names are compared as text: equal literals of two translation units are one name") {
     now = 0;
     ht::profiler profile(&hand_turned);
     const char one[] = "norm", two[] = "norm";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The bar on a terminal of any width, and plain lines elsewhere. Time is handed in, so every line is known.
+/// The progress bar on a terminal of any width, and plain lines elsewhere. The test passes the time, so that every line is known.
 #include <algorithm>
 #include <limits>
 #include <sstream>
@@ -34,7 +34,7 @@ std::string drawn(int columns, const ht::progress_state& state = halfway, double
 
 }  // namespace
 
-TEST_CASE("the bar, wide enough for everything") {
+TEST_CASE("the bar, where the terminal is wide enough for all fields") {
     CHECK(drawn(140) ==
           "\ramp_fp16  50% [###############---------------]  50/100  loss 2.4131  lr 3.00e-04  scale 65536  11.2k "
           "tokens/s  0:20 left\x1b[K");
@@ -46,7 +46,7 @@ TEST_CASE("a narrow terminal loses fields and never wraps") {
         REQUIRE(line.front() == '\r');
         REQUIRE(line.substr(line.size() - 3) == "\x1b[K");
         REQUIRE(static_cast<int>(line.size()) - 4 < columns + (columns == 1));
-        // A field is there whole or not at all.
+        // A field is shown whole or not at all.
         for (const std::string field :
              {"  50/100", "  loss 2.4131", "  lr 3.00e-04", "  scale 65536", "  11.2k tokens/s", "  0:20 left"}) {
             REQUIRE((line.find(field.substr(0, 5)) == std::string::npos) == (line.find(field) == std::string::npos));
@@ -87,7 +87,7 @@ TEST_CASE("each redraw is one write, so that nothing flickers") {
     CHECK(buffer.writes == 1);
 }
 
-TEST_CASE("a line that was begun is ended before anything else is said") {
+TEST_CASE("an open line is ended before other output") {
     std::ostringstream out;
     {
         ht::progress bar(out, "p", 100, {.columns = 80});
@@ -104,7 +104,7 @@ TEST_CASE("a line that was begun is ended before anything else is said") {
     CHECK(noted.str().back() == '\n');
 }
 
-TEST_CASE("elsewhere: ten plain lines over a run, without control characters") {
+TEST_CASE("not a terminal: ten plain lines over a run, without control characters") {
     std::ostringstream out;
     {
         ht::progress bar(out, "amp_bf16", 250, {});
@@ -119,14 +119,14 @@ TEST_CASE("elsewhere: ten plain lines over a run, without control characters") {
     CHECK(out.str().find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("elsewhere: a slow run says something every half minute") {
+TEST_CASE("not a terminal: a slow run writes a line every half minute") {
     std::ostringstream out;
     ht::progress bar(out, "p", 1000, {});
     for (int step = 1; step <= 20; ++step) bar.update({.step = step}, 10.0 * step);
     CHECK(lines_of(out.str()).size() == 6);  // at 30, 60, … 180 seconds
 }
 
-TEST_CASE("numbers that are none, and times beyond measure") {
+TEST_CASE("NaN and infinities, and times beyond any measure") {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     CHECK(drawn(140, {.step = 1, .loss = nan}).find("loss not finite") != std::string::npos);
     CHECK(drawn(140, {.step = 0}, 0).find("left") == std::string::npos);

@@ -13,7 +13,7 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE("shadow report: the line, the table and the JSON of one") {
+TEST_CASE("shadow report: its line, table and JSON") {
     ht::shadow_report report;
     CHECK(report.first() == nullptr);
     CHECK(ht::shadow_json(report).dump() == R"({"first":null,"rows":[]})");

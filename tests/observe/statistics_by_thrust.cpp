@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a GPU counts with Thrust's algorithms and a histogram, with these algorithms and a plain histogram on the host.
-/// Without Thrust there is nothing here.
+/// The counts that a GPU computes with Thrust's algorithms and a histogram, computed with these algorithms and a simple histogram
+/// on the host. Without Thrust this file is empty.
 #if __has_include(<thrust/version.h>)
 
 #include <algorithm>

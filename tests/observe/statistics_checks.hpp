@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What statistics_of has to do on every device.
+/// Tests of statistics_of, for every device.
 ///
 ///     statistics_checks::all_values<ht::float16>(device);
 #pragma once
@@ -105,7 +105,7 @@ void many(Device& device) {
 
 template <class Device>
 void shares(Device& device) {
-    // float16's least numbers are 2^-24 and, normal, 2^-14; what is beneath 2^-25 it rounds to zero.
+    // float16's smallest number is 2^-24, its smallest normal one 2^-14; values below 2^-25 round to zero.
     const std::vector<float> values{0x1p-26f, 0x1.fp-26f, 0x1p-25f, -0x1p-24f, 0x1.ffp-15f, -0x1p-14f,
                                     1,        0,          0,        65504,     0x1p16f,     -0x1p20f};
     const ht::tensor_statistics s = statistics_of(device, view_of(values));
@@ -119,7 +119,7 @@ void shares(Device& device) {
     CHECK(s.overflow<float>() == 0);
     const ht::tensor_statistics none = statistics_of(device, view_of(std::vector<float>{0, 0}));
     CHECK(none.underflow<ht::float16>() == 0);
-    // A matrix with holes is none of its business.
+    // A matrix with gaps is refused.
     const ht::const_view<float, 2> holes(values.data(), {2, 2}, {4, 1});
     CHECK_THROWS_AS(statistics_of(device, holes), ht::shape_error);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters that optimizers keep: its definition for masters of all kinds, refusals.
+/// The average of parameters that optimizers keep: its definition, for masters of all kinds, and errors.
 #include "optim/ema_checks.hpp"
 
 #include <halftone/optim/sgd.hpp>

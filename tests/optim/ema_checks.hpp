@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the average of parameters has to be, on any device: its definition in double over steps of which some are skipped, and
-/// a scope that puts it in the parameters' place and takes it out again.
+/// Tests of the average of parameters, for any device: its definition in double over steps of which some are skipped, and the
+/// scope in which it replaces the parameters.
 ///
 ///     ema_checks::equals_definition<ht::amp_bf16>(device);
 #pragma once

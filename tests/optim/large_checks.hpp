@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Gradients that are finite, and too large for the moments of an optimizer's rule: what a step has to do, on any
-/// device.
+/// Steps with finite gradients that are too large for the moments of an optimizer's rule, on any device.
 ///
 ///     large_gradients::check(device);
 #pragma once

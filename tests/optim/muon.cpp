@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Muon on the CPU: its definition over 100 steps beside torch's, what goes by AdamW, refusals.
+/// Muon on the CPU: 100 steps compared with its definition and with torch.optim.Muon, parameters that AdamW updates, and errors.
 #include <halftone/kernel/matmul/cpu.hpp>
 
 #include "optim/muon_checks.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Muon has to do on every device: its definition in double over 100 steps, no further from it than torch.optim.Muon.
+/// Tests of Muon, for every device: its definition in double over 100 steps, with no larger error than torch.optim.Muon has.
 ///
 ///     muon_checks::equals_definition<ht::amp_bf16>(device, 100);
 #pragma once

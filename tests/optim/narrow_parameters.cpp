@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Why parameters and moments of 16 bits are rounded stochastically: rounded to nearest, a run stands still for ever.
+/// Why parameters and moments of 16 bits are rounded stochastically: rounded to nearest, training stalls.
 /// The kernels take either rounding; optimizers refuse the one that stalls
 /// (tests/compile_fail/optimizer_without_master.cpp).
 #include <cmath>

@@ -86,7 +86,7 @@ TEST_CASE("optimizer: a skipped step leaves every byte as it was") {
     CHECK((other.bytes() == r.bytes()));
 }
 
-TEST_CASE("optimizer: a step of gradients that nobody scaled is skipped too where one is not finite") {
+TEST_CASE("optimizer: a step of unscaled gradients is skipped, too, if one of them is not finite") {
     ht::cpu device{{.threads = 1}};
     using model_type = small::model<ht::amp_bf16>;
     const auto check = [&](auto clip, bool clips) {

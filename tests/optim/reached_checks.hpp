@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Windows that reach some of a model's parameters: each parameter fares as if the windows that missed it had not been,
-/// its count of steps, moments, copies and random numbers too. The definition is a model of which every window reaches
-/// all, and which has those windows alone.
+/// Windows that reach only some of a model's parameters: each parameter, with its step count, moments, copies and random numbers,
+/// changes as if the windows that did not reach it had not existed. The definition is a model that gets only the windows that
+/// reach all of its parameters.
 ///
 ///     reached::check<ht::amp_bf16>(device);
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model of a few parameters and a tape that gives it gradients by hand: what scalers, accumulators and optimizers
-/// are tried on, without a forward pass, on any device.
+/// A model with a few parameters and a tape that gives it chosen gradients, to test scalers, accumulators and optimizers without
+/// a forward pass, on any device.
 ///
 ///     small::model<ht::amp_fp16> model{device};
 ///     small::tape tape;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sparse gradients on the CPU: memory, growth, limits, steps as torch has them.
+/// Sparse gradients on the CPU: memory, growth, limits, and the steps of torch's optimizers.
 #include <string>
 
 #include <halftone/autodiff/op/reduce.hpp>
@@ -44,7 +44,7 @@ TEST_CASE("sparse gradients: rounded at random they have the bits of dense ones,
     }
 }
 
-/// A table by itself, which therefore lies alike whether its gradient is sparse or dense.
+/// A model with one table only, so that the store has the same layout whether the gradient is sparse or dense.
 template <class P, class Op>
 struct lone_table : ht::nn::model {
     using policy = P;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What training with sparse gradients has to do on every device: the same as with dense ones, where both say the same.
+/// Tests of training with sparse gradients, for every device: the same results as with dense ones, if both define the same step.
 ///
 ///     sparse_checks::sgd_agrees(one, two);
 #pragma once

@@ -103,7 +103,7 @@ void same_steps(Device& device, int steps) {
     CHECK(ht::to_host(device, other.model.fc1.weight.master())(0) != begin(0));
 }
 
-/// Where parameters lie, how they are read and set, and what is left of frozen ones.
+/// The layout of parameters, how they are read and set, and the memory of frozen ones.
 template <class Device>
 void lies_in_halves(Device& device) {
     using split_storage = ht::storage_signature<split, ht::op::linear>;

@@ -18,7 +18,7 @@ namespace golden {
 namespace ht = halftone;
 using support::u;
 
-/// One parameter in exact arithmetic, as far as double has it, and beside it a bound of what float arithmetic may have
+/// One parameter in nearly exact arithmetic (double), with a bound of the error that float arithmetic may have
 /// added: the errors of earlier steps and the roundings of this one, to first order (Higham 2002, section 3.3).
 struct tracked_adamw {
     double w = 0, m = 0, v = 0;

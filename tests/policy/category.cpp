@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Categories: what each operation computes in and gives, under each policy and on a bare tape.
+/// Categories: the types in which each operation computes and that it returns, under each policy and on a bare tape.
 #include <cstdint>
 #include <type_traits>
 
@@ -18,7 +18,7 @@ using ht::bfloat16, ht::float16, ht::free_output, ht::compute_type, ht::accum_ty
 template <class A, class B>
 inline constexpr bool same = std::is_same_v<A, B>;
 
-// Operations of a user, each with its own way of stating the rule.
+// Custom operations, each with another way of stating its rule.
 struct my_norm {
     static constexpr const char* name = "my_norm";
     static constexpr ht::category cast_rule = ht::category::fp32;
@@ -30,7 +30,7 @@ struct my_fp16_only {
 struct my_silent {
     static constexpr const char* name = "my_silent";
 };
-// And one of ours, wanted otherwise.
+// And one of halftone's operations, with another category.
 template <>
 struct halftone::operation_category<op::cosh> {
     static constexpr ht::category value = ht::category::as_input;
@@ -62,7 +62,7 @@ static_assert(same<free_output<amp_bf16, op::cosh, bfloat16>, bfloat16>);
 static_assert(same<free_output<full_fp32, op::binary_cross_entropy, float, float>, float>);
 static_assert(same<free_output<as_given, op::binary_cross_entropy, float16, float16>, float16>);
 
-// A format of operands alone: what computes in it reads floats and gives floats; what does not multiply never meets it.
+// A format for operands only: operations that compute in it read floats and give floats; others never use it.
 static_assert(same<compute_type<ht::tf32, op::linear>, ht::tfloat32> && same<accum_type<ht::tf32, op::linear>, float>);
 static_assert(same<free_output<ht::tf32, op::matmul, bfloat16, float>, float>);
 static_assert(same<compute_type<ht::tf32, op::embedding>, float> &&
@@ -78,7 +78,7 @@ static_assert(same<free_output<ht::split_fp32, op::matmul, float, float>, float>
 static_assert(same<compute_type<ht::split_fp32, op::layer_norm>, float> &&
               same<compute_type<ht::split_fp32, op::embedding>, float>);
 
-// fp64 is left alone.
+// fp64 is not cast.
 static_assert(same<free_output<amp_bf16, op::matmul, double, double>, double>);
 static_assert(same<free_output<amp_bf16, op::softmax, double>, double>);
 static_assert(same<free_output<amp_bf16, op::add, bfloat16, double>, double>);
@@ -91,7 +91,7 @@ static_assert(same<free_output<as_given, op::add, bfloat16, float>, float>);
 static_assert(same<free_output<as_given, my_fp16_only, float>, float>);
 static_assert(same<free_output<ht::inherit, op::exp, float16>, float16>);
 
-// Operations of the user's own.
+// custom operations.
 static_assert(same<free_output<amp_bf16, my_norm, bfloat16>, float>);
 static_assert(same<free_output<amp_bf16, my_fp16_only, float>, float16>);
 static_assert(same<free_output<amp_bf16, my_silent, float16>, float16>);
@@ -104,8 +104,8 @@ using exact = ht::with_compute<full_fp32, double>;
 static_assert(same<compute_type<exact, op::layer_norm>, double> && same<compute_type<exact, op::linear>, double>);
 static_assert(same<compute_type<ht::with_compute<full_fp32, wide_range>, op::layer_norm>, double>);
 
-// Eight bits where the operation scales them, else what the policy gives; and copies of weights that everything can
-// read.
+// Eight bits where the operation scales them, otherwise the policy's output type; and copies of weights that every
+// operation can read.
 using ht::fp8_hybrid, ht::float8_e4m3, ht::float8_e5m2;
 static_assert(same<compute_type<fp8_hybrid, op::linear>, float8_e4m3> &&
               same<compute_type<fp8_hybrid, op::mlp>, float8_e4m3>);
@@ -131,7 +131,7 @@ static_assert(same<free_output<mine, op::matmul, float, float>, bfloat16>);
 static_assert(same<free_output<ht::at<mine, "head">, op::matmul, bfloat16>, float>);
 static_assert(same<ht::layer_output<ht::at<mine, "head">>, double>);
 
-// Sums run in `accum`, and never below what they add.
+// Sums run in `accum`, and never in a type narrower than their terms.
 using narrow_sums = ht::with_accum<amp_fp16, float16>;
 static_assert(same<accum_type<amp_bf16, op::linear>, float> && same<accum_type<narrow_sums, op::linear>, float16>);
 static_assert(same<accum_type<narrow_sums, op::layer_norm>, float> && same<accum_type<exact, op::linear>, double>);

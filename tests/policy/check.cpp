@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the checks let through; what they refuse is in tests/compile_fail.
+/// Policies that pass the checks; tests/compile_fail has those that do not.
 #include <halftone/policy/check.hpp>
 
 #include "small_gpt.hpp"
@@ -12,7 +12,7 @@ using mine = ht::recipe<ht::amp_bf16, ht::rule<"head", ht::with_output<ht::amp_f
 
 static_assert(ht::wide_enough_accum<ht::amp_bf16> && ht::wide_enough_accum<ht::with_accum<ht::amp_fp16, float16>>);
 static_assert(!ht::wide_enough_accum<ht::with_accum<ht::full_fp32, bfloat16>>);
-// The significand is wide enough and the range is not; and the other way round.
+// The significand is wide enough but the range is not; and the other way round.
 static_assert(!ht::wide_enough_accum<ht::with_accum<ht::amp_bf16, float16>>);
 static_assert(!ht::wide_enough_accum<ht::with_accum<ht::amp_fp16, bfloat16>>);
 static_assert(ht::check_policy<at<mine, "head">>() && ht::check_policy<ht::inherit>() &&

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Policies as a kernel sees them. With nvcc (-x cu) the kernels below are real ones, and the generated stubs must come
-/// out right for policies and for paths as template arguments.
+/// Policies in kernels. With nvcc (-x cu) the kernels below are real, and the generated stubs must be correct for policies and
+/// paths as template arguments.
 #include <type_traits>
 
 #include <doctest/doctest.h>

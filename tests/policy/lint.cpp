@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Each rule shown true in the type that it speaks of.
+/// Each rule of the lint, verified in the type that it is about.
 #include <cstdint>
 #include <type_traits>
 
@@ -31,7 +31,7 @@ TEST_CASE_TEMPLATE("lint: a running sum counts 2^p terms of equal size, and lose
     CHECK(static_cast<double>(static_cast<float>(running_sum<T>(most + most / 2, 1))) == static_cast<double>(most));
     CHECK(ht::lost_share<T>(most) == 0);
     CHECK(ht::lost_share<T>(most + most / 2) == doctest::Approx(1.0 / 3));
-    // Of any size.
+    // Terms of any size.
     if (most < 10000) {
         for (const float term : {0.75f, 1.3125f, 0.01171875f}) {
             CHECK(static_cast<float>(running_sum<T>(4 * most, term)) ==
@@ -51,7 +51,7 @@ TEST_CASE("lint: gradients begin at scale / terms") {
     static_assert(ht::check_loss_scale<ht::with_output<ht::amp_bf16, ht::float16>, 65504>());
     static_assert(std::is_same_v<ht::narrowest_gradient<ht::with_output<ht::amp_bf16, ht::float16>>, ht::float16>);
     static_assert(std::is_same_v<ht::narrowest_gradient<ht::with_grad<ht::amp_bf16, ht::float16>>, ht::float16>);
-    // In eight bits gradients have a scale of their own.
+    // Gradients in eight bits have their own scale.
     static_assert(ht::check_loss_scale<ht::fp8_hybrid, std::uint64_t{1} << 20>());
 }
 
@@ -63,13 +63,13 @@ TEST_CASE("lint: products reach k |x| |w|") {
 }
 
 static_assert(ht::check_sum_length<ht::amp_bf16, 16777216>());
-// Kernels sum in float where the role is narrower, and in double where that is what they read.
+// Kernels sum in float where the `accum` role is narrower, and in double where they read doubles.
 static_assert(ht::check_sum_length<ht::with_accum<ht::amp_fp16, ht::float16>, 16777216>());
 static_assert(std::is_same_v<ht::summed_in<ht::with_accum<ht::amp_fp16, ht::float16>>, float>);
 static_assert(ht::check_sum_length<ht::full_fp64, std::uint64_t{1} << 53>());
 static_assert(ht::check_micro_batches<ht::with_accumulate<ht::amp_bf16, ht::bfloat16>, 256>());
 
-// 448 / (2^-9 / 2); a power of two may lie a binade lower, and a margin takes its own.
+// 448 / (2^-9 / 2); restricting scales to powers of two may cost a binade, and each unit of margin costs one.
 static_assert(ht::scaled_range<ht::float8_e4m3>({}) == 458752);
 static_assert(ht::scaled_range<ht::float8_e4m3>({.margin = 1, .steps = ht::scale_steps::powers_of_two}) == 114688);
 static_assert(ht::check_scaled_range<ht::fp8_hybrid, 458751>());

@@ -72,10 +72,10 @@ static_assert(!ht::names_a_layer<"*.nrom", model> && !ht::names_a_layer<"h.3", m
               !ht::names_a_layer<"qkv", model>);
 static_assert(ht::check_recipe<mine, model>() && ht::check_recipe<ht::amp_bf16, model>());
 static_assert(ht::check_recipe<ht::recipe<ht::amp_bf16>, model>());
-// Part of a larger model: the rules for its neighbours name nothing in it, and that is right.
+// Part of a larger model: rules for other parts of that model match no layer here, and that is allowed.
 static_assert(ht::check_recipe<at<mine, "encoder">, outline::gpt<at<mine, "encoder">>>());
 
-TEST_CASE("layers stand in order, parents before children, lists with one entry for each class") {
+TEST_CASE("layers are in order, parents before children, lists with one entry for each class") {
     CHECK(paths_of(ht::layers_of<model>{}) ==
           std::vector<std::string>{"", "wte", "h.*.norm", "h.*.attn", "h.*.attn.qkv", "h.*.attn.proj", "h.last.norm",
                                    "h.last.attn", "h.last.attn.qkv", "h.last.attn.proj", "norm", "head"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Number types that halftone does not know, as a user would bring them.
+/// User-defined number types, which halftone does not know.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Each operation stands in the category that PyTorch gives it.
+/// Each operation is in the category that PyTorch gives it.
 #include <halftone/policy/operations.hpp>
 
 namespace ht = halftone;

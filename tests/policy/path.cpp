@@ -17,7 +17,7 @@ namespace {
 
 std::string str(const path_name& path) { return path.text().data; }
 
-// What `glob` has to compute, as its definition.
+// The definition of `glob`.
 bool matches_by_definition(const char* pattern, const char* path) {
     if (*pattern == 0) return *path == 0 || *path == '.';
     if (*pattern == '*') {
@@ -95,7 +95,7 @@ TEST_CASE("patterns match as defined, on all short patterns and paths") {
     CHECK(matched > 1000);
 }
 
-TEST_CASE("many stars take no exponential time") {
+TEST_CASE("many stars do not take exponential time") {
     std::string pattern, path(2000, 'a');
     for (int i = 0; i < 200; ++i) pattern += "*a";
     CHECK(ht::path_matches(pattern.c_str(), path.c_str()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which number type takes in which, and where two meet, the user's own types included.
+/// Which number type contains which, and the promotion of two types, including user-defined ones.
 #include <cstdint>
 #include <type_traits>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Recipes: which policy holds where.
+/// Recipes: which policy each path has.
 #include <type_traits>
 
 #include <halftone/policy/presets.hpp>
@@ -38,7 +38,7 @@ static_assert(same<ht::resolve<at<last, "mlp">>, ht::full_fp32>);
 static_assert(same<ht::resolve<at<at<last, "attn">, "proj">>, ht::full_fp32>);
 static_assert(same<ht::resolve<at<at<last, "attn">, "qkv">>, ht::amp_bf16>);  // the last rule wins
 
-// A plain policy holds everywhere below itself; the markers stay.
+// A plain policy applies to everything below it; the markers stay.
 static_assert(same<ht::resolve<ht::amp_fp16>, ht::amp_fp16>);
 static_assert(same<ht::resolve<at<at<ht::amp_fp16, "h">, "x">>, ht::amp_fp16>);
 static_assert(same<ht::resolve<at<ht::inherit, "x">>, ht::inherit> && same<ht::resolve<ht::as_given>, ht::as_given>);

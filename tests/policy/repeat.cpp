@@ -17,7 +17,7 @@ inline constexpr bool same = std::is_same_v<A, B>;
 template <ht::path_name... Pattern>
 using ruled = ht::recipe<ht::amp_bf16, rule<Pattern, ht::full_fp32>...>;
 
-// The index that is named last stands first.
+// The index that is named last comes first.
 using mine = ht::recipe<ht::amp_bf16, rule<"*.norm", ht::full_fp32>, rule<"h.0.attn", ht::full_fp32>,
                         rule<"h.last", ht::full_fp32>, rule<"h.last.attn.qkv", ht::amp_bf16>>;
 static_assert(same<ht::detail::classes_of<mine, "h">::type, ht::indices<ht::detail::last_index, 0>>);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A GPT in outline, as types only: what the model checks and tables are tried on.
+/// A GPT as types only, to test the checks of models and the tables.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct attention {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
 };
 
-// As a user writes it: no policy, and a member that is no layer.
+// As a user writes a model: without a policy, and with a member that is not a layer.
 template <class P>
 struct block {
     layer_norm<ht::at<P, "norm">> norm{};

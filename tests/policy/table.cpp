@@ -38,14 +38,14 @@ TEST_CASE("the table shows what every operation computes in") {
           "head              linear      bfloat16  float       float\n");
 }
 
-TEST_CASE("a layer outside any path, and one that inherits") {
+TEST_CASE("a layer without a path, and one that inherits") {
     const auto bare = ht::policies_of<outline::linear<ht::amp_bf16>>();
     REQUIRE(bare.size() == 1);
     CHECK(bare[0].path == "-");
     CHECK(bare[0].in == "bfloat16");
     CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].in == "tfloat32");
     CHECK(ht::policies_of<outline::linear<ht::tf32>>()[0].out == "float");
-    // Kernels sum in float where `accum` is narrower, as the ledger says, too.
+    // Kernels sum in float where `accum` is narrower; the ledger says the same.
     CHECK(ht::policies_of<outline::linear<ht::with_accum<ht::amp_fp16, ht::float16>>>()[0].accumulate == "float");
     CHECK(ht::policies_of<outline::linear<ht::full_fp64>>()[0].accumulate == "double");
     const auto pieces = ht::policies_of<outline::linear<ht::split_fp32>>();
@@ -62,7 +62,7 @@ TEST_CASE("a layer outside any path, and one that inherits") {
     CHECK(inherits[0].out == "inherit");
 }
 
-TEST_CASE("roles of backward products show where a policy states them") {
+TEST_CASE("roles of backward products are listed where a policy states them") {
     using split = ht::recipe<ht::amp_bf16, rule<"*.qkv", ht::with_weight_grad<ht::amp_bf16, float>>,
                              rule<"*.proj", ht::with_input_grad<ht::amp_fp16, ht::bfloat16>>>;
     std::ostringstream out;

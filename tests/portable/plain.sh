@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# A program built by nothing but `g++ -std=c++20 -O2 -Iinclude` takes the instruction set that is fastest here and all
-# cores, and its innermost kernels hold the multiply-adds of a build for this machine alone (-march=native).
+# A program built with just `g++ -std=c++20 -O2 -Iinclude` uses the fastest instruction set of this machine and all cores, and its
+# innermost kernels have as many multiply-adds as in a build for this machine only (-march=native).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 cxx=${CXX:-g++}

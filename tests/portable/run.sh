@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Shows that one plain binary suits every CPU: the tests named below, built by nothing but `-std=c++20 -O2 -I include`,
-# pass on this machine, on an emulated x86-64 CPU without AVX, and, cross-compiled, on an emulated aarch64.
+# Tests that one binary runs on every CPU: the tests named below, built with just `-std=c++20 -O2 -I include`, pass on this machine, on
+# an emulated x86-64 CPU without AVX, and, cross-compiled, on an emulated aarch64.
 #
 #     tests/portable/run.sh nehalem|aarch64 [doctest argument...]
 #
-# Ends with 77 where the emulator or the cross compiler is missing (Debian: qemu-user, g++-aarch64-linux-gnu).
+# Exits with 77 if the emulator or the cross compiler is missing (Debian: qemu-user, g++-aarch64-linux-gnu).
 set -euo pipefail
 
 # Files and folders of tests/: numbers, matmul, attention and one training step.

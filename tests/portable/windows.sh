@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Shows that halftone runs on Windows: the lessons, train_gpt and the tests of the floors named below, cross-compiled by
-# mingw-w64, pass under wine, with portable code and with AVX2 where this machine has it.
+# Tests that halftone runs on Windows: the lessons, train_gpt and the tests of the folders named below, cross-compiled by mingw-w64,
+# pass under Wine, with portable code and, if this machine has it, with AVX2.
 #
 #     tests/portable/windows.sh [--build FOLDER] [ctest argument...]
 #
-#     --build FOLDER     keeps what is built there
+#     --build FOLDER     the build folder, which is kept
 #
-# Ends with 77 where the cross compiler, wine or a header is missing (Debian: g++-mingw-w64-x86-64-posix, wine64).
+# Exits with 77 if the cross compiler, Wine or a header is missing (Debian: g++-mingw-w64-x86-64-posix, wine64).
 set -euo pipefail
 
 # Programs of tests/: numbers, memory, kernels, files, one training step. Others say nothing more about Windows.
@@ -74,7 +74,7 @@ SECONDS=0
 "$cmake" --build "$build" --parallel "$(nproc)" --target "${targets[@]}"
 echo "built in $SECONDS s"
 
-# Windows aligns the stack to 16 bytes: no instruction may ask for more of a vector there.
+# Windows aligns the stack to 16 bytes: no instruction may require a larger alignment of a vector there.
 objdump=$(first_of x86_64-w64-mingw32-objdump objdump) || skip "there is no objdump"
 aligned=$("$objdump" -d --no-show-raw-insn "$build/tests/test_kernel.exe" |
     grep -cE 'vmov(aps|apd|dqa|dqa32|dqa64)\s.*%[yz]mm[0-9]+.*\(|vmov(aps|apd|dqa|dqa32|dqa64)\s.*\(.*%[yz]mm' || true)

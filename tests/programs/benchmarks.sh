@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# How the CPU's benchmarks behave as programs: each is built, runs one small case, leaves JSON, and refuses what it must.
+# Tests the CPU benchmarks as programs: each is built, runs one small case, writes JSON, and rejects wrong arguments.
 #
 #     tests/programs/benchmarks.sh BUILD_FOLDER
 set -uo pipefail
@@ -115,7 +115,7 @@ if command -v python3 >/dev/null 2>&1; then
     expect 'beside onednn | 1.25 times | 1.06, 2 cases | **short** |'
     targets "$work/amx.json" "$work/avx512_bf16.json" && fail "targets.py takes two machines for one"
     expect 'different machines'
-    targets "$work/rows.json" && fail "targets.py takes rows of nobody"
+    targets "$work/rows.json" && fail "targets.py accepts rows without a library"
     [[ $(wc -l <"$work/out") == 1 ]] || fail "targets.py does not say in one line that nothing was measured"
 fi
 

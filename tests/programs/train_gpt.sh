@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# How train_gpt behaves as a program: what it leaves, how it refuses, how it stops.
+# Tests train_gpt as a program: the files that it writes, its error messages, how it stops.
 #
 #     tests/programs/train_gpt.sh PROGRAM
 #     EMULATOR=/usr/lib/wine/wine64 tests/programs/train_gpt.sh train_gpt.exe

@@ -167,7 +167,8 @@ template <class T>
 struct fcopysign {  // of the first, on the second
     T operator()(T a, T b) const { return std::copysign(b, a); }
 };
-/// The sum of an exact product, rounded down: doubles hold the product, and their own rounding is seen by what it left.
+/// The sum with an exact product, rounded down: doubles represent the product exactly, and the error of their sum shows its
+/// rounding.
 struct ffma_down {
     float operator()(float a, float b, float c) const {
         const double product = static_cast<double>(a) * b, sum = product + c;
@@ -226,7 +227,7 @@ int comparison_named(std::string_view s) {
     const auto found = all.find(s);
     return found == all.end() ? -1 : found->second;
 }
-/// option: the comparison, and above it what it is joined by.
+/// option: the comparison and, in the upper bits, the operation that joins it with a predicate.
 enum joined { alone = 0, by_and = 256, by_or = 512, by_xor = 768 };
 template <class T>
 constexpr handler set_predicate = [](warp& w, const instruction& i, lane_mask m) {

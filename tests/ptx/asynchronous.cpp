@@ -45,7 +45,7 @@ std::uint64_t shared_place(warp& w, const instruction& i, std::size_t operand, i
 }
 
 tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
-    // The kernel's parameters lie as a GPU's do, but for where they begin.
+    // The kernel's parameters have the layout of a GPU's, except for their start address.
     const auto parameters = reinterpret_cast<std::uint64_t>(w.block().how.parameters.data());
     const bool is_parameter = at >= parameters && at < parameters + 8 * w.block().how.parameters.size();
     if ((is_parameter ? at - parameters : at) % 64 != 0) w.fail(i, "a tensor map that is misaligned");
@@ -62,12 +62,12 @@ namespace {
 constexpr std::uint64_t stamp = 0x7265697272616272;
 constexpr std::int64_t most = (1 << 20) - 1;  // arrivals, and bytes
 
-/// That it was made is read as other memory is, so that it must have been made before a barrier.
+/// The initialisation counts as a write to memory, so that a barrier is needed before the mbarrier is used.
 mbarrier& mbarrier_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
     const std::byte* const there = w.memory(i, space::shared, at, 8, lane, access::reads);
     auto& all = w.block().beside.mbarriers;
     const auto found = all.find(at);
-    if (found == all.end() || std::memcmp(there, &stamp, 8) != 0) w.fail(i, "no mbarrier lies there");
+    if (found == all.end() || std::memcmp(there, &stamp, 8) != 0) w.fail(i, "there is no mbarrier at this address");
     return found->second;
 }
 
@@ -90,7 +90,7 @@ constexpr handler unmake = [](warp& w, const instruction& i, lane_mask m) {
         std::memset(w.memory(i, space::shared, at, 8, l, access::writes), 0xff, 8);
     });
 };
-/// What each lane has made is there for copies from now on.
+/// Makes the mbarriers initialised by each lane visible to copies.
 constexpr handler fence_made = [](warp& w, const instruction&, lane_mask m) {
     each_lane(m, [&](int l) {
         for (auto& [at, made] : w.block().beside.mbarriers)
@@ -128,7 +128,7 @@ void to_device(warp& w, const asynchronous::bulk_copy& c) {
         }
     }
 }
-/// Brings no more copies than end the phase.
+/// Completes only as many copies as end the phase.
 void bring_until_over(warp& w, std::uint64_t at, mbarrier& b) {
     auto& beside = w.block().beside;
     for (const std::uint64_t phase = b.phases; b.phases == phase;) {
@@ -142,7 +142,7 @@ void bring_until_over(warp& w, std::uint64_t at, mbarrier& b) {
         beside.advance(at, b);
     }
 }
-/// Is told that a phase is over, or to come again.
+/// Tests whether a phase is complete; otherwise the lane has to test again.
 constexpr handler try_wait = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
         const std::uint64_t at = shared_place(w, i, 0, l);
@@ -198,7 +198,7 @@ handler decode_asynchronous(instruction& i, const mnemonic& name) {
         const std::string_view form = name.form();
         if (form == "init") return make;
         if (form == "inval") return unmake;
-        // What an arrival answers is of no use to a wait for a parity.
+        // The result of an arrival is not needed for a wait by parity.
         const bool is_plain = !name.has("noComplete") && !name.has("drop");
         if (form == "arrive" && i.to.front() < 0 && is_plain)
             return name.has("expect_tx") ? arrive_and_expect : arrive_only;
@@ -215,7 +215,7 @@ handler decode_asynchronous(instruction& i, const mnemonic& name) {
                               name.words.size() == 8 && i.from.size() == 5;
         return is_known ? bulk_copy : nullptr;
     }
-    if (operation == "mapa") {  // a block is a cluster of its own
+    if (operation == "mapa") {  // each block is a cluster of one block
         return [](warp& w, const instruction& a, lane_mask m) {
             each_lane(m, [&](int l) {
                 if (w.get<std::uint32_t>(a.from[1], l) != 0) w.fail(a, "a block that the cluster does not have");

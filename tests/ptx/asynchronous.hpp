@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is under way beside a block's warps on sm_90: bulk copies of tensors both ways, products of warpgroups, and the
-/// mbarriers that tell when copies into shared memory are done.
+/// Asynchronous operations of a block on sm_90: bulk copies of tensors in both directions, products of warpgroups, and the
+/// mbarriers that signal when copies into shared memory are complete.
 ///
-/// All of it ends as late as the hardware allows, and begins as early: where a bulk copy will write there are NaNs from
-/// the instruction on, and what it brings comes when a thread waits for it; a bulk store reads and writes when its
-/// thread waits for it; the sums of a product are NaNs until they are waited for. Mbarriers order these, and not, in
-/// this machine's eyes, ordinary accesses of two warps: it would call them a race.
+/// Every operation begins as early and ends as late as the hardware allows. The destination of a bulk copy is filled with NaNs
+/// at the instruction, and gets its values when a thread waits for the copy. A bulk store reads and writes when its thread waits
+/// for it. The sums of a product are NaNs until a thread waits for them. Mbarriers order these operations, but not ordinary
+/// accesses of two warps, which this machine reports as a race.
 #pragma once
 
 #include <algorithm>
@@ -43,15 +43,15 @@ struct tensor_map {
     }
 };
 static_assert(sizeof(tensor_map) == 128);
-/// The map that an instruction's lane has the address of.
+/// The map at the address in an instruction's lane.
 tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane);
 
-/// A byte of a box lies where the place of its chunk of 16 among eight and its row's among eight say.
+/// The offset of a byte in a box, by the number of its chunk of 16 bytes among eight and the number of its row among eight.
 inline std::uint64_t swizzled(std::uint64_t at) { return at ^ (at >> 3 & 0x70); }
-/// What an instruction's lane has the address of, in shared memory.
+/// The address in shared memory in an instruction's lane.
 std::uint64_t shared_place(warp& w, const instruction& i, std::size_t operand, int lane);
 
-/// How many phases of each mbarrier, by its address, someone knows to be over.
+/// For each mbarrier, by its address, the number of phases that are known to be complete.
 using knowledge = std::map<std::uint64_t, std::uint64_t>;
 inline void learn(knowledge& mine, const knowledge& other) {
     for (const auto& [at, phases] : other)
@@ -59,45 +59,45 @@ inline void learn(knowledge& mine, const knowledge& other) {
 }
 
 struct mbarrier {
-    std::uint32_t arrivals = 0, missing = 0;  ///< of a phase, and those that the present one still lacks
-    std::int64_t bytes = 0;                   ///< that it still waits for
-    std::uint64_t phases = 0;                 ///< that are over
-    int made_by = 0;                          ///< a thread
+    std::uint32_t arrivals = 0, missing = 0;  ///< arrivals of a phase, and those that the current phase still needs
+    std::int64_t bytes = 0;                   ///< still expected
+    std::uint64_t phases = 0;                 ///< completed phases
+    int made_by = 0;                          ///< the thread that initialised it
     bool is_fenced = false;
-    knowledge given{};  ///< by those who have arrived
+    knowledge given{};  ///< by the threads that have arrived
 };
 
-/// Of a block.
+/// The asynchronous operations of a block.
 struct asynchronous {
     struct bulk_copy {
         const instruction* by = nullptr;
         tensor_map map{};
-        std::uint64_t to = 0, done = 0;  ///< where to, and which mbarrier counts it
+        std::uint64_t to = 0, done = 0;  ///< the destination, and the mbarrier that counts it
         std::int32_t x = 0, y = 0;
     };
-    /// Where bulk copies have gone last: who touches it must know that phase to be over.
+    /// The memory that bulk copies wrote last: a thread that accesses it must know that their phase is complete.
     struct landing {
         std::uint64_t bytes = 0, done = 0, phases = 0;
     };
-    /// A bulk copy from shared memory, which its thread has yet to wait for.
+    /// A bulk copy from shared memory for which its thread has not waited yet.
     struct bulk_store {
         const instruction* by = nullptr;
         tensor_map map{};
         std::uint64_t from = 0;
         std::int32_t x = 0, y = 0;
         int thread = 0;
-        std::uint64_t group = 0;  ///< of its thread's
+        std::uint64_t group = 0;  ///< the group of its thread
     };
     struct thread_state {
         std::uint64_t store_groups = 0;  ///< closed
-        std::uint32_t fences = 1;        ///< from its ordinary writes to bulk stores: one more than so many
+        std::uint32_t fences = 1;        ///< fences between its ordinary writes and bulk stores, plus one
     };
-    /// Who wrote four bytes last, and how many fences of its own were before; 0: nobody, or a copy.
+    /// The thread that wrote four bytes last, and the number of its fences before the write; 0: no thread, or a copy.
     struct writer {
         std::uint32_t fences = 0;
         int thread = 0;
     };
-    /// What a product under way reads.
+    /// The operands of a product in flight.
     struct operand {
         int warp = 0;
         std::uint64_t group = 0, at = 0, bytes = 0;
@@ -110,13 +110,13 @@ struct asynchronous {
     std::vector<operand> operands;
     std::vector<thread_state> threads;
     std::vector<writer> writers;  ///< none before sm_90
-    std::uint64_t changes = 0;    ///< of mbarriers, so that a block is seen to stand still
+    std::uint64_t changes = 0;    ///< changes of mbarriers, by which a block without progress is detected
 
-    /// Whether nothing objects to anything.
+    /// Whether there is nothing to check.
     bool is_idle() const { return landings.empty() && operands.empty() && stores.empty(); }
-    /// Why a warp that knows this may not touch shared memory there; nullptr: it may.
+    /// Why a warp with this knowledge may not access shared memory there; nullptr if it may.
     const char* objection(std::uint64_t at, std::uint64_t bytes, bool writes, const knowledge& known) const;
-    /// What reads there and is not waited for, for sentences; nullptr: nothing.
+    /// The operation that reads there and has not been waited for, for error messages; nullptr if there is none.
     const char* reader_of(std::uint64_t at, std::uint64_t bytes) const;
     void note_write(std::uint64_t at, std::uint64_t bytes, const writer& by) {
         if (writers.empty()) return;
@@ -126,14 +126,14 @@ struct asynchronous {
     void note_write(std::uint64_t at, std::uint64_t bytes, int thread) {
         note_write(at, bytes, {threads[static_cast<std::size_t>(thread)].fences, thread});
     }
-    /// The thread that wrote what lies there, with no fence since; -1: none.
+    /// The thread that wrote these bytes without a fence since; -1: none.
     int unfenced_writer(std::uint64_t at, std::uint64_t bytes) const;
     /// Ends the phase if nothing is missing.
     void advance(std::uint64_t at, mbarrier& m);
 };
 
-/// A warp's products under way. A register whose sum is to come holds a NaN that has the sum's number in its upper
-/// half, which moves from register to register with it.
+/// A warp's products in flight. A register whose sum is not available yet holds a NaN with the sum's number in its upper half;
+/// the NaN can be moved to other registers.
 struct warpgroup_sums {
     struct pending {
         std::uint64_t group = 0;
@@ -153,7 +153,7 @@ struct warpgroup_sums {
     }
 
   private:
-    static constexpr std::uint64_t mark = 0xfff7;  // of no address, and of no number that arithmetic makes
+    static constexpr std::uint64_t mark = 0xfff7;  // occurs in no address, and in no result of arithmetic
 };
 
 }  // namespace halftone::ptx

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs a kernel block by block, a block's warps in turn: each until it cannot go on, then all over a barrier, or once
-/// more where some wait for an mbarrier.
+/// Runs a kernel block by block. The warps of a block take turns: each runs until it cannot continue; then all pass a barrier, or
+/// those that wait for an mbarrier test it again.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -13,12 +13,12 @@ namespace halftone::ptx {
 
 namespace {
 
-constexpr int most_idle_turns = 1000;  // in which nothing comes to an mbarrier
+constexpr int most_idle_turns = 1000;  // turns without any change of an mbarrier
 
-/// Of a block that is over.
+/// Checks at the end of a block.
 void check_ends(block_state& block, std::deque<warp>& warps) {
     if (!block.beside.copies.empty())
-        warps.front().fail(*block.beside.copies.front().by, "a bulk copy that nobody waits for");
+        warps.front().fail(*block.beside.copies.front().by, "a bulk copy that no thread waits for");
     if (!block.beside.stores.empty()) {
         const auto& store = block.beside.stores.front();
         warps[static_cast<std::size_t>(store.thread / lanes)].fail(*store.by,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Section 9.7.9.27 of the PTX ISA's manual: bulk copies of tensors from shared memory, as late as their thread waits
-/// for them, and the fence that has to be between ordinary writes and them.
+/// Section 9.7.9.27 of the PTX ISA's manual: bulk copies of tensors from shared memory, which run when their thread
+/// waits for them, and the fence that is required between ordinary writes and such copies.
 #include <algorithm>
 
 #include "ptx/by_type.hpp"
@@ -25,7 +25,7 @@ asynchronous::thread_state& own(warp& w, int lane) {
     return w.block().beside.threads[static_cast<std::size_t>(w.first_thread() + lane)];
 }
 
-/// As its thread's own reads, so that others are seen to race with them.
+/// The reads of the copy count as reads of its thread, so that races with other threads are detected.
 void read(warp& w, const instruction& i, const asynchronous::bulk_store& s, int lane) {
     for (std::uint64_t at = s.from; at < s.from + s.map.box_bytes(); at += chunk)
         w.memory(i, space::shared, at, chunk, lane, access::reads);
@@ -43,7 +43,7 @@ void bring_back(warp& w, const asynchronous::bulk_store& s, int lane) {
     }
 }
 
-/// from: the map, where in its tensor, and where in shared memory from.
+/// from: the map, the position in its tensor, and the address in shared memory.
 constexpr handler bulk_store = [](warp& w, const instruction& i, lane_mask m) {
     auto& beside = w.block().beside;
     each_lane(m, [&](int l) {
@@ -73,7 +73,7 @@ constexpr handler wait = [](warp& w, const instruction& i, lane_mask m) {
         const std::uint64_t left = w.get<std::uint32_t>(i.from[0], l), groups = own(w, l).store_groups;
         std::erase_if(beside.stores, [&](const asynchronous::bulk_store& s) {
             if (s.thread != mine || s.group + left >= groups) return false;
-            read(w, i, s, l);  // at the latest now
+            read(w, i, s, l);  // the memory is read now at the latest
             bring_back(w, s, l);
             return true;
         });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What handlers of instructions are made of: lane by lane, for the type that an instruction's name ends with.
+/// Building blocks of instruction handlers: lane by lane, for the type at the end of an instruction's name.
 #pragma once
 
 #include <bit>
@@ -56,7 +56,7 @@ handler by_real(std::string_view t, const F& f) {
     });
 }
 
-/// What the hardware answers where a result is no number.
+/// The NaN that the hardware returns.
 template <class T>
 T quiet(T x) {
     if (x == x) return x;
@@ -64,7 +64,7 @@ T quiet(T x) {
                           : static_cast<T>(std::numeric_limits<double>::quiet_NaN());
 }
 
-/// Handlers that do F lane by lane: to[0] = F(from[0], ...), each of type T.
+/// Handlers that apply F lane by lane: to[0] = F(from[0], ...), with operands of type T.
 template <class T, class F, class R = T>
 constexpr handler unary = [](warp& w, const instruction& i, lane_mask m) {
     std::uint64_t* const to = w.values(i.to[0]);

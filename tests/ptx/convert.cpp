@@ -41,7 +41,7 @@ constexpr handler convert = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
         const To r = converted<To>(w.get<From>(i.from[0], l), (i.option & 256) != 0, i.option & 255);
         if constexpr (std::is_integral_v<To> && std::is_signed_v<To> && sizeof(To) < 4) {
-            w.set<std::int32_t>(i.to[0], l, r);  // narrow ones fill their register by their sign
+            w.set<std::int32_t>(i.to[0], l, r);  // narrow integers are sign-extended
         } else {
             w.set<To>(i.to[0], l, r);
         }
@@ -58,7 +58,7 @@ constexpr handler convert_number = [](warp& w, const instruction& i, lane_mask m
         }
     });
 };
-/// Two floats into one word, the first on top.
+/// Converts two floats into one word; the first is in the upper half.
 template <class To>
 constexpr handler convert_pair = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
@@ -69,7 +69,7 @@ constexpr handler convert_pair = [](warp& w, const instruction& i, lane_mask m) 
         w.set<std::uint32_t>(i.to[0], l, static_cast<std::uint32_t>(bits(0)) << 16 | bits(1));
     });
 };
-/// Two bytes to two halves of 16 bits, each exact.
+/// Converts two bytes to two 16-bit numbers, exactly.
 template <class From>
 constexpr handler widen_pair = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
@@ -80,7 +80,7 @@ constexpr handler widen_pair = [](warp& w, const instruction& i, lane_mask m) {
         w.set<std::uint32_t>(i.to[0], l, half(1) << 16 | half(0));
     });
 };
-/// Two floats into two bytes, the first on top; what is too large becomes the largest number.
+/// Converts two floats into two bytes; the first is in the upper byte; numbers that are too large saturate.
 template <class To>
 constexpr handler narrow_pair = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Which handler does an instruction: each of these answers nullptr for those that are not of its kind, and fills in what
-/// the handler reads of the others (module.hpp).
+/// Chooses the handler of an instruction: each function returns nullptr for instructions of other kinds, and otherwise fills in the
+/// fields that the handler reads (module.hpp).
 #pragma once
 
 #include "ptx/module.hpp"
 
 namespace halftone::ptx {
 
-/// `ld.shared.v4.u32`: an operation, words that say how, and mostly a type at the end.
+/// An instruction's name, as `ld.shared.v4.u32`: an operation, modifiers, and usually a type at the end.
 struct mnemonic {
     const std::vector<std::string_view>& words;
 
@@ -25,18 +25,18 @@ struct mnemonic {
     std::int32_t bytes() const { return type().front() == 'p' ? 1 : std::stoi(std::string(type().substr(1))) / 8; }
 };
 
-/// What the lanes of a warp do together: shuffles, votes, matrices out of shared memory and their products; barriers.
+/// Warp-wide instructions: shuffles, votes, loads of matrices from shared memory and their products; barriers.
 handler decode_warp_wide(instruction& i, const mnemonic& name);
 /// Loads, stores, atomics, asynchronous copies, addresses.
 handler decode_memory(instruction& i, const mnemonic& name);
 /// Mbarriers, and bulk copies of tensors into shared memory.
 handler decode_asynchronous(instruction& i, const mnemonic& name);
-/// The way back, and the fence before it.
+/// Bulk copies from shared memory, and the fence before them.
 handler decode_bulk_store(instruction& i, const mnemonic& name);
 /// Products of warpgroups.
 handler decode_warpgroup(instruction& i, const mnemonic& name);
 handler decode_convert(instruction& i, const mnemonic& name);
-/// Sums, products, functions, comparisons, and what is done to bits.
+/// Sums, products, functions, comparisons and bit operations.
 handler decode_arithmetic(instruction& i, const mnemonic& name);
 
 }  // namespace halftone::ptx

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The machine for PTX as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, exact, bulk copies
-/// back, and what it must find or refuse of them.
+/// The PTX machine as an sm_90: products by bulk copies of tensors, mbarriers and warpgroups, compared exactly; bulk copies from
+/// shared memory; and mistakes in these that it must report.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -117,7 +117,7 @@ struct map_of {
     }
 };
 
-/// Rows by columns in device memory, whose rows are of a multiple of 8 elements; what lies between them is NaN.
+/// A matrix in device memory whose row stride is a multiple of 8 elements; the elements between rows are NaN.
 template <class T>
 struct matrix {
     T* data = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The instructions of sm_90a that tests/ptx/hopper.cu is made of.
+/// The instructions of sm_90a that tests/ptx/hopper.cu uses.
 #pragma once
 
 #include <cstdint>

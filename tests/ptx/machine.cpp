@@ -134,7 +134,7 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
     }
 #if defined(__SANITIZE_ADDRESS__)
     if (__asan_region_is_poisoned(reinterpret_cast<void*>(address), bytes) != nullptr)
-        fail(i, "memory that is nobody's, lane " + std::to_string(lane));
+        fail(i, "memory that is not allocated, lane " + std::to_string(lane));
 #endif
     const auto is_in_last = [&] { return address >= block_.last.begin && address + bytes <= block_.last.end; };
     if (is_in_last()) return reinterpret_cast<std::byte*>(address);
@@ -156,7 +156,7 @@ void warp::wait_for_copies(const instruction& i, int lane, std::size_t groups_le
             std::byte* const to = memory(i, space::shared, c.to, c.bytes, lane, access::writes);
             std::memset(to, 0, c.bytes);
             if (c.valid != 0) {
-                // Aligned as a whole, whatever part of it is there.
+                // The whole access must be aligned, whichever part of it is used.
                 std::memcpy(to, memory(i, space::global, c.from, std::bit_floor(c.valid), lane, access::reads),
                             c.valid);
             }
@@ -245,7 +245,7 @@ void warp::call(const instruction& i, lane_mask m) {
 void warp::advance() {
     std::replace(state_, state_ + lanes, lane_state::waits, lane_state::runs);
     for (;;) {
-        // Those furthest behind, and where they meet the next ones.
+        // The lanes furthest behind, and the instruction at which they meet the next ones.
         std::uint32_t at = ~0u, next = ~0u;
         for (int l = 0; l < lanes; ++l)
             if (state_[l] == lane_state::runs && pc_[l] < at) at = pc_[l];

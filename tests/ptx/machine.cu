@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the machine for PTX must find: each kernel here has one mistake, and would end well, or as if it did, on many a
-/// GPU. A mistake of which it says nothing fails.
+/// Mistakes that the PTX machine must report: each kernel has one mistake, with which it may still appear to work on a GPU. A test
+/// fails if the mistake is not reported.
 #include <cuda_runtime.h>
 
 #include <string>
@@ -116,7 +116,7 @@ TEST_CASE("the machine for PTX finds each planted mistake") {
     CHECK(fails([](const memory& m) { misaligned<<<1, 32>>>(m.out); }));
 }
 
-TEST_CASE("the machine for PTX: a stream runs nothing that nobody waits for") {
+TEST_CASE("the machine for PTX: a stream runs its work only when something waits for it") {
     const memory m;
     cudaStream_t stream = nullptr;
     REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
@@ -135,7 +135,7 @@ TEST_CASE("the machine for PTX refuses launches that no GPU takes") {
     const memory m;
     no_mistake<<<1, 2048>>>(m.out, m.in);
     CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);
-    beyond_shared_memory<<<1, 64, 100 * 1024>>>(m.out);  // more than it asked for
+    beyond_shared_memory<<<1, 64, 100 * 1024>>>(m.out);  // more than it requested
     CHECK(cudaGetLastError() == cudaErrorInvalidValue);
     CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }

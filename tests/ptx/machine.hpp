@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Runs kernels that nvcc has compiled (module.hpp) on the host: blocks one after the other, the lanes of a warp together
-/// while they agree where to go on, those that are furthest behind first.
+/// Runs kernels compiled by nvcc (module.hpp) on the host: blocks one after the other, and the lanes of a warp together while they
+/// are at the same instruction, the lanes furthest behind first.
 ///
-/// A failure, as one sentence with the instruction: an access that is misaligned or to memory that is not the kernel's; a
-/// shuffle from a lane that does not take part; lanes that never meet at something warp-wide; threads that never meet at
-/// a barrier; races in shared memory (shared_memory.hpp). Shared memory and registers begin as NaNs; an asynchronous copy
-/// is done when it is waited for. Lanes that wait for an mbarrier's phase let all others go on before they ask again, and
-/// fail where that never ends (asynchronous.hpp).
+/// Failures are reported in one sentence with the instruction: an access that is misaligned or outside of the kernel's memory; a
+/// shuffle from a lane that does not take part; lanes that never meet at a warp-wide instruction; threads that never meet at a
+/// barrier; races in shared memory (shared_memory.hpp). Shared memory and registers are initialised with NaNs; an asynchronous
+/// copy runs when a thread waits for it. Lanes that wait for an mbarrier's phase let all others continue before they test it again;
+/// if the phase never completes, that is a failure (asynchronous.hpp).
 ///
-/// It cannot show races in a GPU's own memory, nor weak memory order.
+/// It cannot show races in global memory, nor weak memory order.
 #pragma once
 
 #include <cstring>
@@ -28,7 +28,7 @@ struct shape {
 
 struct launch {
     shape grid{}, block{};
-    std::size_t shared_bytes = 0;             ///< beside what the kernel's source has
+    std::size_t shared_bytes = 0;             ///< in addition to that of the kernel's source
     std::vector<std::uint64_t> parameters{};  ///< their bytes
     std::uint32_t seed = 0;  ///< of the order of blocks, and of warps between two barriers; 0: as numbered
 };
@@ -36,7 +36,7 @@ struct launch {
 struct range {
     std::uint64_t begin = 0, end = 0;
 };
-/// All memory of kernels around an address, none of it freed before the kernel ends; empty: it is not theirs.
+/// The kernels' memory that contains an address; it is not freed before the kernel ends. Empty if the address is not in it.
 using reach = std::function<range(std::uint64_t address)>;
 
 void run(module& m, const function& kernel, const launch& how, const reach& may_touch);
@@ -46,7 +46,7 @@ struct pending_copy {
     unsigned bytes, valid;
 };
 
-/// What a block's threads share.
+/// The state that a block's threads share.
 struct block_state {
     module& code;
     const launch& how;
@@ -54,18 +54,18 @@ struct block_state {
     shared_memory& shared;
     shape at{};
     std::uint64_t steps = 0;
-    range last{};  // what the kernel has touched last
+    range last{};  // the memory accessed last by the kernel
     asynchronous beside{};
 };
 
-/// A function under way in a warp.
+/// A function that a warp is executing.
 struct frame {
     const function* f = nullptr;
     std::vector<std::uint64_t> registers;
     std::vector<std::byte> parameters, local;  // lane by lane
 };
 
-/// What a register holds of a T, and a register that holds it.
+/// The conversions between a T and the contents of a register.
 template <class T>
 T low(std::uint64_t bits) {
     T value;
@@ -85,14 +85,14 @@ class warp {
 
     warp(block_state& b, const function& kernel, int first_thread, int threads);
 
-    /// Until all lanes are over, at a barrier, or have to wait for an mbarrier.
+    /// Runs until all lanes have finished, are at a barrier, or have to wait for an mbarrier.
     void advance();
     bool is_over() const;
     bool waits() const;
     void pass_barrier();
-    /// The barrier that lanes wait at, of all of this warp one and the same; nullptr: none waits.
+    /// The barrier at which lanes wait, the same for all lanes of this warp; nullptr if none waits.
     const instruction* barrier() const;
-    /// Sums up what `bar.red` is given, and tells it.
+    /// Reduces the operands of `bar.red`, and returns the result.
     void vote(bool& any, bool& all) const;
     void tell(bool any, bool all);
 
@@ -107,9 +107,9 @@ class warp {
     void set(std::int32_t r, int lane, T value) {
         values(r)[lane] = bits_from(value);
     }
-    /// Host memory for an access of so many bytes.
+    /// The host memory of an access of this number of bytes.
     std::byte* memory(const instruction& i, space s, std::uint64_t address, std::uint64_t bytes, int lane, access how);
-    /// What `bar.warp.sync` does: what its lanes do to memory from here on comes after what they did before.
+    /// `bar.warp.sync`: orders later memory accesses of its lanes after earlier ones.
     void order_memory() { ++order_; }
     std::uint64_t generic(space s, std::uint64_t address, int lane);
     std::uint64_t from_generic(space s, std::uint64_t address, int lane);
@@ -120,12 +120,12 @@ class warp {
 
     block_state& block() { return block_; }
     int first_thread() const { return first_thread_; }
-    /// Which phases of mbarriers have been seen to be over.
+    /// The phases of mbarriers that are known to be complete.
     knowledge& known() { return known_; }
     warpgroup_sums& sums() { return sums_; }
-    /// Gives registers the sums of all products but those of so many groups.
+    /// Writes the sums of all products to registers, except those of the last groups.
     void end_products(std::uint64_t groups_left);
-    /// What keeps it from going on, for sentences.
+    /// The reason why it cannot continue, for error messages.
     const instruction& last_wait() const;
 
     [[noreturn]] void fail(const instruction& i, const std::string& why) const;

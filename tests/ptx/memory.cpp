@@ -8,7 +8,7 @@ namespace halftone::ptx {
 
 namespace {
 
-/// Whole numbers keep their sign in a register wider than they are.
+/// Integers are sign-extended in a wider register.
 template <class T>
 constexpr handler load = [](warp& w, const instruction& i, lane_mask m) {
     const std::uint64_t* const address = w.values(i.from[0]);
@@ -48,7 +48,7 @@ constexpr handler atomic = [](warp& w, const instruction& i, lane_mask m) {
         if (!i.to.empty()) w.set<T>(i.to[0], l, was);
     });
 };
-/// What stays in memory, of what was there and of the operands.
+/// The new value in memory, from the old value and the operands.
 struct adds {
     template <class T>
     T operator()(T a, T b, T) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Where functions and variables stand in a module's text.
+/// The positions of functions and variables in a module's text.
 #include <cctype>
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace halftone::ptx {
 
 module::module(std::string source) :source_(std::move(source)) {
-    // Comments are one line each; blanks in their place keep what follows where it is.
+    // Comments have one line each; they are replaced by blanks, so that positions do not change.
     for (std::size_t i = 0; (i = source_.find("//", i)) != source_.npos;)
         while (i < source_.size() && source_[i] != '\n') source_[i++] = ' ';
     const std::string_view s = source_;
@@ -39,7 +39,7 @@ module::module(std::string source) :source_(std::move(source)) {
                 }
                 std::size_t close = end + 1;
                 for (int depth = 1; depth != 0; ++close) depth += s[close] == '{' ? 1 : s[close] == '}' ? -1 : 0;
-                // A function's results stand in brackets before its name.
+                // A function's results are in brackets before its name.
                 std::string_view name =
                     trim(head.substr(head.find(is_entry ? ".entry" : ".func") + (is_entry ? 6 : 5)));
                 if (name.front() == '(') name = trim(name.substr(name.find(')') + 1));

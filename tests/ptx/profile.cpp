@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How many instructions of which kind warps have executed, kernel by kernel: on stderr where HALFTONE_PTX_PROFILE is
-/// set, when the program ends. Counts of PTX, of which ptxas makes fewer: they tell what a change brings, and not how
-/// long anything takes.
+/// Counts the instructions of each kind that warps have executed, kernel by kernel, and prints them to stderr when the program
+/// ends, if HALFTONE_PTX_PROFILE is set. These are PTX instructions, from which ptxas makes fewer machine instructions: the
+/// counts show the effect of a change, but not how long a kernel takes.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,7 +27,7 @@ std::string readable(const std::string& name) {
     return result;
 }
 
-/// An instruction's name without types and the like, which would be many: "ld.global", "mma.sync", "add".
+/// An instruction's name without types and modifiers, of which there are many: "ld.global", "mma.sync", "add".
 std::string kind_of(const std::string& text) {
     std::string_view rest = text;
     if (rest.front() == '@') rest = rest.substr(rest.find_first_not_of(" \t", rest.find_first_of(" \t")));

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# The lessons, own_project, train_gpt and bench_cuda on a machine without a GPU: built with nvcc as for one, and run by the
-# machine for PTX (run.sh). A lesson prints what it promises, train_gpt's losses are the CPU's, and no benchmark's result is
-# wrong.
+# The lessons, own_project, train_gpt and bench_cuda on a machine without a GPU: built with nvcc as for a GPU, and run by the PTX
+# machine (run.sh). Lessons print what their sources say, train_gpt's losses are the CPU's, and no benchmark's result is wrong.
 #
-#     tests/ptx/programs.sh [FOLDER]       # where to build; a temporary one otherwise
+#     tests/ptx/programs.sh [FOLDER]       # the build folder; by default a temporary one
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${1:-}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reads a function: its registers, its variables, and what its instructions name.
+/// Parses a function: its registers, its variables, and the operands of its instructions.
 #include <cctype>
 #include <optional>
 #include <unordered_map>
@@ -10,7 +10,7 @@
 
 namespace halftone::ptx {
 
-/// Reads one function.
+/// Parses one function.
 class reader {
   public:
     reader(module& m, const module::place& p, std::string name) : m_(m) {
@@ -22,7 +22,7 @@ class reader {
         for (const auto& [at, label] : jumps_) f_->code[at].target = place_of(label);
         for (const auto& [at, table] : table_jumps_)
             for (const auto& label : tables_.at(table)) f_->code[at].targets.push_back(place_of({{0}, label}));
-        // What a launch gives lies behind what stands in the source.
+        // The shared memory that a launch requests is behind that of the kernel's source.
         f_->shared_bytes = round_up(f_->shared_bytes, most_alignment_);
         for (const std::int32_t r : open_shared_) f_->constants.emplace_back(r, f_->shared_bytes);
         instruction end;
@@ -52,7 +52,7 @@ class reader {
         }
     }
 
-    /// A parameter, one of a call's among them.
+    /// A parameter, possibly of a call.
     variable place(const declaration& d) {
         std::uint64_t& used =
             f_->is_entry && scopes_.size() == 1 && !is_body_ ? f_->kernel_parameter_bytes : f_->parameter_bytes;
@@ -128,7 +128,7 @@ class reader {
         scopes_.emplace_back();
         open_.push_back(scope_count_++);
     }
-    /// Labels of two pieces of inline assembly may be one name: the innermost scope's counts.
+    /// Two pieces of inline assembly may have labels of the same name: the one in the innermost scope is used.
     struct jump {
         std::vector<int> scopes;
         std::string label;
@@ -150,7 +150,7 @@ class reader {
         return at->second;
     }
 
-    /// The register that an operand names, holds as a number, or whose address it is.
+    /// The register of an operand: a named one, one that holds a number, or one that holds an address.
     std::int32_t operand(std::string_view name) {
         if (name == "_") return -1;
         if (!name.empty() && name.front() == '!') throw failure("a negated operand: " + std::string(name));
@@ -228,7 +228,7 @@ class reader {
             bool is_addressed = false;
             const auto of = [&](std::string_view part) {
                 if (part.front() != '[') return operands(i.from, part);
-                // Behind a comma: where in a tensor.
+                // After a comma: the position in a tensor.
                 const auto pieces = split(part.substr(1, part.size() - 2));
                 const auto plus = pieces[0].find('+');
                 i.from.push_back(operand(trim(pieces[0].substr(0, plus))));
@@ -290,7 +290,7 @@ class reader {
     std::uint64_t most_alignment_ = 1;
     std::string label_;
     std::map<std::pair<int, std::string>, std::uint32_t> labels_;
-    std::vector<int> open_;  // scopes, by numbers that no two of a function have
+    std::vector<int> open_;  // scopes, by numbers that are unique in a function
     int scope_count_ = 0;
     std::vector<std::pair<std::size_t, jump>> jumps_;
     std::vector<std::pair<std::size_t, std::string>> table_jumps_;

@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Runs what nvcc has compiled on a machine without a GPU: this folder's machine for PTX takes the place of CUDA's runtime.
+# Runs programs compiled by nvcc on a machine without a GPU: the PTX machine of this folder replaces CUDA's runtime.
 #
 #     tests/ptx/run.sh [--objects FOLDER] [--architecture 90a] [--sanitize] [--seed N] [NAME...] [-- DOCTEST-ARGUMENT...]
 #     tests/ptx/run.sh --library FILE
 #
-# NAME: products, say, for tests/cuda/products.cu, or machine and hopper for this folder's own; all of them where there is none. FOLDER
-# has their objects, as tests/cuda/compile.sh --keep FOLDER leaves them; else they are compiled, for seconds to a minute each. --sanitize: address
-# sanitizer watches what the kernels touch, to the byte. --seed: blocks and warps take turns in an order drawn at random.
-# --architecture: what the tests are compiled for, and what the machine poses as; without it sm_80, but for those that need
-# another one. With 90a it has the instructions of Hopper alone: mbarriers, bulk copies of tensors, products of warpgroups.
+# NAME: products, for instance, for tests/cuda/products.cu, or machine and hopper for the tests of this folder; without a NAME all run.
+# FOLDER has their objects, as tests/cuda/compile.sh --keep FOLDER leaves them; otherwise they are compiled, which takes seconds to a
+# minute each. --sanitize: the address sanitizer checks every byte that kernels access. --seed: blocks and warps take turns in a random
+# order. --architecture: the architecture that the tests are compiled for and that the machine imitates; by default sm_80, except for
+# tests that need another one. With 90a it has Hopper's additional instructions: mbarriers, bulk copies of tensors, products of
+# warpgroups.
 #
-# --library makes FILE, the machine alone. It runs any program that is linked with the shared runtime and has PTX of sm_80:
+# --library builds FILE, the machine as a library. It runs any program that is linked with the shared runtime and contains PTX of sm_80:
 #
 #     nvcc -cudart shared -gencode arch=compute_80,code=compute_80 -no-compress ... && LD_PRELOAD=FILE ./a.out
 #
-# or PTX of sm_90a (arch=compute_90a,code=compute_90a), where HALFTONE_PTX_ARCHITECTURE=90 is in the environment.
+# or PTX of sm_90a (arch=compute_90a,code=compute_90a), if HALFTONE_PTX_ARCHITECTURE=90 is in the environment.
 #
-# CUDACXX names the compiler of CUDA, CXX the other one.
+# CUDACXX names the CUDA compiler, CXX the C++ compiler.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 nvcc=${CUDACXX:-nvcc}

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// CUDA's runtime, as much of it as halftone calls, over the machine that runs PTX: what nvcc compiled runs where there
-/// is no GPU. Programs are linked with this in place of cudart.
+/// The functions of CUDA's runtime that halftone calls, on the PTX machine: programs compiled by nvcc run without a GPU. They are
+/// linked with this library in place of cudart.
 ///
-/// Streams are as late as CUDA allows: nothing runs before something waits for it, so that what is read too early is
-/// old. The legacy stream and those that were made to wait for it are in order, and no others are. Memory from here begins as NaNs. A kernel that fails says so on stderr, and every later call returns its error.
+/// Streams run as late as CUDA allows: work runs only when something waits for it, so that reading a result too early gives an old
+/// value. Only the legacy stream and blocking streams are ordered with each other. Memory is initialised with NaNs. A kernel that
+/// fails prints a message to stderr, and every later call returns its error.
 #pragma once
 
 #include <chrono>
@@ -31,17 +32,17 @@ struct stream {
     std::uint64_t given = 0, done = 0;
     bool is_blocking = false;  // waits for the legacy stream, which waits for it
     graph* noting = nullptr;
-    bool is_spoilt = false;  // by a call that a capture does not take
+    bool is_spoilt = false;  // by a call that cannot be captured
 };
 struct event {
     stream* of = nullptr;
     std::uint64_t at = 0;
     std::shared_ptr<std::chrono::steady_clock::time_point> time{};  // when it was reached
 };
-/// Of device memory. What is reserved and not used goes back whenever something waits, down to the threshold.
+/// A pool of device memory. Whenever something waits, unused memory is returned, down to the threshold.
 struct pool {
     std::uint64_t used = 0, reserved = 0, threshold = 0;
-    std::uint64_t mapped = 0;  // bytes that came from the system so far
+    std::uint64_t mapped = 0;  // bytes allocated from the system so far
 };
 struct allocation {
     std::uint64_t bytes = 0;
@@ -55,13 +56,13 @@ struct kernel {
     std::size_t most_shared = 48 * 1024;
 };
 
-/// What the device is: 10 times its compute capability.
+/// The device's architecture: 10 times its compute capability.
 int architecture();
-/// Of a multiprocessor, and the most of a block.
+/// The shared memory of a multiprocessor, and the most that a block may have.
 inline std::size_t all_shared_bytes() { return (architecture() == 90 ? 228 : 164) * std::size_t{1024}; }
 inline std::size_t most_shared_bytes() { return all_shared_bytes() - 1024; }
 
-/// All that the runtime knows.
+/// The state of the runtime.
 struct gpu {
     std::recursive_mutex mutex;
     std::map<std::uint64_t, allocation> memory;
@@ -70,11 +71,11 @@ struct gpu {
     std::set<stream*> streams;
     stream plain;  // the legacy stream
     std::set<pool*> pools;
-    pool own;  // the device's own, which is also the present one
-    std::map<std::string, int> calls;  // of those that cost
+    pool own;  // the device's default pool, which is also the current one
+    std::map<std::string, int> calls;  // of expensive functions
     cudaError_t last = cudaSuccess, broken = cudaSuccess;
 
-    /// Where an allocation begins that has so many bytes from the address on, and what it is; nullptr: none has.
+    /// The beginning and the kind of the allocation that contains this number of bytes from the address on; nullptr if none does.
     const std::pair<const std::uint64_t, allocation>* find(std::uint64_t address, std::uint64_t bytes) {
         auto next = memory.upper_bound(address);
         if (next == memory.begin()) return nullptr;
@@ -89,22 +90,22 @@ struct gpu {
 gpu& all();
 using lock = std::lock_guard<std::recursive_mutex>;
 
-/// What a call returns: its own error, or that of a kernel before it.
+/// The result of a call: its error, or that of an earlier kernel.
 cudaError_t result(cudaError_t code);
 
 stream& of(cudaStream_t s);
-/// Does what a stream was given up to a ticket: what `given` was.
+/// Executes the work of a stream up to a ticket, an earlier value of `given`.
 void run_until(stream& s, std::uint64_t ticket);
 void run_all();
-/// To a stream, or to the graph that it notes down.
+/// Adds work to a stream, or to the graph that it captures.
 cudaError_t give(stream& s, std::function<void()> work);
-/// Whether the stream notes down a graph, which then is spoilt: for what no graph takes.
+/// Whether the stream is being captured; the capture is then invalidated. For calls that cannot be captured.
 bool is_refused(stream& s);
-/// The same of all streams, for what might wait for any; not where the thread has asked for relaxed captures.
+/// The same for all streams, for calls that may wait for any of them; not if the thread has selected relaxed captures.
 bool any_refuses();
-/// Whether a stream notes down a graph that the legacy stream would have to wait for.
+/// Whether a stream is being captured for which the legacy stream would have to wait.
 bool is_any_blocking_stream_noting();
-/// Something has waited: pools give back what they do not keep.
+/// Called when something has waited: pools return the memory that they do not keep.
 void trim_pools();
 
 }  // namespace halftone::ptx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory, and what moves it.
+/// Memory, copies and fills.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -46,7 +46,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
     if (any_refuses()) return result(cudaErrorStreamCaptureUnsupported);
     return obtain(p, bytes, cudaMemoryTypeDevice);
 }
-/// In a capture CUDA makes this memory the graph's; nothing here can tell what would come of that, so that it is refused.
+/// In a capture CUDA would make this memory part of the graph, which is not supported here, so that the call fails.
 cudaError_t cudaMallocFromPoolAsync(void** p, std::size_t bytes, cudaMemPool_t from, cudaStream_t s) {
     const lock l(all().mutex);
     if (is_refused(of(s))) return result(cudaErrorStreamCaptureUnsupported);
@@ -66,7 +66,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* made, const cudaMemPoolProps* how) 
     *made = reinterpret_cast<cudaMemPool_t>(p);
     return result(cudaSuccess);
 }
-/// Memory that is out stays, and the pool for its sake.
+/// Allocated memory remains valid, and with it the pool.
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t gone) {
     const lock l(all().mutex);
     return all().pools.erase(reinterpret_cast<pool*>(gone)) == 1 ? result(cudaSuccess) : result(cudaErrorInvalidValue);
@@ -102,7 +102,7 @@ cudaError_t cudaFree(void* p) {
     run_all();
     return release(p);
 }
-/// Of memory that is not a graph's, a graph is no place to give it back.
+/// Memory that was allocated outside of a graph cannot be freed in a capture.
 cudaError_t cudaFreeAsync(void* p, cudaStream_t s) {
     const lock l(all().mutex);
     if (is_refused(of(s))) return result(cudaErrorInvalidValue);

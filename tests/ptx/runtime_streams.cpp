@@ -9,7 +9,7 @@
 namespace halftone::ptx {
 
 gpu& all() {
-    static gpu* const it = new gpu;  // outlives what programs destroy at their end
+    static gpu* const it = new gpu;  // outlives the objects that programs destroy at exit
     return *it;
 }
 
@@ -18,7 +18,7 @@ cudaError_t result(cudaError_t code) {
     return code != cudaSuccess ? code : all().broken;
 }
 
-// Without a per-thread default stream of its own: programs for that are compiled otherwise.
+// There is no per-thread default stream: programs that use it are compiled with another option.
 stream& of(cudaStream_t s) {
     return s == nullptr || s == cudaStreamLegacy ? all().plain : *reinterpret_cast<stream*>(s);
 }
@@ -101,8 +101,8 @@ cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
     const lock l(all().mutex);
     stream& gone = of(s);
-    run_until(gone, gone.given);  // CUDA lets it end by itself
-    return result(cudaSuccess);   // events may name it still
+    run_until(gone, gone.given);  // CUDA completes its work asynchronously
+    return result(cudaSuccess);   // events may still refer to it
 }
 cudaError_t cudaStreamGetDevice(cudaStream_t s, int* d) {
     const lock l(all().mutex);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the driver makes tensor maps with, and how programs that are linked with the runtime alone get at it.
+/// The driver's function for tensor maps, and how programs that are linked only with the runtime get its address.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -14,7 +14,7 @@ using namespace halftone::ptx;
 
 namespace {
 
-/// 0: not known here.
+/// 0 if the type is not supported here.
 cuuint32_t bytes_of(CUtensorMapDataType type) {
     switch (type) {
         case CU_TENSOR_MAP_DATA_TYPE_UINT16:
@@ -28,7 +28,7 @@ cuuint32_t bytes_of(CUtensorMapDataType type) {
     }
 }
 
-/// Why the driver does not take it, by what its manual says; nullptr: it does.
+/// Why the driver rejects it, according to its manual; nullptr if it does not.
 const char* objection(const CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, const void* address,
                       const cuuint64_t* extents, const cuuint64_t* strides, const cuuint32_t* box,
                       const cuuint32_t* steps, CUtensorMapSwizzle swizzle) {
@@ -53,7 +53,7 @@ const char* objection(const CUtensorMap* map, CUtensorMapDataType type, cuuint32
     return nullptr;
 }
 
-/// What the driver takes and this machine does not know.
+/// What the driver supports and this machine does not.
 const char* limit(CUtensorMapDataType type, cuuint32_t rank, const cuuint32_t* box, const cuuint32_t* steps,
                   CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapFloatOOBfill fill) {
     if (rank != 2) return "a tensor of other than 2 axes";
@@ -93,7 +93,7 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ran
 
 extern "C" {
 
-/// A device before sm_90 has a driver that has the function, too: it is the device that fails.
+/// The driver of a device before sm_90 has the function, too, but the device fails.
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version, unsigned long long,
                                              cudaDriverEntryPointQueryResult* status) {
     const bool is_known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0, is_new = version >= 12000;

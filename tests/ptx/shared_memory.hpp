@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A block's shared memory, and which threads have touched each byte of it since the block's last barrier.
+/// A block's shared memory, and which threads have accessed each byte of it since the block's last barrier.
 ///
-/// Two threads that touch the same byte, one of them to write and nothing between that orders them, are a race: in two
-/// warps only a barrier of the block orders them, in one warp `bar.warp.sync`, too. Atomic operations do not count.
+/// Accesses of two threads to the same byte, one of them a write, with nothing between that orders them, are a race. Threads of
+/// different warps are ordered only by a barrier of the block, those of one warp also by `bar.warp.sync`. Atomic operations do not
+/// count.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +18,9 @@ enum class access : std::uint8_t { reads, writes, is_atomic };
 
 class shared_memory {
   public:
-    /// For the next block; what it holds is NaN.
+    /// Prepares the memory for the next block; all values are NaN.
     void begin(std::size_t bytes) {
-        words_.assign(bytes / 8 + 2, ~std::uint64_t{0});  // two more, so that what lies behind is not another's
+        words_.assign(bytes / 8 + 2, ~std::uint64_t{0});  // two more, so that the bytes behind belong to no other array
         bytes_ = bytes;
         if (4 * traces_.size() < bytes + 4) traces_.resize(bytes / 4 + 1), parts_.resize(4 * traces_.size());
         ++phase_;
@@ -57,10 +58,10 @@ class shared_memory {
         std::uint32_t order = 0;
     };
     struct trace {
-        std::uint64_t phase = 0;  // between which barriers
+        std::uint64_t phase = 0;  // the number of barriers before
         visit writer{}, reader{};
     };
-    /// Four bytes are told apart where they are not touched as one.
+    /// Separate records for four bytes that are not accessed as one.
     struct word {
         trace whole;
         bool is_split;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Words, lists, numbers and declarations in the text of PTX.
+/// Parses words, lists, numbers and declarations in PTX.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace halftone::ptx {
 
-/// Whether a name may have it.
+/// Whether a name may contain this character.
 bool is_word(char c);
-/// Without the blanks around it.
+/// The text without surrounding blanks.
 std::string_view trim(std::string_view s);
-/// At commas that stand in no bracket.
+/// Splits at commas outside of brackets.
 std::vector<std::string_view> split(std::string_view s);
-/// At blanks.
+/// Splits at blanks.
 std::vector<std::string_view> words(std::string_view s);
 std::uint64_t whole(std::string_view s);
-/// The bits of a number as it stands in PTX.
+/// The bits of a number in PTX.
 std::optional<std::uint64_t> number(std::string_view s);
 inline std::uint64_t round_up(std::uint64_t n, std::uint64_t to) { return (n + to - 1) / to * to; }
 
-/// ".align 4 .b8 name[12] = {...}" without what stands before ".align".
+/// A declaration: ".align 4 .b8 name[12] = {...}", without the text before ".align".
 struct declaration {
     std::uint64_t alignment = 1, bytes = 0;
     bool is_open = false;  // name[]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Sections 9.7.9, 9.7.13 and 9.7.14 of the PTX ISA's manual: what the lanes of a warp do together.
+/// Sections 9.7.9, 9.7.13 and 9.7.14 of the PTX ISA's manual: warp-wide instructions.
 #include <bit>
 
 #include <halftone/number.hpp>
@@ -60,7 +60,7 @@ constexpr handler vote = [](warp& w, const instruction& i, lane_mask m) {
     });
     each_lane(m, [&](int l) { w.values(i.to[0])[l] = (i.option == 'n' ? any : all) ? 1 : 0; });
 };
-/// The lowest lane of those that take part.
+/// The lowest participating lane.
 constexpr handler elect = [](warp& w, const instruction& i, lane_mask m) {
     const int leader = std::countr_zero(m);
     each_lane(m, [&](int l) {
@@ -100,7 +100,7 @@ constexpr handler load_matrices = [](warp& w, const instruction& i, lane_mask m)
     }
 };
 
-/// The way back.
+/// Stores matrices in the same layout.
 constexpr handler store_matrices = [](warp& w, const instruction& i, lane_mask m) {
     if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
     for (std::size_t n = 0; n + 1 < i.from.size(); ++n) {
@@ -114,9 +114,9 @@ constexpr handler store_matrices = [](warp& w, const instruction& i, lane_mask m
     }
 };
 
-/// Sums of a product of 16 by K with K by 8, in double, rounded once. A register has K / 8 numbers, neighbours along k:
-/// those of a are rows l / 4 and 8 further, then the second half of k; those of b the halves of k. of_a(bits, part) and
-/// of_b give a number.
+/// Sums of a product of 16 x K with K x 8, in double, rounded once. A register has K / 8 numbers, consecutive along k: for a of
+/// rows l / 4 and l / 4 + 8, then the same for the second half of k; for b of the halves of k. of_a(bits, part) and of_b return
+/// a number.
 template <int K, class OfA, class OfB>
 void multiply(warp& w, const instruction& i, lane_mask m, const OfA& of_a, const OfB& of_b) {
     if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");

@@ -2,8 +2,8 @@
 /// \file
 /// Section 9.7.15 of the PTX ISA's manual: products of warpgroups, whose operands are tiles in shared memory.
 ///
-/// Each of the four warps does its 16 rows when it comes to the instruction: none of them needs another's numbers, and
-/// until all four have waited, nothing may write what they read. That all of them came is seen at the end (block.cpp).
+/// Each of the four warps computes its 16 rows when it reaches the instruction: no warp needs another's operands, and nothing may
+/// write the operands until all four have waited. At the end block.cpp checks that all four warps reached the instruction.
 #include <algorithm>
 
 #include <halftone/number.hpp>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr int depth = 16;
 
-/// A tile in 128-byte swizzle, as a descriptor tells it: K-major, rows of 64 of the depth, or MN-major, panels of 64
-/// columns by 64 of the depth. No other layout is known here.
+/// A tile in 128-byte swizzle, given by a descriptor: K-major, with rows of 64 of the depth, or MN-major, with panels of 64 columns
+/// by 64 of the depth. Other layouts are not supported here.
 class operand {
   public:
     operand(const warp& w, const instruction& i, std::uint64_t bits, bool is_outer, int outer)
@@ -35,13 +35,13 @@ class operand {
             w.fail(i, "a tile that does not begin at a multiple of 1024 bytes" + of);
     }
 
-    /// Bytes of shared memory, of element 0 or any of the outer axis at any of the depth.
+    /// The offset in shared memory of an element, by its index along the outer axis and along the depth.
     std::uint64_t place(std::uint64_t o, std::uint64_t k) const {
         const std::uint64_t at =
             is_outer_ ? start_ + 8192 * (o / 64) + 128 * k + 2 * (o % 64) : start_ + 128 * o + 2 * k;
         return at ^ (at >> 3 & 0x70);
     }
-    /// What it reads, piece by piece: f(begin, bytes).
+    /// Calls f(begin, bytes) for each piece of memory that it reads.
     template <class F>
     void each_piece(const F& f) const {
         if (!is_outer_) return f(start_ / 128 * 128, 128 * outer_);
@@ -55,7 +55,7 @@ class operand {
     std::uint64_t outer_;
 };
 
-/// to: sums; from: descriptors of a and b, whether to keep the sums, and how the instruction takes each of the two.
+/// to: sums; from: descriptors of a and b, whether to add to the sums, and the signs and layouts of the operands.
 template <class T, int Columns>
 constexpr handler multiply = [](warp& w, const instruction& i, lane_mask m) {
     if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
@@ -155,7 +155,7 @@ void warp::end_products(std::uint64_t groups_left) {
         sums_.under_way.erase(sums_.under_way.begin(), sums_.under_way.begin() + static_cast<std::ptrdiff_t>(count));
         sums_.first += count;
     }
-    // Whoever has waited for all of them is about to touch them.
+    // A warp that has waited for all of them may now access their operands.
     if (sums_.under_way.empty()) sums_.is_fence_due = true;
     const int mine = first_thread_ / lanes;
     std::erase_if(block_.beside.operands,
@@ -176,7 +176,7 @@ handler decode_warpgroup(instruction& i, const mnemonic& name) {
     // wgmma.mma_async.sync.aligned.SHAPE.f32.T.T
     const std::vector<std::string_view>& words = name.words;
     if (form != "mma_async" || words.size() != 8 || words[5] != "f32" || words[6] != words[7]) return nullptr;
-    if (i.from.size() != 7 || i.to.size() != columns_of(name) / 2) return nullptr;  // a in registers, say
+    if (i.from.size() != 7 || i.to.size() != columns_of(name) / 2) return nullptr;  // a in registers, for instance
     if (words[6] == "bf16") return by_columns<bfloat16>(name);
     if (words[6] == "f16") return by_columns<float16>(name);
     return nullptr;

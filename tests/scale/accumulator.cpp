@@ -29,7 +29,7 @@ float gradient(const Model& model, const ht::gradient_slabs& slabs, std::size_t 
     return slabs.group<linear>(e.group)(e.gradient + i);
 }
 
-TEST_CASE("accumulator: micro-batches add up, and the next window begins anew") {
+TEST_CASE("accumulator: micro-batches add up, and the next window starts from zero") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::accumulator acc{model, ht::unscaled};
@@ -97,7 +97,7 @@ TEST_CASE("accumulator: the scale is constant inside a window") {
             "step, or discard()",
             ht::state_error);
         CHECK_THROWS_AS(scaler.unscale(acc.take()), ht::state_error);
-        // The next window has nothing to do with it.
+        // The next window is not affected.
         acc.receive(scaler.scale(small::loss{}));
         scaler.unscale(acc.take());
     }
@@ -115,7 +115,7 @@ TEST_CASE("accumulator: the scale is constant inside a window") {
     SUBCASE("a loss of another scaler") { CHECK_THROWS_AS(acc.receive(another.scale(small::loss{})), ht::state_error); }
 }
 
-TEST_CASE("accumulator: discard() drops what was gathered") {
+TEST_CASE("accumulator: discard() drops the gradients gathered so far") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::accumulator acc{model, ht::unscaled};
@@ -130,7 +130,7 @@ TEST_CASE("accumulator: discard() drops what was gathered") {
     CHECK(gradient(model, grads.slabs(model.parameters()), 0, 0) == 1);
 }
 
-TEST_CASE("accumulator: gradients are good until the next window begins") {
+TEST_CASE("accumulator: gradients are valid until the next window begins") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::sgd optimizer{device, model};
@@ -175,7 +175,7 @@ TEST_CASE("accumulator: gradients and norms whose accumulator is gone are found 
     CHECK_THROWS_AS(static_cast<void>(norm->value()), ht::state_error);
     scaler.update();
 
-    // One in each round of a loop, mostly at one address.
+    // One accumulator in each iteration, mostly at the same address.
     ht::outlier_guard guard{device};
     for (int i = 0; i < 3; ++i) {
         leave([&](auto taken) {
@@ -235,7 +235,7 @@ TEST_CASE("accumulator: a layer that visit does not show is found out") {
                          ht::argument_error);
 }
 
-TEST_CASE("accumulator: memory is that of the gradients, and a window takes none") {
+TEST_CASE("accumulator: its memory is that of the gradients, and a window allocates none") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::memory_usage& usage = device.memory().usage();

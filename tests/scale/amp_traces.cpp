@@ -2,9 +2,9 @@
 /// \file
 /// Two models, two optimizers and three losses through scripted overflows, as torch.amp runs them
 /// (tests/golden/amp.py): every scale, growth tracker, skip and found_inf is PyTorch's, and losses and parameters of
-/// both lie within running error bounds of the same training in double.
+/// both are within running error bounds of the same training in double.
 ///
-/// Where halftone departs from PyTorch, the tests at the end say so.
+/// The last tests show the differences between halftone and PyTorch.
 #include <cmath>
 #include <limits>
 #include <memory>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What has to hold in a program that is compiled with -ffast-math: the build gives this file that flag. Infinities and
-/// NaNs pass through volatile, since the compiler may assume of all that it can see that there are none.
+/// Properties that also hold in a program compiled with -ffast-math: the build compiles this file with that flag. Infinities and
+/// NaNs pass through volatile variables, because the compiler may assume that visible values are finite.
 #include <bit>
 #include <cstdint>
 
@@ -56,7 +56,7 @@ TEST_CASE("fast math: overflows are found and their steps skipped, on each instr
     });
 }
 
-TEST_CASE("fast math: a scale never becomes infinite, and is not set to what is no scale") {
+TEST_CASE("fast math: a scale never becomes infinite, and is not set to an invalid value") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::amp_fp16> model{device};
     ht::accumulator acc{model};

@@ -27,7 +27,7 @@ TEST_CASE("grad_scaler: the traces of torch.amp.GradScaler") {
     traces::replay([] { return std::make_unique<ht::cpu>(ht::cpu_options{.threads = 1}); });
 }
 
-TEST_CASE("grad_scaler: only the offending optimizer skips, and the shared scale backs off once") {
+TEST_CASE("grad_scaler: only the optimizer whose gradients overflow skips, and the shared scale backs off once") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler scaler{device, {.init_scale = 256}};
     trained a{device}, b{device};
@@ -46,7 +46,7 @@ TEST_CASE("grad_scaler: only the offending optimizer skips, and the shared scale
     CHECK(b.optimizer.skipped_steps() == 1);
 }
 
-TEST_CASE("grad_scaler: one accumulator over two models; each optimizer looks at its own part") {
+TEST_CASE("grad_scaler: one accumulator over two models; each optimizer checks its own part") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler scaler{device};
     model_type a{device}, b{device};
@@ -93,7 +93,7 @@ TEST_CASE("grad_scaler: the wrong order of calls throws") {
         scaler.update();
         t.unscale(scaler, '.');
     }
-    SUBCASE("unscale what was moved from") {
+    SUBCASE("unscale gradients that were moved from") {
         t.backward(scaler, '.');
         auto s = t.acc.take();
         scaler.unscale(std::move(s));
@@ -126,7 +126,7 @@ TEST_CASE("grad_scaler: the wrong order of calls throws") {
     }
 }
 
-TEST_CASE("grad_scaler: what becomes infinite after unscale is not looked for") {
+TEST_CASE("grad_scaler: gradients that become infinite after unscale are not checked again") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler scaler{device};
     trained t{device};
@@ -274,7 +274,7 @@ TEST_CASE("grad_scaler: its state, saved and loaded") {
     CHECK(b.get_scale() == 128);
 }
 
-TEST_CASE("grad_scaler: a state has its guards, too: whoever loads it goes on as the first would have") {
+TEST_CASE("grad_scaler: a state includes the guards: a scaler that loads it continues as the first would have") {
     ht::cpu device{{.threads = 1}};
     trained t{device};
     const auto rounds = [&](ht::grad_scaler<ht::cpu>& s, const char* letters) {
@@ -300,7 +300,7 @@ TEST_CASE("grad_scaler: a state has its guards, too: whoever loads it goes on as
     CHECK(b.options().min_scale == 3);
     CHECK(b.options().hysteresis == 3);
 
-    // A minimum of 0 lets a scale come that nobody would begin with.
+    // A minimum of 0 allows a scale that could not be an initial scale.
     ht::grad_scaler low{device, {.init_scale = 0x1p-125f, .backoff_factor = 0.25, .min_scale = 0}};
     rounds(low, "ii");
     fresh.load(low.state());
@@ -328,7 +328,7 @@ TEST_CASE("grad_scaler: a state has its guards, too: whoever loads it goes on as
     CHECK_THROWS_AS(fresh.update(21.0f), ht::argument_error);
 }
 
-TEST_CASE("grad_scaler: disabled, it lets everything pass; the step looks for itself whether gradients are finite") {
+TEST_CASE("grad_scaler: disabled, it changes nothing; the step checks that gradients are finite") {
     ht::cpu device{{.threads = 1}};
     trained t{device};
     ht::grad_scaler scaler{device, {.enabled = false}};

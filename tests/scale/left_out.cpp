@@ -67,7 +67,7 @@ TEST_CASE("accumulator: a loss goes through a model that is left out, whose para
     CHECK(of_generator.leaves_out(a.critic.parameters()));
 
     for (int round = 0; round < 3; ++round) {
-        // The critic's infinite loss skips its step alone, and both have one scale.
+        // The critic's infinite loss skips the critic's step alone; both share one scale.
         const bool overflows = round == 1;
         const std::vector<float> g = weights_of(a.generator), c = weights_of(a.critic);
         a.tape.backward(a.scaler.scale(a.critic_loss() * (overflows ? infinity : 1.0f)), of_critic);

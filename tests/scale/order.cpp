@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The order of calls: every wrong one throws a sentence, and what it threw at goes on in the right order.
+/// The order of calls: every call in the wrong order throws, and the object can then be used in the right order.
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -79,7 +79,7 @@ struct row {
 };
 
 constexpr row rows[] = {
-    // Right orders.
+// Allowed orders.
     {"backward a, take a, unscale a, step a, update", nullptr},
     {"backward a, backward a, take a, unscale a, limit a, clip a, step a, update, backward a, take a, unscale a, step "
      "a, update",
@@ -90,7 +90,7 @@ constexpr row rows[] = {
     {"backward a, take a, unscale a, step a, backward b, take b, unscale b, step b, update", nullptr},
     {"backward a, backward b, take a, take b, unscale b, unscale a, step a, step b, update", nullptr},
     {"backward a, take a, unscale a, step a, update, backward b, take b, unscale b, step b, update", nullptr},
-    // One optimizer: from each state, what may not come next.
+    // One optimizer: in each state, the calls that may not come next.
     {"take a", no_backward},
     {"update", nothing_unscaled},
     {"backward a, update", nothing_unscaled},
@@ -131,7 +131,7 @@ constexpr row rows[] = {
     {"backward a, take a, unscale a, other b", "sgd: these gradients belong to another model's parameters"},
 };
 
-TEST_CASE("order of calls: every wrong one throws its sentence, and the right one goes on after it") {
+TEST_CASE("order of calls: every wrong call throws its sentence, and right calls work afterwards") {
     for (const row& r : rows) {
         CAPTURE(r.script);
         program p;
@@ -152,7 +152,7 @@ TEST_CASE("order of calls: every wrong one throws its sentence, and the right on
         }
         CHECK(thrown == (r.sentence == nullptr ? "" : r.sentence));
 
-        // Whatever was open is dropped; two further rounds of both go well, and move the scale as two good rounds do.
+        // Open gradients are dropped; two further rounds of both optimizers work, and the scale counts two good steps.
         p.scaler.update(512.0f);
         const int tracker = p.scaler.state().growth_tracker;
         for (trained* t : {&p.a, &p.b}) t->acc.discard();
@@ -167,7 +167,7 @@ TEST_CASE("order of calls: every wrong one throws its sentence, and the right on
     }
 }
 
-TEST_CASE("order of calls: a disabled scaler has none, but that of the gradients themselves") {
+TEST_CASE("order of calls: a disabled scaler prescribes none; the gradients' own order remains") {
     ht::cpu device{{.threads = 1}};
     trained t{device};
     ht::grad_scaler scaler{device, {.enabled = false}};

@@ -14,7 +14,7 @@ TEST_CASE("step outcome: whether a step was skipped, and why") {
     outcomes::check(device);
 }
 
-TEST_CASE("step outcome: good until the next step") {
+TEST_CASE("step outcome: valid until the next step") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler scaler{device};
     outcomes::trained<ht::cpu> t{device};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step tells of itself, on any device.
+/// The outcome that a step reports, on any device.
 ///
 ///     outcomes::check(device);
 #pragma once
@@ -123,7 +123,7 @@ void check_nothing(Device& device) {
     scaler.update();
 }
 
-/// What is finite as it lies in memory and not when it is read.
+/// Gradients that are finite in memory, but not after unscaling.
 template <class Device>
 void check_after_unscale(Device& device) {
     {
@@ -133,7 +133,7 @@ void check_after_unscale(Device& device) {
         CHECK(t.step(scaler, 0x1p115f) == step_result::taken);
         scaler.update();
         const auto weights = t.weights();
-        // Twice 2^127 is 2^108 where it lies, and 2^128 where it is read.
+        // Twice 2^127 is 2^108 in memory, and 2^128 after unscaling.
         t.tape.gradients = [](std::size_t entry, std::size_t i) { return entry == 0 && i == 0 ? 0x1p127f : 1.0f; };
         for (int micro = 0; micro < 2; ++micro)
             t.tape.backward(scaler.scale(small::loss{}), t.acc, t.model.parameters());
@@ -160,7 +160,7 @@ void check_after_unscale(Device& device) {
         CHECK(t.step(guarded) == step_result::taken);
     }
     {
-        // Written by hand, and said so: looked at anew. Clipping does not hide it, and the scale has no part in it.
+        // Written by hand and marked as changed: checked again. Clipping does not hide it; the scale stays.
         ht::grad_scaler scaler{device};
         trained<Device> t{device};
         for (const float odd : {infinity, nan}) {

@@ -41,7 +41,7 @@ TEST_CASE("outlier_guard: equals its definition on a random walk with spikes") {
         for (const double v : window) squares += (v - mean) * (v - mean);
         const double limit = mean + 3 * std::sqrt(squares / (static_cast<double>(window.size()) - 1));
         const bool want = window.size() >= 5 && norm > limit;
-        // The definition's own sums are not exact; no value comes so near to the limit.
+        // The definition's sums are not exact either; no value is that close to the limit.
         if (window.size() >= 5) CHECK(std::fabs(norm - limit) > 1e-9 * limit);
         CHECK(was_skipped == want);
         skipped += want ? 1 : 0;
@@ -70,7 +70,7 @@ TEST_CASE("outlier_guard: its state, saved and loaded, in the middle of a run") 
     CHECK(a.norms == b.norms);
     CHECK(a.in_a_row == b.in_a_row);
 
-    // A shorter window keeps the latest.
+    // A shorter window keeps the latest values.
     ht::outlier_guard shorter{device, {.window = 2, .warm_up = 2}};
     shorter.load(a);
     CHECK(shorter.state().norms == std::vector<float>(a.norms.end() - 2, a.norms.end()));

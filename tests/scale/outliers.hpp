@@ -78,7 +78,7 @@ template <class Device>
 void check_scripts(Device& device) {
     constexpr float infinity = std::numeric_limits<float>::infinity();
     {
-        // Nothing is judged in the warm-up. Then 1 +- 1% of it; an overflow is no outlier, and is not in the window.
+        // The warm-up judges nothing. Then values of 1 +- 1%; an overflow is not an outlier, and is not in the window.
         guarded run(device, {.window = 8, .warm_up = 3});
         CHECK(run.steps({9, 1, 1, 1}) == "....");
         guarded calm(device, {.window = 8, .warm_up = 3});
@@ -87,7 +87,7 @@ void check_scripts(Device& device) {
         CHECK(calm.optimizer.skipped_steps() == 3);
         CHECK(calm.optimizer.skips() == ht::skip_counts{.infinity = 1, .outlier = 2});
         CHECK(calm.guard.outliers() == 2);
-        // The scale backed off once, for the infinity, and the outliers counted as the good steps that they are for it.
+        // The scale backed off once, for the infinity; outliers count as good steps for it.
         CHECK(calm.scaler.overflows() == 1);
         CHECK(calm.scaler.get_scale() == 65536);
         CHECK(calm.scaler.state().growth_tracker == 3);
@@ -103,12 +103,12 @@ void check_scripts(Device& device) {
         CHECK(small::master_of(run.model.fc2.weight) != before);
     }
     {
-        // A level that has changed for good is let through, and judged by itself from then on.
+        // A lasting change of the level is accepted, and is the reference from then on.
         guarded run(device, {.window = 4, .warm_up = 2, .most_in_a_row = 3});
         CHECK(run.steps({1, 1, 5, 5, 5, 5, 5, 5, 1, 25}) == "..sss....s");
     }
     {
-        // By the losses' mean; a NaN among them is an outlier from the first step on, however many there are.
+        // Judged by the mean of the losses; a NaN among them is an outlier from the first step on.
         guarded run(device, {.window = 4, .warm_up = 2, .most_in_a_row = 1, .of = ht::outlier_of::loss});
         constexpr float nan = std::numeric_limits<float>::quiet_NaN();
         CHECK(run.step(1, nan) == ht::step_result::outlier);

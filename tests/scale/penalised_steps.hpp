@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Steps with a gradient penalty, on any device: captured with a sparse table, as they are with a dense one.
+/// Captured steps with a gradient penalty, with a sparse table as with a dense one, on any device.
 #pragma once
 
 #include <vector>
@@ -73,7 +73,7 @@ void check(Device& one, Device& two) {
         CHECK(plain.scaler.get_scale() == other.scaler.get_scale());
         CHECK(plain.tape.memory().live() == 0);
     }
-    // Or nothing of this was tested.
+    // Otherwise the test has tested nothing.
     CHECK(plain.optimizer.skips().infinity + plain.optimizer.skips().not_a_number > 0);
     CHECK(plain.optimizer.steps() > 2);
     CHECK(other.optimizer.steps() == plain.optimizer.steps());

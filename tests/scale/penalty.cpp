@@ -94,7 +94,7 @@ void replay(const std::vector<support::golden_line>& lines, std::size_t& at) {
     for (++at; at < lines.size() && lines[at].kind == "step"; ++at, ++steps) {
         const support::golden_line& want = lines[at];
         CAPTURE(steps);
-        // Each step begins where PyTorch's did, so that its errors are those of one step.
+        // Each step starts from PyTorch's parameters, so that its errors are those of one step.
         model.assign(before.data());
         std::vector<float> inputs = x;
         for (float& v : inputs) v *= static_cast<float>(want.number(0));

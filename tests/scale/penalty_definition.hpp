@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The step of tests/golden/penalty.py in double, with a bound for each number of how far a program may be off that
-/// stores in float16 what autocast does: gradients, their gradients, and what a gelu's second derivative is made of
-/// where it is made of operations, as PyTorch's is.
+/// The step of tests/golden/penalty.py in double, with an error bound for each number in a program that stores in float16 what
+/// autocast stores in float16: gradients, their gradients, and the intermediate values of gelu's second derivative, if it is
+/// composed of operations as in PyTorch.
 #pragma once
 
 #include <vector>

@@ -26,7 +26,7 @@ TEST_CASE("scaled: the seed is the inner one times the scale, whatever the loss 
     CHECK(loss_seed(scaler.scale(ht::variable<float, 0>{} / 8)).value() == 512);
 }
 
-TEST_CASE("scaled: it remembers when it was made") {
+TEST_CASE("scaled: knows whether its scale is still current") {
     ht::cpu device{{.threads = 1}};
     ht::grad_scaler a{device}, b{device};
     const auto first = a.scale(1), second = a.scale(2), other = b.scale(1);
@@ -39,7 +39,7 @@ TEST_CASE("scaled: it remembers when it was made") {
     CHECK_FALSE(ht::scale_stamp{}.is_current());
 }
 
-TEST_CASE("scaled: a scaler in the place of another one is not taken for it") {
+TEST_CASE("scaled: a new scaler at the address of another one is not confused with it") {
     ht::cpu device{{.threads = 1}};
     std::optional<ht::grad_scaler<ht::cpu>> scaler;
     scaler.emplace(device, ht::grad_scaler_options{.init_scale = 1024});

@@ -43,7 +43,7 @@ TEST_CASE("scalers are exchanged by type") {
     CHECK(constant.get_scale() == 256);
 }
 
-/// What a program does with a scaler beside training: the same for each kind.
+/// The functions of a scaler other than those of training, which are the same for each kind.
 template <class Scaler>
 ht::scaler_state keep(Scaler& scaler) {
     const ht::scaler_state state = scaler.state();
@@ -80,7 +80,7 @@ TEST_CASE("scalers: state, scale by hand and switch are exchanged, too") {
     CHECK(constant.get_scale() == 256);
 }
 
-TEST_CASE("static_scaler: skips, and stays as it is") {
+TEST_CASE("static_scaler: skips steps, and keeps its scale") {
     ht::cpu device{{.threads = 1}};
     ht::static_scaler scaler{device};
     train(device, scaler, std::numeric_limits<float>::infinity());
@@ -90,7 +90,7 @@ TEST_CASE("static_scaler: skips, and stays as it is") {
     CHECK_THROWS_AS((ht::static_scaler{device, {.scale = 0}}), ht::argument_error);
 }
 
-TEST_CASE("no_scaling: a step looks for itself whether gradients are finite, unless a norm was wanted") {
+TEST_CASE("no_scaling: the step checks that gradients are finite, unless a norm was computed") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::amp_bf16> model{device};
     ht::adamw optimizer{device, model};

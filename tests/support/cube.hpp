@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// x^3 as an operation of a user's own, which overflows fp16 from 41 on.
+/// x^3 as a custom operation, which overflows fp16 from 41 on.
 ///
 ///     auto y = ht::apply<support::cube>(ctx, x);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An operation of a user's own: x^3, which keeps its input. Tests that need a cast rule derive from it.
+/// A custom operation: x^3, which keeps its input. Tests that need a cast rule derive from it.
 #pragma once
 
 #include <halftone/autodiff/op/apply.hpp>

@@ -14,7 +14,7 @@ TEST_CASE("axes are counted from either end") {
     static_assert(decltype(ht::axes<1, 2>)::count == 2);
 }
 
-TEST_CASE("a shape without some axes, and with ones in their place") {
+TEST_CASE("a shape with some axes removed, and with extents of 1 in their place") {
     const ht::shape s{2, 3, 4};
     CHECK(ht::detail::without_axes(s, ht::axes<1>) == ht::shape{2, 4});
     CHECK(ht::detail::without_axes(s, ht::axes<-1, 0>) == ht::shape{3});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies on the host: of contiguous and strided views, of what has a view; back to a device; as spans.
+/// Copies on the host: of contiguous and strided views, of objects with a view; back to a device; as spans.
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,7 +22,7 @@ struct host {
     ht::host_memory memory_{};
 };
 
-TEST_CASE("host_tensor: a value of its own, and a range") {
+TEST_CASE("host_tensor: copies its values, and is a range") {
     ht::host_tensor<ht::bfloat16, 2> x({2, 3});
     CHECK(x.shape() == ht::shape<2>{2, 3});
     CHECK(x.size() == 6);

@@ -25,7 +25,7 @@ void round_trips(Device& device) {
     CHECK(all.shape() == x.shape());
     for (int i = 0; i < 30; ++i) CHECK(all.data()[i] == i);
 
-    // Views with holes: a transposed one; every second row, without its last two columns; one value for all.
+    // Views with gaps: a transposed one; every second row, without its last two columns; one value for all elements.
     const auto turned = ht::to_host(device, ht::transpose(x.const_view()));
     CHECK(turned.shape() == ht::shape<3>{2, 5, 3});
     for (ht::extent i = 0; i < 2; ++i) {
@@ -40,8 +40,8 @@ void round_trips(Device& device) {
     const auto same = ht::to_host(device, ht::const_view<int, 2>(x.data() + 7, {2, 3}, {0, 0}));
     for (const int each : same) CHECK(each == 7);
 
-    // Backwards: all of it, of an array that is no longer than that; rows alone; columns alone, of rows that lie apart; and
-    // what overlaps: five windows of three.
+    // Negative strides: on both axes, of an array of exactly that size; on rows; on columns, of rows with a stride; and
+    // overlapping elements: five windows of three.
     const auto back = ht::to_host(device, ht::const_view<int, 2>(x.data() + 29, {6, 5}, {-5, -1}));
     for (int i = 0; i < 30; ++i) CHECK(back.data()[i] == 29 - i);
     const auto rows_back = ht::to_host(device, ht::const_view<int, 2>(x.data() + 25, {6, 5}, {-5, 1}));

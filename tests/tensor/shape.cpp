@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shapes: sizes, printing, and what is refused.
+/// Shapes: sizes, printing, and errors.
 #include <cstdint>
 #include <sstream>
 
@@ -42,7 +42,7 @@ TEST_CASE("check_shape: negative extents and sizes beyond memory") {
                          "test: shape (1099511627776, 1099511627776) has more elements than fit in memory",
                          ht::shape_error);
     CHECK_THROWS_AS(ht::check_shape("test", ht::shape<1>{INT64_MAX}), ht::shape_error);
-    // A zero does not hide the others' product.
+    // An extent of 0 does not hide an overflow of the other extents' product.
     CHECK_THROWS_AS(ht::check_shape("test", ht::shape<3>{0, large, large}), ht::shape_error);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors: their memory is counted by kind, given back, and refused where the shape is impossible.
+/// Tensors: their memory is counted by kind and freed; impossible shapes throw.
 #include <utility>
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE("tensor: owns what its view shows") {
+TEST_CASE("tensor: owns the memory that its view shows") {
     ht::host_memory memory;
     {
         ht::tensor<ht::bfloat16, 2> x{memory, {3, 5}, ht::memory_kind::gradient};
@@ -31,7 +31,7 @@ TEST_CASE("tensor: owns what its view shows") {
         CHECK(y(2, 4) == 1.5f);
         CHECK(memory.usage().allocations() == 1);
 
-        // What was moved from shows nothing, and can be given something anew.
+        // A tensor that was moved from is empty, and can be assigned to again.
         CHECK(x.data() == nullptr);
         CHECK(x.size() == 0);
         CHECK(x.shape() == ht::shape<2>{});
@@ -46,7 +46,7 @@ TEST_CASE("tensor: owns what its view shows") {
     CHECK(memory.usage().live() == 0);
 }
 
-TEST_CASE("tensor: of nothing") {
+TEST_CASE("tensor: without elements") {
     ht::host_memory memory;
     const ht::tensor<float, 2> x{memory, {0, 5}};
     CHECK(x.data() == nullptr);

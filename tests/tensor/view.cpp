@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Views: indexing, strides, and the ways to look at the same memory otherwise.
+/// Views: indexing, strides, and other views of the same memory.
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -17,7 +17,7 @@ namespace {
 
 namespace ht = halftone;
 
-/// A 16-bit number of somebody else's, as __half is.
+/// A 16-bit number type of another library, as __half is.
 struct foreign {
     std::uint16_t bits;
 };
@@ -63,7 +63,7 @@ TEST_CASE("view: row-major, the last axis next to each other") {
     CHECK(ht::view<int, 2>{}.data() == nullptr);
 }
 
-TEST_CASE("view: contiguous is what has no holes; axes of one element do not matter") {
+TEST_CASE("view: a contiguous view has no gaps; axes of one element do not matter") {
     auto values = counted(24);
     CHECK_FALSE(ht::view<int, 2>(values.data(), {3, 4}, {8, 1}).is_contiguous());
     CHECK_FALSE(ht::view<int, 2>(values.data(), {3, 4}, {1, 3}).is_contiguous());
@@ -72,7 +72,7 @@ TEST_CASE("view: contiguous is what has no holes; axes of one element do not mat
     CHECK(ht::transpose(ht::view<int, 2>(values.data(), {4, 0})).is_contiguous());  // of nothing
 }
 
-TEST_CASE("view: no negative extent") {
+TEST_CASE("view: a negative extent is refused") {
     float x[6] = {};
     CHECK_THROWS_WITH_AS((ht::view<float, 2>(x, {2, -3})), "view: shape (2, -3) has a negative extent",
                          ht::shape_error);
@@ -85,7 +85,7 @@ TEST_CASE("view: no negative extent") {
     static_assert(ht::view<const float, 1>(nullptr, {0}).size() == 0);
 }
 
-TEST_CASE("view: no more elements than fit in memory, and none whose number overflows") {
+TEST_CASE("view: more elements than fit in memory are refused, and a count that overflows") {
     float x = 0;
     constexpr ht::extent large = ht::extent{1} << 32;
     CHECK_THROWS_WITH_AS((ht::view<float, 2>(&x, {large, large})),
@@ -96,7 +96,7 @@ TEST_CASE("view: no more elements than fit in memory, and none whose number over
     CHECK(ht::view<float, 2>(&x, {large, 1 << 20}, {0, 0}).size() == large << 20);
 }
 
-TEST_CASE("transpose: the last two axes exchanged, the same memory") {
+TEST_CASE("transpose: exchanges the last two axes, in the same memory") {
     auto values = counted(24);
     const ht::view<int, 2> v(values.data(), {4, 6});
     const auto t = ht::transpose(v);
@@ -140,7 +140,7 @@ TEST_CASE("as_rows and flatten: contiguous memory as a matrix or one axis") {
                          "flatten: the view (2, 4, 3) is not contiguous; its strides are (12, 1, 4)", ht::shape_error);
 }
 
-TEST_CASE("as_view: of a view, of a span") {
+TEST_CASE("as_view: from a view, from a span") {
     auto values = counted(6);
     const ht::view<int, 2> v(values.data(), {2, 3});
     CHECK(ht::as_view(v).data() == values.data());
@@ -152,7 +152,7 @@ TEST_CASE("as_view: of a view, of a span") {
     CHECK(c(5) == 5);
 }
 
-TEST_CASE("view: of a span that has as many elements as the shape says") {
+TEST_CASE("view: from a span with as many elements as the shape says") {
     auto values = counted(6);
     const ht::view v(std::span<int>(values), ht::shape<2>{2, 3});
     static_assert(std::is_same_v<decltype(v), const ht::view<int, 2>>);
@@ -164,7 +164,7 @@ TEST_CASE("view: of a span that has as many elements as the shape says") {
                          ht::shape_error);
 }
 
-TEST_CASE("view: of a type that stands for a number of ours") {
+TEST_CASE("view: of another library's number type with the same format as one of halftone") {
     std::vector<foreign> values{{0x3c00}, {0xc000}, {0x3800}, {0x7bff}};
     const ht::view v(values.data(), ht::shape<2>{2, 2});
     static_assert(std::is_same_v<decltype(v), const ht::view<ht::float16, 2>>);
@@ -192,7 +192,7 @@ TEST_CASE("view: the memory from its first element to its last") {
     CHECK(ht::view<float, 0>(x, {}).bounding_size() == 1);
     CHECK(ht::view<float, 2>(x, {3, 4}).elements_before() == 0);
 
-    // Backwards along an axis, along both, and one row for all.
+    // Negative strides along one axis and along both, and one row repeated.
     const ht::view<float, 2> up(x + 32, {3, 4}, {-16, 1}), back(x + 35, {3, 4}, {-16, -1});
     CHECK(up.bounding_size() == 36);
     CHECK(up.elements_before() == 32);
@@ -223,7 +223,7 @@ TEST_CASE("view: whether it shows every element once") {
     CHECK_FALSE(once({2, 3, 4}, {12, -3, 1}));
     CHECK_FALSE(once({2, 2, 4}, {4, 4, 1}));
     CHECK_FALSE(once({2, 2, 4}, {4, -4, 1}));
-    // Against counting, for all small strides: what overlaps is always seen.
+    // Compared with counting, for all small strides: every overlap is found.
     int missed = 0, refused = 0;
     for (int s = -9; s <= 9; ++s) {
         for (int t = -9; t <= 9; ++t) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A steady step allocates nothing: not from the device's memory, not from the heap, on no thread.
+/// After the first steps a step allocates nothing: neither device memory nor heap memory, on any thread.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -26,7 +26,7 @@ void* counted(std::size_t bytes, std::size_t alignment) {
 #endif
 }
 
-/// What was asked for by an alignment of its own.
+/// Frees memory that was allocated with an explicit alignment.
 void free_aligned(void* p) {
 #if defined(_WIN32)
     _aligned_free(p);
@@ -37,7 +37,7 @@ void free_aligned(void* p) {
 
 }  // namespace
 
-// The program's own, for all of this test executable. Not inlined: g++ would warn of pairs that it sees only half of.
+// Replaces the operators in this whole test executable. Not inlined: g++ would warn of pairs that it half sees.
 #define OWN __attribute__((noinline))
 OWN void* operator new(std::size_t bytes) {
     if (void* p = counted(bytes, 1)) return p;
@@ -58,7 +58,7 @@ OWN void operator delete(void* p, std::size_t, std::align_val_t) noexcept { free
 
 TEST_CASE("the counter counts") {
     const long before = allocations;
-    // Through a volatile pointer, or the pair is optimised away.
+    // Through a volatile pointer; otherwise the compiler removes the pair.
     int* volatile p = new int(1);
     delete p;
     CHECK(allocations == before + 1);

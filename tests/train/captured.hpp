@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One training step, written once, for a device that runs it as it is and for one that captures it: a small GPT with
-/// all that lies on the device of a loop (loss scale, clipping, schedule, counters).
+/// One training step, for devices that run it uncaptured and for those that capture it: a small GPT with
+/// all values of a loop in device memory (loss scale, clipping, schedule, counters).
 ///
 ///     captured::parts<ht::amp_fp16, ht::cuda> plain(one), other(two);
 ///     plain.body(batch);
@@ -65,7 +65,7 @@ struct parts {
     model_type model{device, its_config, 3};
     ht::adamw<Device, model_type> optimizer{
         device, model, {.lr = 1e-2, .weight_decay = 0.1}, {{"*.bias", {.weight_decay = 0}}}};
-    // At this height some gradients of fp16 overflow, and others let it grow.
+    // At this scale some fp16 gradients overflow, and others let the scale grow.
     ht::grad_scaler<Device> scaler{
         device, {.init_scale = 0x1p22f, .growth_interval = 2, .enabled = ht::model_needs_scaling<model_type>}};
     ht::accumulator<ht::through_scaler, ht::types<model_type>> acc{model};
@@ -133,9 +133,9 @@ inline bool mentions(const std::string& text, const char* part) { return text.fi
 template <class Device>
 void check_same_bits(Device& one, Device& two) {
     using ht::step_run;
-    // Each pass has masks of its own, in replays too.
+    // Each pass has its own masks, in replays too.
     parts<ht::amp_fp16, Device> plain(one, 0.25f), other(two, 0.25f);
-    // A guard that takes a good part of all steps for outliers.
+    // A guard that takes a large part of all steps for outliers.
     const ht::outlier_options strict{
         .factor = 1, .window = 4, .warm_up = 3, .least_deviation = 0, .most_in_a_row = 1, .of = ht::outlier_of::both};
     plain.guard.emplace(one, strict), other.guard.emplace(two, strict);
@@ -157,7 +157,7 @@ void check_same_bits(Device& one, Device& two) {
             }
         };
         change(plain), change(other);
-        // From the eighth step on, two shapes in turn.
+        // From the eighth step on, two shapes alternate.
         const batch b = t >= 8 && t % 2 == 0 ? ids.next(1, 8) : ids.next(2, 5);
         const float loss = plain.body(b).item();
         runs.push_back(step(b));
@@ -175,7 +175,7 @@ void check_same_bits(Device& one, Device& two) {
     CHECK(runs[8] == step_run::uncaptured);
     CHECK(runs[13] == step_run::replayed);
     CHECK(runs[12] == step_run::replayed);
-    // Or nothing of this was tested.
+    // Otherwise the test has tested nothing.
     CHECK(other.optimizer.skips().infinity + other.optimizer.skips().not_a_number > 2);
     CHECK(other.optimizer.skips().outlier > 0);
     CHECK(other.optimizer.steps() > 5);
@@ -207,13 +207,13 @@ void check_reasons(Device& device) {
     CHECK(run(1, 8) == step_run::replayed);
     CHECK(host_calls == 2);
 
-    // Another shape, twice, and back: both stay.
+    // Another shape, twice, and the first again: both captures are kept.
     CHECK(run(1, 4) == step_run::uncaptured);
     CHECK(step.reason() == "uncaptured: a step of (1, 4), (1, 4); the one before was of (1, 8), (1, 8)");
     CHECK(run(1, 4) == step_run::captured);
     CHECK(run(1, 8) == step_run::replayed);
     CHECK(run(1, 4) == step_run::replayed);
-    // A third one: there is room for two.
+    // A third shape: there is room for two captures.
     CHECK(run(1, 3) == step_run::uncaptured);
     CHECK(step.reason() ==
           "uncaptured: a step of (1, 3), (1, 3); the one before was of (1, 4), (1, 4), and (1, 8), (1, 8) made room "
@@ -221,7 +221,7 @@ void check_reasons(Device& device) {
     CHECK(run(1, 4) == step_run::replayed);
     CHECK(run(1, 8) == step_run::uncaptured);
 
-    // Memory that moves: scratch that had to grow for others.
+    // Memory that moves: scratch memory that had to grow for other work.
     CHECK(run(1, 8) == step_run::captured);
     CHECK(run(1, 8) == step_run::replayed);
     { const ht::workspace::lease large(device.scratch(), std::size_t{1} << 24); }
@@ -235,7 +235,7 @@ void check_reasons(Device& device) {
         const ht::workspace::lease first(device.scratch(), 64), second(device.scratch(), std::size_t{1} << 25);
     }
     CHECK(run(1, 8) == step_run::replayed);
-    // And a step of its tape that grew for others.
+    // And the tape's memory, which grew for other work.
     CHECK_NOTHROW(p.tape.template make<float>(ht::shape<1>{1 << 20}, false));
     CHECK(run(1, 8) == step_run::replayed);
     CHECK_NOTHROW(p.tape.template make<float>(ht::shape<1>{1}, false));
@@ -243,7 +243,7 @@ void check_reasons(Device& device) {
     CHECK(mentions(step.reason(), "the memory of results has moved"));
     CHECK(run(1, 8) == step_run::captured);
 
-    // What the step reads of the host is that of the capture, until renew().
+    // Host values that the step reads stay those of the capture, until renew().
     step.renew("another limit of clipping");
     CHECK(run(1, 8) == step_run::captured);
     CHECK(step.reason() == "captured again: a step of (1, 8), (1, 8); another limit of clipping");
@@ -321,10 +321,10 @@ void check_refusals(Device& device) {
     says(fault::set_lr, "the host reads device memory");
     says(fault::synchronize, "synchronize()");
     says(fault::upload, "the host writes device memory");
-    says(fault::memory, "bytes are asked for inside the step");
+    says(fault::memory, "bytes are requested inside the step");
     says(fault::nested, "captured inside another");
     CHECK(step.captures() == 0);
-    // And a step without fault goes on.
+    // A step without a fault works afterwards.
     CHECK(step(ids.next(1, 4)) == step_run::captured);
     CHECK(step(ids.next(1, 4)) == step_run::replayed);
     const auto allocations = device.memory().usage().allocations();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Steps with a gradient penalty, with dropout and with sparse gradients in whole numbers: the same bits on every
-/// instruction set, at any number of threads.
+/// Steps with a gradient penalty, with dropout and with sparse gradients, with whole numbers: the same bits on every instruction
+/// set, at any number of threads.
 #include <doctest/doctest.h>
 
 #include "support/each_set.hpp"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training steps in small whole numbers, in which every sum is exact in whatever order it is taken: all devices,
-/// instruction sets and numbers of threads have the same bits.
+/// Training steps with small whole numbers, whose sums are exact in any order: all devices, instruction sets and numbers of
+/// threads give the same bits.
 ///
 ///     exact_steps::check_penalty(device, reference);             // two devices
 ///
-/// Parameters, inputs and factors are whole numbers or powers of two, and nothing that is added up reaches 2^24. What
-/// fp16 cannot hold is rounded once, from an exact sum.
+/// Parameters, inputs and factors are whole numbers or powers of two, and no sum reaches 2^24. Numbers that fp16 cannot represent
+/// are rounded once, from an exact sum.
 #pragma once
 
 #include <algorithm>
@@ -106,7 +106,7 @@ trace run(Device& device, Model& model, Tape& tape, const Loss& loss) {
     return seen;
 }
 
-/// Of each micro-batch, in the device's memory: a tape reads them where they lie, in the backward pass, too.
+/// The values of each micro-batch in device memory; a tape reads them in place, also in the backward pass.
 template <class Device>
 std::vector<ht::tensor<float, 2>> inputs(Device& device) {
     std::vector<ht::tensor<float, 2>> all;
@@ -168,7 +168,7 @@ inline void check_same(const trace& one, const trace& other) {
     CHECK(one.scale == 8);
     CHECK(other.scale == 8);
     CHECK(one.random == other.random);
-    // Or a wrong step could look like a right one.
+    // Otherwise a wrong step could look like a right one.
     CHECK(std::count(one.values.begin(), one.values.end(), 0.0f) * 2 < static_cast<std::ptrdiff_t>(one.values.size()));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A GPT whose loss throws once, in the `left`-th micro-batch from when that was set.
+/// A GPT whose loss throws once, in the `left`-th micro-batch after `left` was set.
 #pragma once
 
 #include <stdexcept>

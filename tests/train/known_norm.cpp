@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The norm of gradients whose squares the backward pass summed as it wrote them: that of the gradients as they lie in
+/// The norm of gradients whose squares the backward pass summed while it wrote them: it equals the norm of the gradients in
 /// memory, found without reading most of them.
 #include <cmath>
 #include <limits>
@@ -76,7 +76,7 @@ double bound(double norm) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("known norm: that of the gradients in memory, by any number of threads", P, ht::full_fp32,
+TEST_CASE_TEMPLATE("known norm: equals that of the gradients in memory, with any number of threads", P, ht::full_fp32,
                    ht::amp_bf16) {
     float of_one_thread = 0;
     for (const int threads : {1, 2, 3}) {
@@ -94,7 +94,7 @@ TEST_CASE_TEMPLATE("known norm: that of the gradients in memory, by any number o
     }
 }
 
-TEST_CASE("known norm: what was changed by hand is read") {
+TEST_CASE("known norm: gradients changed by hand are read again") {
     trained<ht::amp_bf16> t;
     auto grads = t.gradients();
     const double before = t.measured(grads);
@@ -144,7 +144,7 @@ TEST_CASE("known norm: times the inverse of the loss scale") {
     CHECK(std::fabs(norm[0] - norm[1]) < 0.01 * norm[1]);
 }
 
-TEST_CASE("known norm: a gradient that is not finite skips the step, whoever wrote it") {
+TEST_CASE("known norm: a gradient that is not finite skips the step, whichever kernel wrote it") {
     for (const float odd : {infinity, std::numeric_limits<float>::quiet_NaN()}) {
         trained<ht::full_fp32> t;
         ht::adamw optimizer{t.device, t.model, {.lr = 1e-3}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A Llama where a GPT may stand: the trainer trains it, the lint and a shadow run have nothing to say.
+/// A Llama in place of a GPT: the trainer trains it, and the lint and a shadow run report nothing.
 #include <cmath>
 #include <sstream>
 #include <string>

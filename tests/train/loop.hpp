@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A training loop with every part in sight, on any device: a GPT that steps in milliseconds, two micro-batches a step.
+/// A training loop with all its parts, on any device: a GPT whose steps take milliseconds, with two micro-batches per step.
 ///
 ///     training::loop<ht::amp_bf16, ht::cpu> l(device);
 ///     const float mean_loss = l.step();

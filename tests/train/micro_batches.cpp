@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// N micro-batches of B and one batch of N B: the same gradients and the same AdamW update, within what rounding does;
-/// with unequal numbers of targets that count, too.
+/// N micro-batches of B and one batch of N B: the same gradients and the same AdamW update, within rounding errors;
+/// also with unequal numbers of targets that are not -100.
 #include <algorithm>
 #include <cmath>
 
@@ -88,7 +88,7 @@ void the_same_update(const batch& whole, weighing by) {
                              before = static_cast<double>(support::masters(model.parameters(), i)[j]);
                 gradients.expect(static_cast<double>(many.gradients[i][j]), static_cast<double>(one.gradients[i][j]),
                                  2 * bound);
-                // The update grows with the gradient; ten roundings lead to it, one to the master.
+                // The update grows with the gradient; ten roundings lead to the update, one more to the master.
                 const double reach = direction(exact[j] + bound) - direction(exact[j] - bound);
                 const double error = lr * (reach + 2 * support::gamma(10)) + 2 * support::u * (std::fabs(before) + lr);
                 updates.expect(static_cast<double>(many.masters[i][j]) - before,
@@ -103,13 +103,13 @@ void the_same_update(const batch& whole, weighing by) {
     }
 }
 
-TEST_CASE("micro-batches: the gradients and the update of one large batch, within what rounding does") {
+TEST_CASE("micro-batches: gradients and update of one large batch, within rounding") {
     const batch whole = batch::random(4, 6, 11, 4);
     SUBCASE("full_fp32") { the_same_update<ht::full_fp32, float>(whole, weighing::alike); }
     SUBCASE("amp_bf16") { the_same_update<ht::amp_bf16, ht::bfloat16>(whole, weighing::alike); }
 }
 
-TEST_CASE("micro-batches with unequal numbers of targets: each by its share, the update of one large batch") {
+TEST_CASE("micro-batches with unequal numbers of targets: each by its share, with one large batch's update") {
     SUBCASE("6, 1, 1, 1 targets") {
         the_same_update<ht::full_fp32, float>(with_targets({6, 1, 1, 1}), weighing::by_share);
     }
@@ -121,7 +121,7 @@ TEST_CASE("micro-batches with unequal numbers of targets: each by its share, the
     }
 }
 
-TEST_CASE("micro-batches that count alike: a share has the bits of a division") {
+TEST_CASE("micro-batches with equal shares: a share has the bits of a division") {
     for (const int parts : {1, 2, 3, 4, 5, 6, 7, 11}) {
         CAPTURE(parts);
         const batch whole = batch::random(2 * parts, 5, 11, 4);

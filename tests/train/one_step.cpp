@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Whole training steps with every part in sight: the same bits at any number of threads, under every policy and on
-/// every instruction set; no memory from the system once they are steady; a loss that falls. Small enough for an
-/// emulator.
+/// Whole training steps: the same bits at any number of threads, under every policy and on every instruction set; no memory from
+/// the system after the first steps; a loss that falls. Small enough for an emulator.
 #include <cmath>
 #include <vector>
 
@@ -32,7 +31,7 @@ TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on eve
     });
 }
 
-TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from the system", P, ht::full_fp32, ht::tf32,
+TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step allocates nothing", P, ht::full_fp32, ht::tf32,
                    ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid) {
     ht::cpu device{{.threads = 2}};
     loop<P, ht::cpu> l(device);
@@ -45,7 +44,7 @@ TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step takes nothing from 
     CHECK(l.device.memory().usage().allocations() == allocations);
     CHECK(l.device.memory().usage().held() == held);
     CHECK(l.tape.memory().live() == 0);
-    // Eight steps on one batch of 48 tokens: from the logarithm of 23 classes to well below it.
+    // Eight steps on one batch of 48 tokens: the loss falls from log(23), for 23 classes, to well below it.
     CHECK(first == doctest::Approx(std::log(23.0)).epsilon(0.05));
     CHECK(last < first - 0.3f);
 }

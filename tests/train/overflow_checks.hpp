@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a watched tape shows, and what overflow_finder says of it, on any device: a small GPT with two micro-batches a
-/// step.
+/// The results on a watched tape and the reports of overflow_finder, on any device: a small GPT with two micro-batches per step.
 ///
 ///     overflow_checks::finds_each<ht::amp_fp16>(device, 1);
 #pragma once
@@ -239,8 +238,8 @@ void finds_a_real_one(Device& device) {
     CHECK(finder.take().empty());
 }
 
-/// An input that is not finite, or a target, is told beside the first operation that it spoils; not so where that one
-/// came before, nor of another micro-batch.
+/// An input or a target that is not finite is reported with the first operation that it affects; not if that operation came
+/// earlier, and not for another micro-batch.
 template <class Device>
 void tells_a_bad_input(Device& device) {
     constexpr float nan = std::numeric_limits<float>::quiet_NaN(), large = 0x1p100f;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Models that inherit the policy of a region, and what trains them without a loss scale: where gradients go through
-/// fp16 it is told so.
+/// Models that inherit the policy of a region, trained without a loss scale: optimizers and trainers report gradients that pass
+/// through fp16.
 #include <string>
 #include <vector>
 
@@ -69,10 +69,10 @@ struct loop {
         tape.backward(ht::sum<float>(tape, f(tape)), acc);
         CHECK(acc.has_narrow_gradients());
         CHECK_THROWS_WITH_AS(optimizer.step(acc.take()), told, ht::state_error);
-        // The next window is judged by itself.
+        // The next window is judged independently.
         tape.backward(ht::sum<float>(tape, model.fc(tape, tape.constant(rows))), acc);
         optimizer.step(acc.take());
-        // With a scaler they are taken.
+        // With a scaler these gradients are accepted.
         ht::grad_scaler scaler{device};
         ht::accumulator scaled{model};
         tape.backward(scaler.scale(ht::sum<float>(tape, f(tape))), scaled);
@@ -101,7 +101,7 @@ TEST_CASE("regions: gradients of fp16 that no scaler scales are refused by the s
     l.refused(twice, in(ht::types<ht::amp_fp16>{}));
     ht::tape watched{l.device, ht::watched};
     l.refused(watched, in(ht::types<ht::amp_fp16>{}));
-    // What no gradient goes through, and what it ends at.
+    // Allowed: fp16 results without a gradient, and fp16 leaves, at which the gradient ends.
     l.step([&](auto& tape) {
         in(ht::types<ht::amp_fp16>{})(tape);
         return l.model.fc(tape, tape.leaf(ht::view<ht::float16, 2>(l.narrow_data.data(), {1, 2})));
@@ -141,7 +141,7 @@ TEST_CASE("regions: a trainer that scales no loss refuses a model whose gradient
     CHECK(small::masters(fp16.model.parameters()) == before);
     run<in_region<ht::amp_bf16>> bf16;
     CHECK(bf16.trainer.train(bf16.data).steps == 2);
-    // As the sentence says.
+    // The remedy that the message names.
     static_assert(ht::model_needs_scaling<stated>);
     run<stated> scaled;
     const auto result = scaled.trainer.train(scaled.data);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shadow runs on the CPU: sound steps have nothing to report, and what is wrong in one layer has its name.
+/// Shadow runs on the CPU: correct steps have nothing to report, and a mistake in one layer is reported with the layer's name.
 #include <sstream>
 
 #include <halftone/autodiff/op/elementwise_loss.hpp>
@@ -17,19 +17,19 @@ namespace ht = halftone;
 
 using shadow_checks::first_of;
 
-TEST_CASE_TEMPLATE("shadow: an operation that casts wrongly or loses addends, and a stale copy, have their names", P,
+TEST_CASE_TEMPLATE("shadow: an operation that casts wrongly or loses addends, and a stale copy, are named", P,
                    ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid) {
     ht::cpu device{{.threads = 1}};
     shadow_checks::names_what_is_wrong<P>(device);
 }
 
-TEST_CASE("shadow: a layer whose gradients underflow or overflow has its name") {
+TEST_CASE("shadow: a layer whose gradients underflow or overflow is named") {
     ht::cpu device{{.threads = 1}};
     shadow_checks::names_what_leaves_the_range(device);
 }
 
 using fp8_with_wide_gradients = ht::with_grad<ht::fp8_hybrid, ht::bfloat16>;
-/// Layers of eight bits beside others, and perceptrons that are several operations.
+/// Layers of eight bits together with others, and perceptrons that are several operations.
 using fp8_in_some_layers =
     ht::recipe<ht::amp_bf16, ht::rule<"h.*.attn.qkv", ht::fp8_hybrid>, ht::rule<"h.*.mlp.up", ht::fp8_hybrid>>;
 
@@ -45,7 +45,7 @@ TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32
     CAPTURE(table.str());
     CHECK(first_of(report) == "");
 
-    // Documents in a row, as many operations.
+    // Packed documents: the number of operations is the same.
     const nn_test::pack documents({4, 1, 0, 3}, static_cast<int>(overflow_checks::config.vocabulary));
     const auto packed = ht::shadow_run(device, l.model, twin, [&](auto& tape, const auto& m) {
         return l.scaler.scale(m.loss(tape, documents.in_a_row()));
@@ -53,7 +53,7 @@ TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32
     CHECK(first_of(packed) == "");
     CHECK(packed.rows.size() == report.rows.size());
 
-    // Layers that are frozen, and so is the twin.
+    // Frozen layers; the twin's are frozen, too.
     l.model.parameters().freeze("h.0");
     l.model.parameters().freeze("h.1.mlp.down");
     const auto frozen = ht::shadow_run(device, l.model, twin, step);
@@ -144,7 +144,7 @@ struct read_wider : ht::nn::model {
     ht::nn::linear<ht::at<P, "fc">> fc;
     explicit read_wider(ht::cpu& device) : model(device), fc(parameters(), 8, 4) {
         commit(*this, 3);
-        // Beside the bias hardly anything, so that the bound is that of the bias.
+        // The product is small compared with the bias, so that the bound is that of the bias.
         support::set(fc.weight, std::vector<float>(32, 0x1p-12f));
         support::set(fc.bias, support::random(5).normals<float>(4));
     }
@@ -175,7 +175,7 @@ TEST_CASE_TEMPLATE("shadow: a bias read from its master differs from its twin by
     CHECK(report.rows.size() > 8);
 }
 
-TEST_CASE("shadow: with dropout, perceptrons in eight bits are as many operations in fp32") {
+TEST_CASE("shadow: with dropout, MLPs in eight bits have as many operations as in fp32") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::fp8_hybrid, ht::cpu> l(device);
     ht::nn::gpt_config config = overflow_checks::config;
@@ -188,7 +188,7 @@ TEST_CASE("shadow: with dropout, perceptrons in eight bits are as many operation
     CHECK(report.rows.size() > 40);
 }
 
-TEST_CASE("shadow: what a stale scale cuts off or takes for zero has its layer's name") {
+TEST_CASE("shadow: values that a stale scale saturates or rounds to zero are reported with the layer") {
     using P = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<>>;
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<P, ht::cpu> trained(device), fresh(device);
@@ -203,7 +203,7 @@ TEST_CASE("shadow: what a stale scale cuts off or takes for zero has its layer's
     CHECK(first(trained) == "h.1.mlp mlp forward value");
     for (int i = 0; i < 2; ++i) trained.step(trained.whole());
     CHECK(first(trained) == "");
-    // Before the first step scales are 1, and half of the least number is 2^-10.
+    // Before the first step scales are 1, and half of the smallest number is 2^-10.
     fresh.scale_weight("h.1.attn.qkv.weight", 0x1p-8f);
     CHECK(first(fresh) == "h.1.attn.qkv linear forward value");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shadow runs of small networks with something wrong in one layer, on any device.
+/// Shadow runs of small networks with a mistake in one layer, on any device.
 ///
 ///     shadow_checks::names_what_is_wrong<ht::amp_bf16>(device);
 #pragma once
@@ -150,7 +150,7 @@ void names_what_is_wrong(auto& device) {
     CHECK(first_of(report_of<fault::narrow, P>(device, 1024, as_it_is)) == "mix own forward value");
     CHECK(first_of(report_of<fault::narrow_gradient, P>(device, 1024, as_it_is)) == "mix own backward gradient");
 
-    // A master that has moved on, by 2%, and a copy that has not.
+    // A master that has changed by 2%, and a copy that has not.
     const auto stale = report_of<fault::none, P>(device, 1024, [&](auto& model) {
         const auto master = model.mid.weight.master();
         std::vector<float> values(static_cast<std::size_t>(master.size()));
@@ -159,7 +159,7 @@ void names_what_is_wrong(auto& device) {
         device.memory().write(master.data(), values.data(), values.size() * sizeof(float));
     });
     CHECK(first_of(stale) == "mid weight mid.weight");
-    // It is the only one: what follows reads the copy, and so does the twin.
+    // It is the only finding: later operations read the copy, and so does the twin.
     for (const ht::shadow_row& r : stale.rows) CHECK(r.diverges() == (r.parameter == "mid.weight" && r.is_weight()));
 }
 

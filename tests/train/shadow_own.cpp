@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What shadow runs say of maps and of operations of the user's own: forward overflow, and faults in large tensors.
+/// Reports of shadow runs about maps and custom operations: forward overflow, and mistakes in large tensors.
 #include <cmath>
 #include <limits>
 #include <string>
@@ -47,7 +47,7 @@ struct raised {
     };
 };
 
-/// Of inputs times so much, one of them infinite where that is asked for.
+/// The report for inputs times `scale`, one of them infinite if `is_infinite`.
 template <class Op>
 ht::shadow_report report_of(float scale, bool is_infinite = false) {
     ht::cpu device{{.threads = 1}};
@@ -63,7 +63,7 @@ ht::shadow_report report_of(float scale, bool is_infinite = false) {
     });
 }
 
-TEST_CASE_TEMPLATE("shadow: a map and an operation of one's own that overflow forward have their names", Op, cube,
+TEST_CASE_TEMPLATE("shadow: a map and a custom operation that overflow in the forward pass are named", Op, cube,
                    square) {
     const bool is_own = std::is_same_v<Op, cube>;
     CHECK(report_of<Op>(1).first() == nullptr);
@@ -75,7 +75,7 @@ TEST_CASE_TEMPLATE("shadow: a map and an operation of one's own that overflow fo
     CHECK(beyond.first()->ratio == HUGE_VAL);
     CHECK(std::fabs(beyond.first()->expected) > 65504);
     CHECK(beyond.first()->bound < 0.01 * std::fabs(beyond.first()->expected));
-    // What is made of its infinities is nobody's fault.
+    // Operations that only pass its infinities on are not reported.
     for (const ht::shadow_row& r : beyond.rows) CHECK(r.diverges() == (&r == beyond.first()));
 
     CHECK(report_of<Op>(1, true).first() == nullptr);
@@ -95,7 +95,7 @@ struct reduced_net : ht::nn::model {
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up); }
 };
-TEST_CASE("shadow: reductions along axes are held to what sums allow for") {
+TEST_CASE("shadow: reductions along axes are held to the bounds of sums") {
     ht::cpu device{{.threads = 1}};
     reduced_net<ht::amp_bf16> model{device};
     reduced_net<ht::full_fp32> twin{device};
@@ -148,7 +148,7 @@ ht::shadow_report report_of_table() {
     return ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) { return m(tape) * 1024; });
 }
 
-TEST_CASE("shadow: what is half a percent off is found in small tensors and in large ones") {
+TEST_CASE("shadow: an error of half a percent is found in small tensors and in large ones") {
     const auto check = [](const ht::shadow_report& r) {
         REQUIRE(r.first() != nullptr);
         CHECK(r.first()->by.operation == "off");
@@ -171,7 +171,7 @@ struct of_inputs : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.down); }
 };
 
-TEST_CASE("shadow: an operation of one's own whose inputs want no gradient is held to as much") {
+TEST_CASE("shadow: a custom operation whose inputs need no gradient is held to the same bound") {
     ht::cpu device{{.threads = 1}};
     of_inputs<ht::amp_fp16> model{device};
     of_inputs<ht::full_fp32> twin{device};
@@ -204,7 +204,7 @@ static_assert(ht::detail::names_sum_length<counting> && ht::detail::names_sum_le
 static_assert(!ht::detail::names_sum_length<cube> && !ht::detail::names_sum_length<off<false>> &&
               !ht::detail::names_sum_length<of_no_member>);
 
-TEST_CASE("shadow: how long the sums in an operation of one's own are taken to be") {
+TEST_CASE("shadow: the assumed length of sums in a custom operation") {
     using ht::shape;
     using ht::detail::own_sum_length;
     const auto usual = [](const auto&... shapes) { return own_sum_length<cube>(shapes...); };

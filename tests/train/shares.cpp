@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shares of a batch: what a loss times one differentiates to, and what meters and guards make of it.
+/// Shares of a batch: the gradient of a loss times a share, and how meters and guards use it.
 #include <cmath>
 #include <limits>
 
@@ -108,7 +108,7 @@ void with_shares(ht::inference<ht::cpu>& eval, std::initializer_list<part> parts
 }
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-TEST_CASE("loss_meter: losses with shares count by their targets, those without any not at all") {
+TEST_CASE("loss_meter: losses with shares count by their targets; those without targets do not count") {
     ht::cpu device{{.threads = 1}};
     ht::inference eval{device};
     ht::loss_meter losses{device, 2};
@@ -119,10 +119,10 @@ TEST_CASE("loss_meter: losses with shares count by their targets, those without 
     step({{2, 3}, {nan, 0}, {6, 1}});
     CHECK(losses.mean() == 3);
     step({{2, 3}, {6, 1}}, 0.5);
-    CHECK(losses.mean() == 2.25);  // steps count alike
+    CHECK(losses.mean() == 2.25);  // steps have equal weights
     CHECK(losses.latest_mean() == 2.25);
     losses.restart();
-    // A third is no float: parts that count alike have the mean that losses without a share have.
+    // A third is not a float: parts with equal shares have the same mean as losses without a share.
     ht::loss_meter plain{device};
     for (const float loss : {0.1f, 0.7f, 1e-3f}) plain.add(eval.constant(ht::const_view<float, 0>{&loss, {}}));
     plain.end_step();
@@ -137,7 +137,7 @@ TEST_CASE("loss_meter: losses with shares count by their targets, those without 
     CHECK(losses.mean() == 1);
 }
 
-TEST_CASE("outlier_guard: a micro-batch without targets is no outlier, a batch without any is one") {
+TEST_CASE("outlier_guard: a micro-batch without targets is not an outlier, a batch without any is") {
     ht::cpu device{{.threads = 1}};
     ht::inference eval{device};
     model_type model(device, 40, 8);

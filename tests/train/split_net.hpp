@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A regression of few layers that a trainer takes, and captured steps of it: split masters have the bits of whole
-/// ones.
+/// A regression with few layers for a trainer, and captured steps of it: split masters have the bits of whole masters.
 ///
 ///     split_net::same_training(one, two);        // devices
 #pragma once

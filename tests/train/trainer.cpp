@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The trainer does what the loop written out does, to the bit, and reports it truly.
+/// The trainer has the bits of the same loop written by hand, and reports it correctly.
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -107,13 +107,13 @@ TEST_CASE("the loss falls, and evaluation is the mean over the held-out windows"
     double sum = 0;
     for (ht::extent first = 0; first < one.data.windows(); ++first)
         sum += static_cast<double>(one.model.loss(eval, one.data.window(first, 1)).item());
-    // One window at a time adds up in another order: 8 and 128 terms of at most 16 each.
+    // One window at a time sums in another order: 8 and 128 terms of at most 16 each.
     CHECK(after.loss == doctest::Approx(sum / static_cast<double>(one.data.windows())).epsilon(1e-5));
     ht::language_data nothing{ht::token_view{corpus}, {.context = 8, .vocabulary = 32, .held_out = 0}};
     CHECK_THROWS_AS(one.trainer.evaluate(nothing), ht::argument_error);
 }
 
-TEST_CASE("callbacks hear of every step, every log and every evaluation") {
+TEST_CASE("callbacks receive every step, every log and every evaluation") {
     ht::training_arguments a = arguments;
     a.eval_steps = 4;
     run<ht::full_fp32> one(a);
@@ -128,7 +128,7 @@ TEST_CASE("callbacks hear of every step, every log and every evaluation") {
     CHECK(keeper.evaluated_at == std::vector<std::int64_t>{4, 8, 12});
     CHECK(keeper.evaluations.back() == one.trainer.evaluate(one.data).loss);
 
-    // A log is the mean of the steps since the one before, and so is a step so far.
+    // A log has the mean over the steps since the last log; so has a step, up to itself.
     ht::training_arguments b = arguments;
     b.logging_steps = 1;
     run<ht::full_fp32> each(b);
@@ -154,7 +154,7 @@ TEST_CASE("callbacks hear of every step, every log and every evaluation") {
     CHECK(keeper.steps[11].seconds >= keeper.steps[10].seconds);
 }
 
-TEST_CASE("an overflow skips the step and shows, and only where the policy needs a scale") {
+TEST_CASE("an overflow skips the step and is reported, only where the policy needs a loss scale") {
     ht::training_arguments a = arguments;
     a.initial_loss_scale = 1e30f;
     run<ht::amp_fp16> one(a);
@@ -174,7 +174,7 @@ TEST_CASE("an overflow skips the step and shows, and only where the policy needs
     run<ht::amp_bf16> other(a);
     CHECK(other.trainer.train(other.data).skipped_steps == 0);
 
-    // From the third overflow in a row on it is reduced, down to the least.
+    // From the third overflow in a row on the scale is reduced, down to the minimum.
     a.loss_scale_hysteresis = 3;
     a.min_loss_scale = 1e30f / 512;
     run<ht::amp_fp16> guarded(a);
@@ -184,7 +184,7 @@ TEST_CASE("an overflow skips the step and shows, and only where the policy needs
     CHECK(slow.trainer.train(slow.data).loss_scale == doctest::Approx(1e30 / 1024));
 }
 
-TEST_CASE("outliers are skipped where that is asked for, and the scale has no part in it") {
+TEST_CASE("outliers are skipped if outlier_factor is set, and the loss scale is not affected") {
     ht::training_arguments a = arguments;
     a.max_steps = 30;
     run<ht::amp_fp16> plain(a);
@@ -204,7 +204,7 @@ TEST_CASE("outliers are skipped where that is asked for, and the scale has no pa
     CHECK(strict.masters() != plain.masters());
 }
 
-TEST_CASE("a stop ends the run at a step, and going on reaches the same bits") {
+TEST_CASE("a stop ends the run at a step, and resuming gives the same bits") {
     struct stop_after : ht::trainer_callback {
         run<ht::amp_bf16>* target = nullptr;
         std::int64_t step = 0;
@@ -230,12 +230,12 @@ TEST_CASE("a stop ends the run at a step, and going on reaches the same bits") {
     CHECK_MESSAGE(parts.masters() == whole.masters(), "a finished run stays as it is");
 }
 
-TEST_CASE("an exception ends a step, and going on takes it from its beginning, to the same bits") {
+TEST_CASE("an exception ends a step; resuming repeats it from its beginning, with the same bits") {
     ht::training_arguments a = arguments;
     a.outlier_factor = 100;
     a.outlier_window = 4;
     a.max_steps = 8;
-    // In the first and the second micro-batch of the sixth step; in what comes after the gradients were unscaled.
+    // Thrown in the first and second micro-batch of the sixth step, and after the gradients were unscaled.
     struct throws_once : ht::range_listener {
         int left = 6;
         void begin(const char* what, ht::pass) override {
@@ -267,7 +267,7 @@ TEST_CASE("an exception ends a step, and going on takes it from its beginning, t
     }
 }
 
-TEST_CASE("a stop asked for before the first step is heeded") {
+TEST_CASE("a stop requested before the first step takes effect") {
     run<ht::full_fp32> one(arguments);
     one.trainer.stop();
     const ht::training_result result = one.trainer.train(one.data);
@@ -284,7 +284,7 @@ TEST_CASE_TEMPLATE("the same bits with one thread and with two", Policy, ht::ful
     CHECK(one.trainer.evaluate(one.data).loss == two.trainer.evaluate(two.data).loss);
 }
 
-TEST_CASE("weight decay pulls at all but biases and gains, and a user's groups come last") {
+TEST_CASE("weight decay applies to all but biases and gains, and a user's groups come last") {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, small::config, 1};
     const auto groups = ht::detail::with_undecayed(model.parameters(), {{"h.0.attn.norm.gain", {.weight_decay = 0.5}}});

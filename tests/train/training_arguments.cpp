@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every field outside its range is named before anything is made of it.
+/// Every field outside its range throws an exception that names it, before it is used.
 #include <limits>
 #include <string>
 
@@ -32,7 +32,7 @@ void refuses(const std::string& name, const std::string& told) {
 
 }  // namespace
 
-TEST_CASE("defaults need but the number of steps") {
+TEST_CASE("with the defaults only the number of steps is needed") {
     CHECK_NOTHROW(ht::check({.max_steps = 1}));
     CHECK_THROWS_WITH_AS(ht::check({}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
 }
@@ -78,7 +78,7 @@ TEST_CASE("each field has its range") {
     CHECK(message(&a::learning_rate, 0.0) == "no error");
 }
 
-TEST_CASE("schedules take what lr_scheduler_kwargs says, each field in its range") {
+TEST_CASE("schedules take lr_scheduler_kwargs, each field within its range") {
     ht::training_arguments a{.max_steps = 100, .learning_rate = 2e-3, .lr_scheduler_type = ht::schedule::polynomial,
                              .warmup_steps = 10};
     a.lr_scheduler_kwargs = {.lr_end = 5e-4, .power = 2};

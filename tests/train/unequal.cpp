@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Micro-batches and windows with unequal numbers of targets that count.
+/// Micro-batches and windows with unequal numbers of targets that are not -100.
 #include "train/unequal.hpp"
 
 namespace {
@@ -43,7 +43,7 @@ TEST_CASE("trainer: evaluation is the mean over targets that count, in windows o
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, small::config, 1};
     unequal::masked_data data(corpus, {8, 1, 0, 2, 5});
-    // One window after the other, from the losses alone.
+    // One window after the other, computed from the losses.
     ht::inference eval{device};
     double sum = 0, counted = 0;
     for (extent w = 0; w < data.windows(); ++w) {

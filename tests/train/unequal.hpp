@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A trainer whose micro-batches and windows have unequal numbers of targets that count, on any device.
+/// A trainer whose micro-batches and windows have unequal numbers of targets that are not -100, on any device.
 ///
 ///     unequal::check_training<ht::full_fp32>(device);
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Watched tapes on the CPU: where a step overflowed, what a trainer tells of it, and what its tensors held.
+/// Watched tapes on the CPU: where a step overflowed, the trainer's report, and the exponent counts of its tensors.
 #include <algorithm>
 
 #include <halftone/observe/numerics/json.hpp>
@@ -18,7 +18,7 @@ TEST_CASE("overflow: a watched tape shows every result and every gradient, by it
     shows_everything(device);
 }
 
-TEST_CASE("overflow: each operation, in each pass and micro-batch, is found to be the first") {
+TEST_CASE("overflow: the first operation is found, for each operation, pass and micro-batch") {
     ht::cpu device{{.threads = 1}};
     finds_each<ht::amp_fp16>(device, 1);
 }
@@ -28,12 +28,12 @@ TEST_CASE("overflow: a layer that overflows is named, with its step") {
     finds_a_real_one(device);
 }
 
-TEST_CASE("overflow: beside the operation stands an input that was not finite already") {
+TEST_CASE("overflow: the report names an input of the operation that was already not finite") {
     ht::cpu device{{.threads = 1}};
     tells_a_bad_input(device);
 }
 
-TEST_CASE("overflow: a weight that is not finite itself is told beside its layer") {
+TEST_CASE("overflow: the report names a weight of the layer that is itself not finite") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};
@@ -65,11 +65,11 @@ struct one_layer : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.in); }
 };
 
-TEST_CASE("overflow: a weight of another layer's, which a tied head or a free operation reads, is told as well") {
+TEST_CASE("overflow: another layer's weight, read by a tied head or a free operation, is reported as well") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};
-    // A row of the table that no token of the batch looks up: the head reads it all the same.
+    // A row of the table that no token of the batch looks up: the head reads it nevertheless.
     std::size_t row = 0;
     while (std::find(l.ids.begin(), l.ids.end(), static_cast<std::int32_t>(row)) != l.ids.end()) ++row;
     REQUIRE(row < static_cast<std::size_t>(config.vocabulary));
@@ -104,7 +104,7 @@ TEST_CASE("overflow: a weight of another layer's, which a tied head or a free op
     CHECK(all[0].weight.found.negative_infinities == 1);
 }
 
-TEST_CASE("overflow: what was found before any step has ended is not asked for in vain") {
+TEST_CASE("overflow: findings can be taken only after a step has ended") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};
@@ -154,7 +154,7 @@ struct sink_of_any {
     ht::gradient_slabs* find(const ht::store&) { return &slabs; }
 };
 
-TEST_CASE("overflow: users' layers have their paths, free operations the list's layer and the one before") {
+TEST_CASE("overflow: users' layers have their paths; free operations have the list's layer and the previous layer") {
     ht::cpu device{{.threads = 1}};
     own_model<ht::recipe<ht::full_fp32, ht::rule<"blocks.last.fc", ht::full_fp32>>> model{
         device};  // the last block has a type of its own
@@ -188,7 +188,7 @@ TEST_CASE("overflow: users' layers have their paths, free operations the list's 
     CHECK(w.seen.back() == " mul backward gradient");
 }
 
-TEST_CASE("overflow: the gradients of separate queries, keys and values, and inputs that stand twice") {
+TEST_CASE("overflow: gradients of separate queries, keys and values, and inputs that occur twice") {
     ht::cpu device{{.threads = 1}};
     ht::tape tape{device, ht::watched};
     std::vector<float> values(2 * 3 * 2 * 4, 0.25f);
@@ -219,7 +219,7 @@ TEST_CASE("overflow: the gradients of separate queries, keys and values, and inp
                                              " mul backward gradient", " mul backward gradient"});
 }
 
-TEST_CASE("overflow: steps that are lost, skipped without a cause, or given up") {
+TEST_CASE("overflow: steps that are lost, skipped without a cause, or abandoned") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     CHECK_THROWS_AS(ht::overflow_finder(device, l.tape, 0), ht::argument_error);
@@ -232,7 +232,7 @@ TEST_CASE("overflow: steps that are lost, skipped without a cause, or given up")
     CHECK(all[1].step == 5);
     CHECK(finder.lost() == 3);
 
-    // In the middle of a step something was thrown.
+    // An exception was thrown in the middle of a step.
     l.scaler.update(0x1p60f);
     l.tape.backward(l.scaler.scale(l.model.loss(l.tape, l.whole())), l.acc);
     finder.discard();
@@ -293,7 +293,7 @@ struct listener : ht::trainer_callback {
     void on_numerics(const ht::trainer_state&, const ht::numerics_view& v) override { views.push_back(v); }
 };
 
-TEST_CASE("trainer: tells of skipped steps and of what tensors hold, and trains as without") {
+TEST_CASE("trainer: reports skipped steps and tensors' values, and trains as without reports") {
     const std::string text = small::text();
     ht::language_data data{ht::token_view{text}, small::options};
     const ht::training_arguments plain{.per_device_train_batch_size = 2,

@@ -125,8 +125,8 @@ class engine_slot {
     /// The engine, if it is to compute this product. Throws argument_error if HALFTONE_MATMUL names another engine.
     matmul_engine* engine_for(const product_description& p) const {
         if (asked_for_ != nullptr && (engine_ == nullptr || std::strcmp(asked_for_, engine_->name()) != 0)) {
-            fail<argument_error>("matmul: HALFTONE_MATMUL asks for ", asked_for_, "; this device has ",
-                                 engine_ == nullptr ? "no engine" : engine_->name(), " beside halftone");
+            fail<argument_error>("matmul: HALFTONE_MATMUL is ", asked_for_, "; this device has ",
+                                 engine_ == nullptr ? "no engine" : engine_->name(), " in addition to halftone");
         }
         if (engine_ == nullptr || use_ == engine_use::never) return nullptr;
         return (use_ == engine_use::always || engine_->prefers(p)) && engine_->can(p) ? engine_.get() : nullptr;

@@ -24,7 +24,8 @@ constexpr const char* name(pass p) {
     return names[static_cast<int>(p)];
 }
 
-/// Is told where ranges begin and end. They nest as scopes do; names are literals, or live as long as the program.
+/// Receives the beginning and the end of ranges. Ranges nest as scopes do; names are literals, or live as long as the
+/// program.
 class range_listener {
   public:
     range_listener() = default;

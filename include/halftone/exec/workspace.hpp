@@ -16,7 +16,7 @@
 #include <halftone/memory/resource.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -82,7 +82,7 @@ class workspace final : public detail::capture_dependency {
         std::byte* data_;
     };
 
-    /// If no lease is out, replaces the blocks by one that is large enough for all that were used at one time, as the
+    /// If no lease is out, replaces the blocks by one that is as large as all blocks in use at the same time, as the
     /// next lease would.
     bool settle() override {
         if (total_ == 0 && !blocks_.empty()) hold(wanted_);
@@ -104,8 +104,8 @@ class workspace final : public detail::capture_dependency {
     }
     std::byte* take_from_given(std::size_t bytes) const {
         if (bytes > given_bytes_ - total_) {
-            fail<out_of_memory>("workspace: no ", bytes, " bytes beside ", total_, " in use; the caller gave ",
-                                given_bytes_, " (ht::workspace_bytes tells what an operation takes)");
+            fail<out_of_memory>("workspace: no ", bytes, " bytes left; ", total_, " are in use of the caller's ",
+                                given_bytes_, " (ht::workspace_bytes returns what an operation needs)");
         }
         return given_ + total_;
     }

@@ -4,7 +4,7 @@
 ///
 ///     sum += on_device::exponential<bfloat16>(x - largest);
 ///
-/// Numeric contract: beside each function; u is 2^-24.
+/// Numeric contract: stated at each function; u is 2^-24.
 #pragma once
 
 #include <cmath>

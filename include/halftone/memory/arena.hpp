@@ -13,7 +13,7 @@
 #include <halftone/memory/resource.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -55,7 +55,7 @@ class arena final : public detail::capture_dependency {
         return block;
     }
 
-    /// Frees a block; `bytes` is the size that was asked for.
+    /// Frees a block; `bytes` is the requested size.
     void deallocate(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
         live_ -= bytes;
@@ -127,7 +127,7 @@ class arena final : public detail::capture_dependency {
             add_segment(size);
         } catch (const out_of_memory&) {
             if (size == bytes) throw;
-            add_segment(bytes);  // without the reserve for later steps, the size asked for may still fit
+            add_segment(bytes);  // without the reserve for later steps, the requested size may still fit
         }
         return std::find_if(free_.begin(), free_.end(),
                             [&](const range& r) { return r.data == segments_.back().data; });

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The state that captured work depends on beside its arguments: addresses of an arena's blocks and of scratch memory,
-/// the layout of a store. A CUDA graph of captured work contains these addresses and must be captured again once one
-/// changes.
+/// The state that captured work depends on in addition to its arguments: addresses of an arena's blocks and of scratch
+/// memory, the layout of a store. A CUDA graph of captured work contains these addresses and must be captured again
+/// once one changes.
 ///
 ///     const capture_dependency_list::snapshot before = memory.capture_dependencies().now();
 ///     ...
@@ -16,7 +16,7 @@
 #include <halftone/config.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -44,7 +44,7 @@ class capture_dependency_list {
     /// nullptr if every dependency of `before` still exists with the same number; dependencies added since do not
     /// matter.
     const char* first_change_since(const snapshot& before) const;
-    /// Lets each dependency bring its memory into the form that it keeps (an arena: one segment). True if one of them
+    /// Lets each dependency change its memory to its final layout (an arena: one segment). True if one of them
     /// may still allocate more.
     bool settle() const;
 

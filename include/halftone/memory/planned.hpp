@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory that is counted and not there: what a program would allocate is known without allocating it.
+/// Memory that is counted but not allocated, to find out what a program would allocate.
 ///
-/// Host code that runs on it computes addresses, and no kernel may run. observe/memory/plan.hpp makes devices with it.
+/// Host code that runs on it computes addresses; no kernel may run. observe/memory/plan.hpp makes devices with it.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +28,8 @@ struct memory_planning {
 
 }  // namespace detail
 
-/// Gives addresses that nothing may be read from or written to, each once. Small values that the host writes, such as a
-/// loss scale, are remembered; all else that it reads is zeros.
+/// Returns addresses that nothing may read or write; no address is returned twice. Small values that the host writes, such
+/// as a loss scale, are remembered; everything else that it reads is zero.
 class planned_memory final : public memory_resource {
   public:
     void write(void* to, const void* from, std::size_t bytes) override {

@@ -20,7 +20,7 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -60,15 +60,15 @@ class memory_resource {
         unreserve(block, bytes);
     }
 
-    /// Allocates a block that the caller, an arena, divides up; the arena counts by itself what is used of it.
+    /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
         if (is_capturing_) {
             fail<capture_error>(
-                "captured step: ", bytes, " bytes are asked for inside the step, for ", name(kind),
+                "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
                 "; make tapes, accumulators and tensors before it, and let its first run need what all need");
         }
         if (const char* const who = captured_by_others()) {
-            fail<capture_error>("captured stream: ", bytes, " bytes are asked for, for ", name(kind), ", while ", who,
+            fail<capture_error>("captured stream: ", bytes, " bytes are requested for ", name(kind), ", while ", who,
                                 ", and a graph would own them; do the same work once before the capture on the same "
                                 "context, or give that a workspace (ht::workspace_bytes)");
         }
@@ -106,7 +106,7 @@ class memory_resource {
 
     memory_usage& usage() { return usage_; }
     const memory_usage& usage() const { return usage_; }
-    /// The list of what captured work in this memory depends on.
+    /// The dependencies of work captured in this memory.
     detail::capture_dependency_list& capture_dependencies() { return capture_dependencies_; }
 
     /// While an object of this class lives, the device's work is being captured: allocations throw, and frees are
@@ -114,7 +114,7 @@ class memory_resource {
     class capturing {
       public:
         explicit capturing(memory_resource& memory) : memory_(memory) {
-            memory.expect_no_capture("a step is captured inside another; let each have a device of its own");
+            memory.expect_no_capture("a step is captured inside another; use a separate device for each");
             memory.is_capturing_ = true;
         }
         capturing(const capturing&) = delete;
@@ -145,8 +145,8 @@ class memory_resource {
     }
 
   private:
-    /// The subject of a sentence that says who captures the device's work without `capturing`, such as the user of a
-    /// GPU's stream; nullptr if nobody does.
+    /// The subject of an error message: what captures the device's work without `capturing`, such as the user of a GPU's
+    /// stream. nullptr if the work is not captured.
     virtual const char* captured_by_others() const noexcept { return nullptr; }
     virtual std::byte* obtain(std::size_t bytes) = 0;  ///< allocates; nullptr if that fails
     virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;

@@ -39,7 +39,7 @@ constexpr const char* name(memory_kind kind) {
 
 class memory_usage;
 
-/// Is told of memory as it comes into use and goes: what a plan (observe/memory/plan.hpp) is made of.
+/// Receives every allocation and release of memory, and every new peak. Plans (observe/memory/plan.hpp) are made of these.
 class memory_listener {
   public:
     memory_listener() = default;
@@ -47,14 +47,14 @@ class memory_listener {
     memory_listener& operator=(const memory_listener&) = delete;
     virtual ~memory_listener() = default;
 
-    /// `bytes` at this address have come into use: a block of the system's memory, or a part of an arena's.
+    /// `bytes` at this address were allocated: a block of the system's memory, or a part of an arena.
     virtual void on_allocate(const void* /*block*/, std::size_t /*bytes*/, memory_kind) {}
-    /// The block at this address is no longer in use.
+    /// The block at this address was released.
     virtual void on_free(const void* /*block*/, std::size_t /*bytes*/, memory_kind) {}
     /// More bytes are in use than ever before, or than since reset_peaks().
     virtual void on_peak(const memory_usage&) {}
-    /// `bytes` of this kind, allocated before, belong to the parameter with this path. Negative where they are given
-    /// back, since the parameter has been frozen.
+    /// `bytes` of this kind, allocated earlier, belong to the parameter with this path. Negative if they are released
+    /// because the parameter was frozen.
     virtual void on_parameter(memory_kind, const char* /*path*/, std::ptrdiff_t /*bytes*/) {}
 };
 
@@ -104,7 +104,7 @@ class memory_usage {
     /// Counts a block returned to the system.
     void remove_block(std::size_t bytes) { held_.live -= bytes; }
 
-    /// From now on `listener` is told of all memory that is counted here; nullptr: no listener.
+    /// From now on `listener` receives everything that is counted here; nullptr: no listener.
     void listen(memory_listener* listener) { listener_ = listener; }
     memory_listener* listener() const { return listener_; }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention of one sequence over another, an encoder's memory, and self-attention with fewer heads of keys and values, or
-/// with functions of scores.
+/// Cross-attention: attention of one sequence over another, such as an encoder's output (its memory). Also
+/// self-attention with fewer heads of keys and values, or with functions of the scores.
 ///
 ///     ht::nn::cross_attention<ht::at<P, "cross">> cross{store, {.width = 512, .memory_width = 768, .heads = 8}};
 ///     auto y = cross(ctx, x, memory, residual);                            // (batch, queries, width)
-///     auto y = cross(ctx, x, memory, residual, ht::key_lengths(lengths));  // where memory is padded
-///     auto y = cross(ctx, x, x, residual, ht::sliding_window{256});        // of itself
+///     auto y = cross(ctx, x, memory, residual, ht::key_lengths(lengths));  // if memory is padded
+///     auto y = cross(ctx, x, x, residual, ht::sliding_window{256});        // self-attention
 ///
 /// Paths below it: "q", "k", "v" and "proj".
 #pragma once
@@ -19,19 +19,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// The sizes of a cross_attention, and how its weights begin.
+/// The sizes of a cross_attention, and its initial weights.
 struct cross_attention_config {
     extent width = 0;         ///< of queries and of the result
-    extent memory_width = 0;  ///< of what keys and values are made of; 0: width
-    extent heads = 1;         ///< divide the width
-    extent groups = 0;        ///< heads of keys and values, which divide `heads`; 0: as many
+    extent memory_width = 0;  ///< of the memory, from which keys and values are computed; 0: width
+    extent heads = 1;         ///< must divide the width
+    extent groups = 0;        ///< number of heads of keys and values, which must divide `heads`; 0: `heads`
     attention_options options{};
     initial inner{.deviation = 0.02f}, projection{.deviation = 0.02f};
 };
 
-/// softmax(q kᵀ / sqrt(width / heads)) v with q of x, k and v of a memory, and a product that mixes the heads: what
-/// nn.MultiheadAttention(width, heads, kdim=memory_width, vdim=memory_width) does; with groups, grouped-query attention
-/// (Ainslie et al. 2023).
+/// softmax(q kᵀ / sqrt(width / heads)) v, with q computed from x, and k and v from a memory, followed by a linear
+/// layer, as in nn.MultiheadAttention(width, heads, kdim=memory_width, vdim=memory_width); with groups, grouped-query
+/// attention (Ainslie et al. 2023).
 template <class P>
 struct cross_attention {
     using policy = P;
@@ -43,14 +43,14 @@ struct cross_attention {
     extent heads, groups;
     attention_options options;
 
-    /// Throws argument_error where the heads do not divide the width, or groups the heads, and shape_error.
+    /// Throws argument_error if the heads do not divide the width, or the groups the heads; and shape_error.
     cross_attention(store& s, const cross_attention_config& given) : cross_attention(s, checked(given), 0) {}
 
-    /// The numbers of one head: width / heads.
+    /// The size of one head: width / heads.
     extent head_size() const { return q.weight.shape()[0] / heads; }
 
     /// x: (batch, queries, width), memory: (batch, keys, memory_width); the result is (batch, queries, width), plus the
-    /// residual if there is one. Functions change scores and hide keys, as ht::attention has them. Throws shape_error.
+    /// residual if there is one. Functions change scores and hide keys, as for ht::attention. Throws shape_error.
     template <class Context, class X, class M, class Residual = absent, class... F>
         requires(halftone::detail::attention_function<F> && ...)
     auto operator()(Context&& ctx, const variable<X, 3>& x, const variable<M, 3>& memory, const Residual& residual = {},

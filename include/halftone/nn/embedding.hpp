@@ -29,8 +29,8 @@ struct embedding {
 
     std::optional<extent> padding_idx;  // the token whose row gets no gradient
 
-    /// `tables`: the initial values of both tables. padding: the token whose row gets no gradient; it keeps its initial values, which
-    /// are random, as the other rows' are (PyTorch has zeros there); tokens.assign sets them.
+    /// `tables`: the initial values of both tables. padding: the token whose row gets no gradient and so keeps its
+    /// initial values. These are random, like those of other rows (in PyTorch they are zeros); tokens.assign sets them.
     embedding(store& s, extent vocabulary, extent context, extent width, const initial& tables = {.deviation = 0.02f},
               const std::optional<extent>& padding = std::nullopt)
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, tables)),
@@ -50,8 +50,8 @@ struct embedding {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// Learned vectors for tokens alone, where positions come in elsewhere, by rotary embedding say. The table may also be the
-/// weight of the head, as above.
+/// Learned vectors for tokens only, for models that encode positions elsewhere, by rotary embedding for instance. The
+/// table may also be the weight of the head (tied weights).
 template <class P>
 struct token_embedding {
     using policy = P;
@@ -61,12 +61,12 @@ struct token_embedding {
 
     parameter<storage_signature<P, operation>, 2> tokens;  // (vocabulary, width)
 
-    /// `table` says how it begins.
+    /// `table`: the initial values of the table.
     token_embedding(store& s, extent vocabulary, extent width, const initial& table = {.deviation = 0.02f})
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, table)) {}
 
-    /// tokens[ids], (batch, time, width), in the policy's `output`. Throws argument_error for an id outside the vocabulary (on
-    /// a CPU).
+    /// tokens[ids], (batch, time, width), in the policy's `output`. Throws argument_error for an id outside the
+    /// vocabulary (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
         return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, tokens, absent{});

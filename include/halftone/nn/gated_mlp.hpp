@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The perceptron of Llama's blocks: y = (silu(x gateᵀ) (x upᵀ)) downᵀ + residual (Shazeer 2020, "GLU variants"). One product
-/// makes gate and up side by side, one pass multiplies them, another product goes down.
+/// The perceptron of Llama's blocks: y = (silu(x gateᵀ) (x upᵀ)) downᵀ + residual (Shazeer 2020, "GLU variants"). One
+/// product computes gate and up, one pass multiplies them, and a second product computes down.
 ///
 ///     ht::nn::gated_mlp<ht::at<P, "mlp">> mlp{store, width, hidden};
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
-///     ht::nn::gated_mlp<ht::at<P, "mlp">, ht::nn::gate::gelu> mlp{store, width, hidden};       // GeGLU, as Gemma has it
+///     ht::nn::gated_mlp<ht::at<P, "mlp">, ht::nn::gate::gelu> mlp{store, width, hidden};       // GeGLU, as in Gemma
 ///
-/// Paths below it: "gate_up", whose weight has the rows of the gate and then those of up, and "down".
+/// Paths below it: "gate_up", whose weight has the rows of gate followed by those of up, and "down".
 #pragma once
 
 #include <halftone/autodiff/op/gated.hpp>
@@ -17,13 +17,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// What the gate of a gated perceptron goes through.
+/// The activation of the gate.
 enum class gate {
     silu,  ///< SwiGLU: Llama, Qwen, Mistral
-    gelu,  ///< GeGLU, by tanh: Gemma
+    gelu,  ///< GeGLU, with the tanh form of gelu: Gemma
 };
 
-/// A perceptron with a gate, without biases: width to twice hidden, halved, to width.
+/// A gated perceptron without biases: from width to 2 hidden, by the gate to hidden, and back to width.
 template <class P, gate Gate = gate::silu>
 struct gated_mlp {
     using policy = P;
@@ -33,7 +33,7 @@ struct gated_mlp {
     linear_no_bias<at<P, "gate_up">> gate_up;  // width to 2 hidden
     linear_no_bias<at<P, "down">> down;        // hidden to width
 
-    /// The weights of both products begin as said.
+    /// With the given initial weights of both products.
     gated_mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
               const initial& projection = {.deviation = 0.02f})
         : gate_up(s, width, 2 * hidden, inner), down(s, hidden, width, projection) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The head of a language model whose weight is its own or, tied, the table of tokens, as it is constructed.
+/// The head of a language model. A constructor argument decides whether it has a weight or, tied, reads the table of
+/// tokens.
 ///
 ///     ht::nn::language_head<ht::at<P, "head">> head{store, vocabulary, width, tied};
 ///     auto loss = head.loss(ctx, x, table, targets);         // x: (batch, time, width); table: of an embedding
@@ -13,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// The head of a language model: logits = x weightᵀ, with a weight of its own, or none where another layer's is read.
+/// The head of a language model: logits = x weightᵀ. If it is tied, it has no weight and reads another layer's table.
 template <class P>
 struct language_head {
     using policy = P;
@@ -22,14 +23,14 @@ struct language_head {
 
     extent classes, width;
     bool is_tied;
-    parameter<storage_signature<P, operation>, 2> weight;  // (classes, width); of no store where it is tied
+    parameter<storage_signature<P, operation>, 2> weight;  // (classes, width); in no store if the head is tied
 
     language_head(store& s, extent class_count, extent row, bool tied) : classes(class_count), width(row), is_tied(tied) {
         if (!tied) weight = s.add<P, operation>("weight", shape<2>{classes, width}, initial{.deviation = 0.02f});
     }
 
-    /// The mean cross-entropy of the logits x weightᵀ, which are not stored unless `keep` says so; tied, the weight is `table`.
-    /// Throws shape_error, and argument_error for a target that is no class.
+    /// The mean cross-entropy of the logits x weightᵀ, which are stored only if `keep` says so. The weight of a tied
+    /// head is `table`. Throws shape_error, and argument_error for a target that is not a class.
     template <class Context, class X, class Table>
     auto loss(Context&& ctx, const variable<X, 3>& x, const Table& table, const const_view<std::int32_t, 2>& targets,
               keep_logits keep = keep_logits::where_small) const {

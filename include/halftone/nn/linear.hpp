@@ -44,7 +44,7 @@ struct linear {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// y = x weightᵀ, with a learned weight: a linear layer without a bias.
+/// y = x weightᵀ, with a learnable weight: a linear layer without a bias.
 template <class P>
 struct linear_no_bias {
     using policy = P;
@@ -53,10 +53,10 @@ struct linear_no_bias {
 
     parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
 
-    /// Weights begin normally distributed with the variance 1 / in.
+    /// Weights are initialised with a normal distribution of variance 1 / in.
     linear_no_bias(store& s, extent in, extent out)
         : linear_no_bias(s, in, out, initial{.deviation = in > 0 ? 1.0f / std::sqrt(static_cast<float>(in)) : 0.0f}) {}
-    /// Weights begin as said. Throws argument_error for initial values that are none, and shape_error.
+    /// With given initial weights. Throws argument_error for invalid ones, and shape_error.
     linear_no_bias(store& s, extent in, extent out, const initial& weights)
         : weight(s.add<P, operation>("weight", shape<2>{out, in}, weights)) {}
 

@@ -35,7 +35,7 @@ using choosing_roles = typename layer_types<chosen_by<policy_within<P, policy_of
 template <class P>
 using choosing_storage = storage_signature<chosen_by<policy_within<P, as_given>>, op::linear>;
 
-/// Whether the perceptron is one operation: if both products have the same types, and weights that are stored alike.
+/// Whether the perceptron is one operation: if both products have the same types, and weights with the same storage.
 template <class Up, class Down, class Context, class Residual>
 concept one_mlp = std::is_same_v<choosing_roles<Up, Context>, choosing_roles<Down, Context>> &&
                   std::is_same_v<choosing_storage<Up>, choosing_storage<Down>> &&
@@ -60,7 +60,7 @@ struct mlp {
 
     linear<at<P, "up">> up;
     linear<at<P, "down">> down;
-    float residual_dropout = 0;  ///< dropout of what is added to the residual
+    float residual_dropout = 0;  ///< dropout of the values added to the residual
 
     /// `inner` and the following argument are the initial values of both products' weights.
     mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},

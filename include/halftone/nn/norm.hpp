@@ -44,7 +44,7 @@ struct rms_norm {
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 1> gain;  // (width)
-    float epsilon;                                       ///< what is added to the mean of squares
+    float epsilon;                                       ///< added to the mean of squares
 
     rms_norm(store& s, extent width, float e = 1e-6f)
         : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})), epsilon(e) {}

@@ -91,7 +91,7 @@ class gradient_comparison {
         const auto y = f(tape);
         using Y = std::remove_cvref_t<decltype(y)>;
         static_assert(std::is_same_v<typename Y::value_type, double>,
-                      "halftone: check_gradients: the function's result is no variable of doubles: some operation on "
+                      "halftone: check_gradients: the function's result is not a variable of doubles: some operation on "
                       "the way rounds (an explicit type, ht::cast<float>, an operation of your own that makes floats), "
                       "and differences of what is rounded are no gradient");
         host_tensor<double, Y::rank> weights(y.shape());
@@ -271,7 +271,7 @@ template <class Device, detail::model_with_parameters Model, class F>
 [[nodiscard]] gradient_report check_gradients(Device& device, const gradient_check_options& options, Model& model,
                                               const F& f) {
     static_assert(detail::are_doubles(signatures_of<Model>{}),
-                  "halftone: check_gradients: this model has parameters that are no doubles, or a table whose gradient "
+                  "halftone: check_gradients: this model has parameters that are not doubles, or a table whose gradient "
                   "is sparse; check it under ht::full_fp64, as in ht::nn::gpt<ht::full_fp64>");
     detail::parameter_checker<Device> checker(device, options);
     checker.run(model.parameters(), f);

@@ -4,7 +4,7 @@
 /// and the lines of the ledger. Operations themselves do not depend on either.
 ///
 /// An operation without an entry here gets the default for its record's form (`usual_bounds` in shadow/rows.hpp,
-/// `usual_lines` in ledger/ledger.hpp), which suffices for maps, reductions, joins and users' own operations. A record
+/// `usual_lines` in ledger/ledger.hpp), which suffices for maps, reductions, joins and custom operations. A record
 /// of another form may have the same members. Without these, its results are expected to be one rounding from what
 /// floats give, and the ledger shows "?" for its types.
 ///

@@ -69,7 +69,7 @@ constexpr category stated_category() {
         return category::stated;
     } else if constexpr (states_cast_rule<Op>) {
         static_assert(knows_cast_rule<Op>,
-                      "halftone: the `cast_rule` of this operation is no category that is known at compile time: "
+                      "halftone: the `cast_rule` of this operation is not a category that is known at compile time: "
                       "static constexpr ht::category cast_rule = ht::category::fp32");
         if constexpr (knows_cast_rule<Op>) return Op::cast_rule;
         return category::as_input;

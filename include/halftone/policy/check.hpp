@@ -41,7 +41,7 @@ template <class P>
 concept unscaled_backward_operands =
     !eight_bit<typename detail::stated_input_grad<P>::type> && !eight_bit<typename detail::stated_weight_grad<P>::type>;
 
-/// A parameter stored by this policy (or storage<...>) does not lose updates that are small beside it: it has enough
+/// A parameter stored by this policy (or storage<...>) does not lose small updates: it has enough
 /// bits, as a master has, or is rounded stochastically, which keeps updates on average.
 template <class P>
 concept keeps_small_updates =

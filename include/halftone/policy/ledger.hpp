@@ -21,9 +21,9 @@
 /// layer before, in the order of `visit`. A layer with `static constexpr bool adds_to_stream = true` adds its result to
 /// the residual stream: its result has the type that arrived at the layer before it (or at itself, if it is the first).
 /// If your model's data flow differs, use observe/ledger/ledger.hpp, which runs the model once and records what its
-/// operations were called with. Free operations (add, gelu, a loss) appear only there, except those that layers call between
-/// their products: the gelu of a perceptron whose two products have different types, the gate of nn::gated_mlp, the rotation of
-/// nn::rotary_attention. The lines of layers are the same in both.
+/// operations were called with. Free operations (add, gelu, a loss) appear only there, except those that layers call
+/// between their products: the gelu of a perceptron whose two products have different types, the gate of nn::gated_mlp,
+/// the rotation of nn::rotary_attention. The lines of layers are the same in both.
 ///
 /// Input is the type of the first layer's input: `float` if it takes a gradient, `const float` for data, whose gradient
 /// pass then does not appear. A model that takes token ids needs no Input; a model whose first layer takes numbers does
@@ -87,7 +87,7 @@ struct storage_read<L> {
 template <class Stream, class Own>
 using stream_or = typename first_of<Stream, Own>::type;
 
-/// The type of the input of a layer that computes Op. If nothing says so, an operation of the user's own is taken to
+/// The type of the input of a layer that computes Op. If nothing says so, a custom operation is taken to
 /// read the type of its result, or ids.
 template <class In, class Op, class Own>
 struct arrival {

@@ -95,8 +95,8 @@ template <class Storage, class Compute>
 using parameter_read = std::conditional_t<contains<typename Storage::compute, Compute>, typename Storage::compute,
                                           typename Storage::param>;
 
-/// The stored type of what the weight's gradient reads: 8-bit versions of x (made by the forward pass) and of the
-/// gradient (made for the input's gradient) are kept and read again.
+/// The stored type of the operand that the weight's gradient reads: 8-bit versions of x (made by the forward pass) and
+/// of the gradient (made for the input's gradient) are kept and read again.
 template <class Stored, class Read>
 using kept = std::conditional_t<eight_bit<Read>, Read, Stored>;
 
@@ -122,8 +122,8 @@ constexpr std::array<ledger_entry, 3> linear(const char* op) {
                                                operand<kept<X, beside_gradient<C, G>>, beside_gradient<C, G>>("x"))};
 }
 
-/// Two linear layers with an activation between. What goes into the activation is kept in Output, what comes out of it
-/// in the type of the products' operands; 8-bit operands are made from an Output.
+/// Two linear layers with an activation between them. The activation's input is kept in Output, its result in the type of
+/// the products' operands; 8-bit operands are computed from an Output.
 template <class Types, class X, class Y, class Storage>
 constexpr std::array<ledger_entry, 6> mlp(const char* op) {
     using C = typename Types::compute;

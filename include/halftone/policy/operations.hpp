@@ -126,7 +126,7 @@ struct sparse_embedding : as_input {
     static constexpr bool gradient_is_sparse = true;  // its parameters' gradient is held by rows
 };
 
-// Reductions along axes, beside sum and mean.
+// Reductions along axes other than sum and mean.
 struct cumsum : fp32 { static constexpr const char* name = "cumsum"; };
 struct logsumexp : fp32 { static constexpr const char* name = "logsumexp"; };
 struct var : as_input { static constexpr const char* name = "var"; };

@@ -204,7 +204,7 @@ struct with_state : detail::policy_with_roles<P> {
 template <class P, class S>
 struct with_scaling : detail::policy_with_roles<P> {
     static_assert(detail::tensor_scaling<S>,
-                  "halftone: with_scaling: this is no scaling; take ht::current_scaling<> or ht::delayed_scaling<>");
+                  "halftone: with_scaling: this is not a scaling; take ht::current_scaling<> or ht::delayed_scaling<>");
     using scaling = S;
 };
 

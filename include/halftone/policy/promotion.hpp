@@ -2,7 +2,7 @@
 /// \file
 /// Which number type holds all numbers of another, and the type that several types promote to.
 ///
-/// Both follow from number_traits alone, so number types of the user's own take part.
+/// Both follow from number_traits alone, so user-defined number types take part.
 ///
 ///     static_assert(ht::contains<float, ht::float16>);
 ///     static_assert(std::is_same_v<ht::promote<ht::float16, ht::bfloat16>, float>);   // neither holds the other

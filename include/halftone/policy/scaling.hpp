@@ -20,7 +20,7 @@
 /// With delayed scaling a window is the work between two steps of the optimizer (also for a model that is frozen as a
 /// whole):
 ///
-/// - All micro-batches of a window are scaled alike; their amaxes enter the history with the step.
+/// - All micro-batches of a window have the same scales; their amaxes enter the history with the step.
 /// - A step that is skipped because a gradient is not finite leaves the history unchanged, as it leaves parameters and
 ///   moments.
 /// - A tensor that is not finite does not count, so that one bad micro-batch outside of any step does not determine the

@@ -92,7 +92,7 @@ class scaler {
             "halftone: unscale: these gradients are not scaled: they come from an accumulator with ht::unscaled, or "
             "were unscaled before; only what acc.take() of an ht::accumulator acc{model} returns can be unscaled");
         static_assert(!std::is_lvalue_reference_v<T>,
-                      "halftone: unscale consumes the scaled gradients, so that nobody unscales them twice: write "
+                      "halftone: unscale consumes the scaled gradients, so that they cannot be unscaled twice: write "
                       "scaler.unscale(acc.take()), or std::move them");
         if constexpr (is_scaled<type> && !std::is_lvalue_reference_v<T>) {
             if constexpr (requires { std::move(scaled_gradients).value().over(&record_.data()->scale); }) {

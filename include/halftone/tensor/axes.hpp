@@ -36,7 +36,7 @@ namespace detail {
 template <int Rank, int... Axes>
 struct resolved_axes {
     static_assert(((Axes >= -Rank && Axes < Rank) && ...),
-                  "halftone: ht::axes<...> names an axis that the tensor has not: a tensor of rank R has the axes 0 to R - 1, "
+                  "halftone: ht::axes<...> names an axis that the tensor does not have: a tensor of rank R has the axes 0 to R - 1, "
                   "or, counted from the end, -R to -1");
     static constexpr std::size_t count = sizeof...(Axes);
     static constexpr std::array<int, count> values{(Axes < 0 ? Axes + Rank : Axes)...};

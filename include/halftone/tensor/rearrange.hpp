@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Views of the same memory in another order: axes exchanged, parts of an axis, axes of one element more or fewer, and one
-/// element for many. Names and arguments are PyTorch's; nothing is copied.
+/// Views of the same memory with axes permuted, parts of an axis, axes of extent 1 added or removed, and broadcast
+/// axes. Names and arguments are PyTorch's; nothing is copied.
 ///
 ///     auto heads = ht::transpose(v, ht::axes<1, 2>);              // (batch, time, heads, size) -> (batch, heads, time, size)
 ///     auto odd = ht::slice(v, ht::axes<-1>, 1, 100, 2);           // v[..., 1:100:2]
 ///     auto rows = ht::expand(bias, ht::shape<2>{1000, width});    // one row for all, by strides of 0
 ///
-/// The same functions with a context in front take variables (autodiff/op/shapes.hpp); ht::contiguous(device, v, out)
-/// copies.
+/// The same functions with a context as first argument take variables (autodiff/op/shapes.hpp). ht::contiguous(device,
+/// v, out) makes a copy.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// `start` and `stop` as Python has them in x[start:stop]: negative ones count from the end, and what is beyond an end is
-/// that end.
+/// `start` and `stop` of Python's x[start:stop]: negative numbers count from the end, and numbers beyond an end are
+/// clamped to it.
 struct index_range {
     extent start, count;
 };
@@ -46,7 +46,7 @@ inline extent checked_start(const char* what, extent size, extent start, extent 
     return first;
 }
 
-/// Some places along an axis, at a distance from each other.
+/// Some positions along an axis, at a constant distance.
 template <class T, int Rank>
 view<T, Rank> part_of_axis(const view<T, Rank>& v, int axis, extent start, extent count, extent step) {
     shape<Rank> s = v.shape(), strides = v.strides();
@@ -57,7 +57,7 @@ view<T, Rank> part_of_axis(const view<T, Rank>& v, int axis, extent start, exten
 
 }  // namespace detail
 
-/// Axis i of the result is axis `order[i]` of v: torch.permute.
+/// torch.permute: axis i of the result is axis `order[i]` of v.
 template <class T, int Rank, int... Order>
 view<T, Rank> permute(const view<T, Rank>& v, axis_list<Order...> order) {
     static_assert(sizeof...(Order) == Rank,
@@ -70,7 +70,7 @@ view<T, Rank> permute(const view<T, Rank>& v, axis_list<Order...> order) {
     }
     return {v.data(), s, strides};
 }
-/// With two axes exchanged: torch.transpose.
+/// torch.transpose: the view with two axes exchanged.
 template <class T, int Rank, int A, int B>
 view<T, Rank> transpose(const view<T, Rank>& v, axis_list<A, B> both) {
     constexpr auto pair = decltype(detail::resolve_axes<Rank>(both))::values;
@@ -80,22 +80,23 @@ view<T, Rank> transpose(const view<T, Rank>& v, axis_list<A, B> both) {
     return {v.data(), s, strides};
 }
 
-/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and what is beyond an end is
-/// that end. Throws argument_error for a step below 1.
+/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and numbers beyond an end are
+/// clamped to it. Throws argument_error for a step below 1.
 template <class T, int Rank, int... Axis>
 view<T, Rank> slice(const view<T, Rank>& v, axis_list<Axis...> along, extent start, extent stop, extent step = 1) {
     const int axis = detail::only_axis<Rank>(along);
     const auto [first, count] = detail::range_of("slice", v.extent_of(axis), start, stop, step);
     return detail::part_of_axis(v, axis, first, count, step);
 }
-/// `length` places along an axis, from `start` on, which may count from the end: torch.narrow. Throws argument_error where
-/// they go beyond it.
+/// torch.narrow: `length` positions along an axis, from `start` on; a negative start counts from the end. Throws
+/// argument_error if the positions exceed the axis.
 template <class T, int Rank, int... Axis>
 view<T, Rank> narrow(const view<T, Rank>& v, axis_list<Axis...> along, extent start, extent length) {
     const int axis = detail::only_axis<Rank>(along);
     return detail::part_of_axis(v, axis, detail::checked_start("narrow", v.extent_of(axis), start, length), length, 1);
 }
-/// One place along an axis, which the result does not have; it may count from the end: torch.select. Throws argument_error.
+/// torch.select: one position along an axis, which the result does not have; a negative position counts from the end.
+/// Throws argument_error.
 template <class T, int Rank, int... Axis>
 view<T, Rank - 1> select(const view<T, Rank>& v, axis_list<Axis...> along, extent index) {
     static_assert(Rank > 0, "halftone: select takes an axis away, and a single value has none");
@@ -104,7 +105,7 @@ view<T, Rank - 1> select(const view<T, Rank>& v, axis_list<Axis...> along, exten
     return {v.data() + at * v.stride_of(axis), detail::without_axes(v.shape(), along),
             detail::without_axes(v.strides(), along)};
 }
-/// The other way round along these axes: torch.flip, by negative strides.
+/// torch.flip: in reverse order along these axes, by negative strides.
 template <class T, int Rank, int... Axes>
 view<T, Rank> flip(const view<T, Rank>& v, axis_list<Axes...>) {
     shape<Rank> strides = v.strides();
@@ -116,7 +117,7 @@ view<T, Rank> flip(const view<T, Rank>& v, axis_list<Axes...>) {
     return {v.size() == 0 ? v.data() : v.data() + offset, v.shape(), strides};
 }
 
-/// Without these axes, which have one element: torch.squeeze. Throws shape_error where one has another number.
+/// torch.squeeze: without these axes, each of extent 1. Throws shape_error if an axis has another extent.
 template <class T, int Rank, int... Axes>
 view<T, Rank - static_cast<int>(sizeof...(Axes))> squeeze(const view<T, Rank>& v, axis_list<Axes...> gone) {
     for (const int axis : detail::resolved_axes<Rank, Axes...>::values) {
@@ -126,7 +127,7 @@ view<T, Rank - static_cast<int>(sizeof...(Axes))> squeeze(const view<T, Rank>& v
     }
     return {v.data(), detail::without_axes(v.shape(), gone), detail::without_axes(v.strides(), gone)};
 }
-/// With these axes of the result more, of one element each: torch.unsqueeze.
+/// torch.unsqueeze: with additional axes of extent 1, at these positions of the result.
 template <class T, int Rank, int... Axes>
 view<T, Rank + static_cast<int>(sizeof...(Axes))> unsqueeze(const view<T, Rank>& v, axis_list<Axes...>) {
     constexpr int to = Rank + static_cast<int>(sizeof...(Axes));
@@ -143,8 +144,8 @@ view<T, Rank + static_cast<int>(sizeof...(Axes))> unsqueeze(const view<T, Rank>&
 
 namespace detail {
 
-/// Whether a tensor of shape `from` is broadcast to `to` by NumPy's rules: from the last axis on, extents are equal or the
-/// former's is 1; axes in front may be missing.
+/// Whether NumPy's rules broadcast a tensor of shape `from` to `to`: from the last axis on, extents are equal or that
+/// of `from` is 1; axes in front may be missing.
 template <int From, int To>
 constexpr bool can_expand(const shape<From>& from, const shape<To>& to) {
     for (int axis = 1; axis <= From; ++axis) {
@@ -152,7 +153,7 @@ constexpr bool can_expand(const shape<From>& from, const shape<To>& to) {
     }
     return true;
 }
-/// Strides of a view of shape `s` that shows what one of shape `from` has.
+/// The strides with which a view of shape `s` broadcasts a view of shape `from`.
 template <int From, int To>
 shape<To> expanded_strides(const shape<From>& from, const shape<From>& strides, const shape<To>& s) {
     shape<To> result{};
@@ -160,7 +161,7 @@ shape<To> expanded_strides(const shape<From>& from, const shape<From>& strides, 
         result[To - axis] = from[From - axis] == 1 && s[To - axis] != 1 ? 0 : strides[From - axis];
     return result;
 }
-/// The shape with a 1 for each axis in front that is missing.
+/// The shape with an extent of 1 for each missing axis in front.
 template <int To, int From>
 constexpr shape<To> lifted(const shape<From>& s) {
     shape<To> all{};
@@ -180,7 +181,7 @@ void add_to_broadcast(const char* operation, shape<To>& all, const shape<Rank>& 
         e = s[Rank - axis];
     }
 }
-/// The shape of a result of operands with these shapes, by NumPy's rules. Throws shape_error.
+/// The shape to which NumPy's rules broadcast operands with these shapes. Throws shape_error.
 template <int First, int... Rest>
 shape<std::max({First, Rest...})> broadcast_shape(const char* operation, const shape<First>& first,
                                                   const shape<Rest>&... rest) {
@@ -191,8 +192,8 @@ shape<std::max({First, Rest...})> broadcast_shape(const char* operation, const s
 
 }  // namespace detail
 
-/// In a shape that it is broadcast to by NumPy's rules, by strides of 0: torch.expand. An extent of -1 is the view's own.
-/// Throws shape_error.
+/// torch.expand: the view broadcast to a shape by NumPy's rules, with strides of 0. An extent of -1 keeps the view's
+/// extent. Throws shape_error.
 template <class T, int Rank, int To>
 view<T, To> expand(const view<T, Rank>& v, shape<To> s) {
     static_assert(To >= Rank, "halftone: expand adds axes in front, and takes none away");

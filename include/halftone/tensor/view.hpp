@@ -101,7 +101,7 @@ class view {
         for (int axis = 0; axis < Rank; ++axis) between += (shape_[axis] - 1) * magnitude(strides_[axis]);
         return size() == 0 ? 0 : between + 1;
     }
-    /// How many elements the first one in memory lies before `data`: 0 unless a stride is negative.
+    /// The distance from the first element in memory to `data`: 0 unless a stride is negative.
     HALFTONE_HD constexpr extent elements_before() const {
         extent before = 0;
         for (int axis = 0; axis < Rank; ++axis) {

@@ -46,7 +46,7 @@ struct training_result {
     training_end end = training_end::finished;
 };
 
-/// Is told of a run's progress, on the training thread. A callback may call the trainer's stop().
+/// Receives a run's progress, on the training thread. A callback may call the trainer's stop().
 class trainer_callback {
   public:
     trainer_callback() = default;
@@ -60,7 +60,7 @@ class trainer_callback {
     virtual void on_step(const trainer_state&) {}
     /// Called every logging_steps steps, and after the last one.
     virtual void on_log(const trainer_state&) {}
-    /// Called for each skipped step, if find_overflow asks for it; before the on_step of the step after which the
+    /// Called for each skipped step, if find_overflow is on; before the on_step of the step after which the
     /// device is read.
     virtual void on_overflow(const trainer_state&, const overflow&) {}
     /// Called every numerics_steps steps, with the counts of that step's tensors.

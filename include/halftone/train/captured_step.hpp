@@ -187,7 +187,7 @@ class captured_step {
             // step, while a graph contains fixed addresses.
             if (const std::size_t live = loss.graph().arena().live(); live > block_alignment) {
                 fail<state_error>("captured_step: ", live - block_alignment,
-                                  " bytes of results outlive the step; what is to last needs memory of its own");
+                                  " bytes of results outlive the step; copy results that are needed longer to other memory");
             }
         }
     }

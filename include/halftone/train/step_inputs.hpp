@@ -39,8 +39,8 @@ auto map_views(const Input& input, const Function& f) {
         static_assert(
             requires { input.with_views(f); },
             "halftone: captured_step: a step is called with views (ht::view), or with values that have with_views as "
-            "ht::language_batch has; what else it reads would be that of the capture: let it lie in the device's "
-            "memory");
+            "ht::language_batch has; all other values that it reads would be those of the capture: keep them in "
+            "device memory");
         return input.with_views([&f](const auto& v) { return f(view_of_constants(v)); });
     }
 }

@@ -12,7 +12,7 @@
 /// A step's gradient and loss are those of its whole batch, however its targets are distributed over micro-batches
 /// (train/training_data.hpp).
 ///
-/// The loop is that in amp.hpp, and does nothing that a user's own could not do. A steady step allocates nothing. On a
+/// The loop is the one in amp.hpp, and uses only public functions. After the first steps a step allocates nothing. On a
 /// device that supports capture (a GPU) it is a captured step, and the host waits for the device only after the first
 /// step, and when it logs or evaluates.
 #pragma once

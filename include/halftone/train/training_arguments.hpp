@@ -25,22 +25,22 @@ enum class step_capture {
     off,
 };
 
-/// Whether operations' values are examined, so that a skipped step tells where it overflowed
+/// Whether the results of operations are examined, to report for a skipped step where it overflowed
 /// (observe/overflow/overflow.hpp). It needs a trainer with a watched tape: ht::trainer trainer{device, model,
 /// arguments, ht::watched}.
 enum class overflow_search { off, on };
 
-/// What some schedules are told beside, by the names that Hugging Face's lr_scheduler_kwargs has.
+/// Further arguments of some schedules, under the names of Hugging Face's lr_scheduler_kwargs.
 struct lr_scheduler_arguments {
     double lr_end = 1e-7;              ///< of polynomial: the rate at the end, at most learning_rate
     double power = 1;                  ///< of polynomial
-    std::int64_t num_decay_steps = 0;  ///< of warmup_stable_decay: the last steps, which have to be said
+    std::int64_t num_decay_steps = 0;  ///< of warmup_stable_decay: the number of last steps; required
     rate_curve warmup_type = rate_curve::linear;  ///< of warmup_stable_decay
     rate_curve decay_type = rate_curve::cosine;   ///< of warmup_stable_decay
-    double min_lr_ratio = 0;                      ///< of warmup_stable_decay: where it begins and ends
+    double min_lr_ratio = 0;                      ///< of warmup_stable_decay: the fraction at the beginning and the end
 };
 
-/// What a run of the trainer is made with, by the names that Hugging Face's TrainingArguments has.
+/// The arguments of the trainer, under the names of Hugging Face's TrainingArguments.
 struct training_arguments {
     extent per_device_train_batch_size = 8;        ///< rows of a micro-batch
     extent per_device_eval_batch_size = 8;
@@ -62,8 +62,8 @@ struct training_arguments {
     schedule lr_scheduler_type = schedule::linear;
     double warmup_ratio = 0;                       ///< fraction of max_steps; used if warmup_steps is 0
     std::int64_t warmup_steps = 0;
-    double final_lr_ratio = 0;                     ///< where linear and cosine end
-    lr_scheduler_arguments lr_scheduler_kwargs{};  ///< of polynomial and warmup_stable_decay
+    double final_lr_ratio = 0;                     ///< the last rate of linear and cosine, as a fraction of learning_rate
+    lr_scheduler_arguments lr_scheduler_kwargs{};  ///< further arguments of polynomial and warmup_stable_decay
 
     std::int64_t logging_steps = 500;              ///< steps between two calls of on_log
     std::int64_t eval_steps = 0;                   ///< steps between two evaluations; 0: only by calling evaluate()
@@ -109,7 +109,7 @@ inline void check_schedule(const training_arguments& a) {
                              "; expected 0 to 1");
 }
 
-/// What the optimizer of a run is told of its rate.
+/// The schedule of the run's optimizer.
 inline schedule_options schedule_of(const training_arguments& a) {
     const lr_scheduler_arguments& k = a.lr_scheduler_kwargs;
     double final_ratio = a.final_lr_ratio;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of AdamW as a GPU runs it.
+/// A step of AdamW on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/optimizer_step/cpu.hpp>
@@ -51,7 +51,7 @@ TEST_CASE_TEMPLATE("adamw on a GPU: the bits are the CPU's", T, mixed,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, float, float>,
                    both_devices<rounding::stochastic, ht::float16, ht::float16, float, float>,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, ht::bfloat16, ht::bfloat16>) {
-    // Portable code has no multiply-add of one rounding.
+    // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
         MESSAGE("not tested here: this processor lacks avx2");
         return;
@@ -80,7 +80,7 @@ TEST_CASE("adamw on a GPU: a thread goes on to further runs where there are fewe
     CHECK(kernel::on_device::update_blocks(ht::extent{1} << 40, 256) == 2048);
 }
 
-TEST_CASE("adamw on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("adamw on a GPU: any schedule gives the same bits, and every damage is found") {
     using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
     support::random data{9};
     const pure want(data, 2077);

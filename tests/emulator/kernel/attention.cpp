@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's GPU kernels on the emulated machine.
+/// Attention's GPU kernels on the emulated GPU.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -154,7 +154,7 @@ TEST_CASE("attention on a GPU: why not its matrix units") {
     };
     CHECK(why_not(64, layout::fused_chunks) == "");
     CHECK(why_not(256, layout::heads_first_chunks) == "");
-    CHECK(why_not(20, layout::fused_chunks) == "head_size is no multiple of 8");
+    CHECK(why_not(20, layout::fused_chunks) == "head_size is not a multiple of 8");
     CHECK(why_not(64, layout::heads_first) == "some head's vectors do not begin on a multiple of 16 bytes");
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("attention on a GPU refuses what its kernels cannot count") {
                     ht::shape_error);
 }
 
-TEST_CASE("attention on a GPU in many schedules, and damaged") {
+TEST_CASE("attention on a GPU in many schedules, and with damage") {
     SUBCASE("matrix kernels") {
         const support::problem<bfloat16> p({1, 66, 130, 2, 1, 8, causal}, layout::heads_first_chunks);
         emulator::check_kernels(emulator::same_in_all_schedules<bfloat16>(p));
@@ -271,7 +271,7 @@ TEST_CASE("attention on a GPU in many schedules, and damaged") {
     }
 }
 
-TEST_CASE("attention on a GPU: wide heads' kernel by keys has the bits of the narrow one; schedules, damages") {
+TEST_CASE("attention on a GPU: wide heads' kernel by keys has the bits of the narrow one; schedules, damage") {
     using namespace ht::kernel::on_device;
     const support::problem<bfloat16> p({1, 35, 34, 2, 1, 40, full}, layout::heads_first_chunks);
     emulator::device device;

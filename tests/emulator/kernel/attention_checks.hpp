@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's kernels are asked on the emulated machine, whatever they multiply in.
+/// Tests of attention's kernels on the emulated GPU, for all types of products.
 ///
 ///     emulator::check_attention<bfloat16, bfloat16>(sizes, support::layout::fused_chunks);
 #pragma once

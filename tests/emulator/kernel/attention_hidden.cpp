@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's GPU kernels on the emulated machine where numbers are not those of every day: NaN and infinities where a
-/// mask hides them, scores of 2^20.
+/// Attention's GPU kernels on the emulated GPU with unusual numbers: NaNs and infinities that a mask hides, scores of 2^20.
 #include <doctest/doctest.h>
 
 #include "emulator/kernel/attention_checks.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention by products and softmax on the emulated machine.
+/// Attention by products and softmax on the emulated GPU.
 #include <memory>
 
 #include <doctest/doctest.h>
@@ -104,7 +104,7 @@ TEST_CASE("attention on a GPU by products and softmax: scores of a million are a
     }
 }
 
-TEST_CASE("attention on a GPU by products and softmax with hidden NaN: in many schedules, and damaged") {
+TEST_CASE("attention on a GPU by products and softmax with hidden NaN: in many schedules, and with damage") {
     support::problem<float> p({1, 9, 9, 1, 1, 4, causal}, layout::contiguous);
     for (const auto& x : {p.x.q.view, p.x.k.view, p.x.v.view, p.d_o.view}) {
         for (extent i = 5; i < 9; ++i) x(0, i, 0, i % 4) = std::numeric_limits<float>::quiet_NaN();
@@ -149,7 +149,7 @@ TEST_CASE("a GPU's math kernels clamp offsets that do not fit") {
     intact({-(1 << 30), 1 << 30}, {0, 12});
 }
 
-TEST_CASE("attention on a GPU: the strategy that the problem or the caller asks for") {
+TEST_CASE("attention on a GPU: the strategy that the problem requires or the caller requests") {
     emulator::device device;
     const support::problem<bfloat16> p({1, 9, 9, 1, 1, 264, causal}, layout::contiguous);
     const auto by_policy = [&](attention_strategy strategy) {
@@ -173,11 +173,11 @@ TEST_CASE("attention on a GPU: the choice tells which kernels run") {
         return ht::choose_attention<ht::amp_bf16>(device, ht::kernel::attention_forward<bfloat16>{x, x, x, x}).reason;
     };
     CHECK(reason(64) == "flash: math would store 9 x 9 scores a head");
-    CHECK(reason(20) == "flash: math would store 9 x 9 scores a head; no matrix units: head_size is no multiple of 8");
+    CHECK(reason(20) == "flash: math would store 9 x 9 scores a head; no matrix units: head_size is not a multiple of 8");
     CHECK(reason(264) == "math: head_size is 264; flash kernels take a head_size of at most 256");
 }
 
-TEST_CASE("attention on a GPU: a tape brings the offsets of packed sequences from the host") {
+TEST_CASE("attention on a GPU: a tape copies the offsets of packed sequences from the host") {
     using roles = ht::roles<float, float, float>;
     constexpr extent batch = 2, time = 5, heads = 2, width = 8;
     support::random data(6);
@@ -206,7 +206,7 @@ TEST_CASE("attention on a GPU: a tape brings the offsets of packed sequences fro
     CHECK_THROWS_AS(run(in_a_row, ht::packed_sequences::of({offsets.data(), {2}}, 2 * time)), ht::shape_error);
 }
 
-TEST_CASE("attention on a GPU by products and softmax: in many schedules, and damaged") {
+TEST_CASE("attention on a GPU by products and softmax: in many schedules, and with damage") {
     const support::packed_problem<float> p({{3, 6, 2}, {4, 35, 1}}, {1, 0, 0, 1, 1, 4, causal}, layout::contiguous);
     const ht::kernel::attention_visibility visible{11, 40, causal, p.sequences()};
     emulator::device first;

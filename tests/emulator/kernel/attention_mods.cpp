@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on the emulated machine, by both strategies; dropout.
+/// Functions of attention's scores on the emulated GPU, by both strategies; dropout.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/device.hpp>
@@ -55,7 +55,7 @@ TEST_CASE("functions of scores on a GPU: o and gradients are within bounds") {
     check<float, float>({1, 40, 70, 1, 1, 72, full}, layout::contiguous, ht::sliding_window{9});
 }
 
-TEST_CASE("functions of scores on a GPU: what is hidden has no effect, what is seen shows") {
+TEST_CASE("functions of scores on a GPU: masked keys have no effect, visible keys have") {
     support::problem<float> p({1, 9, 20, 2, 1, 8, full}, layout::heads_first);
     const auto some = [](auto, auto query, auto key) { return ht::abs(query - key) < 3 || key == 2 * query; };
     const auto mod = ht::detail::attention_mod_of(p.options, 9, 20, some);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's GPU kernels on floats whose products compute in tfloat32, on the emulated machine.
+/// Attention's GPU kernels on floats whose products compute in tfloat32, on the emulated GPU.
 #include <string>
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ TEST_CASE("attention in tfloat32 on a GPU's matrix units is within bounds") {
     check({1, 20, 70, 1, 1, 32, causal}, layout::heads_first_chunks, bounds::may_hide, 10000);
 }
 
-TEST_CASE("attention in tfloat32 on a GPU's matrix units that cut sums off is within bounds") {
+TEST_CASE("attention in tfloat32 on a GPU's matrix units that truncate sums is within bounds") {
     emulator::check_truncated_attention<tfloat32, float>();
 }
 
@@ -48,14 +48,14 @@ TEST_CASE("attention in tfloat32 on a GPU's matrix units: wide heads, by the til
     }
 }
 
-TEST_CASE("attention in tfloat32 on a GPU's matrix units is exact where all is integers") {
+TEST_CASE("attention in tfloat32 on a GPU's matrix units is exact on small integers") {
     emulator::check_exact_attention<tfloat32, float>({{20, 9}, {33, 12}}, 40, 80);
     emulator::check_exact_attention<tfloat32, float>({{20, 9}, {33, 12}}, 128, 80);
     emulator::check_exact_attention<tfloat32, float>({{9, 20}, {12, 33}}, 200, 80);
     emulator::check_exact_attention<tfloat32, float>({{9, 20}, {12, 33}}, 256, 86);
 }
 
-TEST_CASE("attention in tfloat32 on a GPU: operands are rounded, not cut off") {
+TEST_CASE("attention in tfloat32 on a GPU: operands are rounded, not truncated") {
     emulator::device device;
     for (const extent head_size : {16, 256})
         support::check_operands_are_rounded({1, 20, 37, 2, 1, head_size, causal}, layout::heads_first_chunks, device);
@@ -70,7 +70,7 @@ TEST_CASE("attention in tfloat32 on a GPU over packed sequences: each has the bi
                                                       layout::heads_first_chunks, bounds::may_hide);
 }
 
-TEST_CASE("attention in tfloat32 on a GPU: why not its matrix units") {
+TEST_CASE("attention in tfloat32 on a GPU: the reason where matrix units are not used") {
     using attention = ht::kernel::attention<emulator::device>;
     const auto why_not = [](extent head_size, layout way) {
         const support::problem<float> p({1, 2, 2, 1, 1, head_size, full}, way);
@@ -85,11 +85,11 @@ TEST_CASE("attention in tfloat32 on a GPU: why not its matrix units") {
         return sentence;
     };
     CHECK(why_not(64, layout::fused_chunks) == "");
-    CHECK(why_not(20, layout::fused_chunks) == "head_size is no multiple of 8");
+    CHECK(why_not(20, layout::fused_chunks) == "head_size is not a multiple of 8");
     CHECK(why_not(64, layout::heads_first) == "some head's vectors do not begin on a multiple of 16 bytes");
 }
 
-TEST_CASE("attention in tfloat32 on a GPU in many schedules, and damaged") {
+TEST_CASE("attention in tfloat32 on a GPU in many schedules, and with damage") {
     SUBCASE("narrow heads") {
         const support::problem<float> p({1, 66, 70, 2, 1, 8, causal}, layout::heads_first_chunks);
         emulator::check_kernels(emulator::same_in_all_schedules<tfloat32>(p));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters in a step as a GPU runs it.
+/// The average of parameters in a step on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/optimizer_step/device.hpp>
@@ -23,7 +23,7 @@ TEST_CASE("average in a step on a GPU: parameters that are assigned and saved") 
     assigns(device);
 }
 
-TEST_CASE("average in a step on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("average in a step on a GPU: any schedule gives the same bits, and every damage is found") {
     using mixed = averaged<slabs<float, ht::bfloat16, float, float>>;
     support::random data{9};
     const mixed want(data, 2077);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU kernels of reductions along axes on the emulated machine.
+/// The GPU kernels of reductions along axes on the emulated GPU.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/axis_reduction/device.hpp>

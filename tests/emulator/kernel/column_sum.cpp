@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Column sums' GPU kernels on the emulated machine.
+/// Column sums' GPU kernels on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -50,7 +50,7 @@ bool sums_are_right(emulator::device& device, extent rows, extent width, extent 
     return right;
 }
 
-TEST_CASE("column_sum on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("column_sum on a GPU: right in every schedule, and every damage is found") {
     for (const write_mode mode : {write_mode::overwrite, write_mode::add}) {
         emulator::check_kernels([&](emulator::device& device) { return sums_are_right(device, 37, 264, 0, mode); });
         emulator::check_kernels([&](emulator::device& device) { return sums_are_right(device, 20, 35, 1, mode); });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Array conversions as a GPU runs them.
+/// Array conversions on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/convert/device.hpp>
@@ -36,7 +36,7 @@ TEST_CASE("convert on a GPU: in place with a factor, wrong arguments, and none")
     refuses(device);
 }
 
-TEST_CASE("convert on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("convert on a GPU: any schedule gives the same bits, and every damage is found") {
     support::random data(7);
     const guarded<float> from(data.normals<float>(1003), 0);
     emulator::check_kernels([&](emulator::device& device) {

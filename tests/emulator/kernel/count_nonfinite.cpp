@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tallies as a GPU runs them.
+/// Nonfinite counts on the emulated GPU.
 #include <halftone/kernel/count_nonfinite/device.hpp>
 
 #include <emulator/damage.hpp>
@@ -23,7 +23,7 @@ TEST_CASE("count_nonfinite on a GPU: counts by hand, refusals") {
     refuses(device);
 }
 
-TEST_CASE("count_nonfinite on a GPU: any schedule gives the same counts, and every damage shows") {
+TEST_CASE("count_nonfinite on a GPU: any schedule gives the same counts, and every damage is found") {
     // Each warp has counts of its own, so that a shuffle astray or a barrier too few shows in one of them.
     support::random data{5};
     std::vector<float> values = data.normals<float>(16384 + 3001, 1);

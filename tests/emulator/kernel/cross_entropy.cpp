@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy's GPU kernels on the emulated machine.
+/// Cross-entropy's GPU kernels on the emulated GPU.
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -198,7 +198,7 @@ bool forward_and_backward(emulator::device& device, extent rows, extent classes,
     return right;
 }
 
-TEST_CASE("cross_entropy on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("cross_entropy on a GPU: right in every schedule, and every damage is found") {
     struct trial {
         extent rows, classes, apart;
     };

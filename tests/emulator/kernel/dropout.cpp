@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout as a GPU runs it.
+/// Dropout on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/dropout/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Embedding as a GPU runs it.
+/// Embedding on the emulated GPU.
 #include <algorithm>
 #include <limits>
 
@@ -129,7 +129,7 @@ TEST_CASE("embedding on a GPU: wrong shapes, no rows, no allocation in a steady 
     CHECK(device.memory().usage().allocations() == before);
 }
 
-TEST_CASE("embedding on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("embedding on a GPU: any schedule gives the same bits, and every damage is found") {
     constexpr std::int32_t vocabulary = 100;
     constexpr extent rows = 700, width = 12;
     support::random data(9);

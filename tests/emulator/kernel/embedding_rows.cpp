@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An embedding's gradient by rows, as a GPU runs it.
+/// An embedding's gradient by rows on the emulated GPU.
 #include <halftone/exec/measure.hpp>
 #include <halftone/kernel/embedding/device.hpp>
 #include <halftone/kernel/embedding_rows/device.hpp>

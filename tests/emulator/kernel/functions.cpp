@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free functions on the emulated machine that the kernels' own tests do not go through: steps of optimizers, whose rate and
-/// step count the call brings to the device.
+/// Free functions on the emulated GPU that the tests of kernels do not call: steps of optimizers, whose rate and
+/// step count that the call copies to the device.
 #include <vector>
 
 #include <doctest/doctest.h>

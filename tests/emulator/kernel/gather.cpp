@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis as a GPU runs it.
+/// Gathering along an axis on the emulated GPU.
 #include <cmath>
 
 #include <halftone/kernel/gather/device.hpp>

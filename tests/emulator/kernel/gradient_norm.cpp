@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The read pass over gradients as a GPU runs it.
+/// The read pass over gradients on the emulated GPU.
 #include <halftone/kernel/gradient_norm/device.hpp>
 
 #include <emulator/damage.hpp>
@@ -25,7 +25,7 @@ TEST_CASE("gradient_norm on a GPU: squares that leave float's range, several run
     refuses(device);
 }
 
-TEST_CASE_TEMPLATE("gradient_norm on a GPU: one value that is not finite is found wherever it lies", G, float,
+TEST_CASE_TEMPLATE("gradient_norm on a GPU: one value that is not finite is found at any position", G, float,
                    ht::bfloat16) {
     emulator::device device;
     for (const ht::extent n : {ht::extent{41}, ht::extent{16384 + 41}}) {
@@ -56,7 +56,7 @@ TEST_CASE("gradient_norm on a GPU: sums of small integers are exact, over more c
     CHECK(found == 0);
 }
 
-TEST_CASE("gradient_norm on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("gradient_norm on a GPU: any schedule gives the same bits, and every damage is found") {
     // In range, out of it (summed in double), and with one value that is not finite: what each reduction is for.
     support::random data{5};
     for (const auto& [magnitude, odd] : {std::pair{1.0, 0.0f}, {1e-30, 0.0f}, {1.0, -infinity}}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shapes so large that a grid's limits are near: at most 65,535 blocks along y and z, and 2^31 - 1 along x. Of such a grid
-/// the emulated machine runs the blocks at its corners, which write the first and the last elements; memory that no block
-/// touches is never there.
+/// Shapes near the limits of a grid: at most 65,535 blocks along y and z, and 2^31 - 1 along x. The emulated GPU runs only the
+/// blocks at the corners of such a grid, which write the first and the last elements; memory that no block accesses is not
+/// allocated.
 #include <cstdlib>
 #include <memory>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and RMS normalisation's GPU kernels on the emulated machine, of rows that are hard to hold.
+/// Layer and RMS normalisation's GPU kernels on the emulated GPU, for rows that need care.
 #include <cmath>
 #include <vector>
 
@@ -91,7 +91,7 @@ bool is_right(emulator::device& device, extent rows, extent width) {
 }
 
 TEST_CASE(
-    "layer_norm, rms_norm on a GPU: rows taken with care are right in every schedule, and every damage is noticed") {
+    "layer_norm, rms_norm on a GPU: rows taken with care are right in every schedule, and every damage is found") {
     for (const extent width : {72, 1032, 4097}) {
         CAPTURE(width);
         emulator::check_kernels(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer normalisation's GPU kernels on the emulated machine.
+/// Layer normalisation's GPU kernels on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -118,7 +118,7 @@ bool forward_and_backward(emulator::device& device, extent rows, extent width, e
     return right;
 }
 
-TEST_CASE("layer_norm on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("layer_norm on a GPU: right in every schedule, and every damage is found") {
     struct trial {
         extent rows, width, apart;
     };

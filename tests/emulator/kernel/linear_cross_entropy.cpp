@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fused head on the emulated machine.
+/// linear_cross_entropy on the emulated GPU.
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -43,7 +43,7 @@ TEST_CASE("linear_cross_entropy on a GPU: logits that are kept") {
     the_same_if_kept<types<float, float, float>>(chunked_head{}, device, {67, 3, 5}, write_mode::overwrite);
 }
 
-TEST_CASE("linear_cross_entropy on a GPU: gradients that nobody wants, and a batch without rows") {
+TEST_CASE("linear_cross_entropy on a GPU: gradients that are not requested, and a batch without rows") {
     emulator::device device;
     less_than_everything(head{}, device);
 }

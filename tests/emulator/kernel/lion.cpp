@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of Lion as a GPU runs it.
+/// A step of Lion on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/optimizer_step/cpu.hpp>
@@ -27,7 +27,7 @@ TEST_CASE("lion on a GPU: random roundings, skipped steps, refusals") {
 }
 
 TEST_CASE("lion on a GPU: the bits are the CPU's") {
-    // Portable code has no multiply-add of one rounding.
+    // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
         MESSAGE("not tested here: this processor lacks avx2");
         return;
@@ -53,7 +53,7 @@ TEST_CASE("lion on a GPU: the bits are the CPU's") {
           std::integral_constant<rounding, rounding::stochastic>{});
 }
 
-TEST_CASE("lion on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("lion on a GPU: any schedule gives the same bits, and every damage is found") {
     using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
     support::random data{9};
     const pure want(data, 2077);

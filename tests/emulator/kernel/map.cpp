@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Maps and their gradients as a GPU runs them.
+/// Maps and their gradients on the emulated GPU.
 #include <vector>
 
 #include <emulator/damage.hpp>
@@ -27,7 +27,7 @@ template <class X, class Y, class T>
 void check_types() {
     emulator::device one{{.seed = 1}}, other{{.seed = 1000, .resident_blocks = 7}};
     for (const extent size : {1, 3, 4, 7, 8, 9, 31, 1009, 4096}) {
-        types_within_bounds<X, Y, T>(one, other, size, 0, 0);  // the second result lies where no vectors are
+        types_within_bounds<X, Y, T>(one, other, size, 0, 0);  // the second result is at an address that is not aligned for vectors
         types_within_bounds<X, Y, T>(one, other, size, 1, 0);
         types_within_bounds<X, Y, T>(one, other, size, 3, 1);
     }
@@ -127,7 +127,7 @@ TEST_CASE("map on a GPU: absent gradients, one input twice, no rows, no allocati
     CHECK(one[0] == 0);
 }
 
-TEST_CASE("map on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("map on a GPU: any schedule gives the same bits, and every damage is found") {
     // Two sums of all elements and one by column, all different, all exact.
     const extent rows = 70, columns = 24;
     const ht::shape<2> shape{rows, columns};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Maps of views of any strides as a GPU runs them.
+/// Maps of views of any strides on the emulated GPU.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 

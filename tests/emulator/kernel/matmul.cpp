@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The matrix product's GPU kernels on the emulated machine.
+/// The matrix product's GPU kernels on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -197,8 +197,8 @@ TEST_CASE("matmul on a GPU: random products within k u of their magnitudes") {
     }
 }
 
-// What a matrix unit loses at most: beside a sum of 1, of eight products seven that are cut just before they count, and
-// one whose last bit but one the sum cannot hold. A unit roundoff of 2^-24 does not cover that.
+// The largest error of a matrix unit: with a sum of 1, seven of eight products are truncated just below the last bit, and
+// one product loses its last bit but one. A unit roundoff of 2^-24 does not cover that.
 TEST_CASE("matmul on a GPU: sums that matrix units cut off lose no more than is said") {
     const sizes s{1, 500, 1};  // one part
     const operand<bfloat16> a(1, s.depth, layouts[0], [](extent, extent k) { return k == 0 ? 1.0f : 0x1p-12f; });
@@ -243,24 +243,24 @@ using small_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 4>;
 using large_tiling = matrix_unit_tiling<128, 128, 32, 2, 2, 3>;
 using converting_tiling = matrix_unit_tiling<64, 64, 32, 2, 2, 2>;
 
-// The depths let the last panel lie in the first slot, where the epilogue's staging begins.
-TEST_CASE("matmul on a GPU: small tiles, damaged") {
+// With these depths the last panel is in the first slot, where the epilogue's staging begins.
+TEST_CASE("matmul on a GPU: small tiles with damage") {
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<bf16_kernel<small_tiling>, bfloat16, bfloat16>(d, {70, 5 * 32, 40}, layouts[0], layouts[0]);
     });
 }
-TEST_CASE("matmul on a GPU: large tiles, damaged") {
+TEST_CASE("matmul on a GPU: large tiles with damage") {
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(d, {90, 4 * 32, 128}, layouts[1], layouts[1]);
     });
 }
-TEST_CASE("matmul on a GPU: operands by way of registers, damaged") {
+TEST_CASE("matmul on a GPU: operands by way of registers with damage") {
     using kernel = bf16_kernel<converting_tiling, panel_load::through_registers, bfloat16, float>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]);
     });
 }
-TEST_CASE("matmul on a GPU: parts of k, damaged") {
+TEST_CASE("matmul on a GPU: parts of k with damage") {
     emulator::check_kernels([](emulator::device& d) {
         const sizes s{20, 5 * 32, 40};
         const operand<bfloat16> a(s.rows, s.depth, layouts[0], small_integers{1}),
@@ -273,7 +273,7 @@ TEST_CASE("matmul on a GPU: parts of k, damaged") {
         return holds(c, s, exact_product(s));
     });
 }
-TEST_CASE("matmul on a GPU: tf32, damaged") {
+TEST_CASE("matmul on a GPU: tf32 with damage") {
     using small = tf32_kernel<matrix_unit_tiling<64, 64, 16, 2, 2, 4>>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<small, float, float>(d, {70, 5 * 16, 40}, layouts[0], layouts[0]);
@@ -283,7 +283,7 @@ TEST_CASE("matmul on a GPU: tf32, damaged") {
         return multiplies<large, float, float>(d, {40, 4 * 16, 130}, layouts[1], layouts[1]);
     });
 }
-TEST_CASE("matmul on a GPU: multiply-adds, damaged") {
+TEST_CASE("matmul on a GPU: multiply-adds with damage") {
     using kernel = multiply_add_kernel<float, multiply_add_tiling<64, 64>, float, float, no_operands, float_result>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<kernel, float, float>(d, {50, 70, 40}, layouts[0], layouts[1]);
@@ -311,7 +311,7 @@ TEST_CASE("matmul on a GPU: every tiling, every pair of layouts") {
 }
 
 // The machine counts conflicts of ldmatrix; of floats whose outer axis is contiguous, lanes load their own.
-TEST_CASE("matmul on a GPU: the 32 lanes' floats of a fragment lie in 32 banks") {
+TEST_CASE("matmul on a GPU: the 32 lanes' floats of a fragment are in 32 banks") {
     struct lane_only {
         int number;
         int lane() const { return number; }
@@ -327,7 +327,7 @@ TEST_CASE("matmul on a GPU: the 32 lanes' floats of a fragment lie in 32 banks")
 
 // Bugs such as are made, planted: the tests above would find each of them.
 
-/// Rows of a column of chunks lie in the same banks.
+/// The rows of a column of chunks are in the same banks.
 struct without_swizzle : small_tiling {
     template <class T, int Outer, along Axis>
     using panel = matrix_panel<T, Outer, depth, Axis, simt::swizzle::none>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of many matrices in one launch, on the emulated machine: the bits of a launch for each.
+/// Products of many matrices in one launch, on the emulated GPU: the bits of a launch for each.
 #include <string>
 #include <vector>
 
@@ -19,7 +19,7 @@ namespace emulator = ht::emulator;
 namespace simt = ht::simt;
 using ht::write_mode;
 
-/// (count, rows, columns), as it lies or transposed, `apart` elements between matrices.
+/// (count, rows, columns), as stored or transposed, with `apart` elements between matrices.
 template <class T>
 struct batch {
     support::guarded<T> memory;
@@ -169,7 +169,7 @@ TEST_CASE("products of many matrices on a GPU: sums of parts in little memory") 
 }
 
 TEST_CASE("products of many matrices on a GPU: any schedule, each barrier and wait needed") {
-    constexpr extent count = 2, rows = 70, depth = 5 * 32, columns = 40;  // the last panel lies in the first slot
+    constexpr extent count = 2, rows = 70, depth = 5 * 32, columns = 40;  // the last panel is in the first slot
     const batch<bfloat16> a(count, rows, depth, false, 0, 0, 1), b(count, depth, columns, true, 0, 0, 2);
     emulator::check_kernels([&](emulator::device& device) {
         const batch<float> c(count, rows, columns, false, 0, 0, 3), old(count, rows, columns, false, 0, 0, 3);

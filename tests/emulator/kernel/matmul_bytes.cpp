@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of eight-bit numbers on the emulated machine's matrix units, and these units themselves: fragments, and
-/// sums that are cut off.
+/// Products of eight-bit numbers on the emulated GPU's matrix units, and these units themselves: fragments, and
+/// truncated sums.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -107,7 +107,7 @@ float sum_of(int version, std::vector<float> products, float c, accumulation how
     return d[0];
 }
 
-TEST_CASE("truncating matrix units cut what lies below their largest product") {
+TEST_CASE("truncating matrix units drop bits far below their largest product") {
     CHECK(sum_of(89, {4096, 0.5f}, 0) == 4096.5f);    // 2^12 and 2^-1: 13 bits behind
     CHECK(sum_of(89, {4096, 0.75f}, 0) == 4096.5f);   // cut, not rounded
     CHECK(sum_of(89, {4096, -0.75f}, 0) == 4095.5f);  // of magnitude
@@ -218,7 +218,7 @@ bool multiplies(emulator::device& device, const sizes& s, const layout& a_layout
     return holds(c, s, exact_product(s));
 }
 
-TEST_CASE("matmul of bytes on a GPU: damaged") {
+TEST_CASE("matmul of bytes on a GPU with damage") {
     const auto ada = simt::architecture_of(89);
     emulator::check_kernels(
         [](emulator::device& d) {
@@ -245,7 +245,7 @@ TEST_CASE("matmul of bytes on a GPU: every pair of layouts of every tiling") {
     CHECK(device.count().bank_conflicts == 0);
 }
 
-/// Bytes of panels whose outer axis is contiguous, taken apart by one pattern where they lie by another.
+/// Bytes of panels whose outer axis is contiguous, read by another pattern than they are stored in.
 struct of_two_minds : small_tiling {
     template <class T, int Outer, along Axis>
     struct panel : matrix_panel<T, Outer, depth, Axis> {

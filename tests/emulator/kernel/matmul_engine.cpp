@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products on an emulated device that holds an engine: what the engine is told, and what becomes of its sums.
+/// Products on an emulated device with an engine: the arguments of the engine, and the use of its sums.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -126,7 +126,7 @@ TEST_CASE("matmul by an engine: epilogues within their bounds, odd") {
     CHECK(device.engine->done.size() == 1);
 }
 
-TEST_CASE("matmul by an engine: floats rounded to tfloat32 where the policy says so, and nowhere else") {
+TEST_CASE("matmul by an engine: floats are rounded to tfloat32 only where the policy says so") {
     const sizes s{9, 33, 21};
     const auto run = [&](ht::element_type expected, const auto& multiply) {
         engine_device device;
@@ -141,7 +141,7 @@ TEST_CASE("matmul by an engine: floats rounded to tfloat32 where the policy says
                                                       [&](const auto& test) { run(ht::element_type::float32, test); });
 }
 
-TEST_CASE("matmul by an engine: pieces of rows, the result an operand") {
+TEST_CASE("matmul by an engine: in pieces of rows where the result is an operand") {
     const sizes s{300, 9, 40};
     for (const layout& of_a : {layouts[2], layouts[3]}) {
         engine_device device;
@@ -165,7 +165,7 @@ TEST_CASE("matmul by an engine: pieces of rows, the result an operand") {
     }
 }
 
-TEST_CASE("matmul by an engine: what it cannot do is halftone's") {
+TEST_CASE("matmul by an engine: halftone's kernels compute what the engine cannot") {
     engine_device device;
     const sizes s{20, 24, 16};
     const std::vector<double> want = exact_product(s);
@@ -212,7 +212,7 @@ void eight_bits_in_all_layouts() {
                     const operand<ht::float8_e4m3> b(s.depth, s.columns, of_b, small_integers{2});
                     const operand<C> c(s.rows, s.columns, layouts[0]);
                     const bool has_multiplied = multiply_bytes(device, a, b, c, ht::of_scaled{ht::plain{}, &p, &q});
-                    // As they lie, or both copied; else one that is not copied has an odd depth or line.
+                    // Both operands in place, or both copied; otherwise the one not copied has an odd depth or stride.
                     const bool copies_a = of_a.contiguous == order::columns, copies_b = of_b.contiguous == order::rows;
                     const bool is_whole =
                         s.depth % 16 == 0 && (copies_a || of_a.gap == 0) && (copies_b || of_b.gap == 0);
@@ -231,12 +231,12 @@ void eight_bits_in_all_layouts() {
     }
 }
 
-TEST_CASE("matmul by an engine: eight bits with factors, as they lie or copied along depth") {
+TEST_CASE("matmul by an engine: eight bits with factors, in place or copied along depth") {
     eight_bits_in_all_layouts<ht::float8_e4m3, bfloat16>();
     eight_bits_in_all_layouts<ht::float8_e5m2, float>();
 }
 
-TEST_CASE("matmul by an engine: eight bits added to what is there, and by way of a kernel") {
+TEST_CASE("matmul by an engine: eight bits added to the result's old values, and through a kernel") {
     const sizes s{300, 32, 24};
     const std::vector<double> product = exact_product(s);
     const float p = 0.5f;
@@ -257,7 +257,7 @@ TEST_CASE("matmul by an engine: eight bits added to what is there, and by way of
     CHECK(device.engine->done.back().beta == 1);
     CHECK(device.launches() == 1);  // a's copy
 
-    // The factors are the kernel's, then.
+    // The kernel applies the factors then.
     const operand<float> d(s.rows, s.columns, layouts[0]), residual(s.rows, s.columns, layouts[0], small_integers{3});
     CHECK(multiply_bytes(device, a, b, d,
                          ht::of_scaled{ht::then{[](auto sum, auto r) { return sum + r; }, residual.view}, &p, &p}));
@@ -267,7 +267,7 @@ TEST_CASE("matmul by an engine: eight bits added to what is there, and by way of
     CHECK(device.engine->done.size() == 1 + 3);  // pieces of rows
     CHECK(device.launches() == 1 + 1 + 3);
 
-    // Wider operands with factors, too: no engine is asked to scale these.
+    // Wider operands with factors, too: no engine scales these.
     const operand<bfloat16> x(s.rows, s.depth, layouts[0], small_integers{1}),
         y(s.depth, s.columns, layouts[0], small_integers{2});
     const auto epilogue = ht::epilogue_of(ht::of_scaled{ht::plain{}, &p, &p}, d.view);

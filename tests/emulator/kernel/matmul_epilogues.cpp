@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The epilogues of the matrix product's GPU kernels on the emulated machine.
+/// The epilogues of the matrix product's GPU kernels on the emulated GPU.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/matmul/device.hpp>

@@ -24,7 +24,7 @@ TEST_CASE("matmul by warpgroups: epilogues") {
     emulator::device device({}, hopper(3));
     warpgroups_finish_all(device);
 }
-TEST_CASE("matmul by warpgroups: damaged") {
+TEST_CASE("matmul by warpgroups with damage") {
     emulator::check_kernels(
         [](emulator::device& d) {
             return warpgroups_multiply<bfloat16, bfloat16>(d, {140, 6 * 64, 200}, {matmul_tile::wide, 1}, 0, 1, 0);

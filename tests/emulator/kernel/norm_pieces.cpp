@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of layer and root mean square normalisation that reads rows once, on the emulated machine: a GPU of
-/// one multiprocessor has rows enough for it at once.
+/// The backward pass of layer and root mean square normalisation that reads rows once, on the emulated GPU: it has one
+/// multiprocessor, so that small tensors have enough rows for this pass.
 #include <cmath>
 #include <vector>
 
@@ -180,7 +180,7 @@ TEST_CASE("norms on a GPU backward: rows read once that need care have the bits 
 }
 
 /// Small integers, whose sums over rows are exact, and of whose dx a machine of many multiprocessors has the bits.
-TEST_CASE("norms on a GPU backward: rows read once, right in every schedule, and every damage is noticed") {
+TEST_CASE("norms on a GPU backward: rows read once, right in every schedule, and every damage is found") {
     struct trial {
         extent rows, width;
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What kernels on a GPU write to shows each element once: the checks are kernel/overlap_checks.hpp's.
+/// Outputs of kernels on a GPU must not overlap themselves; kernel/overlap_checks.hpp has the tests.
 #include <emulator/device.hpp>
 
 #include <halftone/kernel/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors in eight bits as a GPU makes them.
+/// Conversion of tensors to eight bits on the emulated GPU.
 #include <halftone/kernel/quantize/device.hpp>
 
 #include <emulator/damage.hpp>
@@ -26,7 +26,7 @@ TEST_CASE("quantize on a GPU: delayed scales follow Transformer Engine's formula
     follows_the_formula(device);
 }
 
-TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage is found") {
     namespace on_device = kernel::on_device;
     constexpr auto vectors = on_device::run_access::vectors;
     support::random data{6};

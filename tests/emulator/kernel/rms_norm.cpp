@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Root mean square normalisation's GPU kernels on the emulated machine.
+/// Root mean square normalisation's GPU kernels on the emulated GPU.
 #include <cmath>
 #include <vector>
 
@@ -102,7 +102,7 @@ bool forward_and_backward(emulator::device& device, extent rows, extent width, e
     return right;
 }
 
-TEST_CASE("rms_norm on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("rms_norm on a GPU: right in every schedule, and every damage is found") {
     struct trial {
         extent rows, width, apart;
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary embedding as a GPU runs it.
+/// Rotary embedding on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/rotary/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// topk and multinomial as a GPU runs them.
+/// topk and multinomial on the emulated GPU.
 #include <halftone/kernel/device.hpp>
 
 #include <emulator/damage.hpp>
@@ -17,7 +17,7 @@ TEST_CASE("topk on a GPU: the order of a stable sort") {
     all(device);
 }
 
-TEST_CASE("topk on a GPU: every damage shows") {
+TEST_CASE("topk on a GPU: every damage is found") {
     const guarded<float> x(support::random(3).normals<float>(2 * 520));
     emulator::check_kernels([&](emulator::device& device) {
         const guarded<std::int32_t> indices(6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of stochastic gradient descent as a GPU runs it.
+/// A step of stochastic gradient descent on the emulated GPU.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
 
@@ -47,7 +47,7 @@ TEST_CASE_TEMPLATE("sgd on a GPU: the bits are the CPU's", T, mixed,
                    both_devices<rounding::nearest_even, float, ht::float16, ht::bfloat16, ht::bfloat16>,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, float, ht::float16>,
                    both_devices<rounding::stochastic, ht::bfloat16, ht::bfloat16, ht::bfloat16, ht::bfloat16>) {
-    // Portable code has no multiply-add of one rounding.
+    // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
         MESSAGE("not tested here: this processor lacks avx2");
         return;
@@ -63,7 +63,7 @@ TEST_CASE_TEMPLATE("sgd on a GPU: the bits are the CPU's", T, mixed,
     }
 }
 
-TEST_CASE("sgd on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("sgd on a GPU: any schedule gives the same bits, and every damage is found") {
     using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
     support::random data{9};
     const pure want(data, 2077);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What bench_cuda --smoke runs on a GPU, on the emulated machine.
+/// The kernels of bench_cuda --smoke on the emulated GPU.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/device.hpp>

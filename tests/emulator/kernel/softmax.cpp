@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax's GPU kernels on the emulated machine.
+/// Softmax's GPU kernels on the emulated GPU.
 #include <cmath>
 #include <vector>
 
@@ -113,7 +113,7 @@ bool forward_and_backward(emulator::device& device, extent rows, extent width, e
     return right;
 }
 
-TEST_CASE("softmax on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("softmax on a GPU: right in every schedule, and every damage is found") {
     struct trial {
         extent rows, width, apart;
     };

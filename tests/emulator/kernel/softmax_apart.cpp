@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax on the emulated machine of rows that lie apart.
+/// Softmax on the emulated GPU of rows with a stride.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/softmax/device.hpp>
@@ -13,7 +13,7 @@ namespace {
 namespace ht = halftone;
 using emulated = ht::emulator::device;
 
-TEST_CASE("softmax, log_softmax on a GPU: rows may lie apart") {
+TEST_CASE("softmax, log_softmax on a GPU: rows may have a stride") {
     emulated device;
     for (const ht::extent width : {8, 64, 1048, 4104}) {
         softmax_checks::rows_apart<ht::kernel::softmax<emulated>, float, float>(device, 5, width);

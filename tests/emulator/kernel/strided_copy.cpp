@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides as a GPU runs them.
+/// Copies between strided views on the emulated GPU.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/strided_copy/device.hpp>
@@ -20,7 +20,7 @@ TEST_CASE("strided_copy on a GPU: the bytes of its definition") {
     refusals(device);
 }
 
-TEST_CASE("strided_copy on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("strided_copy on a GPU: right in every schedule, and every damage is found") {
     emulator::check_kernels([&](emulator::device& device) {
         return is_right<ht::bfloat16>(device, ht::shape<2>{33, 40}, 0, [](const auto& v) { return ht::transpose(v); });
     });

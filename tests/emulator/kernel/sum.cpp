@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU kernels of sums over all elements on the emulated machine.
+/// The GPU kernels of sums over all elements on the emulated GPU.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -36,12 +36,12 @@ TEST_CASE("sum on a GPU: neither end is passed") {
     }
 }
 
-TEST_CASE("sum on a GPU: of nothing, of a NaN, of wrong arguments") {
+TEST_CASE("sum on a GPU: of no elements, of a NaN, of wrong arguments") {
     emulator::device device;
     nothing_nan_and_wrong_arguments(device);
 }
 
-TEST_CASE("sum on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("sum on a GPU: right in every schedule, and every damage is found") {
     constexpr extent count = 3 * ht::kernel::sum_piece + 101;
     support::random data(5);
     const guarded<bfloat16> x(data.integers<bfloat16>(count, 100), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Counting targets as a GPU does it.
+/// Counting targets on the emulated GPU.
 #include <halftone/kernel/target_share/device.hpp>
 
 #include <emulator/damage.hpp>
@@ -18,7 +18,7 @@ TEST_CASE("target_share on a GPU: counts and shares are the definition's, refusa
     refuses(device);
 }
 
-TEST_CASE("target_share on a GPU: any schedule gives the same counts, and every damage shows") {
+TEST_CASE("target_share on a GPU: any schedule gives the same counts, and every damage is found") {
     // Each warp has a count of its own.
     const auto by_warps = [](std::size_t n, std::size_t more) {
         std::vector<std::int32_t> all(n, 1);

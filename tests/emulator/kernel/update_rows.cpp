@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Steps over the rows of sparse gradients, as a GPU runs them.
+/// Steps over the rows of sparse gradients on the emulated GPU.
 #include <halftone/kernel/optimizer_step/device.hpp>
 
 #include <emulator/damage.hpp>

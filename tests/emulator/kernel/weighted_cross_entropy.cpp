@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss as a GPU runs it.
+/// Cross-entropy with label smoothing, class weights and a z-loss on the emulated GPU.
 #include <halftone/kernel/weighted_cross_entropy/device.hpp>
 
 #include <emulator/damage.hpp>
@@ -18,7 +18,7 @@ TEST_CASE("weighted cross_entropy on a GPU: within its bound of the definition")
     in_double(device);
 }
 
-TEST_CASE("weighted cross_entropy on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("weighted cross_entropy on a GPU: any schedule gives the same bits, and every damage is found") {
     emulator::device first;
     const run<all_float, emulator::device> want(first, 2, 1100, 0, 2.0, cases[5], 1);
     emulator::check_kernels([&](emulator::device& device) {

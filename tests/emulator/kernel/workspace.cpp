@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Scratch memory of all operations on devices that run GPU kernels: told before, and no byte more.
+/// Scratch memory of all operations on devices that run GPU kernels: its size is known in advance, to the byte.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,7 +19,7 @@ namespace {
 using namespace operation_checks;
 namespace emulator = ht::emulator;
 
-TEST_CASE("workspace_bytes on a GPU: what every operation takes, of arguments that nobody touches") {
+TEST_CASE("workspace_bytes on a GPU: the scratch memory of every operation, for arguments that are not accessed") {
     const auto make = [](std::span<std::byte> scratch) {
         const emulator::options values{.check = emulator::checking::values_only};
         return std::make_unique<emulator::device>(values, ht::simt::architecture_of(80), scratch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along axes on a tape, as a GPU runs them.
+/// Reductions along axes on a tape on the emulated GPU.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Captured steps on the emulated machine: the bits of steps that run as they are, when they are captured and why, and
-/// what does not get past a capture.
+/// Captured steps on the emulated GPU: they have the bits of uncaptured steps; when steps are captured, and why; and calls that
+/// cannot be captured.
 #include <string>
 #include <vector>
 
@@ -30,22 +30,22 @@ static_assert(!ht::capturing_device<ht::cpu>);
 /// Other files look for races in these kernels.
 ht::emulator::options quick(std::uint64_t seed) { return {.seed = seed, .check = ht::emulator::checking::values_only}; }
 
-TEST_CASE("captured step: the same bits as steps that run as they are, whatever changes on the device meanwhile") {
+TEST_CASE("captured step: the same bits as uncaptured steps, whatever changes on the device meanwhile") {
     machine one{quick(1)}, two{quick(99)};
     captured::check_same_bits(one, two);
 }
 
-TEST_CASE("captured step: says why each step ran as it did") {
+TEST_CASE("captured step: says why each step was captured again or ran uncaptured") {
     machine device{quick(3)};
     captured::check_reasons(device);
 }
 
-TEST_CASE("captured step: a value of the host is that of the capture") {
+TEST_CASE("captured step: a host value stays that of the capture") {
     machine one{quick(1)}, two{quick(2)};
     captured::check_host_values(one, two);
 }
 
-TEST_CASE("captured step: nothing inside waits, uploads or takes memory; the device is as before") {
+TEST_CASE("captured step: nothing inside waits, uploads or allocates; the device's state is unchanged") {
     machine device{quick(5)};
     captured::check_refusals(device);
 }
@@ -62,7 +62,7 @@ TEST_CASE("captured step: a frozen parameter is not trained on by a replay") {
     CHECK(step.replays() == 1);
 }
 
-TEST_CASE("captured step: packed documents, other ones in every replay, with the bits of plain steps") {
+TEST_CASE("captured step: packed documents, different ones in every replay, with the bits of plain steps") {
     const std::vector<std::int32_t> lengths[] = {{5, 3, 6}, {1, 8, 5}, {0, 6, 8}, {7, 7, 0}, {5, 3, 6}};
     machine one{quick(6)}, two{quick(7)};
     captured::parts<ht::amp_fp16, machine> plain(one), other(two);
@@ -138,7 +138,7 @@ TEST_CASE(
     CHECK_THROWS_AS(step.loss(), ht::state_error);
 }
 
-TEST_CASE("captured step: on the CPU each step runs as it is, with the same bits and interface") {
+TEST_CASE("captured step: on the CPU each step runs uncaptured, with the same bits and interface") {
     ht::cpu one{{.threads = 1}}, two{{.threads = 1}};
     captured::parts<ht::amp_fp16, ht::cpu> plain(one), other(two);
     ht::captured_step step{two, [&](const captured::batch& b) { return other.body(b); }};
@@ -172,7 +172,7 @@ struct log_keeper : ht::trainer_callback {
     }
 };
 
-TEST_CASE("trainer on the emulated machine: captured steps have the bits and the logs of steps that run as they are") {
+TEST_CASE("trainer on the emulated machine: captured steps have the bits and the logs of uncaptured ones") {
     std::string corpus;
     for (int i = 0; i < 300; ++i) corpus += static_cast<char>((i * i + i / 7) % 16);
     const auto train = [&](ht::step_capture capture) {
@@ -189,7 +189,7 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
         CHECK(trainer.captured().replays() == (capture == ht::step_capture::off ? 0 : 7));
         REQUIRE(keeper.logs.size() == 3);
         REQUIRE(keeper.steps.size() == 9);
-        // What lies on the device is known from log to log, and from evaluation to evaluation.
+        // Values in device memory are read at logs and at evaluations only.
         CHECK(keeper.steps[2].step == 3);
         CHECK(keeper.steps[0].loss > 2);
         CHECK(keeper.steps[2].loss == keeper.steps[0].loss);
@@ -211,7 +211,7 @@ TEST_CASE("trainer on the emulated machine: captured steps have the bits and the
     CHECK(train(ht::step_capture::automatic) == train(ht::step_capture::off));
 }
 
-TEST_CASE("trainer on the emulated machine: unequal numbers of targets, other ones in each replay, give the same bits") {
+TEST_CASE("trainer on the emulated machine: unequal numbers of targets, different in each replay, give the same bits") {
     const auto train = [](ht::step_capture capture) {
         machine device{quick(8)};
         ht::training_arguments a = unequal::few_steps(6);
@@ -238,7 +238,7 @@ TEST_CASE("trainer on the emulated machine: unequal numbers of targets have the 
     CHECK(unequal::apart(parts, whole) < unequal::largest_difference);
 }
 
-/// A model of a user's, who brings something over in each step.
+/// A user's model that uploads a value in each step.
 struct brings_over : ht::nn::gpt<ht::amp_fp16> {
     using gpt::gpt;
 
@@ -251,8 +251,8 @@ struct brings_over : ht::nn::gpt<ht::amp_fp16> {
 };
 
 TEST_CASE(
-    "trainer on the emulated machine: what no capture can have runs as it is, and so do steps that somebody listens "
-    "to") {
+    "trainer on the emulated machine: steps that cannot be captured run uncaptured, and so do steps with a range "
+    "listener") {
     const std::string corpus(100, 'a' - 96);
     struct : ht::range_listener {
         int begun = 0;
@@ -308,12 +308,12 @@ TEST_CASE(
     CHECK(all[1].micro_batch == 1);
 }
 
-TEST_CASE("overflow on a GPU: beside the operation stands an input that was not finite already") {
+TEST_CASE("overflow on a GPU: the report names an input of the operation that was already not finite") {
     machine gpu{quick(1)};
     overflow_checks::tells_a_bad_input(gpu);
 }
 
-TEST_CASE("overflow on a GPU: operations in each pass are found to be the first") {
+TEST_CASE("overflow on a GPU: the first operation is found in each pass") {
     machine gpu{quick(1)};
     overflow_checks::finds_each<ht::amp_fp16>(gpu, 61);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis, masks, losses with options, and sampling, on tapes as a GPU runs them.
+/// Gathering along an axis, masks, losses with options, and sampling, on tapes of the emulated GPU.
 #include <halftone/kernel/device.hpp>
 
 #include <emulator/device.hpp>

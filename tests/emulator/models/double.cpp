@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations and models in double, and check_gradients, as a GPU runs them.
+/// Operations and models in double, and check_gradients on the emulated GPU.
 #include <emulator/device.hpp>
 
 #include <halftone/kernel/device.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout on a tape as a GPU runs it: the record of its random numbers lies where the host cannot see it.
+/// Dropout on a tape on a GPU: the record of its random numbers is in memory that the host cannot read.
 #include <halftone/kernel/device.hpp>
 
 #include <emulator/device.hpp>
@@ -11,22 +11,22 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE("dropout on a GPU: the backward pass drops what the forward pass dropped") {
+TEST_CASE("dropout on a GPU: the backward pass uses the forward pass's mask") {
     ht::emulator::device device;
     dropout_test::same_mask_backward<ht::bfloat16, float>(device);
 }
 
-TEST_CASE("dropout on a GPU: a step replays by its state") {
+TEST_CASE("dropout on a GPU: the saved state repeats a step") {
     ht::emulator::device device;
     dropout_test::replays(device);
 }
 
-TEST_CASE("dropout on a GPU: no other seed or state between a forward pass and its backward pass") {
+TEST_CASE("dropout on a GPU: seed and state cannot be set between a forward pass and its backward pass") {
     ht::emulator::device device;
     dropout_test::keeps_its_numbers(device);
 }
 
-TEST_CASE("dropout on a GPU: in inference, nothing and everything") {
+TEST_CASE("dropout on a GPU: in inference, and with probabilities of 0 and 1") {
     ht::emulator::device device;
     dropout_test::ends_of_the_range(device);
 }

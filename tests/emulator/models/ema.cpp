@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters where all of it lies in a GPU's memory, and a schedule that is followed there.
+/// The average of parameters in a GPU's memory, and a schedule that is followed there.
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>
@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE("ema on a GPU: equals its definition, replaces parameters and
 }
 
 TEST_CASE("ema on a GPU: the bits are the CPU's, under a schedule of warm-up, rest and decay") {
-    // Portable code has no multiply-add of one rounding.
+    // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
         MESSAGE("not tested here: this processor lacks avx2");
         return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations on tensors of which an extent is 0, as a GPU runs them: the checks are autodiff/empty_checks.hpp's.
+/// Operations on tensors of which an extent is 0, on the emulated GPU; autodiff/empty_checks.hpp has the tests.
 #include <emulator/device.hpp>
 
 #include <halftone/kernel/device.hpp>

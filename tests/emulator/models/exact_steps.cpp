@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Steps with a gradient penalty, with dropout and with sparse gradients as a GPU takes them: in whole numbers they have
-/// the CPU's bits.
+/// Steps with a gradient penalty, with dropout and with sparse gradients on the emulated GPU: with whole numbers they have the
+/// CPU's bits.
 #include <emulator/device.hpp>
 
 #include <halftone/kernel/device.hpp>

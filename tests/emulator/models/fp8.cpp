@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Eight-bit products on the emulated machine: exact where eight bits are enough; steps under delayed scaling, captured
+/// Eight-bit products on the emulated GPU: exact where eight bits are enough; steps under delayed scaling, captured
 /// and not.
 #include <cmath>
 #include <limits>
@@ -35,10 +35,10 @@ TEST_CASE("watched tapes on a GPU: operands in eight bits are counted, and named
     operand_checks::overflow_is_named(device);
 }
 
-TEST_CASE("linear in eight bits on a GPU with matrix units for them: all three products are theirs, and exact") {
+TEST_CASE("linear in eight bits on a GPU with matrix units for them: these compute all three products, exactly") {
     machine ada{{.seed = 11, .mma = ht::emulator::accumulation::truncating}, ht::simt::architecture_of(89)};
     scaled_linear_checks::exact<powers>(ada, {33, 64, 32}, 1);
-    // Of each product four warps' eight, for two steps of k: forward, to x and to w in two passes, and once more forward.
+    // Four warps' eight for each product, in two steps of k: forward, to x and to w in two passes, and forward again.
     CHECK(ada.count().eight_bit_mmas == (2 * 3 + 1) * 2 * 4 * 8);
     CHECK(ada.count().bank_conflicts == 0);
 }
@@ -88,7 +88,7 @@ struct small {
     }
 };
 
-TEST_CASE("delayed scaling: captured steps give the bits of steps that run as they are, skipped ones too") {
+TEST_CASE("delayed scaling: captured steps give the bits of uncaptured ones, skipped steps too") {
     machine one{{.seed = 1}}, two{{.seed = 99, .resident_blocks = 1}};
     small<machine> plain{one}, other{two};
     ht::captured_step step{two, [&](const ht::const_view<bfloat16, 2>& x) { return other.step(x); }};
@@ -107,7 +107,7 @@ TEST_CASE("delayed scaling: captured steps give the bits of steps that run as th
         CHECK((plain.numbers() == before) == (t == 6));
         CHECK(plain.optimizer.last_step_skipped() == (t == 6));
     }
-    // Histories that were read come back, wherever the ring stood and whoever captured steps meanwhile.
+    // Histories that were read can be restored, at any position of the ring and after steps were captured.
     ht::amax_histories& histories = other.model.parameters().amaxes();
     const std::vector<ht::amax_state> saved = plain.model.parameters().amaxes().read();
     std::vector<ht::amax_state> astray = saved;
@@ -125,7 +125,7 @@ TEST_CASE("delayed scaling: captured steps give the bits of steps that run as th
         CHECK(step(view) == ht::step_run::replayed);
         CHECK(other.numbers() == plain.numbers());
     }
-    // The same numbers again and again: they are learnt, to give zeros.
+    // The same numbers again and again: the model learns to give zeros for them.
     const std::vector<bfloat16> x = data.normals<bfloat16>(6 * 24);
     const ht::const_view<bfloat16, 2> view{x.data(), {6, 24}};
     const float first = plain.step(view).item();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free operations as a GPU runs them: by name, joined tensors, and operations of a user's own, these in a captured
-/// step, too.
+/// Free operations on the emulated GPU: named operations, joined tensors, and custom operations, the latter also in
+/// captured steps.
 #include <vector>
 
 #include <halftone/kernel/device.hpp>
@@ -23,7 +23,7 @@ TEST_CASE("operations and losses by name on a GPU") {
     elementwise_checks::further(device);
 }
 
-TEST_CASE("joined tensors, operations of a user's own on a GPU") {
+TEST_CASE("joined tensors and custom operations on a GPU") {
     machine device{{.seed = 11}};
     region_checks::joined(device);
     region_checks::own_operations(device);

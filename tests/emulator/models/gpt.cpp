@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A whole model and whole training steps on the emulated machine, by the code that runs on the CPU: loss and gradients
-/// within what rounding does, and steps that give the same bits whatever the schedule of threads.
+/// A whole model and whole training steps on the emulated GPU, by the code that runs on the CPU: loss and gradients
+/// within rounding errors, and steps with the same bits in every schedule of threads.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -28,7 +28,7 @@ void within_what_rounding_does(float seed) {
     CHECK(device.count().bank_conflicts == 0);
 }
 
-TEST_CASE("gpt on the emulated machine: loss and every gradient within what rounding does") {
+TEST_CASE("gpt on the emulated machine: loss and every gradient within rounding") {
     SUBCASE("full_fp32") { within_what_rounding_does<ht::full_fp32, float>(1); }
     SUBCASE("tf32") { within_what_rounding_does<ht::tf32, ht::tfloat32>(1); }
     SUBCASE("amp_bf16") { within_what_rounding_does<ht::amp_bf16, ht::bfloat16>(1); }
@@ -40,19 +40,19 @@ ht::emulator::options quickly(std::uint64_t seed) {
     return {.seed = seed, .check = ht::emulator::checking::values_only};
 }
 
-TEST_CASE("packed documents on the emulated machine: bits alone, bits of a batch, refusals") {
+TEST_CASE("packed documents on the emulated machine: bits alone, bits of a batch, invalid arguments") {
     ht::emulator::device device{quickly(3)};
     nn_test::check_packed_logits<ht::tf32>(device);
     nn_test::check_packed_as_batch<ht::tf32>(device);
     nn_test::check_packed_refusals<ht::tf32>(device);
 }
 
-TEST_CASE("packed documents on the emulated machine: loss and every gradient within what rounding does") {
+TEST_CASE("packed documents on the emulated machine: loss and every gradient within rounding") {
     ht::emulator::device device{quickly(4)};
     nn_test::check_packed_gradients<ht::tf32, ht::tfloat32>(device, 1);
 }
 
-TEST_CASE("packed documents whose offsets the device alone reads: what no document or position has is NaN") {
+TEST_CASE("packed documents whose offsets only the device reads: tokens outside documents and positions are NaN") {
     ht::emulator::device device{quickly(5)};
     ht::nn::gpt<ht::tf32> model{device, nn_test::packed_config, 3};
     ht::inference eval{device};
@@ -101,7 +101,7 @@ TEST_CASE_TEMPLATE(
     loop<P, ht::cpu> c(cpu);
     const float first = a.step();
     CHECK(first == b.step());
-    // The same initial weights and batches: what differs is rounding, of results with 8 bits and more.
+    // The same initial weights and batches: only rounding differs, of results with 8 bits and more.
     CHECK(first == doctest::Approx(c.step()).epsilon(ht::unit_roundoff<ht::bfloat16>));
     CHECK(a.parameters() == b.parameters());
     const std::vector<float> scales = scales_of(a);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The lessons that use a device, on the emulated machine: what they print is what their sources promise, the host
-/// touches no memory of the device's, which is closed to it, and kernels touch no memory of the host's.
+/// The lessons that use a device, on the emulated GPU: they print what their sources say; the host does not access device memory,
+/// which would fault, and kernels do not access host memory.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -26,7 +26,7 @@
 
 #include "../../../examples/with_device.hpp"
 
-// Each lesson in a namespace of its own, its main an ordinary function there, which chooses no device.
+// Each lesson has its own namespace, in which its main is an ordinary function that selects no device.
 #define with_device(argc, argv, ...) (static_cast<void>(argc), static_cast<void>(argv), 0)
 namespace lesson_09 {
 #include "../../../examples/09_fp8.cpp"
@@ -58,7 +58,7 @@ namespace {
 
 namespace ht = halftone;
 
-/// The emulated machine as a GPU that reaches its own memory alone.
+/// The emulated GPU as a GPU that reaches its own memory alone.
 class device : public ht::emulator::device {
   public:
     explicit device(const ht::emulator::options& option = {}) : ht::emulator::device(option) {
@@ -134,7 +134,7 @@ void keeps_its_promises(const char* source, const Lesson& lesson) {
     }
 }
 
-TEST_CASE("the machine that lessons run on tells host memory from its own") {
+TEST_CASE("the machine on which lessons run tells host memory from device memory") {
     device gpu;
     std::vector<float> host(8, 1.0f);
     const auto own = ht::to_device(gpu, ht::const_view<float, 1>(host.data(), {8}));

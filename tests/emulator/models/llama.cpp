@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A Llama against transformers' as a GPU runs it.
+/// A Llama compared with that of transformers on the emulated GPU.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Muon where all it touches lies in a GPU's memory: its definition, and what goes by AdamW.
+/// Muon with all its values in a GPU's memory: its definition, and the parameters that AdamW updates.
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
@@ -20,7 +20,7 @@ TEST_CASE("muon on a GPU: equals its definition, in bfloat16 as well as torch.op
     muon_checks::equals_definition<ht::amp_bf16>(device, 10);
 }
 
-TEST_CASE("muon on a GPU: all but hidden matrices goes by AdamW; skipped steps change nothing") {
+TEST_CASE("muon on a GPU: AdamW updates all but hidden matrices; skipped steps change nothing") {
     emulator::device device;
     muon_checks::leaves_the_rest_to_adamw(device);
 }

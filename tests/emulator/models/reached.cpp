@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// On a GPU: windows that reach some parameters, steps of them that are captured, losses through a model that is left
-/// out, and steps that an exception ended.
+/// On the emulated GPU: windows that reach only some parameters, captured steps of these, losses through a model that is left out
+/// of the accumulator, and steps that ended with an exception.
 #include <cstddef>
 #include <limits>
 #include <stdexcept>
@@ -104,7 +104,7 @@ struct loop {
     }
 };
 
-TEST_CASE("captured step: graphs that reach other parameters, in turns, with the bits of plain steps") {
+TEST_CASE("captured step: graphs that reach different parameters alternate, with the bits of plain steps") {
     machine one{quick(1)}, two{quick(2)};
     loop plain(one), other(two);
     ht::captured_step step{two, [&](const ht::const_view<float, 2>& x) { other.step(x); }};
@@ -132,12 +132,12 @@ TEST_CASE("captured step: graphs that reach other parameters, in turns, with the
     CHECK(step.captures() == captures);
     CHECK(other.scaler.get_scale() == 128);
 
-    // A state that has other counts than the graphs rely on.
+    // A loaded state with other counts than those in the graphs.
     ht::optimizer_state state = plain.optimizer.state();
     state.step_counts = {state.steps, state.steps, 2, 1};
     for (loop* l : {&plain, &other}) l->optimizer.load(state);
     for (const int rows : {3, 2, 1, 2, 3, 1}) run(t, rows, false), ++t;
-    // Micro-batches that are dropped leave nothing.
+    // Discarded micro-batches have no effect.
     for (loop* l : {&plain, &other}) {
         const ht::tensor<float, 2> x(l->device.memory(), {1, 3});
         l->device.fill(x.data(), 3, 2.0f);
@@ -148,7 +148,7 @@ TEST_CASE("captured step: graphs that reach other parameters, in turns, with the
     for (const int rows : {3, 2, 1}) run(t, rows, false), ++t;
 }
 
-TEST_CASE("captured step: micro-batches by themselves, whole windows without their update, and updates alone") {
+TEST_CASE("captured step: single micro-batches, whole windows without their update, and updates alone") {
     using P = ht::full_fp32;
     const std::vector<std::vector<ht::extent>> windows = {{2, 2, 1}, {2, 2, 1}, {2, 2, 2, 2}, {1, 1, 1}, {2, 2, 2, 2}};
     for (const int part : {0, 1, 2, 3}) {  // nothing is captured, one of these is
@@ -198,7 +198,7 @@ TEST_CASE("trainer on the emulated machine: an exception ends a step, also one t
     std::string corpus;
     for (int i = 0; i < 200; ++i) corpus += static_cast<char>((i * i + i / 7) % 16);
     std::vector<double> expected;
-    // In the second micro-batch of the first step, which runs as it is, and of the second, which is captured.
+    // Thrown in the second micro-batch of the first step, which is not captured, and of the second, which is.
     for (const int fails : {0, 2, 4}) {
         CAPTURE(fails);
         machine device{quick(8)};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Accumulator, scaler, clipping and optimizers where all they touch lies in a GPU's memory, which the host cannot
-/// follow a pointer into; and the same on the CPU, to compare.
+/// Accumulator, scaler, clipping and optimizers with all their values in a GPU's memory, which the host cannot
+/// access; and the same on the CPU, for comparison.
 #include <limits>
 #include <memory>
 #include <vector>
@@ -91,7 +91,7 @@ struct run {
 
 using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
 
-/// Portable code has no multiply-add of one rounding.
+/// Portable code has no fused multiply-add.
 bool has_multiply_add() {
     if (!ht::supports(ht::isa::avx2)) MESSAGE("not compared with the CPU here: this processor lacks avx2");
     return ht::supports(ht::isa::avx2);
@@ -106,7 +106,7 @@ TEST_CASE_TEMPLATE("steps on a GPU: parameters, copies and moments have the CPU'
     run<emulator::device, P> there(device);
     CHECK((there.bytes() == here.bytes()));
     for (int t = 1; t <= 5; ++t) {
-        // The norm's bits are the device's own, so nothing is clipped by it.
+        // The norm's bits differ between devices, so that no test clips by norm.
         const float norm = here.step(t, 0, 1000);
         CHECK(static_cast<double>(there.step(t, 0, 1000)) ==
               doctest::Approx(static_cast<double>(norm)).epsilon(support::gamma(300)));
@@ -136,7 +136,7 @@ TEST_CASE("steps on a GPU: an infinity or a NaN skips the step, leaves every byt
     r.step(2);
     CHECK_FALSE(r.skipped);
 
-    // As if the skipped steps had not been: gradients are scaled by powers of two.
+    // The skipped steps have no effect: gradients are scaled by powers of two.
     emulator::device another;
     run<emulator::device, ht::amp_fp16> other(another);
     other.step(1), other.step(2);
@@ -165,7 +165,7 @@ TEST_CASE("steps on a GPU: a steady one allocates nothing") {
     CHECK(device.memory().usage().allocations() == allocations);
 }
 
-TEST_CASE("steps on a GPU: resumed, they go on with the same bits") {
+TEST_CASE("steps on a GPU: resumed, they continue with the same bits") {
     emulator::device device;
     run<emulator::device, pure> whole(device), half(device), resumed(device);
     for (int t = 1; t <= 4; ++t) whole.step(t);
@@ -261,7 +261,7 @@ void replay_golden(const char* file, const MakeOptimizer& make) {
     for (const support::golden_line& head : lines) {
         if (head.kind != "case") continue;
         CAPTURE(head.words[0]);
-        // A clip by norm is left out: its coefficient hangs on the order of a sum.
+        // Clipping by norm is left out: its coefficient depends on the order of a sum.
         const golden::clipping clip{0, head.number(7), head.number(8)};
         const bool grouped = head.number(9) != 0;
         const auto train = [&](auto& device) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shadow runs on the emulated machine: what is read and replaced lies in memory that is closed to the host.
+/// Shadow runs on the emulated GPU: they read and replace values in memory that the host cannot access.
 #include <emulator/device.hpp>
 
 #include <halftone/amp.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations on shapes and broadcasting as a GPU runs them.
+/// Operations on shapes and broadcasting on the emulated GPU.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 
@@ -19,7 +19,7 @@ TEST_CASE("shapes on a GPU: PyTorch's numbers") {
     shapes_checks::transposed_products<ht::bfloat16>(device);
 }
 
-TEST_CASE("shapes on a GPU: gradients in double, refusals") {
+TEST_CASE("shapes on a GPU: gradients in double, invalid arguments") {
     ht::emulator::device device{{.seed = 10}};
     shapes_checks::gradients_in_double(device);
     shapes_checks::refusals(device);

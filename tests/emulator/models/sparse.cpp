@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Training with sparse gradients as a GPU does it, in captured steps too.
+/// Training with sparse gradients on the emulated GPU, also in captured steps.
 #include <halftone/kernel/device.hpp>
 #include <halftone/train/captured_step.hpp>
 
@@ -49,7 +49,7 @@ TEST_CASE("sparse gradients on a GPU: captured steps have the bits of others, wh
     ht::captured_step step{two, [&](const batch& b) { return other.body(b); }};
     ids all;
     {
-        // Scratch memory and the tape's have seen the largest shape; the rows of the step's accumulator have not.
+        // Scratch memory and the tape's memory fit the largest shape; the rows of the step's accumulator do not yet.
         ht::accumulator before{other.model};
         const batch b = all.next(1, 7);
         for (int micro = 0; micro < 3; ++micro)
@@ -60,7 +60,7 @@ TEST_CASE("sparse gradients on a GPU: captured steps have the bits of others, wh
     std::size_t fewest = 40, most = 0;
     for (int t = 0; t < 12; ++t) {
         CAPTURE(t);
-        // From the seventh step on a shape of more lookups, which the rows have to grow for; then the first one again.
+        // From the seventh step on a shape with more lookups, for which the rows grow; then the first shape again.
         const batch b = t >= 6 && t < 9 ? all.next(3, 7) : all.next(2, 5, t % 3 == 0 ? 3 : 40);
         const float loss = plain.body(b).item();
         runs.push_back(step(b));
@@ -79,13 +79,13 @@ TEST_CASE("sparse gradients on a GPU: captured steps have the bits of others, wh
     CHECK(most > 10);
     for (const std::size_t t : {2, 3, 4, 5, 11}) CHECK(runs[t] == step_run::replayed);
     CHECK(runs[6] == step_run::uncaptured);
-    // What was captured before the rows grew is of no use.
+    // Graphs captured before the rows grew cannot be replayed.
     CHECK(runs[9] == step_run::uncaptured);
     CHECK(reasons[9].find("the rows of a sparse gradient have moved") != std::string::npos);
     CHECK(runs[10] == step_run::captured);
 }
 
-TEST_CASE("sparse gradients on a GPU: captured steps with a gradient penalty have the bits of dense ones as they are") {
+TEST_CASE("sparse gradients on a GPU: captured steps with a gradient penalty have the bits of dense uncaptured ones") {
     machine one{quick(9)}, two{quick(10)};
     penalised_steps::check(one, two);
 }

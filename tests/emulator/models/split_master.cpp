@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Split masters as a GPU has them: kernels, store and optimizers. train_gpt.cpp beside this has a trainer with them,
+/// Split masters on a GPU: kernels, store and optimizers. train_gpt.cpp in this folder has a trainer with them,
 /// whose steps are captured.
 #include <halftone/kernel/device.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
@@ -40,7 +40,7 @@ TEST_CASE("split masters on a GPU: a step gives the bits of whole masters, which
     }
 }
 
-TEST_CASE("split masters on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("split masters on a GPU: any schedule gives the same bits, and every damage is found") {
     using namespace split_checks;
     const auto run = [](emulator::device& device) {
         return same_steps<rule::adamw, float>(device, device, 1061, placement::aligned) &&

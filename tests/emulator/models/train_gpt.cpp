@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The whole of a run of train_gpt on the emulated machine: training, evaluation and the text it writes, by the
-/// program's own code, beside the same run on the CPU. The host touches no memory of the device's, which is closed to
+/// The whole of a run of train_gpt on the emulated GPU: training, evaluation and the text it writes, by the
+/// program's own code, compared with the same run on the CPU. The host accesses no memory of the device, which is closed to
 /// it.
 #include <cmath>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives on the emulated machine: every rule, and the table of all operations by name.
+/// Second derivatives on the emulated GPU: every rule, and the table of all operations by name.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 
@@ -46,7 +46,7 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cat, sta
     twice_checks::check_casts(device);
     twice_checks::check_columns(device);
 }
-TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: operations of one's own") {
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: custom operations") {
     twice_checks::check_own_operations(device);
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: arithmetic by name") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's masks hide on a tape for second derivatives, on the emulated machine.
+/// What attention's masks hide on a tape for second derivatives, on the emulated GPU.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 
@@ -29,15 +29,15 @@ void check_packed() {
     check<P>(device, problem<T>({1, 0, 0, 2, 1, 4, full}, {{1, 3, 2, 4}, {1, 3, 0, 9}}), {1}, {12}, 2);
 }
 
-TEST_CASE("what a mask hides has no effect on derivatives on the emulated machine: fp32") {
+TEST_CASE("masked keys have no effect on derivatives on the emulated machine: fp32") {
     check_causal<ht::full_fp32, float>();
     check_packed<ht::full_fp32, float>();
 }
-TEST_CASE("what a mask hides has no effect on derivatives on the emulated machine: bf16") {
+TEST_CASE("masked keys have no effect on derivatives on the emulated machine: bf16") {
     check_causal<ht::amp_bf16, ht::bfloat16>();
     check_packed<ht::amp_bf16, ht::bfloat16>();
 }
-TEST_CASE("what a mask hides has no effect on derivatives on the emulated machine: fp16") {
+TEST_CASE("masked keys have no effect on derivatives on the emulated machine: fp16") {
     check_causal<ht::amp_fp16, ht::float16>();
 }
 

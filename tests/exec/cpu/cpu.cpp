@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The CPU as a device: parallel regions, executors of the user's, scratch memory, choice of instruction set.
+/// The CPU as a device: parallel regions, user-defined executors, scratch memory, choice of instruction set.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -25,7 +25,7 @@ namespace {
 namespace ht = halftone;
 using ht::extent;
 
-TEST_CASE("parallel_for: every index once, whatever the count") {
+TEST_CASE("parallel_for: runs every index once, for any count") {
     for (const int threads : {1, 2, 3, 70}) {
         ht::cpu device{{.threads = threads}};
         for (const extent count : {0, 1, 2, 3, 7, 1000}) {
@@ -40,7 +40,7 @@ TEST_CASE("parallel_for: every index once, whatever the count") {
     }
 }
 
-TEST_CASE("parallel_for: a worker runs its own share in order, then what others have left") {
+TEST_CASE("parallel_for: a worker runs its share in order, then what is left of other shares") {
     ht::detail::index_shares shares(10, 3);
     std::vector<extent> seen;
     const auto see = [&](extent index) { seen.push_back(index); };
@@ -65,7 +65,7 @@ TEST_CASE("parallel_for: what one region wrote, the next one reads") {
     CHECK(std::accumulate(values.begin(), values.end(), std::int64_t{0}) == count);
 }
 
-TEST_CASE("parallel_for: each worker has scratch memory of its own, aligned, and reused") {
+TEST_CASE("parallel_for: each worker has its own scratch memory, aligned and reused") {
     for (const int threads : {1, 3}) {
         CAPTURE(threads);
         ht::cpu device{{.threads = threads}};
@@ -103,7 +103,7 @@ class serial_executor final : public ht::executor {
     int workers_;
 };
 
-TEST_CASE("cpu: an executor of the user's runs the work") {
+TEST_CASE("cpu: the user's executor runs the work") {
     serial_executor mine(4);
     ht::cpu device{{.executor = &mine}};
     CHECK(device.threads() == 4);
@@ -123,7 +123,7 @@ class single_executor final : public ht::executor {
     void run(task function, void* argument) override { function(argument, 2); }
 };
 
-TEST_CASE("cpu: a region is finished by whichever worker comes") {
+TEST_CASE("cpu: any worker that arrives finishes a region") {
     single_executor mine;
     ht::cpu device{{.executor = &mine}};
     std::vector<int> calls(100);
@@ -132,7 +132,7 @@ TEST_CASE("cpu: a region is finished by whichever worker comes") {
 }
 
 #if defined(__x86_64__)
-TEST_CASE("cpu: every worker computes with floats as its caller does, and afterwards as before") {
+TEST_CASE("cpu: workers take over the caller's floating-point mode, and restore their own afterwards") {
     ht::thread_pool threads(3);
     ht::cpu device{{.executor = &threads}};
     const unsigned before = _mm_getcsr();
@@ -144,7 +144,7 @@ TEST_CASE("cpu: every worker computes with floats as its caller does, and afterw
         CHECK(others == 0);
         CHECK(((_mm_getcsr() ^ wanted) & ~0x3fu) == 0);
         _mm_setcsr(before);
-        // What the helpers had of their own is theirs again.
+        // The helpers' own floating-point modes are restored.
         std::atomic<int> kept{0};
         threads.run(
             [](void* count, int) noexcept {
@@ -212,10 +212,10 @@ TEST_CASE("cpu: select gives the widest body that the set allows") {
 TEST_CASE("isa: names, order and the environment") {
     for (const ht::isa set : ht::every_isa) CHECK(ht::parse_isa(ht::name(set)) == set);
     CHECK_THROWS_WITH_AS(ht::parse_isa("sse9"),
-                         "isa: 'sse9' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx",
+                         "isa: 'sse9' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx",
                          ht::argument_error);
     CHECK(ht::supports(ht::isa::portable));
-    for (std::size_t i = 1; i < std::size(ht::every_isa); ++i) {  // whoever has one has all before it
+    for (std::size_t i = 1; i < std::size(ht::every_isa); ++i) {  // a processor with one set has all previous ones
         if (ht::supports(ht::every_isa[i])) CHECK(ht::supports(ht::every_isa[i - 1]));
     }
     CHECK(ht::supports(ht::default_isa()));
@@ -230,7 +230,7 @@ TEST_CASE("isa: names, order and the environment") {
     CHECK_THROWS_AS(ht::cpu{{.threads = 1}}, ht::argument_error);
     if (!ht::supports(ht::isa::amx)) {
         support::set_environment("HALFTONE_ISA", "amx");
-        CHECK_THROWS_WITH_AS(ht::default_isa(), "isa: HALFTONE_ISA asks for amx, which this processor lacks",
+        CHECK_THROWS_WITH_AS(ht::default_isa(), "isa: HALFTONE_ISA is amx, which this processor lacks",
                              ht::argument_error);
     }
     support::set_environment("HALFTONE_ISA", "");  // empty counts as unset
@@ -247,7 +247,7 @@ TEST_CASE("workspace: nested leases do not overlap, and a steady program stops a
             const ht::workspace::lease outer(space, 100);
             for (int i = 0; i < 100; ++i) outer.as<unsigned char>()[i] = 1;
             {
-                const ht::workspace::lease inner(space, 100'000);  // does not fit beside the first, at first
+                const ht::workspace::lease inner(space, 100'000);  // does not fit next to the first lease until the memory has grown
                 for (int i = 0; i < 100'000; ++i) inner.as<unsigned char>()[i] = 2;
                 const ht::workspace::lease innermost(space, 0);
                 CHECK(reinterpret_cast<std::uintptr_t>(inner.data()) % ht::block_alignment == 0);
@@ -279,7 +279,7 @@ TEST_CASE("workspace: a lease of nothing, as the only one, and around another") 
     CHECK(again.data() != nullptr);
 }
 
-TEST_CASE("cpu: beyond its memory limit a context says what it held, and goes on smaller") {
+TEST_CASE("cpu: beyond its memory limit a context says what it held, and runs smaller work afterwards") {
     ht::cpu device{{.threads = 1, .memory_limit = 1 << 16}};
     CHECK_THROWS_WITH_AS(ht::workspace::lease(device.scratch(), 1 << 17),
                          "memory: no 131072 bytes for workspace; held: nothing", ht::out_of_memory);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Numbers of one byte in the vectors of every instruction set, against number/'s own conversions.
+/// Numbers of one byte in the vectors of every instruction set, compared with the conversions of number/.
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -54,7 +54,7 @@ TEST_CASE_TEMPLATE("simd: every code of a number of one byte", T, float8_e4m3, f
     });
 }
 
-TEST_CASE_TEMPLATE("simd: floats to numbers of one byte, and to the largest of them", T, float8_e4m3, float8_e5m2) {
+TEST_CASE_TEMPLATE("simd: floats to numbers of one byte, with and without saturation", T, float8_e4m3, float8_e5m2) {
     std::vector<float> inputs;
     for (int h = 0; h < 0x10000; ++h) {  // all types of two bytes, halfway points among them, and their neighbours
         for (const float x : {static_cast<float>(ht::float16::from_bits(static_cast<std::uint16_t>(h))),

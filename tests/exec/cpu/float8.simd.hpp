@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Loads and stores of numbers of one byte, for float8.cpp.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+// No include guard: exec/cpu/each_set.hpp includes this body once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 

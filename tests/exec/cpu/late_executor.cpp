@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A user's executor whose threads are busy with other things: runs end without those that have not begun.
+/// A user-defined executor whose threads are busy with other work: regions end without threads that have not begun.
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -58,7 +58,7 @@ class queue_executor final : public ht::executor {
     explicit queue_executor(job_queue& jobs) : jobs_(&jobs) {}
     int concurrency() const override { return 2; }
     void run(task function, void* argument) override {
-        // What may be begun after the end of this call refers to nothing but the gate.
+        // Work that begins after the end of this call refers to nothing but the gate.
         const auto gate = std::make_shared<ht::region_gate>();
         gate->open();
         jobs_->add([=] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How many processors a process may use: control groups of both versions, as machines and containers show them.
+/// The number of processors that a process may use: control groups of both versions, as found on machines and in containers.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -42,11 +42,11 @@ TEST_CASE("processors: quotas of control groups, version 2") {
     CHECK(groups("0::/a/b\n").with("a/cpu.max", "200000 100000").with("a/b/cpu.max", "max 100000").quota() == 2);
     CHECK(groups("0::/a/b\n").with("a/cpu.max", "200000 100000").with("a/b/cpu.max", "50000 100000").quota() == 0.5);
     CHECK(groups("0::/a/b\n").with("a/cpu.max", "20000 10000").with("a/b/cpu.max", "90000 10000").quota() == 2);
-    // In a container whose own group is the root of what it sees, the path names a folder that is not there.
+    // In a container that sees its own group as the root, the path names a folder that does not exist.
     CHECK(groups("0::/system.slice/docker-1.scope\n").with("cpu.max", "300000 100000").quota() == 3);
 }
 
-TEST_CASE("processors: quotas of control groups, version 1 and both side by side") {
+TEST_CASE("processors: quotas of control groups, version 1, and both versions mounted") {
     const std::string version_1 = "12:memory:/box\n4:cpu,cpuacct:/box\n1:name=systemd:/box\n";
     CHECK(groups(version_1).quota() == 0);
     CHECK(
@@ -65,7 +65,7 @@ TEST_CASE("processors: quotas of control groups, version 1 and both side by side
               .quota() == 1);
 }
 
-TEST_CASE("processors: what makes no sense limits nothing") {
+TEST_CASE("processors: quotas that cannot be parsed limit nothing") {
     CHECK(groups("").quota() == 0);
     CHECK(groups("nonsense\n\n::\n0::\n0::relative\n").with("cpu.max", "100000 100000").quota() == 0);
     CHECK(groups("0::/\n").with("cpu.max", "").quota() == 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The vectors of every instruction set against <cmath> and number/.
+/// The vectors of every instruction set, compared with <cmath> and number/.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -247,7 +247,7 @@ TEST_CASE("simd: functions at special values") {
             CHECK_MESSAGE(m.wrong == 0, "at ", m.at);
             CHECK_MESSAGE(m.ratio <= 1, m.ratio, " at ", m.at);
         }
-        // Signs of zeros, which no error shows.
+        // Signs of zeros, which an error in ulp does not show.
         const auto at = [&](simd_function f, float value) {
             std::vector<float> in(16, value), out(16);
             BODY(simd_unary)(f, in.data(), out.data(), 16);
@@ -352,7 +352,7 @@ TEST_CASE("simd: powers of two, sums, maxima, transposes") {
     });
 }
 
-TEST_CASE_TEMPLATE("simd: all 65,536 patterns are widened as number/ widens them", T, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("simd: all 65,536 patterns widen as in number/", T, ht::bfloat16, ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         std::vector<T> patterns(65536);
@@ -392,7 +392,7 @@ std::int64_t wrongly_narrowed(ht::cpu& device, std::uint32_t first, std::uint32_
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("simd: floats are rounded as number/ rounds them", T, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("simd: floats round as in number/", T, ht::bfloat16, ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         // Ties of both types, their neighbours, and others.
@@ -403,7 +403,7 @@ TEST_CASE_TEMPLATE("simd: floats are rounded as number/ rounds them", T, ht::bfl
     });
 }
 
-TEST_CASE_TEMPLATE("simd: every float is rounded as number/ rounds it" * doctest::skip(), T, ht::bfloat16,
+TEST_CASE_TEMPLATE("simd: every float rounds as in number/" * doctest::skip(), T, ht::bfloat16,
                    ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
@@ -411,7 +411,7 @@ TEST_CASE_TEMPLATE("simd: every float is rounded as number/ rounds it" * doctest
     });
 }
 
-TEST_CASE("simd: floats are rounded to tfloat32 as number/ rounds them") {
+TEST_CASE("simd: floats round to tfloat32 as in number/") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         std::vector<float> wide(65536), rounded(65536);
@@ -427,7 +427,7 @@ TEST_CASE("simd: floats are rounded to tfloat32 as number/ rounds them") {
     });
 }
 
-TEST_CASE("simd: floats are rounded to two bfloat16 as number/ rounds them") {
+TEST_CASE("simd: floats split into two bfloat16 as in number/") {
     using two = ht::split<ht::bfloat16, 2>;
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
@@ -467,7 +467,7 @@ TEST_CASE_TEMPLATE("simd: the last, partial vector of an array", T, float, ht::b
 }
 
 #if defined(__unix__)
-TEST_CASE_TEMPLATE("simd: nothing behind the end of an array is read", T, float, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("simd: nothing past the end of an array is read", T, float, ht::bfloat16, ht::float16) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     void* const two = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(two != MAP_FAILED);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What simd.cpp asks of the vectors of a set (simd_functions.simd.hpp).
+/// The functions of an instruction set's vectors that simd.cpp tests (simd_functions.simd.hpp).
 #pragma once
 
 namespace halftone {

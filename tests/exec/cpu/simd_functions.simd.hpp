@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The operations of simd.hpp on arrays, for simd.cpp: arrays are whole vectors long.
-// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+// No include guard: exec/cpu/each_set.hpp includes this body once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 
@@ -146,7 +146,7 @@ void simd_narrow_four(const float* x, T* y, int n) {
         store_or_stream(y + i, four, false);
     }
 }
-/// By numbers of T that lie in an order of the set's own.
+/// Rounds through vectors of T in the instruction set's cheapest order (reordered vectors).
 template <class T>
 void simd_round_apart(const float* x, float* y, int n) {
     for (int i = 0; i < n; i += 4 * f32::lanes) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// halftone's own threads: who takes part in a run, who is waited for, fork(), affinity, stress.
+/// The thread pool: which threads take part in a run, which are waited for, fork(), affinity, stress.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -31,7 +31,7 @@ using ht::extent;
 using namespace std::chrono_literals;
 
 #if defined(__linux__)
-TEST_CASE("thread_pool: more threads than the system starts are an error, and those that run are sent home") {
+TEST_CASE("thread_pool: more threads than the system starts are an error, and those that run are stopped") {
     if (support::has_sanitizer) return;
     long pages = 0;
     std::FILE* sizes = std::fopen("/proc/self/statm", "r");
@@ -68,7 +68,7 @@ struct record {
     std::vector<std::thread::id> ids;
 };
 
-TEST_CASE("thread_pool: the caller is worker 0 of every run, others come at most once a run") {
+TEST_CASE("thread_pool: the caller is worker 0 of every run; each helper enters a run at most once") {
     for (const int threads : {1, 2, 5}) {
         CAPTURE(threads);
         ht::thread_pool pool(threads);
@@ -76,7 +76,7 @@ TEST_CASE("thread_pool: the caller is worker 0 of every run, others come at most
         record seen(threads);
         constexpr int runs = 300;
         for (int run = 0; run < runs; ++run) {
-            // Now and then long enough for the helpers to fall asleep.
+            // Sometimes the pause is long enough for the helpers to fall asleep.
             if (run % 100 == 99) std::this_thread::sleep_for(20ms);
             pool.run(&record::note, &seen);
             for (const int calls : seen.calls) REQUIRE(calls <= run + 1);
@@ -87,9 +87,9 @@ TEST_CASE("thread_pool: the caller is worker 0 of every run, others come at most
     }
 }
 
-TEST_CASE("thread_pool: all workers come to a run that lasts") {
+TEST_CASE("thread_pool: all workers enter a run that is long enough") {
     ht::thread_pool pool(4);
-    // Four processors' worth of affinity is not everywhere; as many come as have one.
+    // Not every machine lets the test run on four processors; as many workers enter as have one.
     const int expected = std::min(4, ht::detail::usable_processors());
     struct {
         std::atomic<int> here{0};
@@ -109,7 +109,7 @@ TEST_CASE("thread_pool: all workers come to a run that lasts") {
     }
 }
 
-TEST_CASE("thread_pool: what has begun is waited for, however long it takes") {
+TEST_CASE("thread_pool: a run waits for every worker that has begun, however long it takes") {
     ht::thread_pool pool(2);
     for (const auto length : {0us, 100us, 3000us}) {  // spun for, and slept for
         struct {
@@ -134,7 +134,7 @@ TEST_CASE("thread_pool: what has begun is waited for, however long it takes") {
     }
 }
 
-TEST_CASE("region_gate: nobody enters before it opens or once it is closed, and it closes behind those inside") {
+TEST_CASE("region_gate: no thread enters before it opens or after it is closed, and close() waits for those inside") {
     ht::region_gate gate;
     CHECK_FALSE(gate.enter());
     const std::uint32_t before = gate.region();
@@ -163,7 +163,7 @@ TEST_CASE("thread_pool: fewer than one thread is one") {
     CHECK(ht::thread_pool(-3).concurrency() == 1);
 }
 
-TEST_CASE("thread_pool: made and destroyed without a run, while helpers still start") {
+TEST_CASE("thread_pool: is destroyed without a run while helpers still start") {
     for (int i = 0; i < 50; ++i) ht::thread_pool(3);
 }
 
@@ -216,7 +216,7 @@ int status_of_child(const Body& body) {
 #define HALFTONE_TEST_FORKS true
 #endif
 
-TEST_CASE("fork: a context works in the child, with threads of the child's own, and goes with it" *
+TEST_CASE("fork: a context works in the child, with the child's own threads, and ends with it" *
           doctest::skip(!HALFTONE_TEST_FORKS)) {
     static ht::cpu* at_exit = nullptr;
     ht::cpu device{{.threads = 3}};
@@ -232,7 +232,7 @@ TEST_CASE("fork: a context works in the child, with threads of the child's own, 
     for (const bool ran_before : {false, true}) {
         CAPTURE(ran_before);
         if (ran_before) REQUIRE(works());
-        // _exit at once; the destructor in a block; exit(), which destroys what is static.
+        // The child ends by _exit at once; after a block with the destructor; by exit(), which destroys static objects.
         CHECK(status_of_child([&] { _exit(works() ? 7 : 1); }) == 7);
         CHECK(status_of_child([&] {
                   bool fine = false;
@@ -259,7 +259,7 @@ TEST_CASE("fork: a context works in the child, with threads of the child's own, 
     CHECK(works());  // the parent is as it was
 }
 
-TEST_CASE("thread_pool: pinned to one processor the caller works alone; let go, the others come again") {
+TEST_CASE("thread_pool: pinned to one processor the caller works alone; unpinned, the helpers work again") {
     cpu_set_t all, one;
     REQUIRE(sched_getaffinity(0, sizeof all, &all) == 0);
     if (CPU_COUNT(&all) < 2) return;
@@ -278,7 +278,7 @@ TEST_CASE("thread_pool: pinned to one processor the caller works alone; let go, 
         }
         return came.load();
     };
-    // Helpers inherit where their maker may run.
+    // Helpers inherit the affinity of the thread that makes them.
     REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
     {
         ht::thread_pool pinned(2);

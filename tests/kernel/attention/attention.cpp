@@ -26,7 +26,7 @@ using support::bounds;
 using support::layout;
 using attention = ht::kernel::attention<ht::cpu>;
 
-/// Every set, since bfloat16's units have bodies of their own too.
+/// Runs on every instruction set, because bfloat16 also has its own product units.
 template <class Test>
 void for_each_isa(const Test& test) {
     for (const ht::isa set : ht::every_isa) {
@@ -100,7 +100,7 @@ TEST_CASE("query heads share key heads") {
 }
 
 TEST_CASE("enough heads that each is one task") {
-    // More blocks of keys than make a part where heads are few, and more blocks of queries.
+    // With few heads: more blocks of keys than one part has, and more blocks of queries.
     check_problem<float, float>({2, 40, 300, 4, 4, 16, causal}, layout::contiguous);
     check_problem<float, float>({2, 400, 40, 4, 4, 16, full}, layout::contiguous);
     check_problem<bfloat16, bfloat16>({3, 30, 400, 3, 3, 16, full}, layout::contiguous);
@@ -131,8 +131,8 @@ TEST_CASE("packed sequences: each has the bits that it has alone") {
         check_packed<float16, float16>({{3, 21}, {5, 21}}, {1, 0, 0, 2, 2, 24, causal}, layout::contiguous,
                                        bounds::may_hide);
     }
-    // Forward and backward in several parts a head, beside sequences in one part.
-    SUBCASE("long beside short") {
+    // Forward and backward in several parts per head, together with sequences in one part.
+    SUBCASE("long and short") {
         for (const auto mask : {causal, full}) {
             check_packed<float, float>({{20, 400, 30}, {20, 50, 300}}, {1, 0, 0, 2, 1, 16, mask}, layout::contiguous,
                                        bounds::may_hide);
@@ -140,7 +140,7 @@ TEST_CASE("packed sequences: each has the bits that it has alone") {
         check_packed<bfloat16, bfloat16>({{20, 0, 400, 30}, {20, 260, 50, 400}}, {1, 0, 0, 1, 1, 24, causal},
                                          layout::heads_first, bounds::may_hide);
     }
-    // No parts where heads are many.
+    // With many heads there are no parts.
     SUBCASE("many heads") {
         check_packed<bfloat16, bfloat16>({{30, 7, 50}, {30, 7, 50}}, {1, 0, 0, 9, 9, 8, causal}, layout::fused,
                                          bounds::may_hide);
@@ -154,7 +154,7 @@ TEST_CASE("the AMX-shaped products on software tiles, with AMX's packing") {
     }
     for (const attention_sizes& sizes :
          {attention_sizes{1, 65, 65, 1, 1, 16, causal}, attention_sizes{1, 40, 140, 2, 1, 80, full},
-          // Blocks of queries that see some keys of a block, and no whole rows of a unit.
+          // Blocks of queries that see some keys of a block, fewer than a unit's rows.
           attention_sizes{1, 335, 344, 2, 1, 16, causal}}) {
         CAPTURE(sizes);
         const support::problem<bfloat16> p(sizes, layout::heads_first);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's problems and what is asked of any device's results. A device that takes the host's memory is enough.
+/// Problems of attention, and the tests of any device's results. The device must be able to read host memory.
 ///
 ///     support::check_attention<bfloat16, bfloat16>(sizes, support::layout::fused, support::bounds::telling, run);
 #pragma once
@@ -25,7 +25,7 @@ namespace support {
 using ht::bfloat16;
 using ht::float16;
 
-/// How q, k, v and the gradients lie in memory.
+/// The memory layout of q, k, v and the gradients.
 enum class layout {
     contiguous,          ///< each a tensor of its own
     fused,               ///< q, k and v slices of one (batch, time, 3, heads, head_size) buffer
@@ -35,7 +35,7 @@ enum class layout {
 };
 inline bool is_fused(layout way) { return way == layout::fused || way == layout::fused_chunks; }
 
-/// A tensor with its memory, NaN wherever nothing was written.
+/// A tensor with its memory, initialised with NaNs.
 template <class T>
 struct operand {
     std::shared_ptr<guarded<T>> memory;
@@ -123,7 +123,7 @@ struct problem {
     }
 };
 
-/// What a kernel makes of a problem: run(forward, backward) is told its arguments.
+/// The results of a kernel for a problem: run(forward, backward) is called with the kernel's arguments.
 template <class T>
 struct outcome {
     operand<T> o;
@@ -149,7 +149,7 @@ struct outcome {
     bool same_sum(const outcome& other, extent i) const {
         return std::memcmp(&logsumexp[2 * i], &other.logsumexp[2 * i], 2 * sizeof(float)) == 0;
     }
-    /// The sum itself; of a query that sees no key, what stands for it.
+    /// The logsumexp; for a query that sees no key, the value defined for it.
     double sum_of(extent i, double scale) const {
         const auto largest = static_cast<double>(logsumexp[2 * i]), log = static_cast<double>(logsumexp[2 * i + 1]);
         const auto hidden = static_cast<double>(ht::detail::attention_masked_score);
@@ -157,7 +157,7 @@ struct outcome {
     }
 };
 
-/// By the device's own kernels.
+/// Computed by the device's flash kernels.
 template <class Compute, class T, class Device>
 outcome<T> outcome_of(const problem<T>& p, Device& device) {
     return outcome<T>(p, [&](const auto& forward, const auto& backward) {
@@ -165,7 +165,7 @@ outcome<T> outcome_of(const problem<T>& p, Device& device) {
         ht::kernel::attention<Device>::template backward<Compute>(device, backward);
     });
 }
-/// By its other operations, one after the other.
+/// Computed by the device's other operations, one after the other.
 template <class Compute, class T, class Device>
 outcome<T> math_outcome_of(const problem<T>& p, Device& device) {
     return outcome<T>(p, [&](const auto& forward, const auto& backward) {
@@ -194,7 +194,7 @@ struct packed_problem {
         return {query_offsets.const_view(), key_offsets.const_view(), sequence_lengths::longest(lengths.queries),
                 sequence_lengths::longest(lengths.keys)};
     }
-    /// The outcome of run(forward, backward), told their arguments.
+    /// The outcome of run(forward, backward), called with the kernel's arguments.
     template <class Run>
     outcome<T> outcome_by(const Run& run) const {
         return outcome<T>(whole, [&](auto forward, auto backward) {
@@ -218,7 +218,7 @@ struct packed_problem {
     }
 };
 
-/// Each sequence by a call of its own has the same bits; queries that see no key are left out there.
+/// A separate call for each sequence gives the same bits; queries that see no key are not compared.
 template <class Compute, class T, class Device>
 outcome<T> one_by_one(const packed_problem<T>& p, Device& device) {
     using attention = ht::kernel::attention<Device>;
@@ -318,7 +318,7 @@ void check_within(const outcome<T>& got, const attention_results& want, const at
     CHECK_MESSAGE(dk.telling(0.4), "dk: ", dk);
 }
 
-/// Never worse than twice the obvious implementation (FlashAttention's rule), beyond what float sums may cost.
+/// The error is at most twice that of the straightforward implementation (FlashAttention's rule), plus that of float sums.
 template <class T>
 void check_against_operations(const outcome<T>& got, const attention_results& want, const attention_results& naive,
                               const attention_results& slack) {
@@ -328,7 +328,7 @@ void check_against_operations(const outcome<T>& got, const attention_results& wa
     CHECK(distance(exact(got.d.v.view), want.dv) <= 2 * distance(naive.dv, want.dv) + slack.dv.largest());
 }
 
-/// Has `test(check)` run the problem on some devices; check(outcome) compares one result with the definition.
+/// `test(check)` runs the problem on some devices, and calls check(outcome), which compares one result with the definition.
 template <class Compute, class T, class Test>
 void check_problem(const attention_sizes& sizes, layout way, bounds kind, double deviation, const Test& test,
                    ht::attention_strategy strategy = ht::attention_strategy::flash) {
@@ -337,7 +337,7 @@ void check_problem(const attention_sizes& sizes, layout way, bounds kind, double
     const attention_inputs inputs = p.inputs();
     const attention_results want = attention_by_definition(inputs);
     const attention_results bound = attention_bounds(inputs, want, roundings_of<Compute, T>(strategy));
-    // Of few values, either implementation may be the luckier one; beyond float16's range the obvious one has none.
+    // With few values either implementation may happen to be better; beyond float16's range the straightforward one has no result.
     const bool rule = !std::is_same_v<Compute, float> && sizes.keys >= 63 && sizes.queries >= 63 && deviation == 1;
     const attention_results naive = rule ? attention_by_operations<Compute>(inputs) : attention_results(sizes);
     const attention_results slack =
@@ -348,7 +348,7 @@ void check_problem(const attention_sizes& sizes, layout way, bounds kind, double
     });
 }
 
-/// Numbers up to half a unit of tfloat32 beside others, by bits: what rounds to these, whether up or down.
+/// Moves numbers by less than half a unit of tfloat32, in their bits, so that they round up or down to the original numbers.
 inline void move_aside(const ht::view<float, 4>& v, random& data) {
     for (extent b = 0; b < v.extent_of(0); ++b) {
         for (extent t = 0; t < v.extent_of(1); ++t) {
@@ -362,7 +362,7 @@ inline void move_aside(const ht::view<float, 4>& v, random& data) {
     }
 }
 
-/// Products read floats rounded to tfloat32, once: operands beside others give the bits that those give.
+/// Products read floats rounded to tfloat32, once: operands that round to the same numbers give the same bits.
 template <class Device>
 void check_operands_are_rounded(const attention_sizes& sizes, layout way, Device& device) {
     CAPTURE(sizes);

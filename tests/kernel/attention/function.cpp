@@ -20,7 +20,7 @@ void within_bounds(const attention_sizes& sizes) {
             ht::attention<P>(device, f.q, f.k, f.v, f.o, f.logsumexp, f.options);
             ht::attention_gradients<P>(device, b.q, b.k, b.v, b.o, b.logsumexp, b.d_o, b.dq, b.dk, b.dv, b.options);
         }));
-        // Without a gradient to come: the same o, and no sums.
+        // Without a backward pass: the same o, without logsumexp.
         const outcome<T> alone(
             p, [&](const auto& f, const auto&) { ht::attention<P>(device, f.q, f.k, f.v, f.o, {}, f.options); });
         const outcome<T> kept(p, [&](const auto& f, const auto&) {

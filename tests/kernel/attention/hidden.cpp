@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// NaN, infinities and the largest numbers where a mask hides them: flash kernels on every instruction set.
+/// NaNs, infinities and the largest numbers that a mask hides: flash kernels on every instruction set.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/cpu.hpp>
@@ -55,7 +55,7 @@ TEST_CASE("flash attention: what is hidden has no effect, what is seen shows") {
 }
 
 TEST_CASE("flash attention: many poisons at once") {
-    // All that the first queries do not see is NaN.
+    // All keys and values that the first queries do not see are NaN.
     support::problem<float> p({1, 60, 60, 2, 1, 16, causal}, layout::contiguous);
     support::for_each_cpu([&](ht::cpu& device) {
         const auto clean = support::outcome_of<float>(p, device);
@@ -93,7 +93,7 @@ TEST_CASE("flash attention on AMX-shaped products: what is hidden has no effect"
     }
 }
 
-/// Products that take and write whole rows of a unit, as matrix tiles do.
+/// Products that read and write whole rows of a unit, as matrix tiles do.
 void multiply_whole_rows(extent rows, extent k, const void* a, const void* b, float* c, extent stride, bool add,
                          ht::detail::lookahead* ahead) {
     ht::portable::fma_multiply((rows + 23) / 24 * 24, k, a, b, c, stride, add, ahead);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a query may not see has no effect on it in any bit, and a key none on what does not see it, whatever stands
-/// there: NaN, infinities, the largest number. What is seen shows.
+/// A key that is hidden from a query changes no bit of the query's results, and vice versa, whatever the hidden values are: NaNs,
+/// infinities, the largest number. Visible ones appear in the results.
 ///
 ///     support::check_hidden<bfloat16>(problem, support::seen_of(sizes), run);   // run(problem) gives an outcome
 #pragma once
@@ -21,7 +21,7 @@ struct seen_pairs {
 
     seen_pairs(extent q, extent k) : queries(q), keys(k), sees(static_cast<std::size_t>(q * k)) {}
     bool operator()(extent i, extent j) const { return sees[static_cast<std::size_t>(i * keys + j)]; }
-    /// Of one sequence.
+    /// The sizes of one sequence.
     void add(extent first_query, extent q, extent first_key, extent k, ht::attention_mask mask) {
         for (extent i = 0; i < q; ++i) {
             const extent end = mask == ht::attention_mask::causal ? i + 1 + k - q : k;
@@ -56,7 +56,7 @@ inline seen_pairs seen_of(const sequence_lengths& lengths, ht::attention_mask ma
 
 enum class poisoned { q, k, v, d_o };
 
-/// One outcome beside the one without the poison, which stands at one time of one head of one operand.
+/// Compares an outcome with the one without the poison: a NaN or infinity at one time of one head of one operand.
 template <class T>
 struct poison_check {
     const problem<T>& p;
@@ -68,12 +68,12 @@ struct poison_check {
     attention_sizes sizes() const { return p.sizes; }
     bool of_keys() const { return operand == poisoned::k || operand == poisoned::v; }
     extent group_of(extent h) const { return h / (sizes().heads / sizes().groups); }
-    /// What query i of head h reads of the poison.
+    /// Whether query i of head h reads the poison.
     bool reaches_query(extent b, extent i, extent h) const {
         if (b != batch) return false;
         return of_keys() ? group_of(h) == head && seen(i, time) : h == head && i == time;
     }
-    /// What the gradients of key j of group g read of it, by a query or themselves.
+    /// Whether the gradients of key j of group g read the poison, through a query or directly.
     bool reaches_key(extent b, extent j, extent g) const {
         if (b != batch || g != (of_keys() ? head : group_of(head))) return false;
         return of_keys() ? seen.meet(time, j) : seen(time, j);
@@ -89,7 +89,7 @@ struct poison_check {
         return false;
     }
 
-    /// How many of the results are not as they should be.
+    /// The number of wrong results.
     extent leaks() const {
         extent count = 0;
         const attention_sizes s = sizes();
@@ -112,13 +112,13 @@ struct poison_check {
         }
         return count;
     }
-    /// Of NaN: which results that read it are finite all the same.
+    /// For NaN: the number of results that read it and are finite nevertheless.
     extent lost() const {
         extent count = 0;
         const attention_sizes s = sizes();
         for (extent h = 0; h < s.heads; ++h) {
             for (extent i = 0; i < s.queries; ++i) {
-                // A query that sees no key gives zeros.
+                // The results of a query that sees no key are zeros.
                 if (!reaches_query(batch, i, h) || !seen.sees_any(i)) continue;
                 if (operand != poisoned::d_o) count += shows(got.o.view, batch, i, h) ? 0 : 1;
                 count += shows(got.d.q.view, batch, i, h) ? 0 : 1;
@@ -128,7 +128,7 @@ struct poison_check {
             for (extent j = 0; j < s.keys; ++j) {
                 if (!reaches_key(batch, j, g)) continue;
                 count += shows(got.d.k.view, batch, j, g) ? 0 : 1;
-                // A value's NaN is in no weight.
+                // A NaN in a value does not affect weights.
                 if (operand != poisoned::v) count += shows(got.d.v.view, batch, j, g) ? 0 : 1;
             }
         }
@@ -136,7 +136,7 @@ struct poison_check {
     }
 };
 
-/// Poison at some of the times of every operand, one after the other: so many kinds of it.
+/// Tests poison of several kinds at some of the times of every operand, one at a time.
 template <class T, class Run>
 void check_hidden(problem<T>& p, const seen_pairs& seen, const std::vector<extent>& query_times,
                   const std::vector<extent>& key_times, const Run& run, int kinds = 4) {
@@ -176,8 +176,8 @@ void check_hidden(problem<T>& p, const seen_pairs& seen, const std::vector<exten
     }
 }
 
-/// The first query sees one key, whose score is minus infinity, and no softmax can tell its weight; the others' values
-/// have none.
+/// The first query sees only one key, with score minus infinity, so that its softmax is not defined; the results of the other
+/// queries are not affected.
 template <class T, class Run>
 void check_lowest_score(const attention_sizes& sizes, layout way, const Run& run) {
     CAPTURE(sizes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// NaN, infinities and the largest numbers where a mask hides them, and scores of 2^20: the math strategy on every instruction set.
+/// NaNs, infinities and the largest numbers that a mask hides, and scores of 2^20: the math strategy on every instruction set.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/cpu.hpp>

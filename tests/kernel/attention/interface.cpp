@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention takes, refuses and uses up; the definition's gradients against differences.
+/// Arguments and errors of attention, and its scratch memory; the definition's gradients compared with differences.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -87,7 +87,7 @@ TEST_CASE("the definition of packed sequences: each alone, and its gradients are
         support::check_gradient([&](const doubles& x) { return loss(q, x, v); }, k, dk);
         support::check_gradient([&](const doubles& x) { return loss(q, k, x); }, v, dv);
 
-        // What other sequences hold changes nothing: a query's o depends on its own sequence's keys alone.
+        // Other sequences have no effect: a query's o depends only on the keys of its sequence.
         const doubles before = outputs(q, k, v);
         doubles other = v;
         for (std::size_t i = 6 * 3; i < 7 * 3; ++i) other[i] += 1;  // the third sequence's key
@@ -172,7 +172,7 @@ TEST_CASE("the operation by policy gives what the kernel gives") {
     CHECK(same(t.o, u.o));
 }
 
-TEST_CASE("no scale stands for 1 / sqrt(head_size)") {
+TEST_CASE("the default scale is 1 / sqrt(head_size)") {
     ht::cpu device{{.threads = 1}};
     const tensors t(device, 1, 2, 7, 1, 16), u(device, 1, 2, 7, 1, 16);
     attention::forward<float>(device, t.forward());
@@ -310,7 +310,7 @@ TEST_CASE("scratch memory is as stated, and taken once") {
         const auto backward = t.backward({.mask = attention_mask::causal});
         attention::forward<bfloat16>(device, forward);
         CHECK(usage.peak(ht::memory_kind::workspace) == told(device, forward));
-        // Blocks that were too small for the first backward pass are replaced by one that is not.
+        // Blocks of scratch memory that were too small for the first backward pass are replaced by a larger one.
         for (int warm_up = 0; warm_up < 2; ++warm_up) attention::backward<bfloat16>(device, backward);
         usage.reset_peaks();
         const auto allocations = usage.allocations();
@@ -322,7 +322,7 @@ TEST_CASE("scratch memory is as stated, and taken once") {
 }
 
 TEST_CASE("scratch memory for packed sequences is as stated, and follows the longest") {
-    // Sequences in several parts beside one in one part: sums of dq apart for all.
+    // Sequences in several parts, and one in one part: all have separate partial sums of dq.
     const std::vector<std::int32_t> offsets{0, 20, 320, 600};
     const auto pack = [&](auto a, extent longest) {
         a.sequences = ht::packed_sequences::of({offsets.data(), {4}}, longest);

@@ -82,7 +82,7 @@ TEST_CASE("attention by products and softmax over packed sequences") {
     });
 }
 
-/// Tensors of one head, whose memory nothing reads.
+/// Tensors of one head, whose memory is not read.
 ht::kernel::attention_forward<bfloat16> one_head(extent time, extent head_size, attention_strategy strategy) {
     const ht::view<bfloat16, 4> x(reinterpret_cast<bfloat16*>(64), {1, time, 1, head_size});
     return {x, x, x, x, {}, {.strategy = strategy}};
@@ -97,21 +97,21 @@ TEST_CASE("the choice of a strategy tells why") {
     CHECK(choose(256, attention_strategy::automatic).reason == "flash: math would store 40 x 40 scores a head");
     CHECK(choose(64, attention_strategy::flash).strategy == attention_strategy::flash);
     CHECK(choose(64, attention_strategy::math).strategy == attention_strategy::math);
-    CHECK(choose(64, attention_strategy::math).reason == "math: it was asked for");
+    CHECK(choose(64, attention_strategy::math).reason == "math: it was requested");
     for (const auto strategy : {attention_strategy::automatic, attention_strategy::math}) {
         CHECK(choose(512, strategy).strategy == attention_strategy::math);
         CHECK(choose(512, strategy).reason == "math: head_size is 512; flash kernels take a head_size of at most 256");
     }
     CHECK_THROWS_WITH_AS(
         choose(257, attention_strategy::flash),
-        "attention: flash was asked for; flash kernels take a head_size of at most 256, and head_size is 257",
+        "attention: flash was requested; flash kernels take a head_size of at most 256, and head_size is 257",
         ht::argument_error);
     auto broken = one_head(40, 64, attention_strategy::automatic);
     broken.options.scale = -1;
     CHECK_THROWS_AS(ht::choose_attention<ht::amp_bf16>(device, broken), ht::argument_error);
 }
 
-TEST_CASE("the operation takes the strategy that is asked for") {
+TEST_CASE("the operation uses the requested strategy") {
     const support::problem<bfloat16> p({1, 20, 20, 2, 2, 16, causal}, layout::contiguous);
     ht::cpu device{{.threads = 1}};
     const auto flash = support::outcome_of<bfloat16>(p, device), math = support::math_outcome_of<bfloat16>(p, device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention whose scores functions change: the definition, bounds by running error analysis of their expression, and what
-/// is seen.
+/// Attention with functions of the scores: the definition, bounds by running error analysis of their expression, and the visible
+/// pairs.
 ///
 ///     support::check_mod<bfloat16, bfloat16>(sizes, layout, kind, run, ht::sliding_window{5});
 #pragma once
@@ -24,7 +24,7 @@ attention_results modified_by_definition(const attention_inputs& x, const ht::ke
     return want;
 }
 
-/// Scores and their errors: a product's goes on through the expression, operation by operation.
+/// Scores and their errors: the error of a product propagates through the expression, operation by operation.
 template <class E>
 score_bounds modified_score_bounds(const attention_inputs& x, const ht::kernel::attention_mod<E>& mod, extent b, extent h,
                                    extent i) {
@@ -46,13 +46,13 @@ score_bounds modified_score_bounds(const attention_inputs& x, const ht::kernel::
     return to;
 }
 
-/// run(problem, mod, check) has check(outcome) called.
+/// run(problem, mod, check) calls check(outcome).
 template <class Compute, class T, class Run, class... F>
 void check_mod(const attention_sizes& sizes, layout way, bounds kind, const Run& run, const F&... functions) {
     CAPTURE(sizes);
     const problem<T> p(sizes, way);
     auto mod = ht::detail::attention_mod_of(p.options, sizes.queries, sizes.keys, functions...);
-    // In memory that a device reaches: the seed, and the pass.
+    // In memory that a device can read: the seed, and the pass.
     const guarded<std::uint64_t> drawn(std::vector<std::uint64_t>{7, 3});
     if (const float share = ht::detail::dropout_of(functions...); share > 0) {
         const auto* const record = reinterpret_cast<const ht::kernel::random_record*>(drawn.data());
@@ -67,7 +67,7 @@ void check_mod(const attention_sizes& sizes, layout way, bounds kind, const Run&
     run(p, mod, [&](const outcome<T>& got) { check_within(got, want, bound, kind, 1); });
 }
 
-/// By the device's flash kernels.
+/// Computed by the device's flash kernels.
 template <class Compute, class T, class Device, class Mod>
 outcome<T> modified_outcome(const problem<T>& p, Device& device, const Mod& mod) {
     return outcome<T>(p, [&](const auto& forward, const auto& backward) {
@@ -76,7 +76,7 @@ outcome<T> modified_outcome(const problem<T>& p, Device& device, const Mod& mod)
     });
 }
 
-/// Where neither batch nor head matter.
+/// For functions that depend on neither batch nor head.
 template <class E>
 seen_pairs seen_of(const attention_sizes& s, const ht::kernel::attention_mod<E>& mod) {
     seen_pairs seen(s.queries, s.keys);

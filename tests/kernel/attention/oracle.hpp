@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention's tests measure kernels against: the definition in double, how far float and 16-bit roundings may
-/// take a kernel from it, and how far the obvious 16-bit implementation strays.
+/// The reference of attention's tests: the definition in double, bounds of the errors that float and 16-bit roundings may cause
+/// in a kernel, and the errors of the straightforward 16-bit implementation.
 ///
 /// The bounds follow the kernel's contract step by step, worst case in every step. A score is a sum of head_size
-/// products, so it errs by e <= gamma(2 head_size) times its magnitudes (two roundings a term where there is no fused
-/// multiply-add; matrix units that cut sums off lose less than two roundings a term, see kernel/matmul/matmul.hpp). A
-/// weight is exp of it, so it errs by a factor exp(theta) with theta = e, the roundings of the argument, and those of
-/// exp2. From there on errors are multiplied and added as products and sums are.
+/// products, so its error is e <= gamma(2 head_size) times its magnitudes (two roundings per term without fused multiply-add;
+/// matrix units that truncate sums lose less than two roundings per term, see kernel/matmul/matmul.hpp). A weight is exp of the
+/// score, so its error is a factor exp(theta), where theta is e plus the roundings of the argument and those of exp2. From there on
+/// errors are multiplied and added like products and sums.
 #pragma once
 
 #include <algorithm>
@@ -101,7 +101,7 @@ inline attention_results attention_by_definition(const attention_inputs& x) {
     return want;
 }
 
-/// Packed sequences: how many queries and keys each has.
+/// Packed sequences: the numbers of queries and keys of each.
 struct sequence_lengths {
     std::vector<std::int32_t> queries, keys;
 
@@ -116,7 +116,7 @@ struct sequence_lengths {
     }
 };
 
-/// What lies at the times [first, first + count), alone.
+/// A copy of the elements at the times [first, first + count).
 inline doubles4 alone(const doubles4& x, extent first, extent count) {
     return [](const ht::view<const double, 4>& part) {
         doubles4 copy(part.shape());
@@ -145,13 +145,13 @@ template <class Compute, class T>
 attention_roundings roundings_of(ht::attention_strategy strategy = ht::attention_strategy::flash) {
     using c = ht::number_traits<Compute>;
     using t = ht::number_traits<T>;
-    // A product unit may take subnormals for zero.
+    // A product unit may treat subnormal numbers as zero.
     const double flushed = ht::number_traits<float>::min_normal;
     return {std::is_same_v<Compute, float> ? 0 : c::unit_roundoff, c::min_subnormal / 2 + flushed, t::unit_roundoff,
             t::min_subnormal / 2, strategy == ht::attention_strategy::math};
 }
 
-/// What one query's scores are, and how far a kernel's may lie from them: of the keys that it sees.
+/// The scores of one query and the keys that it sees, with bounds of a kernel's errors.
 struct score_bounds {
     std::vector<extent> keys;
     std::vector<double> p, scores, errors;
@@ -160,7 +160,7 @@ struct score_bounds {
     double logsumexp = 0;
 };
 
-/// Of scores that are scale q k^T. A score is scaled where it is stored (in_parts).
+/// The scores scale q k^T. A score is scaled when it is stored (in_parts).
 inline double product_error(const attention_inputs& x, extent b, extent h, extent i, extent j, double& score) {
     const attention_sizes& s = x.sizes;
     const double scale = ht::reference::attention_scale(x.options, s.head_size);
@@ -186,7 +186,7 @@ inline score_bounds plain_score_bounds(const attention_inputs& x, const attentio
     return to;
 }
 
-/// How far a kernel's results may lie from the definition's.
+/// Bounds of the differences between a kernel's results and the definition's.
 /// scores_of(batch, head, query): its scores and their bounds.
 template <class ScoresOf>
 attention_results attention_bounds_by(const attention_inputs& x, const attention_results& want,
@@ -222,8 +222,8 @@ attention_results attention_bounds_by(const attention_inputs& x, const attention
                     worst = std::max(worst, score_errors[at(j)]);
                 }
 
-                // Forward. The argument's roundings are relative to the distance from the maximum; exp2 errs by 6 u,
-                // once for the weight and once for every tile that raises the maximum.
+                // Forward. The argument's roundings are relative to the distance from the maximum; the error of exp2 is 6 u, once
+                // for the weight and once for every tile that raises the maximum.
                 double growth = 0;
                 for (extent j = 0; j < visible; ++j) {
                     const double distance = highest - scores[at(j)] + worst + score_errors[at(j)];
@@ -276,7 +276,7 @@ attention_results attention_bounds_by(const attention_inputs& x, const attention
                                       weight * grown * (1 + 4 * u) * (dot_error * dp_magnitudes + dot_of_error);
                     if (!of.slopes.empty()) {
                         const double slope = std::fabs(of.slopes[at(j)]), error = of.slope_errors[at(j)] + 3 * u * slope;
-                        // A bias may take weights below the least that is not 0.
+                        // A bias may make weights smaller than the smallest positive number.
                         ds_error += r.operand_least * (std::fabs(dp - dot_of) + dot_error * dp_magnitudes + dot_of_error);
                         ds_error = ds_error * (slope + error) + std::fabs(ds) * error;
                         ds *= slope;
@@ -317,8 +317,8 @@ inline attention_results attention_bounds(const attention_inputs& x, const atten
     });
 }
 
-/// Has evaluate(inputs, place) give the results of every sequence as if it were alone, and puts them together. Of
-/// queries that see no key, the results stay as they are.
+/// Joins the results of evaluate(inputs, place) for every sequence by itself. The results of queries that see no key are left
+/// unchanged.
 template <class Evaluate>
 void for_each_sequence(const attention_inputs& x, const sequence_lengths& lengths, attention_results& all,
                        const Evaluate& evaluate) {
@@ -349,14 +349,14 @@ void for_each_sequence(const attention_inputs& x, const sequence_lengths& length
     }
 }
 
-/// Every sequence by the definition, alone.
+/// The definition, applied to every sequence by itself.
 inline attention_results packed_attention_by_definition(const attention_inputs& x, const sequence_lengths& lengths) {
     attention_results want(x.sizes);
     for (double& sum : want.logsumexp) sum = static_cast<double>(-3.0e38f);  // of queries that see no key
     for_each_sequence(x, lengths, want, [](const attention_inputs&, const attention_results& part) { return part; });
     return want;
 }
-/// What no query sees and what sees no key is exact.
+/// The results of keys that no query sees, and of queries that see no key, are exact.
 inline attention_results packed_attention_bounds(const attention_inputs& x, const sequence_lengths& lengths,
                                                  const attention_roundings& r) {
     attention_results bound(x.sizes);
@@ -366,8 +366,7 @@ inline attention_results packed_attention_bounds(const attention_inputs& x, cons
     return bound;
 }
 
-/// Attention as four operations whose results are each rounded to T; each sums in double. What a program without a
-/// fused kernel computes.
+/// Attention as four operations, each of which sums in double and rounds its results to T, like a program without a fused kernel.
 template <class T>
 attention_results attention_by_operations(const attention_inputs& x) {
     const attention_sizes& s = x.sizes;

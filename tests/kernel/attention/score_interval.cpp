@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks of queries and keys all of whose pairs masks hide, by interval arithmetic.
+/// Fully masked blocks of queries and keys, found by interval arithmetic.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/score_mod/interval.hpp>
@@ -30,7 +30,7 @@ TEST_CASE("a block whose pairs are all hidden is told by intervals") {
     CHECK(hides(block(0, 482), ht::sliding_window{451}));
     CHECK(!hides(block(0, 481), ht::sliding_window{451}));
     CHECK(hides(block(512, 0), ht::soft_cap{3}, ht::sliding_window{100}));
-    // Behind a score_mod that is added to minus infinity nobody knows; nothing is left out wrongly.
+    // After a score_mod that adds to minus infinity the interval is unknown, so that no block is skipped.
     CHECK(hides(block(512, 0), [](auto score, auto, auto query, auto key) {
         return ht::where(query - key < 100, score, -HUGE_VAL);
     }));

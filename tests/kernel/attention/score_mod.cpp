@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of attention's scores on the CPU: biases, caps and masks against the definition, on every instruction set;
-/// what is hidden has no effect in any bit.
+/// Functions of attention's scores on the CPU: biases, caps and masks compared with the definition, on every instruction set;
+/// hidden values change no bit.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/cpu.hpp>
@@ -52,7 +52,7 @@ void check_functions() {
         return score * (1 + 0.25f * batch) - 0.01f * ht::abs(query - key) + head;
     };
     check<Compute, T>({2, 20, 20, 2, 1, 8, full}, layout::contiguous, scaled, past);
-    // Minus infinity as what a bias gives.
+    // A bias that is minus infinity.
     const auto minus_infinity = [](auto score, auto, auto query, auto key) {
         return ht::where(key < query - 3, score - HUGE_VAL, score);
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What is added to all scores of a query changes none of its results: scores of a million and more are as good as
-/// those beside zero, where they are exact.
+/// Adding a constant to all scores of a query changes none of its results: if scores are exact, those of a million and more give
+/// the same results as those near zero.
 ///
 ///     support::check_shifted<bfloat16, bfloat16>(sizes, 0.3f, run);   // run(problem) gives an outcome
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace support {
 
-/// Small numbers of few bits: sums of their products are exact in float, also beside 2^20, where it counts by eighths.
+/// Small numbers with few bits: sums of their products are exact in float, even near 2^20, where floats are 1/8 apart.
 template <class T>
 void fill_with_halves(const ht::view<T, 4>& v, random& data, int largest) {
     for (extent b = 0; b < v.extent_of(0); ++b) {
@@ -27,7 +27,7 @@ void fill_with_halves(const ht::view<T, 4>& v, random& data, int largest) {
     }
 }
 
-/// The first columns of q and k give every score 2^20; results are compared with those of zeros there, and their bounds.
+/// The first columns of q and k add 2^20 to every score; results are compared with those for zeros there, within their bounds.
 template <class Compute, class T, class Run>
 void check_shifted(const attention_sizes& sizes, float scale, ht::attention_strategy strategy, const Run& run) {
     CAPTURE(sizes);
@@ -56,7 +56,7 @@ void check_shifted(const attention_sizes& sizes, float scale, ht::attention_stra
     comparison o, dq, dk, dv, logs;
     compare(o, exact(got.o.view), want.o, bound.o);
     compare(dv, exact(got.d.v.view), want.dv, bound.dv);
-    // Of dq and dk all columns but the first, which are 2^10 times what slopes sum up to.
+    // All columns of dq and dk except the first, which is 2^10 times the sum of the score gradients.
     const auto compare_rest = [](comparison& c, const doubles4& x, const doubles4& wanted, const doubles4& bounds) {
         for (std::size_t i = 0; i < x.values.size(); ++i) {
             if (i % static_cast<std::size_t>(x.shape[3]) != 0)
@@ -65,7 +65,7 @@ void check_shifted(const attention_sizes& sizes, float scale, ht::attention_stra
     };
     compare_rest(dq, exact(got.d.q.view), want.dq, bound.dq);
     compare_rest(dk, exact(got.d.k.view), want.dk, bound.dk);
-    // Scores are exact, so the largest is, and the logarithm errs as if it stood alone.
+    // Scores are exact, and so is the largest; the error of the logarithm does not depend on it.
     const double factor = scale_of(p), shift = factor * 1024 * 1024;
     for (std::size_t i = 0; i < want.logsumexp.size(); ++i) {
         const auto at = static_cast<extent>(2 * i);

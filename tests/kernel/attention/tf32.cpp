@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on floats whose products compute in tfloat32, on every instruction set: operands, the weights of the
-/// softmax among them, are rounded where they are packed.
+/// Attention on floats whose products compute in tfloat32, on every instruction set: operands, including the weights of the
+/// softmax, are rounded when they are packed.
 #include <string>
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's powers of two, and the rounding of what products read, on vectors of every set.
+/// Attention's powers of two, and the rounding of operands, on vectors of every instruction set.
 #include <bit>
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What attention does to single vectors, over arrays whose length is a multiple of four vectors.
+/// Attention's functions of single vectors, on arrays whose length is a multiple of four vectors.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/attention/cpu/tiles.hpp>

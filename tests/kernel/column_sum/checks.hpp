@@ -38,7 +38,7 @@ using all_float = types<float, float>;
 using mixed = types<bfloat16, float>;
 using narrow = types<float16, float16>;
 
-/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+/// apart: the distance in elements of the arrays from a vector-aligned address; 0: all are aligned.
 template <class M, class Device>
 void within_bounds(Device& device, extent rows, extent width, extent padding, write_mode mode, extent apart = 1) {
     CAPTURE(rows);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a conversion has to do on every device.
+/// Tests of a conversion, for every device.
 ///
 ///     convert_checks::converts_each<float, ht::bfloat16>(device, 1009);
 #pragma once
@@ -52,13 +52,13 @@ T any_bits(support::random& data) {
     return value;
 }
 
-/// The same bits, or two NaNs: kernels may return any.
+/// Whether both have the same bits or are NaN: kernels may return any NaN.
 template <class T>
 bool same(T a, T b) {
     return std::memcmp(&a, &b, sizeof a) == 0 || (ht::is_nan(a) && ht::is_nan(b));
 }
 
-/// Every element is its own conversion, at any alignment, with a factor and without, also in rows that lie apart.
+/// Every element is converted as a single number is, at any alignment, with and without a factor, also in rows with a stride.
 template <class X, class Y, class Device>
 void converts_each(Device& device, extent count, extent from_offset = 1, extent to_offset = 3) {
     CAPTURE(count);
@@ -86,7 +86,7 @@ void converts_each(Device& device, extent count, extent from_offset = 1, extent 
     CHECK(to.intact());
     CHECK(scaled.intact());
 
-    // What is between rows that lie apart stays.
+    // The gaps between rows with a stride are unchanged.
     if (count % 3 == 0) {
         const extent width = count / 3, stride = width + 2;
         const guarded<Y> padded(3 * stride);
@@ -104,7 +104,7 @@ void converts_each(Device& device, extent count, extent from_offset = 1, extent 
     }
 }
 
-/// What is beyond the largest number becomes it; a NaN stays.
+/// Numbers beyond the largest one saturate; NaNs remain NaN.
 template <class X, class Y, class Device>
 void saturates(Device& device, extent count) {
     CAPTURE(count);

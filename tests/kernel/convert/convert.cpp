@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Array conversions, element by element, against the number types' own, which are tested on every bit pattern.
+/// Array conversions, compared element by element with the conversions of number/, which are tested on every bit pattern.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ TEST_CASE_TEMPLATE("convert: every element as its own conversion", M, down_bf16,
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         for (const extent count : support::widths) converts_each<typename M::X, typename M::Y>(device, count);
-        // Several pieces, of rows too; more than all 16-bit patterns.
+        // Several pieces, also of rows; more elements than there are 16-bit patterns.
         converts_each<typename M::X, typename M::Y>(device, 399'999);
     });
 }

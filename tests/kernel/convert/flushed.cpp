@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Conversions in a program that has told the processor to take subnormal numbers for zeros and to make zeros of them, as
-/// one that is linked with -ffast-math does: the same bits as in any other, for every bit pattern of 16 and 8 bits, and for
-/// floats from the least subnormal one on.
+/// Conversions in a program that has set denormals-are-zero and flush-to-zero, like one that is linked with -ffast-math: they have
+/// the same bits as in any other program, for every bit pattern of 16 and 8 bits, and for floats from the smallest subnormal on.
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -20,7 +19,7 @@ namespace {
 
 namespace ht = halftone;
 
-/// The processor's mode for subnormal numbers, as it was at the end of the scope.
+/// Sets the processor's mode for subnormal numbers, and restores it at the end of the scope.
 class flushing {
   public:
     flushing() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
@@ -34,7 +33,7 @@ class flushing {
 
 template <class X, class Y>
 void check(ht::cpu& device, const std::vector<X>& x) {
-    // Y's own conversion is integer arithmetic; that of X gives a float, exactly.
+    // The conversion of Y is integer arithmetic; that of X to float is exact.
     const auto n = static_cast<ht::extent>(x.size());
     std::vector<Y> usual(x.size()), flushed(x.size()), saturated(x.size()), flushed_saturated(x.size());
     const ht::const_view<X, 1> from(x.data(), {n});
@@ -74,7 +73,7 @@ TEST_CASE("conversions keep subnormal numbers where the processor is told to flu
     }
     for (std::uint32_t bits = 0x32000000; bits < 0x39000000; bits += 9973)
         floats.push_back(ht::detail::bit_cast<float>(bits));
-    // So short that no pair of vectors is full, too.
+    // Also so short that there is no full pair of vectors.
     const std::vector<float> few(floats.begin(), floats.begin() + 21);
     support::for_each_set([&](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What count_nonfinite has to find on every device.
+/// Tests of what count_nonfinite finds, for every device.
 #pragma once
 
 #include <limits>
@@ -59,7 +59,7 @@ void equals_definition(Device& device) {
     }
 }
 
-/// By hand, so that the definition is checked as well.
+/// Counts known by hand, so that the definition is tested as well.
 template <class Device>
 void counts(Device& device) {
     const support::guarded<ht::float16> values(

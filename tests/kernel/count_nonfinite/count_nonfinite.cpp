@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tallies on every instruction set.
+/// Nonfinite counts on every instruction set.
 #include <halftone/kernel/count_nonfinite/cpu.hpp>
 
 #include "kernel/count_nonfinite/checks.hpp"

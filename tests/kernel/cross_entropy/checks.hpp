@@ -48,7 +48,7 @@ using all_float = types<float, float>;
 using mixed = types<bfloat16, bfloat16>;
 using widening = types<float16, float>;
 
-/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it. centre: what is added to
+/// apart: the distance in elements of the arrays from a vector-aligned address; 0: all are aligned. centre: what is added to
 /// the logits before they are rounded.
 template <class M, class Device>
 void within_bounds(Device& device, extent rows, extent classes, extent padding, double deviation, extent apart = 1,
@@ -130,7 +130,7 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
                 continue;
             }
             const double target = j == targets[i] ? 1 : 0, p = wanted(i, j) / factor + target;
-            // The exponential of a difference that is rounded once, over the sum, whatever the logits themselves are.
+            // The exponential of a difference, which is rounded once, divided by the sum; it does not depend on the logits' size.
             const double difference = maxima[static_cast<std::size_t>(i)] - static_cast<double>(logits(i, j));
             const double own = support::exp_error<Device, D>(difference), off = sum_errors[static_cast<std::size_t>(i)];
             const double power_error = std::expm1(u * difference) * (1 + own) + own;
@@ -170,7 +170,8 @@ void what_is_exact(Device& device, extent classes) {
                                                                                     .gradient = gradient.const_view(),
                                                                                     .dlogits = dx.view(shape)});
     };
-    // Certain and right: no loss, no gradient. Certain and wrong: the difference, and the whole gradient.
+    // A certain and correct prediction has loss 0 and gradient 0. A certain and wrong one has the difference as its loss, and the
+    // full gradient.
     for (const float low : {-1e4f, -infinity}) {
         for (extent j = 0; j < classes; ++j) x[j] = low;
         x[1] = 1e4f;
@@ -257,9 +258,8 @@ void gradient_of_each_loss(Device& device, extent rows, extent classes) {
     CHECK(wrong == 0);
 }
 
-/// A constant that is added to all logits of a row changes nothing: neither bits of the losses nor of the gradient,
-/// where the sums of both are exact. They are whole numbers of units of which the constant is the largest power of two
-/// that leaves room for all of them.
+/// Adding a constant to all logits of a row changes no bit of the losses and of the gradient if the sums of logits and constant are
+/// exact. Logits are whole multiples of a unit, and the constant is the largest power of two with which all sums are exact.
 template <class X, class D, class Device>
 void no_constant_matters(Device& device, extent classes) {
     CAPTURE(classes);
@@ -311,7 +311,7 @@ void no_constant_matters(Device& device, extent classes) {
     }
 }
 
-/// Equal logits, of any magnitude: the loss is the logarithm of the classes' number, and the gradient 1 / classes.
+/// Equal logits of any magnitude: the loss is the logarithm of the number of classes, and the gradient is 1 / classes.
 template <class Device>
 void equal_logits(Device& device, extent classes) {
     CAPTURE(classes);

@@ -57,8 +57,8 @@ TEST_CASE_TEMPLATE("cross_entropy: large logits, and a constant added to all of 
     });
 }
 
-// As many classes as targets can name: 4 GiB of addresses and hardly any memory, for all of it is the system's one page of
-// zeros. A lane used to stop at 2^24.
+// As many classes as targets can name: 4 GiB of addresses that need hardly any memory, because all are mapped to the system's page
+// of zeros. Without segments the sum in a lane would stop growing at 2^24.
 TEST_CASE("cross_entropy: so many classes that a float cannot count them" * doctest::skip()) {
     struct release {
         void operator()(void* p) const { std::free(p); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What dropout has to do on every device.
+/// Tests of dropout, for every device.
 ///
 ///     dropout_checks::within_bounds<ht::bfloat16, float>(device, 1009, 0.1f);
 #pragma once
@@ -47,8 +47,8 @@ class own_record {
     ht::buffer memory_;
 };
 
-/// Elements as their definition has them: those that are dropped exactly, the others within the roundings of the scale,
-/// the product and the sum. With a base and without, and adding to what is there.
+/// Compares elements with the definition: dropped ones exactly, the others within the roundings of the scale, the product and the
+/// sum. With and without a base, and in write mode `add`.
 template <class X, class Y, class Device>
 bool is_right(Device& device, extent count, float p, extent from_offset, extent to_offset) {
     support::random data(5);
@@ -105,8 +105,8 @@ void ends_of_the_range(Device& device) {
         "dropout: y is (3); expected (131)", ht::shape_error);
 }
 
-/// How many are dropped, of all and of those with a neighbour dropped: binomial, within six standard deviations of the
-/// mean; and another mask for another seed, pass and tensor.
+/// The numbers of dropped elements, among all and among those with a dropped neighbour, are binomial: within six standard
+/// deviations of the mean. Another seed, pass or tensor gives another mask.
 template <class Device>
 void masks_are_random(Device& device, extent count) {
     const guarded<float> x(count), y(count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an embedding has to do on every device.
+/// Tests of an embedding, for every device.
 ///
 ///     embedding_checks::forward_within_bounds<embedding_checks::narrow>(device, 67);
 #pragma once
@@ -171,8 +171,8 @@ void backward_within_bounds(Device& device, extent vocabulary, extent period, ex
     CHECK(dpositions.intact());
 }
 
-/// What a table's gradient is added to: integers, so that any order of the sums is exact. Tokens outside the
-/// vocabulary, which the host of such a device does not see, add nothing.
+/// Gradients of a table that are added to existing values: integers, so that sums are exact in any order. Tokens outside the
+/// vocabulary, which the host cannot read on such a device, add nothing.
 template <class Y, class G, class Device>
 void adds_exactly(Device& device, extent vocabulary, extent width, const guarded<std::int32_t>& tokens) {
     CAPTURE(vocabulary);
@@ -198,7 +198,7 @@ void adds_exactly(Device& device, extent vocabulary, extent width, const guarded
     CHECK(dtable.intact());
 }
 
-/// Tables and rows of many sizes, each with tokens at random, the same in all rows, and some that are none.
+/// Tables and rows of many sizes, each with random tokens, with equal tokens in all rows, and with some invalid tokens.
 template <class Device>
 void adds_exactly_at_all_sizes(Device& device, extent most_rows) {
     support::random data(3);

@@ -75,7 +75,7 @@ TEST_CASE("embedding: squares of the table's gradient, kept true while rows are 
                                                               .squares_before = {before, vocabulary * width},
                                                               .squares = &squares});
                 const double want = squares_of(dtable);
-                // Squares of rows before and after are in the sum, each with its error.
+                // The sum contains the squares of rows before and after, each with its error.
                 const double bound = support::gamma(ht::kernel::written_squares::depth + 1) * (before + want);
                 all.expect(squares.sum, want, bound);
                 CHECK(squares.is_known(vocabulary * width));
@@ -87,7 +87,7 @@ TEST_CASE("embedding: squares of the table's gradient, kept true while rows are 
     });
     CHECK_WITHIN(all);
 
-    // Rows that cancel what was there: the sum would be made of rounding errors.
+    // Rows that cancel the previous values: the sum would consist of rounding errors.
     const guarded<float> same(std::vector<float>(vocabulary * width, 3.0f)),
         against(std::vector<float>(vocabulary * width, -2.9f));
     const guarded<std::int32_t> each(vocabulary);
@@ -103,7 +103,7 @@ TEST_CASE("embedding: squares of the table's gradient, kept true while rows are 
     };
     add({squares_of(same), vocabulary * width});
     CHECK(squares.count == 0);
-    // And where nobody knew them.
+    // The same if the sum of squares before is not known.
     add({});
     CHECK(squares.count == 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What an embedding's gradient by rows has to do on every device.
+/// Tests of an embedding's gradient by rows, for every device.
 ///
 ///     embedding_rows_checks::as_dense<bfloat16, float>(device, 50, 67, {30, 1, 0, 40});
 #pragma once
@@ -43,7 +43,7 @@ struct rows_of {
         : indices(rows), values(rows * columns, offset), room(rows), width(columns) {}
     ht::gradient_rows<G> view() const { return {indices.view(), values.view(ht::shape<2>{room, width}), count.data()}; }
     bool intact() const { return indices.intact() && count.intact() && values.intact(); }
-    /// All that is there, byte by byte.
+    /// All contents, byte by byte.
     std::vector<char> bytes() const {
         const auto* first = reinterpret_cast<const char*>(indices.data());
         std::vector<char> all(first, first + count[0] * static_cast<extent>(sizeof(std::int32_t)));
@@ -61,8 +61,8 @@ inline std::vector<std::int32_t> tokens_of(support::random& data, extent lookups
     return tokens;
 }
 
-/// Adds micro-batches of so many lookups into rows and into a dense gradient: the same bits row by row, indices that
-/// ascend, and no row that nothing looked up. Gives the rows' bytes.
+/// Adds micro-batches with these numbers of lookups to rows and to a dense gradient: both have the same bits in each row, indices
+/// ascend, and there is no row without a lookup. Returns the bytes of the rows.
 template <class Y, class G, class Device>
 std::vector<char> as_dense(Device& device, extent vocabulary, extent width, const std::vector<extent>& lookups,
                            extent offset = 1, bool has_wrong_tokens = false) {
@@ -110,8 +110,7 @@ std::vector<char> as_dense(Device& device, extent vocabulary, extent width, cons
     for (extent t = 0; t < vocabulary; ++t) {
         const bool is_there = at < count && rows.indices[at] == t;
         for (extent j = 0; j < width; ++j) {
-            // A row that is not there has a gradient of zero, and nothing but sums of exact zeros would make another
-            // one.
+            // The gradient of a missing row is zero; only sums of exact zeros could make a row with that gradient.
             const G got = is_there ? rows.values[at * width + j] : G(0.0f);
             wrong += std::memcmp(&got, &dense[t * width + j], sizeof got) == 0 ? 0 : 1;
         }
@@ -127,7 +126,7 @@ std::vector<char> as_dense(Device& device, extent vocabulary, extent width, cons
         for (extent j = 0; j < width; ++j) {
             const double value = want[token][static_cast<std::size_t>(j)],
                          size = sizes[token][static_cast<std::size_t>(j)];
-            // One rounding to G for each micro-batch, of no more than the sum of magnitudes.
+            // One rounding to G for each micro-batch, of at most the sum of magnitudes.
             const double bound =
                 support::gamma(terms[token]) * size +
                 static_cast<double>(lookups.size()) *
@@ -166,7 +165,7 @@ void overflows_where_rows_are_summed(Device& device) {
     CHECK(rows.values[0] == float16(1.0f));
     CHECK(rows.indices[1] == 5);
     CHECK(rows.values[1].bits() == 0x7c00);
-    // In another micro-batch, too: what is there is finite, and the sum is not.
+    // Also in another micro-batch: the previous value is finite, and the sum is not.
     const rows_of<float16> twice(3, 1, 1);
     const guarded<std::int32_t> one(std::vector<std::int32_t>{5});
     for (extent before = 0; before < 2; ++before) {

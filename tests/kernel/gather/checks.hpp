@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What choosing along an axis has to do on every device.
+/// Tests of gathering along an axis, for every device.
 ///
 ///     gather_checks::chosen_exactly<bfloat16, bfloat16>(device);
 #pragma once
@@ -30,11 +30,11 @@ using ht::write_mode;
 using support::guarded;
 using doubles = std::vector<double>;
 
-/// A tensor, an axis of it and an index, whose extents are the tensor's at most but for the axis.
+/// A tensor, one of its axes, and an index whose extents, apart from the axis, are at most the tensor's.
 struct gather_case {
     ht::shape<3> x, index;
 };
-/// Empty ones, of one element, odd ones, and an index shorter and longer than the tensor.
+/// Empty tensors, tensors of one element, odd sizes, and indices shorter and longer than the tensor.
 inline constexpr gather_case cases[] = {{{3, 5, 7}, {3, 4, 7}}, {{3, 5, 7}, {3, 11, 7}}, {{3, 5, 7}, {2, 3, 5}},
                                         {{1, 1, 1}, {1, 1, 1}}, {{2, 3, 1}, {2, 9, 1}},  {{4, 3, 2}, {1, 3, 1}},
                                         {{2, 3, 4}, {2, 0, 4}}, {{0, 3, 4}, {0, 5, 4}},  {{5, 1, 33}, {5, 70, 33}}};
@@ -51,14 +51,14 @@ void for_each_case(const F& f) {
     }
 }
 
-/// An index of rank 1 as one of x's rank that is the same for all.
+/// An index of rank 1, broadcast to x's rank.
 inline ht::const_view<std::int32_t, 3> for_all(const guarded<std::int32_t>& index, int axis, const ht::shape<3>& s) {
     ht::shape<3> strides{};
     strides[axis] = 1;
     return {index.data(), s, strides};
 }
 
-/// What is chosen is x's element, rounded to Y where that is narrower.
+/// A chosen element is x's element, rounded to Y if that is narrower.
 template <class X, class Y, class Device>
 void chosen_exactly(Device& device) {
     for_each_case([&](auto axes, int axis, const ht::shape<3>& s, const ht::shape<3>& places) {
@@ -82,8 +82,8 @@ void chosen_exactly(Device& device) {
     });
 }
 
-/// Sums against the definition's: each passes its terms through as many additions as there are terms, and is rounded once.
-/// With small integers every order is exact.
+/// Compares sums with the definition's: each term passes through at most as many additions as there are terms, and the sum is
+/// rounded once. With small integers sums are exact in any order.
 template <class X, class G, class Device>
 void summed_within_bounds(Device& device, write_mode mode, bool integers) {
     support::comparison all;

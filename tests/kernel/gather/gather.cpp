@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Choosing along an axis on the CPU against its definition.
+/// Gathering along an axis on the CPU, compared with its definition.
 #include <halftone/kernel/gather/cpu.hpp>
 
 #include "kernel/gather/checks.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the read pass over gradients has to find on every device.
+/// Tests of what the read pass over gradients finds, for every device.
 ///
 ///     gradient_norm_checks::equals_definition<ht::bfloat16>(device);
 #pragma once
@@ -69,7 +69,7 @@ void equals_definition(Device& device) {
     CHECK_WITHIN(c);
 }
 
-/// Squares that leave float's range.
+/// Squares outside of float's range.
 template <class Device>
 void knows_all_magnitudes(Device& device) {
     support::random data{2};
@@ -89,7 +89,7 @@ void knows_all_magnitudes(Device& device) {
     CHECK(run(device, support::guarded<float>(std::vector<float>(1000, 0.0f))).record.norm == 0);
 }
 
-/// One value that is not finite is found wherever it lies.
+/// One value that is not finite is found at any position.
 template <class G, class Device>
 void finds_one(Device& device) {
     const ht::extent n = 16384 + 83;
@@ -133,7 +133,7 @@ void adds_up(Device& device) {
     add(a, 2);
     CHECK(record.found_inf == 1);
     CHECK(found[2] == 1);
-    // A NaN is worse than an infinity, whichever comes first, and stays the worst.
+    // NaN has precedence over infinity, whichever comes first.
     const std::vector<float> worst{std::numeric_limits<float>::quiet_NaN(), infinity},
         turned{infinity, std::numeric_limits<float>::quiet_NaN()};
     const support::guarded<float> d(worst), e(turned);
@@ -144,7 +144,7 @@ void adds_up(Device& device) {
     CHECK(found[0] == 0);
 }
 
-/// Gradients that are finite, and whose norm, as their readers see them, is beyond the largest float.
+/// Finite gradients whose norm, after unscaling, exceeds the largest float.
 template <class Device>
 void finds_what_unscaling_overflows(Device& device) {
     const support::guarded<float> one(std::vector<float>{0, 0x1p100f, 0}), many(std::vector<float>(64, 0x1p125f));
@@ -157,7 +157,7 @@ void finds_what_unscaling_overflows(Device& device) {
     CHECK(run(device, many).found == kernel::found_infinity);           // 8 * 2^125
     CHECK(run(device, many, {0.5f, 1.0f, largest}).record.norm == 0x1p127f);
     CHECK(run(device, support::guarded<float>(std::vector<float>{largest})).record.norm == largest);
-    // Two runs, each in float's range and together not: the norm is as large as a float can be.
+    // Two runs, each within float's range but not together: the norm is the largest float.
     kernel::gradient_record record;
     std::int32_t found = 0;
     for (int i = 0; i < 2; ++i) {
@@ -169,7 +169,7 @@ void finds_what_unscaling_overflows(Device& device) {
     CHECK(found == 0);
 }
 
-/// Gradients in pieces are refused.
+/// Gradients that are not contiguous throw.
 template <class Device>
 void refuses(Device& device) {
     const support::guarded<float> g(std::vector<float>(10, 1.0f));

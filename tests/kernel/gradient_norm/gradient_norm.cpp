@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The read pass over gradients on every instruction set, for which checks.hpp has what it has to find; and its
-/// records.
+/// The read pass over gradients on every instruction set (checks.hpp has the tests), and its records.
 #include <halftone/kernel/gradient_norm/cpu.hpp>
 
 #include "kernel/gradient_norm/checks.hpp"
@@ -11,7 +10,7 @@ namespace {
 
 using namespace gradient_norm_checks;
 
-/// On each set: check(device).
+/// Calls check(device) for each instruction set.
 template <class Check>
 void on_each_set(const Check& check) {
     support::for_each_set([&](ht::isa set) {
@@ -28,7 +27,7 @@ TEST_CASE("gradient_norm: squares that leave float's range") {
     on_each_set([](ht::cpu& device) { knows_all_magnitudes(device); });
 }
 
-TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found wherever it lies", G, float, ht::bfloat16,
+TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found at any position", G, float, ht::bfloat16,
                    ht::float16) {
     on_each_set([](ht::cpu& device) { finds_one<G>(device); });
 }

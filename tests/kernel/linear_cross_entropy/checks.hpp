@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fused head of any device against its definition: a product, a cross-entropy, two products. Bounds by running
+/// linear_cross_entropy of any device compared with its definition: a product, a cross-entropy, two products. Bounds by running
 /// error analysis.
 ///
 ///     linear_cross_entropy_checks::within_bounds<linear_cross_entropy_checks::types<float, float, float>>(
@@ -80,7 +80,7 @@ struct run {
           x(support::random(1).normals<T>(static_cast<extent>(s.rows) * s.width)),
           w(support::random(2).normals<T>(static_cast<extent>(s.classes) * s.width, 0.3)),
           targets(some_targets(s)) {
-        // What "add" adds to.
+        // The values to which write mode `add` adds.
         for (extent i = 0; i < dx.size(); ++i) dx[i] = T(0.25f);
         for (extent i = 0; i < dw.size(); ++i) dw[i] = 0.5f;
     }
@@ -105,7 +105,7 @@ struct run {
     }
 };
 
-/// Head is the operation of a device, as a type.
+/// Head is the operation, as a type.
 template <class M, class Head, class Device>
 void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
     CAPTURE(s.rows);
@@ -138,7 +138,7 @@ void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
     CHECK(r.losses.intact());
 }
 
-/// Logits that are kept give the bits that those have which are computed again: in memory that is aligned as scratch is.
+/// Kept logits give the same bits as recomputed ones, in memory that is aligned like scratch memory.
 template <class M, class Head, class Device>
 void the_same_if_kept(Head head, Device& device, const sizes& s, write_mode mode) {
     CAPTURE(s.rows);
@@ -155,7 +155,7 @@ void the_same_if_kept(Head head, Device& device, const sizes& s, write_mode mode
     CHECK(logits.intact());
 }
 
-/// Gradients that nobody wants, and a batch without rows.
+/// Gradients that are not requested, and a batch without rows.
 template <class Head, class Device>
 void less_than_everything(Head head, Device& device) {
     const run<types<float, float, float>> r({5, 4, 7}), both({5, 4, 7});

@@ -12,7 +12,7 @@ namespace {
 
 using namespace linear_cross_entropy_checks;
 
-/// The free functions as the operation of a device, whose types the policy has to give.
+/// The free functions as an operation whose types follow from the policy.
 template <class P>
 struct by_policy {
     template <class Compute, class Logit, class Device, class X, class W>

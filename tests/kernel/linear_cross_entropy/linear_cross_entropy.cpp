@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The fused head on the CPU against its definition; the definition's gradients against central differences.
+/// linear_cross_entropy on the CPU compared with its definition; the definition's gradients compared with central differences.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -154,7 +154,7 @@ TEST_CASE("linear_cross_entropy: the definition is the reference's, its gradient
     support::check_gradient([&](const std::vector<double>& at) { return loss(x, at); }, w, d.dw.values);
 }
 
-TEST_CASE("linear_cross_entropy: gradients that nobody wants, and a batch without rows") {
+TEST_CASE("linear_cross_entropy: gradients that are not requested, and a batch without rows") {
     ht::cpu device{{.threads = 1}};
     less_than_everything(head{}, device);
 }

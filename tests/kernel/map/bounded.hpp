@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A number with a bound of its error: what an expression evaluates to in exact arithmetic, and how far from it a
-/// kernel may end that works in float.
+/// A number with an error bound: the exact value of an expression, and the bound of the error of a kernel that computes in float.
 ///
 ///     const bounded x[] = {0.5, 2.0};                            // inputs are exact
 ///     const bounded y = ht::scalar::evaluate(e, x);
 ///     CHECK(std::fabs(got - y.value) <= y.error);
 ///
-/// The rule (running error analysis, Higham 2002, section 3.3): an operation's error is the error of its operands
-/// times the largest slope within their errors, and its own rounding or stated bound at what it gives. A sum fused
-/// with a product rounds once less and stays within.
+/// The rule (running error analysis, Higham 2002, section 3.3): an operation's error is the error of its operands times the largest
+/// derivative within their errors, plus the rounding or the stated bound of its result. A fused multiply-add has one rounding less,
+/// and so is within the bound.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +34,14 @@ struct bounded {
     double least() const { return std::max(std::fabs(value) - error, 0.0); }
 };
 
-/// A result whose operands account for `inherited` and whose operation is exact to `relative`.
+/// A result with the error `inherited` from its operands and the relative error `relative` of its operation.
 inline bounded result(double value, double inherited, double relative) {
     return {value, inherited + relative * (std::fabs(value) + inherited) + 0x1p-149};
 }
 
 inline constexpr double unit = 0x1p-24;  ///< one rounding; an ulp is two of them at most
 
-/// That of a sum or product, which is exact where it is a whole number that floats hold.
+/// The result of a sum or product, which is exact if it is a whole number that float represents.
 inline bounded rounded(double value, double inherited) {
     if (inherited == 0 && std::fabs(value) <= 0x1p24 && value == std::floor(value)) return value;
     return result(value, inherited, unit);
@@ -59,7 +58,7 @@ inline bounded operator/(const bounded& a, const bounded& b) {
     return result(q, (a.error + std::fabs(q) * b.error) / b.least(), unit);
 }
 
-/// Throws where errors leave open which of two is the smaller: a test chooses its data so that this does not happen.
+/// Throws if the errors do not determine which of two numbers is smaller; tests choose their data so that this does not happen.
 inline void decide(const bounded& a, const bounded& b) {
     if (a.error + b.error > 0 && std::fabs(a.value - b.value) <= a.error + b.error)
         throw std::logic_error("bounded: undecided");
@@ -72,7 +71,7 @@ namespace op = halftone::symbolic::op;
 
 inline double exact(double x, auto operation) { return halftone::scalar::apply(operation, x); }
 
-// Operations without an error of their own.
+// Operations without rounding.
 inline bounded apply(op::abs, const bounded& a) { return {std::fabs(a.value), a.error}; }
 inline bounded apply(op::relu, const bounded& a) { return {std::max(a.value, 0.0), a.error}; }
 inline bounded apply(op::sign, const bounded& a) {
@@ -92,7 +91,7 @@ inline bounded apply(op::sqrt, const bounded& a) {
     return result(y, std::max(std::sqrt(a.above()) - y, y - std::sqrt(std::max(a.below(), 0.0))), unit);
 }
 
-// Those with bounds that exec/cpu/simd/math.simd.hpp states.
+// Functions with the bounds in exec/cpu/simd/math.simd.hpp.
 inline bounded apply(op::exp, const bounded& a) {
     const double y = std::exp(a.value);
     return result(y, y * std::expm1(a.error), 4 * unit);
@@ -129,7 +128,7 @@ inline bounded apply(op::gelu_derivative, const bounded& a) {
     return {exact(a.value, op::gelu_derivative{}), 0.8 * a.error + gated_slope_error<float>()};
 }
 
-/// Short forms are as steep, and err by more.
+/// Short forms have the same slope and a larger error.
 template <class T>
 bounded apply(op::short_form<op::silu, T>, const bounded& a) {
     return result(exact(a.value, op::silu{}), 1.1 * a.error, gated_error<T>(a.value));
@@ -157,7 +156,7 @@ inline bounded apply(op::softplus f, const bounded& a) { return monotonic(a, 8 *
 inline bounded apply(op::sinh f, const bounded& a) { return monotonic(a, 8 * unit, f); }
 inline bounded apply(op::cosh f, const bounded& a) { return monotonic({std::fabs(a.value), a.error}, 8 * unit, f); }
 inline bounded apply(op::tan f, const bounded& a) { return monotonic(a, 8 * unit, f); }
-/// Of two operands, monotonic in each: its extremes are at the corners.
+/// A function of two operands that is monotonic in each: its extremes are at the corners.
 inline bounded monotonic(const bounded& a, const bounded& b, double relative, auto operation) {
     const double y = halftone::scalar::apply(operation, a.value, b.value);
     double inherited = 0;

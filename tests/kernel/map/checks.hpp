@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What maps and their gradients have to do on every device.
+/// Tests of maps and their gradients, for every device.
 ///
 ///     map_checks::functions_within_bounds(device);
 #pragma once
@@ -92,14 +92,14 @@ void functions_within_bounds(Device& device) {
         -4, 4);
 }
 
-/// What becomes a T of 16 bits, in one kernel; what would cancel stays as exact as in float.
+/// Results of 16 bits, in one kernel, with short forms; expressions that would cancel are computed as exactly as in float.
 struct short_forms {
     constexpr auto operator()(auto x, auto z) const {
         return ht::results(ht::gelu(x), ht::silu(x), -ht::silu(x) * z, ht::gelu(x) - 0.5f * x);
     }
 };
 
-/// The gradient of f by its first input, of numbers of T on their way to numbers of T.
+/// The gradient of f with respect to its first input, with inputs and gradients in T.
 template <class T, class Device, class F>
 void short_gradient_within_bounds(Device& device, const F& f, const guarded<T>& x, const guarded<T>& z) {
     const auto e = ht::make_pack(ht::trace<2>(f));
@@ -153,7 +153,7 @@ struct mixture {
     constexpr auto operator()(auto x, auto y) const { return x * y + k * ht::tanh(x); }
 };
 
-/// On two devices of different threads or schedules: the same bits, within their bounds.
+/// Two devices with different numbers of threads or schedules: results have the same bits and are within their bounds.
 template <class X, class Y, class T, class Device>
 void types_within_bounds(Device& first, Device& second, extent size, extent x_offset, extent y_offset) {
     CAPTURE(size);
@@ -228,7 +228,7 @@ void rows_columns_scalars(Device& device) {
     }
     CHECK(wrong == 0);
 
-    // Only the rows lie apart.
+    // Only the rows have a stride.
     const guarded<float> dense(rows * columns);
     ht::map(
         device, [](auto a) { return a + 1; }, ht::view<float, 2>(x.data(), {rows, columns}, {pitch, 1}),
@@ -236,7 +236,7 @@ void rows_columns_scalars(Device& device) {
     for (extent i = 0; i < dense.size(); ++i) wrong += dense[i] != x[i / columns * pitch + i % columns] + 1;
     CHECK(wrong == 0);
 
-    // Leading axes together, in place.
+    // Leading axes merged, in place.
     const ht::view<float, 3> whole(out.data(), {2, 3, columns});
     for (extent i = 0; i < whole.size(); ++i) whole.data()[i] = x[i];
     ht::map(
@@ -260,7 +260,7 @@ void long_rows(Device& device) {
     CHECK(out.intact());
 }
 
-/// Functions that are <cmath>'s lane by lane on a CPU: the error that evaluate.hpp and scalar.hpp state.
+/// Functions that call <cmath> for each lane on a CPU: their errors are those in evaluate.hpp and scalar.hpp.
 template <class Device>
 void functions_of_cmath(Device& device) {
     support::random data{8};
@@ -317,7 +317,7 @@ void functors_constants_tensors(Device& device) {
         device, [](auto a) { return a; }, ht::view<float, 2>(nullptr, {0, 5}), ht::view<float, 2>(nullptr, {0, 5}));
 }
 
-/// x y + b into a part of `out`, where each of them has strides of its own, against the definition; then in place.
+/// x y + b into a part of `out`, all with different strides, compared with the definition; then in place.
 template <class T, class Device, class X, class Y, class B, class Out>
 void strided_against_definition(Device& device, const X& x, const Y& y, const B& b, const Out& out, const guarded<T>& memory) {
     const auto e = ht::trace<3>([](auto p, auto q, auto r) { return p * q + r; });
@@ -332,7 +332,7 @@ void strided_against_definition(Device& device, const X& x, const Y& y, const B&
     std::copy(before.data(), before.data() + before.size(), memory.data());
 }
 
-/// Operands of any strides: transposed, in steps, turned round, expanded; into parts of a larger tensor.
+/// Operands with any strides: transposed, with steps, flipped, expanded; into parts of a larger tensor.
 template <class T, class Device>
 void strided(Device& device) {
     using ht::axes, ht::shape;
@@ -371,7 +371,7 @@ void refuses(Device& device) {
                          "map: input 1 is (4, 3), the output (3, 4)", ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::map(device, add, view(3, 4), view(3), view(3, 4)),
                          "map: input 1 has 3 values, the output (3, 4) has 4 columns", ht::shape_error);
-    // What operations on tapes have, whose variables are contiguous.
+    // The layout of operations on tapes, whose variables are contiguous.
     using map = ht::kernel::map<Device>;
     const auto identity = ht::make_pack(ht::symbolic::argument<0>{});
     CHECK_THROWS_WITH_AS(
@@ -384,7 +384,7 @@ void refuses(Device& device) {
                     ht::shape_error);
 }
 
-/// gelu(x s + b) y, x and y by element, b by column, s alone: every kind of gradient at once.
+/// gelu(x s + b) y, with x and y for each element, b for each column, and a scalar s: all kinds of gradients at once.
 struct gated {
     constexpr auto operator()(auto x, auto y, auto b, auto s) const { return ht::gelu(x * s + b) * y; }
 };
@@ -475,7 +475,7 @@ void gradients_within_bounds(Device& first, Device& second, const ht::shape<2>& 
             expect_sum(elements, one.x[i], of_x, before, 0);
             expect_sum(elements, one.y[i], of_y, before, 0);
         }
-        // At most every row and every piece of rows; at most every vector, and the total's rounding.
+        // At most one addition for each row and each piece of rows; at most one for each vector, and the rounding of the total.
         for (extent j = 0; j < columns; ++j)
             expect_sum(columns_, one.b[j], by_column[static_cast<std::size_t>(j)], before, 2 * rows);
         expect_sum(scalar, one.s[0], all, before, rows * ((columns + 3) / 4) + 1);
@@ -518,7 +518,7 @@ void absent_gradients(Device& device) {
     CHECK(dy.intact());
 }
 
-/// The gradient of a bias, which it does not read: sums by column all the same.
+/// The gradient of a bias does not read the bias, but needs its columns for the sums.
 template <class Device>
 void bias_gradient(Device& device) {
     const extent rows = 45, columns = 24;
@@ -537,7 +537,7 @@ void bias_gradient(Device& device) {
     }
 }
 
-/// An input that stands for two arguments: the second gradient is added to what the first one has written there.
+/// An input that is passed as two arguments: the second gradient is added to the first one.
 template <class Device>
 void gradients_in_one_place(Device& device) {
     const auto square = ht::make_pack(ht::trace<2>([](auto a, auto b) { return a * b; }));

@@ -14,7 +14,7 @@ namespace {
 
 using namespace map_checks;
 
-/// test(device of one thread, device of two) on every instruction set.
+/// Calls test(device with one thread, device with two) for every instruction set.
 template <class Test>
 void on_every_set(const Test& test) {
     support::for_each_set([&](ht::isa set) {

@@ -27,7 +27,7 @@ auto value_of(const E& e) {
     return [e](const std::vector<double>& at) { return ht::reference::evaluate(e, at.data()); };
 }
 
-/// The derivatives of e by both arguments at a place; true where one of them says something.
+/// Compares the derivatives of e with respect to both arguments at a point; returns whether one of them is not trivial.
 template <class E>
 bool check_gradient(const E& e, const std::vector<double>& place, double slack) {
     const double gradient[] = {value_of(ht::derivative<0>(e))(place), value_of(ht::derivative<1>(e))(place)};
@@ -42,8 +42,8 @@ bool check_gradient(const E& e, const std::vector<double>& place, double slack) 
     return telling;
 }
 
-/// First derivatives, and those of the first derivative by x. `slack` is the relative error of the constants in e's
-/// second derivatives, which are floats.
+/// First derivatives, and the derivatives of the first derivative with respect to x. `slack` is the relative error of the
+/// constants in e's second derivatives, which are floats.
 template <class E>
 void check(const E& e, std::vector<double> xs = {0.3, 1.7, -0.6, -2.9, 6.1, -7.3}, double slack = 0) {
     bool telling = false, telling_twice = false;
@@ -111,7 +111,7 @@ TEST_CASE("derivative: trivial factors leave no trace in the type") {
     static_assert(std::is_same_v<decltype(ht::derivative<0>(2 * x)), sym::constant>);
     static_assert(std::is_same_v<decltype(ht::derivative<0>(ht::exp(x))), sym::unary<sym::op::exp, sym::argument<0>>>);
     static_assert(std::is_same_v<decltype(ht::detail::gradient_expression<0, 2>(x + y)), sym::argument<2>>);
-    // What needs no input keeps none alive.
+    // A derivative that reads no input keeps none.
     static_assert(!ht::reads<0, decltype(ht::detail::gradient_expression<0, 2>(ht::make_pack(x + y, x * y)))>);
 }
 
@@ -131,7 +131,7 @@ TEST_CASE("derivative: corners are PyTorch's") {
     CHECK(at(ht::derivative<0>(ht::pow(x, 2)), 0, 0) == 0);
     CHECK(at(ht::derivative<1>(ht::pow(x, y)), 0, 2) == 0);
     CHECK(at(ht::derivative<1>(ht::pow(x, y)), 0, 0) == 0);
-    // An infinite gradient of the output does not get past a relu that is off, as infinity times 0 would.
+    // An inactive relu does not pass an infinite gradient of the output on, as infinity times 0 would give NaN.
     const double place[] = {-1, std::numeric_limits<double>::infinity()};
     CHECK(ht::reference::evaluate(ht::detail::gradient_expression<0, 1>(ht::relu(x)), place) == 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What lambdas turn into, and what that evaluates to.
+/// The expressions that lambdas become, and their values.
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -68,7 +68,7 @@ TEST_CASE("expression: zeros and ones of the type vanish") {
     static_assert(is<sym::argument<0>>(one * x) && is<sym::argument<0>>(x * one) && is<sym::argument<0>>(x / one));
     static_assert((one + one).value == 2 && (-one).value == -1 && (2.0f * one * 3 - one + zero).value == 5);
     static_assert(is<sym::zero>(ht::where(x < y, zero, zero)));
-    // The other factor does not reach the side that is zero.
+    // The other factor does not appear in the branch that is zero.
     static_assert(is<sym::zero>((y * ht::where(x < 0, zero, x)).yes) &&
                   is<sym::zero>((ht::where(x < 0, x, zero) * y).no));
 }
@@ -86,7 +86,7 @@ TEST_CASE("expression: short forms where a value becomes one of 16 bits, but not
     static_assert(is<sym::unary<op::negate, short_gelu>>(sym::shorten<bfloat16>(-e)));
     static_assert(is<std::remove_const_t<decltype(e + y)>>(sym::shorten<bfloat16>(e + y)));
     static_assert(is<std::remove_const_t<decltype(ht::tanh(e))>>(sym::shorten<bfloat16>(ht::tanh(e))));
-    // Of the inner one, the argument of another, nothing is known.
+    // The inner function is the argument of another one, so that nothing is known about it.
     static_assert(is<sym::unary<op::short_form<op::gelu, bfloat16>, gelu>>(sym::shorten<bfloat16>(ht::gelu(e))));
     static_assert(is<sym::binary<op::multiply, sym::argument<1>,
                                  sym::unary<op::short_form<op::gelu_derivative, bfloat16>, sym::argument<0>>>>(

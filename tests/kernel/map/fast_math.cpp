@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Compiled with -ffast-math: functions of maps are as exact as elsewhere, and NaNs come out. The values are those of the
-/// functions at these floats, from arithmetic of 100 digits.
+/// Compiled with -ffast-math: functions of maps are as exact as without it, and NaNs propagate. The expected values were computed
+/// with 100 digits.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ struct value {
     double expected;
 };
 
-/// f at these places, within so many ulp, as many vectors of each place, since the first of them may be folded.
+/// f at these points, within this number of ulp; each point in several vectors, because the compiler may fold the first one.
 template <class F>
 void check(ht::cpu& device, const std::string& name, double ulps, const F& f, const std::vector<value>& values) {
     CAPTURE(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of maps at zeros, infinities and NaNs, in every instruction set: the checks are special_checks.hpp's.
+/// Functions of maps at zeros, infinities and NaNs, in every instruction set; special_checks.hpp has the tests.
 #include <halftone/kernel/map/cpu.hpp>
 
 #include "kernel/map/special_checks.hpp"

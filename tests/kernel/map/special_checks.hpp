@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of maps where they are not ordinary: zeros of both signs, subnormal numbers, infinities, NaNs, the ends of their
-/// domains. What <cmath> gives in double, as C23's Annex F has it, tells which results are NaN, infinite or zero, and their
-/// signs.
+/// Functions of maps at special values: zeros of both signs, subnormal numbers, infinities, NaNs, the ends of their domains. The
+/// results of <cmath> in double (C23, Annex F) determine which results are NaN, infinite or zero, and their signs.
 #pragma once
 
 #include <bit>
@@ -21,7 +20,7 @@ namespace special_checks {
 
 namespace ht = halftone;
 
-/// Places of T, each with both signs.
+/// Numbers of T, each with both signs.
 template <class T>
 std::vector<T> places() {
     using limits = std::numeric_limits<T>;
@@ -34,7 +33,8 @@ std::vector<T> places() {
     return all;
 }
 
-/// f(x) on the device against the definition: both NaN, or of one sign, and zero or infinite alike as T has it.
+/// Compares f(x) on the device with the definition: both are NaN, or both have the same sign and are both zero, infinite or
+/// neither in T.
 template <class T, class Device, class F, class Definition>
 void check(Device& device, const std::string& name, const F& f, const Definition& definition) {
     CAPTURE(name);
@@ -53,7 +53,7 @@ void check(Device& device, const std::string& name, const F& f, const Definition
         if (std::isnan(expected)) continue;
         CHECK(std::signbit(got(i)) == std::signbit(expected));
         CHECK(std::isinf(got(i)) == std::isinf(expected));
-        // Where rounding decides, at the edge of T's range, either will do.
+        // At the edge of T's range, where rounding decides, both results are accepted.
         if (std::abs(expected) == 0 || std::abs(expected) > std::numeric_limits<T>::min())
             CHECK((got(i) == 0) == (expected == 0));
     }

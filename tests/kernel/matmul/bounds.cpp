@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products of random numbers: within the bound that k and the unit roundoffs give, and the same bits at any number of
+/// Products of random numbers: within the bound computed from k and the unit roundoffs, with the same bits at any number of
 /// threads.
 #include <cstring>
 #include <vector>
@@ -75,7 +75,7 @@ TEST_CASE("matmul: the same bits at any number of threads") {
     SUBCASE("split products") { same_bits<ht::split_fp32, float>(); }
 }
 
-/// The bits of a row do not depend on how many there are: a token alone, and in a batch.
+/// The bits of a row do not depend on the number of rows: a token alone, and in a batch.
 template <class P, class T>
 void same_bits_alone() {
     matmul_test::on_every_set(2, [](auto& device) {

@@ -75,7 +75,7 @@ void multiply_exactly(Device& device, const sizes& s, const std::vector<double>&
     }
 }
 
-/// The same for all pairs of layouts where operands have at most `few` elements, for each layout once where they have more.
+/// The same for all pairs of layouts if operands have at most `few` elements, otherwise for each layout once.
 template <class P, class A, class B, class C, class Device>
 void multiply_in_layouts(Device& device, const sizes& s, const std::vector<double>& want, extent few) {
     const bool is_large = s.rows * s.depth + s.depth * s.columns > few;
@@ -161,11 +161,11 @@ void unaligned_as_aligned(Device& device, const sizes& s) {
 
 // ---- random products
 
-/// Of an addition on a GPU's matrix units, which may truncate.
+/// The roundoff of an addition on a GPU's matrix units, which may truncate.
 inline constexpr double matrix_unit_roundoff = 2 * support::u;
 
-/// run(test) calls test(device) for each device to be tested, whose additions are off by the roundoff at most, and
-/// whose products by `of_operands` more.
+/// run(test) calls test(device) for each device to be tested. The error of an addition is at most the roundoff; products have the
+/// additional error `of_operands`.
 template <class P, class A, class B, class C, class Run>
 void within_bounds(const sizes& s, const layout& a_layout, const layout& b_layout, const Run& run,
                    double roundoff = support::u, double of_operands = 0) {
@@ -210,7 +210,7 @@ void infinities_and_nans(Device& device) {
     CHECK(c[1] == inf);
     CHECK(c[2] == -inf);
     CHECK(std::isnan(c[5]));
-    // What tf32 rounds to infinity, and a NaN all of whose bits are set.
+    // A number that tf32 rounds to infinity, and a NaN with all bits set.
     a[0] = std::numeric_limits<float>::max(), a[4] = std::bit_cast<float>(0x7fffffffu);
     ht::matmul<ht::tf32>(device, ht::view<float, 2>(a.data(), {3, 2}), ht::view<float, 2>(b.data(), {2, 2}),
                          ht::view<float, 2>(c.data(), {3, 2}));

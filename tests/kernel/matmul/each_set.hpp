@@ -11,7 +11,7 @@ namespace matmul_test {
 
 namespace ht = halftone;
 
-/// Runs test(device) on every instruction set that is there.
+/// Runs test(device) on every instruction set of this machine.
 template <class Test>
 void on_every_set(int threads, const Test& test) {
     support::for_each_isa([&](ht::isa set) {

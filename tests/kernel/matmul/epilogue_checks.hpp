@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Every epilogue of a product of any device against the definition: the sum's error goes through it, its own
-/// operations add theirs, and the result is rounded once.
+/// Every epilogue of a product of any device, compared with the definition: the error of the sum propagates through the epilogue,
+/// whose operations add their errors, and the result is rounded once.
 ///
 ///     matmul_test::every_epilogue<ht::amp_bf16, bfloat16, float, matmul_test::errors_in_float>({35, 37, 67}, layouts[2], run);
 ///
-/// It holds subcases.
+/// It contains subcases.
 #pragma once
 
 #include "kernel/matmul/checks.hpp"
@@ -22,7 +22,7 @@ inline double gelu_derivative(double x) {
 }
 constexpr double largest_gelu_slope = 1.13;
 
-/// What a CPU's functions are off by where they become a T, and a GPU's where it has 16 bits.
+/// The errors of a CPU's functions with results in T, and of a GPU's if T has 16 bits.
 struct errors_on_vectors {
     template <class T>
     static double of_gelu(double x) {
@@ -33,9 +33,9 @@ struct errors_on_vectors {
         return support::gated_slope_error<T>();
     }
 };
-/// What scalar.hpp is off by where they become floats, its exp by two units in the last place: t, the argument of the
-/// sigmoid, has seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add six to the
-/// sigmoid s, and eight to its slope; the slope of t and the products with it add eight more.
+/// The errors of the functions in scalar.hpp with results in float, where the error of exp is two units in the last place. t,
+/// the argument of the sigmoid, has seven roundings, two of them in its constants; e^-|t|, the sum with 1 and the quotient add
+/// six to the sigmoid s, and eight to its derivative; the derivative of t and the products with it add eight more.
 struct errors_in_float {
     template <class T>
     static double of_gelu(double x) {
@@ -51,7 +51,7 @@ struct errors_in_float {
     }
 };
 
-/// A value that was computed, and how far it may lie from what it should be.
+/// A computed value, and the bound of its error.
 struct approximate {
     double value, error;
 };
@@ -73,7 +73,8 @@ approximate times_gelu_slope(const approximate& a, double x) {
     return product;
 }
 
-/// One product of random numbers with all that an epilogue may read beside it. Its sums have deviation 1, where gelu bends.
+/// One product of random numbers, with all operands that an epilogue may read. Its sums have deviation 1, the range in which gelu
+/// is curved.
 template <class P, class T, class Bias>
 struct problem {
     sizes s;
@@ -93,7 +94,7 @@ struct problem {
           bias_memory(support::random(5).normals<Bias>(s.columns), 3 * of_c.offset),
           roundoff(of_additions) {}
 
-    /// want(sum, i, j) gives what c should hold.
+    /// want(sum, i, j) returns the expected element of c.
     template <class Want>
     void check(const ht::view<T, 2>& got, const Want& want) {
         support::comparison all;

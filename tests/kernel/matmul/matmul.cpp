@@ -46,7 +46,7 @@ TEST_CASE("matmul: a sum over nothing is zero, a product without elements touche
 namespace {
 
 /// Products of small integers, which are exact, against sums over every `step`-th row and column.
-/// `turned`: a lies along its columns, so that it has to be packed.
+/// `turned`: a is contiguous along its columns, so that it has to be packed.
 template <class P, class T>
 void exact_product(extent m, extent n, extent k, extent step, int threads = 2, bool turned = false) {
     ht::cpu device{{.threads = threads}};
@@ -79,17 +79,17 @@ TEST_CASE("matmul: b and k that do not fit into one packed slice") {
     exact_product<ht::amp_bf16, ht::bfloat16>(50, 70, 33000, 9);
 }
 
-TEST_CASE("matmul: every number of few rows, by b where it lies") {
+TEST_CASE("matmul: every small number of rows, with b read in place") {
     for (extent m = 1; m <= 50; ++m) {
         exact_product<ht::full_fp32, float>(m, 211, 37, 1);  // whole tiles, vectors and a part of one
         exact_product<ht::full_fp32, ht::bfloat16>(m, 70, 530, 1, 2, m % 2 == 0);
-        exact_product<ht::amp_bf16, ht::bfloat16>(m, 211, 37, 1);  // the last k has none beside it
+        exact_product<ht::amp_bf16, ht::bfloat16>(m, 211, 37, 1);  // the last k has no partner in its pair
         exact_product<ht::amp_bf16, ht::bfloat16>(m, 70, 530, 1, 2, m % 2 == 0);
     }
     exact_product<ht::amp_fp16, ht::float16>(29, 100, 700, 1);
 }
 
-/// The same bits wherever the first element of b lies in its cache line; rows of b are a whole number of lines apart.
+/// The same bits at every position of b's first element in its cache line; the row stride of b is a whole number of lines.
 template <class P, class T>
 void same_bits_off_a_line(extent m, extent n, extent k) {
     ht::cpu device{{.threads = 2}};
@@ -140,7 +140,7 @@ TEST_CASE("matmul: up to a thousand rows that pass by a few panels, piece by pie
     exact_product<ht::amp_bf16, ht::bfloat16>(1000, 300, 1100, 37, 2, true);
 }
 
-TEST_CASE("matmul: rows a multiple of 4 KiB apart, which are read where they lie") {
+TEST_CASE("matmul: rows a multiple of 4 KiB apart, which are read in place") {
     for (const int threads : {1, 2}) {
         exact_product<ht::full_fp32, float>(101, 70, 1024, 3, threads);
         exact_product<ht::full_fp32, float>(300, 16, 3072, 7, threads);
@@ -156,13 +156,13 @@ TEST_CASE("matmul: small results of much k, which comes in chunks") {
     }
 }
 
-TEST_CASE("matmul: many rows that are packed once, beside all of b") {
+TEST_CASE("matmul: many rows that are packed once, together with all of b") {
     exact_product<ht::full_fp32, float>(1100, 270, 150, 13, 5, true);
     exact_product<ht::amp_bf16, ht::bfloat16>(1100, 390, 530, 37, 5, true);
     exact_product<ht::amp_bf16, ht::bfloat16>(401, 500, 17000, 83, 2, true);  // and again for the next chunk of k
 }
 
-TEST_CASE("matmul: few columns, whose rows of a are read where they lie") {
+TEST_CASE("matmul: few columns, with rows of a read in place") {
     exact_product<ht::full_fp32, float>(150, 30, 1024, 7);  // 4 KiB apart
     exact_product<ht::full_fp32, float>(110, 9, 1030, 7);
     exact_product<ht::amp_bf16, ht::bfloat16>(150, 48, 2048, 7);
@@ -194,7 +194,7 @@ TEST_CASE("batched_matmul: each matrix of the batch") {
     matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::each_matrix_of_a_batch(device); });
 }
 
-TEST_CASE("matmul: tensors and 16-bit results beside views") {
+TEST_CASE("matmul: tensors and 16-bit results as well as views") {
     ht::cpu device{{.threads = 1}};
     ht::tensor<float, 2> a(device.memory(), {2, 3}), b(device.memory(), {3, 2});
     ht::tensor<float16, 2> c(device.memory(), {2, 2});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrices for products: in any layout, at any alignment, in memory whose surroundings are watched.
+/// Matrices for products: in any layout, at any alignment, with guard bytes around their memory.
 ///
 ///     const matmul_test::operand<float> a(rows, depth, matmul_test::layouts[1], matmul_test::small_integers{1});
 ///     a.view
@@ -22,8 +22,8 @@ using ht::extent;
 
 enum class order { rows, columns };
 
-/// Which axis is contiguous, by how much its lines lie further apart than they need, and how far from the boundary of a
-/// vector the first element is.
+/// Which axis is contiguous, the gap between its lines, and the distance of the first element from a
+/// vector-aligned address.
 struct layout {
     order contiguous;
     extent gap, offset;
@@ -31,8 +31,8 @@ struct layout {
 inline constexpr layout layouts[] = {
     {order::rows, 0, 0}, {order::columns, 0, 0}, {order::rows, 3, 1}, {order::columns, 5, 7}};
 
-/// The layout but for its gap and offset: rows or columns begin on multiples of so many elements, whatever their length. 8 of
-/// 16 bits and more are 16 bytes.
+/// The same layout with another gap and without offset: rows or columns begin at multiples of this number of elements, whatever
+/// their length. 8 elements of 16 bits or more are at least 16 bytes.
 inline layout aligned(const layout& l, extent rows, extent columns, extent multiple = 8) {
     const extent length = l.contiguous == order::rows ? columns : rows;
     return {l.contiguous, (multiple - length % multiple) % multiple + multiple * (l.gap > 0 ? 1 : 0),
@@ -63,7 +63,7 @@ struct operand {
     support::guarded<T> memory;
     ht::view<T, 2> view;
 
-    /// value(i, j) gives the elements.
+    /// value(i, j) returns the elements.
     template <class Value>
     operand(extent rows, extent columns, const layout& l, Value value)
         : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1,
@@ -77,7 +77,7 @@ struct operand {
         : operand(rows, columns, l.contiguous == order::rows ? columns + l.gap : 1,
                   l.contiguous == order::rows ? 1 : rows + l.gap, l.offset) {}
 
-    /// Nothing around the matrix and nothing between its lines has been written.
+    /// Whether nothing around the matrix or between its lines was written.
     bool intact() const {
         if (!memory.intact()) return false;
         const bool by_rows = view.stride_of(1) == 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Plans of products (kernel/matmul/cpu/plan.hpp): the choice for shapes, units and layouts, with its blocks; what holds for
+/// Plans of products (kernel/matmul/cpu/plan.hpp): the choice for shapes, units and layouts, with its block sizes; properties of
 /// all plans; and their explanation.
 #include <cstdint>
 #include <string>
@@ -55,8 +55,8 @@ struct expected_plan {
 };
 constexpr auto in_place = source_of_a::in_place, rows = source_of_a::packed_rows, k_major = source_of_a::packed_k_major;
 
-/// As plans were when their constants were measured (tuning.hpp). A change of a constant changes lines here: say in
-/// tuning.hpp what it gained, and where.
+/// The plans at the time when their constants were measured (tuning.hpp). Changing a constant changes lines here: state in
+/// tuning.hpp what it gained, and on which machine.
 constexpr expected_plan table[] = {
     {portable_fma, row_major, 2, 256, 256, 256, shared_b, in_place, false, 256, 256, 48, 128, 16384},
     {portable_fma, row_major, 2, 1024, 1024, 1024, shared_b, in_place, false, 512, 256, 96, 512, 8192},
@@ -202,7 +202,7 @@ TEST_CASE("plans: strategy and blocks of shapes, on every unit") {
     }
 }
 
-/// All strategies are in the table.
+/// The table contains all strategies.
 TEST_CASE("plans: every strategy is chosen for some shape of the table") {
     for (const product_strategy s :
          {narrow_b, small_m, a_stationary, c_stationary, private_b, shared_b, tiles_a_stationary, tiles_shared_b}) {
@@ -212,7 +212,7 @@ TEST_CASE("plans: every strategy is chosen for some shape of the table") {
     }
 }
 
-/// Whether loops over such a plan cover the product by whole tiles and panels.
+/// Whether loops over this plan cover the product by whole tiles and panels.
 bool is_sound(const product_problem& p, const product_plan& plan) {
     const bool is_tiled = plan.block_rows > 0 && plan.block_rows % p.unit.rows == 0 && plan.block_columns > 0 &&
                           plan.block_columns % p.unit.columns == 0 && plan.k_piece > 0 && plan.k_chunk > 0;
@@ -221,12 +221,12 @@ bool is_sound(const product_problem& p, const product_plan& plan) {
     const bool slices_are_blocks = plan.slice_columns >= p.n || plan.slice_columns % plan.block_columns == 0;
     return is_tiled && has_all_k && has_room && slices_are_blocks;
 }
-/// What is to stay in L2 and L3 by that plan does.
+/// Whether the data that the plan keeps in L2 and L3 fit there.
 bool fits_caches(const product_problem& p, const product_plan& plan) {
     const cache_use use = cache_use_of(p, plan);
     if (plan.strategy == shared_b) return use.l3.bytes <= p.caches.l3 || plan.slice_columns == plan.block_columns;
     if (plan.strategy == tiles_shared_b) return use.l2.bytes <= p.caches.l2 || plan.block_rows == p.unit.rows;
-    // The odd lines between rows are up to half as much again where k is short.
+    // If k is small, the additional lines between rows take up to half as much again.
     if (plan.strategy == a_stationary) return use.l2.bytes <= p.caches.l2 * 9 / 8;
     return plan.strategy != narrow_b || use.l2.bytes <= p.caches.l2;
 }

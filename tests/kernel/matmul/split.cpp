@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// matmul by split products, which are taken on a processor with AMX: on devices whose tiles lie in plain memory, or
+/// matmul by split products, which a processor with AMX uses: on devices whose tiles are emulated in memory, or
 /// are multiplied by VDPBF16PS. Everywhere else the policy split_fp32 gives the bits of full_fp32.
 #include <cmath>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace ht = halftone;
 #if defined(__x86_64__)
 namespace {
 
-/// A CPU whose matmul has the tiles' unit: AMX's, those of VDPBF16PS, or those in plain memory.
+/// A CPU whose matmul uses the unit for tiles: with AMX, with VDPBF16PS, or emulated in memory.
 struct cpu_with_tiles : ht::cpu {
     using ht::cpu::cpu;
 };
@@ -59,7 +59,7 @@ using two_pieces = ht::with_compute<ht::full_fp32, ht::split<bfloat16, 2>>;
 
 #if defined(__x86_64__)
 
-/// Runs test(device) with tiles in plain memory, with VDPBF16PS's, and with AMX's.
+/// Runs test(device) with tiles emulated in memory, with VDPBF16PS, and with AMX.
 template <class Test>
 void on_all_tiles(int threads, const Test& test) {
     support::for_each_of({ht::isa::avx512, ht::isa::avx512_bf16, ht::isa::amx}, [&](ht::isa set) {
@@ -128,7 +128,7 @@ TEST_CASE("matmul by split products: the same bits at any number of threads") {
     SUBCASE("float16") { same_bits<ht::amp_fp16, float16>(); }
 }
 
-/// Infinities and NaNs, wherever they stand: a number where fp32 gives one, and what fp32 gives where that is none.
+/// Infinities and NaNs at any position: the result is finite exactly if that of fp32 is, and otherwise equals fp32's.
 template <class P, class T>
 void infinities_and_nans() {
     const sizes s{70, 300, 45};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products that sum the squares of their results as they store them: however they are cut, on every instruction set.
+/// Products that sum the squares of their results while they store them: with every strategy, on every instruction set.
 #include <cmath>
 #include <limits>
 
@@ -35,7 +35,7 @@ ht::square_sum multiply(ht::cpu& device, const operand<T>& a, const operand<T>& 
     return squares;
 }
 
-/// Tiles, a block of few rows, all of a, k that ends at once and later, b of each thread's own and shared, ragged edges.
+/// Tiles, a block with few rows, all of a, k in one chunk and in several, private and shared b, partial tiles at the edges.
 constexpr sizes cuts[] = {{1, 5, 3},      {7, 40, 67},   {12, 32, 32},  {31, 300, 100},
                           {100, 20, 130}, {97, 300, 65}, {260, 40, 70}, {300, 260, 33}, {1100, 40, 70}};
 
@@ -103,7 +103,7 @@ TEST_CASE("matmul: squares that float cannot tell are not known") {
         CHECK_FALSE(of(1, nan));
         CHECK_FALSE(of(0, nan));
         CHECK_FALSE(of(1, 1e30f));   // its square is not a float
-        CHECK(of(1e-30f, 1));        // squares that vanish beside one
+        CHECK(of(1e-30f, 1));        // squares that vanish when added to one
         CHECK_FALSE(of(1e-30f, 0));  // nothing but such
         CHECK_FALSE(of(1e-18f, 0));  // too close to it
         CHECK(of(1e-12f, 0));

@@ -23,7 +23,7 @@ struct sizes {
     extent rows, columns, depth;
 };
 
-/// c = ab + bias by that unit, with a and b stored row-major or transposed, compared element by element.
+/// c = ab + bias computed by this unit, with a and b stored row-major or transposed, compared element by element.
 void multiply(ht::cpu& device, const sizes& s, bool a_is_transposed, bool b_is_transposed) {
     CAPTURE(s.rows);
     CAPTURE(s.columns);
@@ -55,7 +55,7 @@ void multiply(ht::cpu& device, const sizes& s, bool a_is_transposed, bool b_is_t
     }
     CHECK(wrong == 0);
 }
-/// Which strategy that is on this machine's caches.
+/// The strategy chosen for this machine's caches.
 strategy strategy_of(const ht::cpu& device, const sizes& s) {
     return ht::detail::plan_product({.m = s.rows,
                                      .n = s.columns,

@@ -17,7 +17,7 @@ namespace ht = halftone;
 
 namespace {
 
-/// A CPU whose matmul has the tiles' unit: AMX's, or the one in plain memory.
+/// A CPU whose matmul uses the unit for tiles: with AMX, or emulated in memory.
 struct cpu_with_bfloat16_tiles : ht::cpu {
     using ht::cpu::cpu;
 };
@@ -48,7 +48,7 @@ using ht::extent;
 using matmul_test::operand;
 using matmul_test::sizes;
 
-/// Runs test(device) with tiles in plain memory, and with AMX's.
+/// Runs test(device) with tiles emulated in memory, and with AMX.
 template <class Test>
 void on_all_tiles(int threads, const Test& test) {
     support::for_each_of({ht::isa::avx512, ht::isa::amx}, [&](ht::isa set) {
@@ -74,7 +74,7 @@ TEST_CASE("matmul on tiles: exact on small integers, in all layouts") {
     SUBCASE("bf16 and fp32") { multiply_all<bfloat16, float, float>({{5, 257, 70}, {32, 64, 33}}); }
 }
 
-/// On lines of the cache, where a is read and large results are written without a detour.
+/// Operands aligned to cache lines, for which a is read and large results are written directly.
 template <class C>
 void multiply_on_lines(cpu_with_bfloat16_tiles& device, const sizes& s, extent step) {
     const matmul_test::small_integers a_values{1}, b_values{2};
@@ -100,7 +100,7 @@ void multiply_on_lines(cpu_with_bfloat16_tiles& device, const sizes& s, extent s
         }
     }
 }
-TEST_CASE("matmul on tiles: rows of a where they lie and packed, sums that wait for a second pass of k") {
+TEST_CASE("matmul on tiles: rows of a in place and packed, sums that wait for a second pass of k") {
     on_all_tiles(2, [](cpu_with_bfloat16_tiles& device) {
         for (const sizes& s : {sizes{64, 320, 96},
                                {10, 2100, 40},
@@ -127,7 +127,7 @@ TEST_CASE("matmul on AMX: slices of columns, all layouts of what is shared, resu
     });
 }
 
-/// a and b of ones: c is their depth and the bias.
+/// a and b are ones, so that c is k plus the bias.
 void add_bias(cpu_with_bfloat16_tiles& device, extent rows, extent depth, extent columns) {
     ht::tensor<bfloat16, 2> a(device.memory(), {rows, depth}), b(device.memory(), {depth, columns});
     ht::tensor<bfloat16, 2> c(device.memory(), {rows, columns});

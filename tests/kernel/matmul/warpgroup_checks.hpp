@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products by warpgroups, whatever a device's cut would be, on any device that has them.
+/// Products by warpgroups, with any tile, on any device that has them.
 ///
 ///     matmul_test::warpgroups_in_all_layouts(device);
 #pragma once
@@ -13,7 +13,7 @@ namespace matmul_test {
 
 namespace on_device = ht::kernel::on_device;
 
-/// c = epilogue(ab) by tiles of one kind, in so many parts.
+/// c = epilogue(ab) with tiles of one kind, in this number of parts.
 template <class T, class Device, class C, class Epilogue>
 void by_warpgroups(Device& device, const on_device::matmul_plan& cut, const ht::view<T, 2>& a, const ht::view<T, 2>& b,
                    const ht::view<C, 2>& c, const Epilogue& epilogue) {
@@ -35,8 +35,8 @@ bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul
     return holds(c, s, want);
 }
 
-/// Tiles in the middle and at the edges, fewer panels than slots and more, one and several tiles a block, rows of c that are
-/// chunks and others.
+/// Tiles in the middle and at the edges, fewer and more panels than slots, one and several tiles per block, rows of c that are
+/// whole chunks and others.
 template <class Device>
 void warpgroups_in_all_layouts(Device& device) {
     using on_device::matmul_tile;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and RMS normalisation on the CPU of rows that are hard to hold.
+/// Layer and RMS normalisation on the CPU, for rows that need care.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/norm/cpu.hpp>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows whose mean, variance or squares are hard to hold: constant, nearly constant, far from zero, with one outlier, at both
-/// ends of the range, infinite and NaN; among ordinary ones, and in matrices whose rows lie apart. Layer and RMS normalisation
-/// of any device against sums in long double.
+/// Rows whose mean, variance or squares float arithmetic does not resolve: constant, nearly constant, far from zero, with one
+/// outlier, at both ends of the range, infinite and NaN; among ordinary ones, and in matrices with a row stride. Layer and RMS
+/// normalisation of any device are compared with sums in long double.
 ///
 ///     hard_rows::check_layer_norm<float, float>(device, width);
 #pragma once
@@ -31,7 +31,7 @@ using ht::extent;
 using ht::write_mode;
 using exact = long double;
 
-/// Rows at a distance, with NaNs between them that nobody may touch.
+/// Rows with a stride; the NaNs between them must not be read or written.
 template <class T>
 struct matrix {
     extent rows, width, stride;
@@ -81,14 +81,14 @@ struct ends {
     static double least() {
         return std::is_same_v<X, double> ? std::numeric_limits<double>::denorm_min() : traits::min_subnormal;
     }
-    /// Numbers whose squares leave the range at either end, with digits to spare; of float16 they do not.
+    /// Numbers whose squares clearly overflow or underflow; those of float16 do not.
     static double large() { return std::is_same_v<X, double> ? 1e200 : sizeof(X) == 2 && least() > 1e-10 ? 1e4 : 1e30; }
     static double small() {
         return std::is_same_v<X, double> ? 1e-200 : sizeof(X) == 2 && least() > 1e-10 ? 1e-4 : 1e-30;
     }
 };
 
-/// Every third row is ordinary. With epsilon 0 none is constant.
+/// Every third row is an ordinary one. With epsilon 0 no row is constant.
 template <class X>
 matrix<X> hard(extent width, bool with_epsilon, extent gap = 0) {
     using e = ends<X>;
@@ -130,7 +130,7 @@ matrix<X> hard(extent width, bool with_epsilon, extent gap = 0) {
     return m;
 }
 
-/// What a row's numbers are, less their mean where that is asked for, and over their deviation.
+/// The exact normalisation of a row: its numbers, optionally minus their mean, divided by their deviation.
 struct exact_row {
     exact mean = 0, correction = 0, variance = 0, magnitude = 0, rstd = 0;
 
@@ -147,7 +147,7 @@ struct exact_row {
             correction = sum([&](exact v) { return v - mean; });
         }
         variance = sum([&](exact v) { return deviation(v) * deviation(v); });
-        // A constant row has none, which the sum of its mean's rounding hides.
+        // The variance of a constant row is 0; the rounding of the mean would hide that.
         if (centred && std::all_of(&x.values[static_cast<std::size_t>(i * x.stride)],
                                    &x.values[static_cast<std::size_t>(i * x.stride)] + x.width,
                                    [&](X v) { return v == x.at(i, 0); }))
@@ -158,8 +158,8 @@ struct exact_row {
     exact deviation(exact v) const { return v - mean - correction; }
 };
 
-/// Errors of one row, relative to its deviation: of the mean, and of rstd. The mean errs by its sum's error or by the contract's
-/// 64th, whichever is less, beside the error of what is left when that is not known.
+/// Errors of one row, relative to its deviation: of the mean, and of rstd. The mean's error is that of its sum or the 64th in the
+/// contract, whichever is smaller.
 template <class S>
 struct row_errors {
     double of_mean, of_rstd;
@@ -170,7 +170,7 @@ struct row_errors {
         const double sum = support::gamma(depth + 1, v);
         const double moved = static_cast<double>(r.magnitude * r.rstd) * sum;
         const double held = static_cast<double>(std::sqrt(r.variance) * r.rstd) * (1.0 / 64 + sum) * (1 + 0x1p-10);
-        // Of means whose squares vanish nobody can tell that the row is constant.
+        // If the square of the mean underflows, the kernel cannot detect that the row is constant.
         of_mean =
             std::fabs(r.mean) < (std::is_same_v<S, double> ? 0x1p-450L : 0x1p-45L) ? moved : std::min(moved, held);
         const double relative = support::gamma(depth + 5, v) + of_mean * of_mean;
@@ -189,7 +189,7 @@ std::vector<W> weights(extent width, std::uint64_t seed) {
     return support::random(seed).normals<W>(width, 0.5, 1);
 }
 
-/// Norm: layer normalisation or RMS normalisation of one device, with what the checks of both need.
+/// Norm: layer normalisation or RMS normalisation of one device, with the functions that both tests need.
 template <class Device, bool Centred>
 struct norm {
     template <class X, class Y>
@@ -302,7 +302,7 @@ void check_forward(Device& device, const matrix<X>& x, double epsilon) {
     CHECK_MESSAGE(ys.within(), ys);
 }
 
-/// Of a constant row the bias alone remains, exactly.
+/// The result of a constant row is exactly the bias.
 template <class X, class Device>
 void check_constants(Device& device, extent width) {
     CAPTURE(width);
@@ -318,7 +318,7 @@ void check_constants(Device& device, extent width) {
     }
 }
 
-/// From mean and rstd as they are saved.
+/// The backward pass, from the saved mean and rstd.
 template <class X, class Y, bool Centred, class Device>
 void check_backward(Device& device, const matrix<X>& x, double epsilon) {
     using support::gamma;
@@ -387,10 +387,10 @@ void check_backward(Device& device, const matrix<X>& x, double epsilon) {
     CHECK(beyond == 0);
 }
 
-/// On a GPU of rows of whole vectors, at multiples of them: others are walked from where they begin.
+/// On a GPU only for rows of whole, aligned vectors: in other rows the first vector depends on the address.
 ///
-/// NaNs and infinities stay in their rows, which become as PyTorch's do; all other rows keep their bits, as they do beside other
-/// rows, in place, and where rows lie apart.
+/// NaNs and infinities affect only their rows, whose results are PyTorch's. All other rows keep their bits, whatever the other rows
+/// are, in place, and with a row stride.
 template <class X, bool Centred, class Device>
 void check_bits(Device& device, extent width) {
     CAPTURE(width);
@@ -438,7 +438,7 @@ void check_bits(Device& device, extent width) {
             CHECK(spaced_dx.gaps_intact());
         }
     }
-    {  // beside infinities and NaNs
+    {  // together with rows of infinities and NaNs
         matrix<X> bad = x;
         const extent k = width / 2;
         const auto infinity = static_cast<X>(std::numeric_limits<float>::infinity());

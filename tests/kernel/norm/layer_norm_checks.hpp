@@ -49,7 +49,7 @@ double magnitude_mean(const auto& term, extent count) {
     return sum / static_cast<double>(count);
 }
 
-/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+/// apart: the distance in elements of the arrays from a vector-aligned address; 0: all are aligned.
 template <class M, class Device>
 void forward_within_bounds(Device& device, extent rows, extent width, float epsilon, bool with_bias, extent apart = 1) {
     CAPTURE(width);
@@ -188,7 +188,7 @@ void what_is_exact(Device& device) {
     support::random data(3);
     const guarded<float> gain(data.normals<float>(width)), bias(data.normals<float>(width)), mean(rows), rstd(rows);
 
-    // A constant row has no deviation: the bias remains.
+    // The deviation of a constant row is 0: the result is the bias.
     const guarded<bfloat16> x(std::vector<bfloat16>(rows * width, bfloat16(-12.0f)));
     const guarded<float> y(rows * width);
     ht::kernel::layer_norm<Device>::template forward<bfloat16, float, float>(device, {.x = x.const_view(shape),
@@ -202,7 +202,7 @@ void what_is_exact(Device& device) {
         for (extent j = 0; j < width; ++j) CHECK(y[i * width + j] == bias[j]);
     }
 
-    // Frozen parameters: dx alone, in place of dy, the same bits as beside it.
+    // Frozen parameters: only dx, written in place of dy, with the same bits as in separate memory.
     const guarded<float> other(data.normals<float>(rows * width)), dy(data.normals<float>(rows * width)),
         dx(rows * width);
     const auto backward = [&](ht::view<float, 2> to) {

@@ -42,7 +42,7 @@ using all_float = types<float, float, float, float>;
 using mixed = types<bfloat16, float, bfloat16, float>;
 using widening = types<float16, bfloat16, float, float16>;
 
-/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+/// apart: the distance in elements of the arrays from a vector-aligned address; 0: all are aligned.
 template <class M, class Device>
 void forward_within_bounds(Device& device, extent rows, extent width, float epsilon, extent apart = 1) {
     CAPTURE(width);
@@ -150,7 +150,7 @@ void what_is_exact(Device& device) {
     support::random data(3);
     const guarded<float> gain(data.normals<float>(width)), rstd(rows), y(rows * width);
 
-    // A row of one magnitude, a power of two: its signs times the gain remain.
+    // In a row of numbers +-2^n the results are the signs times the gain.
     const guarded<bfloat16> x(rows * width);
     for (extent i = 0; i < rows * width; ++i) x[i] = bfloat16(data.below(2) == 0 ? -8.0f : 8.0f);
     ht::kernel::rms_norm<Device>::template forward<bfloat16, float, float>(device, {.x = x.const_view(shape),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of AdamW on every instruction set; checks.hpp has what it has to do.
+/// A step of AdamW on every instruction set; adamw_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/memory/resource.hpp>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace adamw_checks;
 
-/// On each set: check(device).
+/// Calls check(device) for each instruction set.
 template <class Check>
 void on_each_set(const Check& check) {
     support::for_each_set([&](ht::isa set) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of AdamW has to do on every device.
+/// Tests of a step of AdamW, for every device.
 ///
 ///     adamw_checks::equals_definition<adamw_checks::slabs<float, ht::bfloat16, float, float>>(device);
 #pragma once
@@ -32,7 +32,7 @@ inline constexpr ht::extent sizes[] = {1, 3, 5, 15, 17, 67, 1009, 16384 + 33};
 
 enum class placement { aligned, unaligned };
 
-/// Everything that a step reads and writes.
+/// All operands of a step.
 template <class Param_, class Copy, class Accumulate, class State>
 struct slabs {
     using Param = Param_;
@@ -87,7 +87,7 @@ std::vector<double> doubles(const guarded<T>& g) {
 }
 inline ht::view<double, 1> view_of(std::vector<double>& d) { return {d.data(), {static_cast<ht::extent>(d.size())}}; }
 
-/// One unit in the last place for a number that may be rounded either way.
+/// One unit in the last place, for a number that may be rounded up or down.
 template <class T>
 double either_way(double x) {
     return 2 * support::rounding<T>(x);
@@ -112,7 +112,7 @@ void equals_definition(Device& device) {
                 const auto k = static_cast<std::size_t>(i);
                 using state = std::remove_reference_t<decltype(s.first[0])>;
                 const double read = std::fabs(ht::reference::read_gradient(g[k], factors));
-                // Sums of magnitudes: two factors of the gradient, four and five roundings of their own.
+                // Sums of magnitudes: two factors of the gradient, and four or five further roundings.
                 const double error_m = support::gamma(6) * (0.9 * std::fabs(m0[k]) + 0.1 * (read + std::fabs(m0[k])));
                 const double error_v = support::gamma(9) * v[k];
                 const bool rounds = sizeof(state) < 4;
@@ -138,7 +138,7 @@ void equals_definition(Device& device) {
     CHECK_WITHIN(seconds);
 }
 
-/// Parameters without a master are rounded to one of their two neighbours, by numbers of their own.
+/// Parameters without a master are rounded to one of their two neighbours, each by its own random numbers.
 template <class Device>
 void rounds_to_neighbours(Device& device) {
     using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
@@ -162,7 +162,7 @@ void rounds_to_neighbours(Device& device) {
     double up = 0;
     for (ht::extent i = 0; i < 5003; ++i) {
         const double exact = w[static_cast<std::size_t>(i)], got = static_cast<double>(s->master[i]);
-        // A stochastic rounding is off by less than a step, twice what rounding to nearest is off by.
+        // The error of stochastic rounding is less than a unit in the last place, twice that of rounding to nearest.
         c.expect(got, exact, either_way<ht::bfloat16>(exact) + 1e-5 * (std::fabs(exact) + 0.1));
         up += got > exact ? 1 : 0;
         CHECK(s->copy[i] == static_cast<float>(s->master[i]));
@@ -176,7 +176,7 @@ void rounds_to_neighbours(Device& device) {
     CHECK_FALSE(s->master.same_bits(step(5003, {1, 4, 4}, 3)->master));
 }
 
-/// The random numbers of an element are those of its index, however the run is cut.
+/// The random numbers of an element depend only on its index, however the parameters are partitioned.
 template <class Device>
 void cuts_alike(Device& device) {
     using pure = slabs<ht::bfloat16, ht::bfloat16, float, ht::bfloat16>;
@@ -196,7 +196,7 @@ void cuts_alike(Device& device) {
     CHECK(whole.same_bits(parts));
 }
 
-/// A moment in bf16 is rounded by the random bits of its place and of no other; a NaN stays one.
+/// A moment in bf16 is rounded by the random bits of its position and of no other; a NaN stays one.
 template <class Device>
 void rounds_by_place(Device& device) {
     const ht::extent n = 16384 + 77;
@@ -239,11 +239,11 @@ void moment_shrinks(Device& device) {
     for (record.steps = 1; record.steps <= 20; ++record.steps) run(device, a);
     double mean = 0;
     for (ht::extent i = 0; i < n; ++i) mean += static_cast<double>(s.second[i]) / static_cast<double>(n);
-    // A rounding below 1 is off by at most 2^-8, twenty of them by sqrt(20) 2^-9 in standard deviation.
+    // The error of a rounding below 1 is at most 2^-8; twenty of them have a standard deviation of at most sqrt(20) 2^-9.
     CHECK(std::fabs(mean - std::pow(0.999, 20)) < 5 * std::sqrt(20.0 / static_cast<double>(n)) * 0x1p-9);
 }
 
-/// A skipped step changes nothing, and a missing copy is no matter.
+/// A skipped step changes nothing, and the copy is optional.
 template <class Device>
 void skips(Device& device) {
     support::random one{5}, two{5};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters in a step, on every instruction set; average_checks.hpp has what it has to do.
+/// The average of parameters in a step, on every instruction set; average_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 
 #include "kernel/optimizer_step/average_checks.hpp"

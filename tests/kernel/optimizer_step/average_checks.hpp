@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The average of parameters that a step keeps beside them, on every device.
+/// The average of parameters that a step updates, on every device.
 ///
 ///     average_checks::keeps_average<lion_checks::slabs<float, ht::bfloat16, float, float>>(device);
 #pragma once
@@ -11,7 +11,7 @@ namespace average_checks {
 
 using namespace lion_checks;
 
-/// All that a step of Lion with an average reads and writes.
+/// All operands of a step of Lion with an average.
 template <class S>
 struct averaged {
     S slabs;
@@ -31,8 +31,8 @@ struct averaged {
 inline const kernel::step_record first{.steps = 1, .lr = 0.01};
 inline const kernel::step_record skipped{.steps = 3, .lr = 0.01, .skips = 1};
 
-/// Parameters have the bits of a step without an average; the average is that of the parameters as they are stored, and in the
-/// first step within the rounding of a difference; a skipped step leaves it.
+/// Parameters have the bits of a step without an average. The average is that of the stored parameters; in the first step it equals
+/// them within the rounding of a difference. A skipped step does not change it.
 template <class S, class Device>
 void keeps_average(Device& device) {
     support::comparison averages, firsts;
@@ -67,7 +67,7 @@ void keeps_average(Device& device) {
     CHECK_WITHIN(firsts);
 }
 
-/// The rule that assigns: parameters become the gradient's floats, or stay; an average of zeros becomes the parameters.
+/// The assigning rule: parameters become the gradient's values, or are unchanged; an average with decay 0 becomes the parameters.
 template <class Device>
 void assigns(Device& device) {
     const ht::extent n = 131;

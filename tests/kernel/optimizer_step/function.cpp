@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// ht::adamw_step, ht::lion_step and ht::sgd_step on the CPU: several steps within their bounds of the definition, and the bits of the kernels.
+/// ht::adamw_step, ht::lion_step and ht::sgd_step on the CPU: several steps within their bounds of the definition, and the bits
+/// of the kernels.
 #include <cmath>
 #include <vector>
 
@@ -49,7 +50,7 @@ TEST_CASE("adamw_step: one step within its bound of the definition, the copy rou
         {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-6, .weight_decay = 0.1, .step = 3});
     support::comparison masters, firsts, seconds;
     for (extent i = 0; i < n; ++i) {
-        // As in the tests of the kernel (checks.hpp): sums of magnitudes and the roundings of each part.
+        // As in the tests of the kernels: sums of magnitudes and the roundings of each part.
         const auto k = static_cast<std::size_t>(i);
         const double error_m =
             support::gamma(6) * (0.9 * std::fabs(m0[k]) + 0.1 * (std::fabs(gradients[k]) + std::fabs(m0[k])));

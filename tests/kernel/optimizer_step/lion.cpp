@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of Lion on every instruction set; lion_checks.hpp has what it has to do.
+/// A step of Lion on every instruction set; lion_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 
 #include "kernel/optimizer_step/lion_checks.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace lion_checks;
 
-/// On each set: check(device).
+/// Calls check(device) for each instruction set.
 template <class Check>
 void on_each_set(const Check& check) {
     support::for_each_set([&](ht::isa set) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of Lion has to do on every device.
+/// Tests of a step of Lion, for every device.
 ///
 ///     lion_checks::equals_definition<lion_checks::slabs<float, ht::bfloat16, float, float>>(device);
 #pragma once
@@ -33,7 +33,7 @@ inline const kernel::step_record third{.steps = 3, .lr = 0.01};
 
 enum class placement { aligned, unaligned };
 
-/// Everything that a step reads and writes. Some directions, beta1 m + (1 - beta1) g, are 0.
+/// All operands of a step. Some directions, beta1 m + (1 - beta1) g, are 0.
 template <class Param_, class Copy_, class Accumulate, class State_>
 struct slabs {
     using Param = Param_;
@@ -126,7 +126,7 @@ void equals_definition(Device& device) {
     CHECK(still * 20 > all);
 }
 
-/// A moment in bf16 is rounded by the random bits of its place, a parameter by those of its own.
+/// A moment in bf16 is rounded by the random bits of its position, a parameter by those of its own.
 template <class Device>
 void rounds_by_place(Device& device) {
     const ht::extent n = 4099;
@@ -148,7 +148,7 @@ void rounds_by_place(Device& device) {
     }
 }
 
-/// A skipped step changes nothing, a missing copy is no matter; arguments that do not fit together are refused.
+/// A skipped step changes nothing, the copy is optional, and arguments that do not fit together throw.
 template <class Device>
 void skips_and_refuses(Device& device) {
     support::random one{5}, two{5};

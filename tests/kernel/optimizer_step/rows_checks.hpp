@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step over the rows of a sparse gradient gives, on every device, the bits of the step over a dense one in these
-/// rows, random numbers included, and leaves every other byte.
+/// On every device, a step for the rows of a sparse gradient has in these rows the bits of the step with a dense gradient,
+/// including random numbers, and changes no other byte.
 ///
 ///     rows_checks::equals_dense<float, float>(device, 67);
 #pragma once
@@ -31,7 +31,7 @@ inline constexpr rule rules[] = {rule::adamw, rule::lion, rule::sgd};
 
 inline const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
 
-/// What a step changes: parameters of type Param, moments of type State. Those of 16 bits are rounded at random.
+/// The values that a step changes: parameters of type Param, moments of type State. 16-bit ones are rounded stochastically.
 template <class Param, class State>
 struct table {
     static constexpr ht::rounding rounding = sizeof(Param) < 4 ? ht::rounding::stochastic : ht::rounding::nearest_even;
@@ -88,7 +88,7 @@ struct table {
     bool intact() const { return master.intact() && copy.intact() && first.intact() && second.intact(); }
 };
 
-/// A sparse gradient with room to spare, whose spare rows name other rows and hold infinities.
+/// A sparse gradient with unused rows, which have other indices and contain infinities.
 struct gradient {
     guarded<std::int32_t> indices, count{1};
     guarded<float> values, dense;
@@ -171,7 +171,7 @@ void equals_dense(Device& device, extent width, extent offset = 1) {
     }
 }
 
-/// A skipped step leaves all; shapes that do not fit are refused.
+/// A skipped step changes nothing; shapes that do not fit throw.
 template <class Device>
 void skips_and_refuses(Device& device) {
     const gradient g(9, 4, {1, 2}, 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of stochastic gradient descent has to do on every device.
+/// Tests of a step of stochastic gradient descent, for every device.
 ///
 ///     sgd_checks::equals_definition<float>(device);
 #pragma once
@@ -36,7 +36,7 @@ void run(Device& device, const Arguments& a) {
     kernel::optimizer_step<Device>::template run<Rounding>(device, a);
 }
 
-/// Everything that a step reads and writes.
+/// All operands of a step.
 template <class Param, class Copy, class Accumulate, class State>
 struct slabs {
     guarded<Param> master;
@@ -119,7 +119,7 @@ void equals_definition(Device& device) {
     }
 }
 
-/// A parameter is rounded by the random bits of its place.
+/// A parameter is rounded by the random bits of its position.
 template <class Param, class Device>
 void rounds_by_place(Device& device) {
     const ht::extent n = 16384 + 77;
@@ -168,7 +168,7 @@ void moves_on_average(Device& device) {
     CHECK(master.intact());
 }
 
-/// A skipped step changes nothing; arguments that do not fit together are refused.
+/// A skipped step changes nothing; arguments that do not fit together throw.
 template <class Device>
 void skips_and_refuses(Device& device) {
     const guarded<float> master(std::vector<float>(10, 1.0f)), gradient(std::vector<float>(10, 1.0f)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step over split masters gives, on every device, the bits of the step over whole ones whose copies round ties away
-/// from zero: masters, copies, moments.
+/// On every device, a step of split masters has the bits of the step of whole masters whose copies round ties away from zero:
+/// masters, copies, moments.
 ///
 ///     split_checks::equals_whole(device);
 #pragma once
@@ -32,7 +32,7 @@ enum class rule { adamw, lion, sgd };
 
 inline const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
 
-/// Everything that a step reads and writes, masters whole or split.
+/// All operands of a step, masters whole or split.
 template <class State>
 struct slabs {
     ht::extent n;
@@ -50,7 +50,7 @@ struct slabs {
         const auto gradients = data.normals<float>(count, 100);
         for (ht::extent i = 0; i < n; ++i) {
             const auto k = static_cast<std::size_t>(i);
-            // Every fourth one lies at a tie of its two bf16 neighbours.
+            // Every fourth one is a tie between its two bf16 neighbours.
             const float m =
                 i % 4 != 0 ? masters[k] : ht::join({bfloat16(masters[k]), bfloat16_remainder::from_bits(0x8000)});
             master[i] = m;
@@ -74,7 +74,7 @@ struct slabs {
     }
 };
 
-/// One step over masters in `masters`: floats, or remainders.
+/// One step of the masters in `masters`: floats, or remainders.
 template <rule Rule, class Device, class Master, class State>
 void step(Device& device, const slabs<State>& s, const guarded<Master>& masters, const kernel::step_record& record) {
     constexpr auto away = ht::rounding::nearest_away, even = ht::rounding::nearest_even;
@@ -112,8 +112,8 @@ void step(Device& device, const slabs<State>& s, const guarded<Master>& masters,
     }
 }
 
-/// Some steps over whole masters and over split ones; the third is skipped. True where all bits are the same, NaNs'
-/// lower halves apart.
+/// Some steps of whole masters and of split ones; the third step is skipped. True if all bits are the same, except in the lower
+/// halves of NaNs.
 template <rule Rule, class State, class Device>
 bool same_steps(Device& whole_on, Device& split_on, ht::extent n, placement where) {
     const slabs<State> whole(n, where), split(n, where);
@@ -135,7 +135,7 @@ void equals_whole(Device& device) {
     }
 }
 
-/// Copies of whole masters, in any type, are rounded as asked: ties away from zero.
+/// Copies of whole masters, in any type, are rounded as requested: ties away from zero.
 template <class Device>
 void rounds_away(Device& device) {
     const ht::extent n = 67;
@@ -159,7 +159,7 @@ void rounds_away(Device& device) {
     }
 }
 
-/// A split master without its upper half is none.
+/// A split master without its upper half throws.
 template <class Device>
 void refuses(Device& device) {
     const slabs<float> s(10, placement::aligned);

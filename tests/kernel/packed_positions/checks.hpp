@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What positions in packed documents are on every device.
+/// Tests of positions in packed documents, for every device.
 ///
 ///     packed_positions_checks::as_defined(device);
 #pragma once
@@ -19,7 +19,7 @@ namespace packed_positions_checks {
 namespace ht = halftone;
 using support::guarded;
 
-/// Whether they are the definition's.
+/// Compares the positions with the definition's.
 template <class Device>
 bool is_as_defined(Device& device, const std::vector<std::int32_t>& all, ht::extent tokens) {
     const guarded<std::int32_t> offsets(all), got(tokens, 1), want(tokens, 1);
@@ -37,13 +37,13 @@ void as_defined(Device& device) {
     std::vector<std::int32_t> many{0};
     for (int d = 0; d < 90; ++d) many.push_back(many.back() + d * 7 % 11);
     CHECK(is_as_defined(device, many, many.back()));
-    // Tokens that no document has.
+    // Tokens outside of all documents.
     CHECK(is_as_defined(device, {0, 3}, 300));
     CHECK(is_as_defined(device, {2, 3}, 4));
     CHECK(is_as_defined(device, {0}, 4));
     const guarded<std::int32_t> none(0), got(3);
     CHECK_THROWS_AS(ht::kernel::packed_positions<Device>::run(device, none.const_view(), got.view()), ht::shape_error);
-    // Offsets that are none: nothing outside is touched.
+    // Invalid offsets: no memory outside is accessed.
     for (const std::vector<std::int32_t>& wild :
          {std::vector<std::int32_t>{-5, 9, 2}, {7, 1 << 30, -(1 << 30)}, {0, 900}}) {
         const guarded<std::int32_t> offsets(wild), to(4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Product units and their packing against three plain loops. Operands are small integers, so that every sum is exact
+/// Product units and their packing, compared with three plain loops. Operands are small integers, so that every sum is exact
 /// in any order, and the comparison is equality.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace ht = halftone;
 using ht::extent;
 using support::guarded;
 
-/// Whole cache lines, as scratch memory is.
+/// Memory aligned to cache lines, like scratch memory.
 struct aligned_bytes {
     explicit aligned_bytes(std::size_t count) : storage(count + 64, 0xa5) {}
     std::byte* data() {
@@ -35,7 +35,7 @@ inline extent rounded_up(extent n, extent unit) { return (n + unit - 1) / unit *
 /// Which axis of an operand is contiguous.
 enum class order { rows, columns };
 
-/// A matrix in memory of exactly its size, with rows (or columns) `gap` further apart than they need be.
+/// A matrix in memory of exactly its size, with a gap of `gap` elements between its rows (or columns).
 template <class T>
 struct matrix {
     extent rows, columns, row_stride, column_stride;
@@ -62,8 +62,8 @@ struct packed_sizes {
     extent rows, k, columns;
 };
 
-/// Packs, multiplies, adds a second time on top, and compares every element; by half a panel too, where that is enough,
-/// and with a k-major, where it can be packed so.
+/// Packs, multiplies, adds the product a second time, and compares every element; also by half a panel, if that is enough, and with
+/// k-major a, if the unit can pack it.
 template <class T>
 void multiply_exactly(const ht::detail::product_unit& unit, const ht::detail::product_packing<T>& packing, const packed_sizes& s,
                       order a_order, order b_order) {

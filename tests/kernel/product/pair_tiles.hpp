@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tiles as in tile_amx.hpp, multiplied by VDPBF16PS: products of pieces by a processor's own arithmetic.
+/// Tiles with the interface of tile_amx.hpp, multiplied by VDPBF16PS, to test products of pieces with a processor's arithmetic.
 #pragma once
 
 #include <halftone/kernel/matmul/cpu/unit/split.hpp>

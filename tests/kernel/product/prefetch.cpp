@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How many lines are asked for: as many as runs touch, wherever they begin.
+/// The number of prefetched cache lines: all lines that runs of bytes touch, wherever the runs begin.
 #include <cstddef>
 
 #include <doctest/doctest.h>
@@ -12,14 +12,14 @@ namespace {
 namespace ht = halftone;
 using ht::extent;
 
-TEST_CASE("lookahead: as many lines are asked for as runs of bytes touch") {
+TEST_CASE("lookahead: prefetches as many lines as runs of bytes touch") {
     alignas(64) static std::byte memory[4096];
     const auto lines = [](extent begin, extent bytes, extent stride) {
         return ht::detail::strided_lines(memory + begin, 3, bytes, stride).count();
     };
     CHECK(lines(0, 64, 128) == 3);
     CHECK(lines(0, 65, 128) == 6);
-    CHECK(lines(2, 64, 128) == 6);  // the end of each run lies on a line of its own
+    CHECK(lines(2, 64, 128) == 6);  // the end of each run is on a separate line
     CHECK(lines(2, 62, 128) == 3);
     CHECK(lines(32, 256, 1024) == 15);
     // Where the next run begins elsewhere in its line, it may touch one more.

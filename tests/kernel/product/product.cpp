@@ -168,7 +168,7 @@ void bits_do_not_depend_on_the_cut() {
     }
 }
 
-TEST_CASE("a row's sums have the same bits in whatever block it lies, and by half a panel") {
+TEST_CASE("a row's sums have the same bits in every block, and by half a panel") {
     SUBCASE("float") { bits_do_not_depend_on_the_cut<float>(); }
     SUBCASE("bfloat16") { bits_do_not_depend_on_the_cut<bfloat16>(); }
 }

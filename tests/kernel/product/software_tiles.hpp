@@ -14,7 +14,7 @@ namespace support::software_tiles {
 using namespace halftone;
 using namespace halftone::detail;
 
-/// As unit_for<bfloat16> gives it on a processor with AMX.
+/// The unit that unit_for<bfloat16> returns on a processor with AMX.
 inline product_unit unit() {
     return {.rows = 32,
             .columns = 32,
@@ -26,7 +26,7 @@ inline product_unit unit() {
 }
 
 inline extent padded(extent n) { return (n + 31) / 32 * 32; }
-/// What unit.hpp says of the operands of bfloat16 units, written down element by element.
+/// Packing of operands for bfloat16 units, as unit.hpp describes it, element by element.
 inline product_packing<bfloat16> plain_packing() {
     return {.a = {.pack =
                       [](const void* source, extent row_stride, extent k_stride, extent rows, extent k, void* block,
@@ -56,7 +56,7 @@ inline product_packing<bfloat16> plain_packing() {
 }
 
 #if defined(__x86_64__)
-/// As matmul_unit_for gives it there where operands are split; needs AVX-512.
+/// The unit that matmul_unit_for returns there for split operands; needs AVX-512.
 template <int Pieces>
 product_unit split_unit() {
     return {.rows = 32,

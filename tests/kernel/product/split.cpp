@@ -28,8 +28,7 @@ using product_test::aligned_bytes, product_test::rounded_up;
 template <int Pieces>
 using pieces = ht::split<bfloat16, Pieces>;
 
-/// The relative error of a sum of k products whose first pieces pass through so many additions, the others through so
-/// many.
+/// The relative error of a sum of k products, given the numbers of additions for the first pieces and for the others.
 template <int Pieces>
 double error_of_pieces(double first, double later) {
     return pieces<Pieces>::first * support::gamma(first) + pieces<Pieces>::later * support::gamma(later) +
@@ -50,7 +49,7 @@ TEST_CASE("split products: on tiles the bound is less than that of fp32's multip
     CHECK(larger == 0);
     CHECK(error_on_tiles<3>(1) < 1.6 * support::gamma(2));
     CHECK(error_on_tiles<3>(4096) < 0.02 * support::gamma(4097));
-    // And never more than the contract says.
+    // It is never more than the contract allows.
     for (extent k = 1; k < 70000; ++k) {
         larger += error_on_tiles<3>(k) <= support::product_error<pieces<3>>(static_cast<double>(k)) ? 0 : 1;
         larger += error_on_tiles<2>(k) <= support::product_error<pieces<2>>(static_cast<double>(k)) ? 0 : 1;
@@ -60,8 +59,7 @@ TEST_CASE("split products: on tiles the bound is less than that of fp32's multip
 
 #if defined(__x86_64__)
 
-/// Calls test(unit, additions) for the tiles that are there; additions(k) tells how many a sum of k products passes
-/// through.
+/// Calls test(unit, additions) for the available tiles; additions(k) is the number of additions in a sum of k products.
 template <int Pieces, class Test>
 void on_all_tiles(const Test& test) {
     if (!support::is_tested(ht::isa::avx512)) {  // what the packing needs
@@ -116,7 +114,7 @@ std::vector<float> product(const ht::detail::product_unit& unit, const std::vect
                            extent k, const std::vector<float>* before = nullptr) {
     const ht::detail::product_packing<T> pack = packing<Pieces, T, Compute>();
     aligned_bytes block(unit.block_bytes(rows)), panel(unit.panel_bytes(k));
-    // Rows that are not there are whatever was in memory.
+    // Missing rows contain arbitrary memory.
     std::memset(block.data(), 0xff, unit.block_bytes(rows));
     pack.pack_block(a.data(), k, 1, rows, k, block.data());
     pack.pack_panel(b.data(), 32, 1, k, 32, panel.data());
@@ -208,7 +206,7 @@ void random_sums() {
                         error(k) * want.magnitudes + support::flushed_error(static_cast<double>(k), want.operands);
                     sums.expect(static_cast<double>(c[at]), want.sum, bound);
                     const double first = static_cast<double>(before[at]);
-                    // Each of at most 2 parts of k is added to what there was.
+                    // Each of at most 2 parts of k is added to the previous value.
                     added.expect(static_cast<double>(more[at]), first + want.sum,
                                  bound + support::gamma(2) * (std::fabs(first) + 1.01 * want.magnitudes));
                 }
@@ -264,7 +262,7 @@ TEST_CASE("split products: both ends of the range") {
     SUBCASE("two") { small_and_large<2>(); }
 }
 
-/// What a chain of multiply-adds of floats gives.
+/// The result of a chain of float multiply-adds.
 std::vector<float> product_of_floats(const std::vector<float>& a, const std::vector<float>& b, extent rows, extent k,
                                      const std::vector<float>& before) {
     std::vector<float> c = before;
@@ -339,11 +337,11 @@ TEST_CASE("split products: infinities, NaNs and overflow come out as multiply-ad
 TEST_CASE("split products: a sum that overflows in passing is formed again by multiply-adds of floats") {
     on_all_tiles<3>([&](const ht::detail::product_unit& unit, const auto&) {
         constexpr float largest = std::numeric_limits<float>::max();
-        // The first pieces' product is beyond the largest float, that of the numbers is not.
+        // The product of the first pieces exceeds the largest float, that of the numbers does not.
         const float x = 0x1.fefffep63f, y = 0x1.ffp63f;
         const std::vector<float> row(32, y), before(32 * 32, 0.0f);
         CHECK(product<3, float>(unit, {x}, row, 1, 1)[0] == x * y);
-        // From what was there on.
+        // Added to the previous values.
         const std::vector<float> low(32 * 32, -largest);
         std::vector<float> two(64, 0x1p100f);
         CHECK(product<3, float>(unit, {0x1.8p27f, 0x1.8p27f}, two, 1, 2, &low)[3] ==
@@ -369,7 +367,7 @@ void bits_do_not_depend_on_the_cut() {
         }
     });
 }
-TEST_CASE("split products: a row's sums have the same bits in whatever block it lies") {
+TEST_CASE("split products: a row's sums have the same bits in every block") {
     SUBCASE("two") { bits_do_not_depend_on_the_cut<2>(); }
     SUBCASE("three") { bits_do_not_depend_on_the_cut<3>(); }
 }

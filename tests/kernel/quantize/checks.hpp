@@ -38,8 +38,8 @@ bool same(Y a, Y b) {
     return a.bits() == b.bits() || (ht::is_nan(a) && ht::is_nan(b));
 }
 
-/// Scales within the rounding of one division, of the inverse two; numbers within one rounding of the definition's, and
-/// the definition's own where the scale is a power of two.
+/// Scales are within the rounding of one division, inverse scales within two; numbers are within one rounding of the definition's,
+/// and equal to them if the scale is a power of two.
 template <class X, class Y, class Device>
 void equals_definition(Device& device) {
     using quantize = kernel::quantize<Device>;
@@ -50,7 +50,7 @@ void equals_definition(Device& device) {
         for (const extent offset : {extent{0}, 1 + n % 3}) {
             CAPTURE(n);
             CAPTURE(offset);
-            // Over so many binades that some are subnormal numbers in eight bits, and some vanish.
+            // Over enough binades that some become subnormal numbers in eight bits, and some become zero.
             std::vector<X> some = data.normals<X>(n, 3e-5);
             for (std::size_t i = 0; i < some.size(); i += 3)
                 some[i] = X(static_cast<float>(some[i]) * (i % 2 == 0 ? 0x1p-9f : 0x1p-18f));
@@ -75,7 +75,7 @@ void equals_definition(Device& device) {
                 extent others = 0;
                 for (extent i = 0; i < n; ++i) {
                     const double exact = static_cast<double>(x[i]) * by;
-                    // A product rounded to float may be that beside a tie.
+                    // A product next to a tie may be rounded to the tie in float.
                     numbers.expect(static_cast<double>(y[i]),
                                    std::fabs(exact) > largest ? std::copysign(largest, exact) : exact,
                                    support::rounded<Y>(exact, support::u * std::fabs(exact)));
@@ -93,7 +93,7 @@ void equals_definition(Device& device) {
     CHECK_WITHIN(numbers);
 }
 
-/// What is too large becomes the largest number; what is not finite stays so, and its amax tells nothing.
+/// Numbers that are too large saturate; infinities and NaNs remain, and do not affect the amax.
 template <class Y, class Device>
 void keeps_what_is_not_finite(Device& device) {
     using quantize = kernel::quantize<Device>;
@@ -115,7 +115,7 @@ void keeps_what_is_not_finite(Device& device) {
             CHECK(same(y[21], code(-largest)));
             CHECK(same(y[30], code(0.5f)));
 
-            // It tells the record nothing.
+            // It does not affect the record.
             ht::amax_record record{.now = {1e10f, 1e-10f}, .amax = 7, .largest = largest};
             quantize::delayed(device, x.const_view(), y.view(), &scale, &record, kernel::gathering::on);
             CHECK(record.amax == 7);
@@ -136,20 +136,20 @@ void keeps_what_is_not_finite(Device& device) {
         CHECK((scale.scale == 8 && scale.inverse == 0.125f && record.amax == 0));
         for (extent i = 0; i < n; ++i) CHECK(y[i].bits() == 0x80);
     }
-    // So small that its scale is no float.
+    // So small that its scale is not a float.
     const guarded<float> tiny(std::vector<float>{1e-45f, -3e-44f});
     const guarded<Y> y(2);
     ht::tensor_scale scale{};
     quantize::current(device, tiny.const_view(), y.view(), &scale, plain);
     CHECK(scale.scale == std::numeric_limits<float>::max());
-    // So large that the inverse of its scale would be none.
+    // So large that the inverse of its scale would not be a float.
     const guarded<float> huge(std::vector<float>{1e38f, -3e38f});
     quantize::current(device, huge.const_view(), y.view(), &scale, ht::scaling_rule{.margin = 15});
     CHECK(ht::is_finite(scale.inverse));
     CHECK(scale.scale * scale.inverse == 1);
 }
 
-/// A record's scale is used and told; the amax of several tensors goes into it, and none where nobody gathers.
+/// A record's scale is used and returned; the record gathers the amax of several tensors, or none if gathering is off.
 template <class X, class Y, class Device>
 void gathers(Device& device) {
     using quantize = kernel::quantize<Device>;
@@ -175,8 +175,8 @@ void gathers(Device& device) {
     }
 }
 
-/// Transformer Engine's delayed scaling, as its Python says it: the history's front is the present window. A window
-/// whose amax is 0 leaves all as it is (its #825).
+/// Transformer Engine's delayed scaling, as in its Python code: the first entry of the history is the current window. A window with
+/// amax 0 changes nothing (its #825).
 struct delayed_definition {
     std::vector<float> history;
     ht::amax_rule rule;
@@ -197,7 +197,7 @@ struct delayed_definition {
     }
 };
 
-/// A script of amaxes, zeros, infinities and skipped windows among them.
+/// A script of amaxes, including zeros, infinities and skipped windows.
 template <class Device>
 void follows_the_formula(Device& device) {
     ht::host_memory memory;
@@ -206,7 +206,7 @@ void follows_the_formula(Device& device) {
             CAPTURE(length);
             support::random data{static_cast<std::uint64_t>(length)};
             const float formats[] = {448, 57344};
-            // By hand what a store's layers have: two records, of different formats.
+            // Two records with different formats, as the layers of a store have them.
             std::vector<ht::amax_record> records;
             std::vector<std::uint32_t> history(static_cast<std::size_t>(2 * length), 0);
             std::vector<delayed_definition> want;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What rotary embedding has to do on every device.
+/// Tests of rotary embedding, for every device.
 ///
 ///     CHECK(rotary_checks::is_right<ht::bfloat16>(device, {.time = 5, .heads = 3, .head_size = 64}));
 #pragma once
@@ -44,8 +44,8 @@ struct problem {
     ht::rotary_options options() const { return {layout, turned, inverse}; }
 };
 
-/// How far apart a result may be from the definition's: two roundings of each product and the sum, one more where it is added
-/// to what is there, and that to T. What is copied is exact.
+/// The error bound of a result: two roundings of each product and the sum, one more in write mode `add`, and the rounding to T.
+/// Copied numbers are exact.
 template <class T>
 double bound_of(const problem& p, double magnitude, double want, double before, bool is_turned) {
     const bool adds = p.mode == ht::write_mode::add;
@@ -57,7 +57,7 @@ double bound_of(const problem& p, double magnitude, double want, double before, 
     }
 }
 
-/// Of every number against the definition; that nothing else is touched; and that y may be x.
+/// Compares every number with the definition; checks that nothing else is written, and that y may be x.
 template <class T, class Device>
 bool is_right(Device& device, const problem& p) {
     support::random data(7);
@@ -125,7 +125,7 @@ void for_each_problem(Device& device, extent head_size, const Check& check) {
     }
 }
 
-/// A turn and its inverse, and what the angles say: position 0 stays, lengths are kept.
+/// A rotation and its inverse; properties of the rotation: position 0 is unchanged, lengths are preserved.
 template <class Device>
 void turns_and_back(Device& device) {
     const problem p{.batch = 1, .time = 9, .heads = 2, .head_size = 16};
@@ -161,7 +161,7 @@ void refuses(Device& device) {
     const ht::view<float, 4> gaps(x.data(), {1, 3, 2, 4}, {48, 16, 8, 2});
     CHECK_THROWS_AS(ht::rotary(device, gaps, ht::view<float, 2>(table.data(), {3, 4}), gaps), ht::shape_error);
     CHECK_THROWS_AS(ht::fill_rotary_table(ht::view<float, 2>(table.data(), {3, 4}), {.theta = -1}), ht::argument_error);
-    // Nothing to turn.
+    // Nothing to rotate.
     const ht::view<float, 4> none(x.data(), {0, 3, 2, 4});
     ht::rotary(device, none, ht::view<float, 2>(table.data(), {3, 4}), none);
 }

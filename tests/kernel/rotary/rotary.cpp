@@ -42,7 +42,7 @@ TEST_CASE("rotary: a position outside the table") {
     }
 }
 
-// Of transformers 5.24, LlamaRotaryEmbedding: rope_theta 500, factor 8, 1 to 4 waves in 16 positions, a head of 8.
+// From LlamaRotaryEmbedding of transformers 5.24: rope_theta 500, factor 8, 1 to 4 waves in 16 positions, a head of 8.
 TEST_CASE("rotary: Llama 3's frequencies") {
     const ht::rotary_angles angles{500, {.factor = 8, .low_frequency = 1, .high_frequency = 4, .original_context = 16}};
     const double want[] = {0.57605636, 0.02643428, 0.0055901702, 0.001182177};

@@ -23,7 +23,7 @@ namespace ht = halftone;
 using ht::bfloat16;
 using ht::extent;
 
-/// Whole lines a row.
+/// Rows of whole cache lines.
 struct large_array {
     extent rows, width;
     static constexpr extent part = 50;
@@ -93,7 +93,7 @@ struct large_array {
 TEST_CASE("rows: what is written past the caches has the bits of what is not") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
-        // No whole number of lots; rows of which four go side by side, and three are left over.
+        // Not a whole number of vector blocks; four rows are processed together, and three remain.
         for (const large_array& a : {large_array{4500, 992}, large_array{66003, 64}}) {
             a.all_same<bfloat16>(device);
             a.all_same<float>(device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax on the CPU of rows that lie apart.
+/// Softmax on the CPU of rows with a stride.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/softmax/cpu.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE("softmax, log_softmax: rows may lie apart") {
+TEST_CASE("softmax, log_softmax: rows may have a stride") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         for (const ht::extent width : {1, 5, 64, 67, 1000}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax and its logarithm of rows that lie apart: the bits of rows side by side, and gaps that nobody touches. On a GPU of rows
-/// of whole vectors, at multiples of them: others are walked from where they begin.
+/// Softmax and its logarithm of rows with a stride: they have the bits of contiguous rows, and the gaps are untouched. On a GPU
+/// of rows of whole vectors, at multiples of them: others are walked from where they begin.
 ///
 ///     softmax_checks::rows_apart<ht::kernel::softmax<ht::cpu>, float, float>(device, rows, width);
 #pragma once

@@ -46,8 +46,8 @@ using all_float = types<float, float>;
 using mixed = types<bfloat16, bfloat16>;
 using widening = types<float16, float>;
 
-/// The error of one row: relative of y, absolute of log y. Of exp's argument s (x - max): one difference
-/// rounded, and one product; the sum of exponentials adds its depth. An exponential is one for numbers of T.
+/// The error of one row: relative for y, absolute for log y. exp's argument s (x - max) has one rounded difference and one product;
+/// the sum of exponentials adds its depth. The exponential is that for arguments in T.
 template <class Device, class T>
 struct row_errors {
     double largest = -HUGE_VAL, sum_relative = 0, log_sum = 0;
@@ -83,7 +83,7 @@ struct row_errors {
     }
 };
 
-/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+/// apart: the distance in elements of the arrays from a vector-aligned address; 0: all are aligned.
 template <class M, class Device>
 void forward_within_bounds(Device& device, extent rows, extent width, float scale, double deviation, extent apart = 1) {
     CAPTURE(width);
@@ -187,7 +187,7 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
 template <class T = float, class Device>
 void what_is_exact(Device& device, extent width) {
     CAPTURE(width);
-    const ht::shape<2> shape{3, width};  // alike: rows are finished one by one, some devices begin the next before
+    const ht::shape<2> shape{3, width};  // the bits are the same: some devices begin the next row before they finish one
     const guarded<T> x(3 * width), y(3 * width), log_y(3 * width);
     const auto run = [&] {
         for (extent k = width; k < 3 * width; ++k) x[k] = x[k % width];
@@ -219,7 +219,7 @@ void what_is_exact(Device& device, extent width) {
     for (extent k = 0; k < 3 * width; ++k)
         CHECK(y[k] == (k % width == 0 || k % width == width / 2 ? T(0.5f) : zero));
 
-    // Masked throughout, or poisoned: NaN in every place, as PyTorch has it.
+    // Fully masked, or containing NaN: NaN at every position, as in PyTorch.
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     for (const float value : {-infinity, infinity, nan, -nan}) {
         fill(value == -infinity ? value : 1);
@@ -231,7 +231,7 @@ void what_is_exact(Device& device, extent width) {
         }
     }
 
-    // A row of NaN stays alone, in place too.
+    // A row of NaNs does not affect other rows, also in place.
     fill(0);
     run();
     for (extent j = 0; j < width; ++j) x[width + j] = T(std::numeric_limits<float>::quiet_NaN());
@@ -243,9 +243,8 @@ void what_is_exact(Device& device, extent width) {
     }
 }
 
-/// A constant that is added to all elements of a row changes no bit, whatever the scale is, where the sums with it are
-/// exact: whole numbers of units of which the constant is the least power of two that a number of X has no finer digits
-/// at.
+/// Adding a constant to all elements of a row changes no bit, whatever the scale is, if the sums are exact: elements are whole
+/// multiples of a unit, and the constant is the power of two at which the numbers of X are one unit apart.
 template <class M, class Device>
 void no_constant_matters(Device& device, extent width) {
     CAPTURE(width);

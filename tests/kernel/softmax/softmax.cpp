@@ -36,7 +36,7 @@ TEST_CASE_TEMPLATE("softmax: a constant added to all of a row changes nothing", 
     });
 }
 
-// 768 MiB. The portable set has 16 lanes, each of which used to stop at 2^24.
+// 768 MiB. The portable set has 16 lanes; without segments the sum in each would stop growing at 2^24.
 TEST_CASE("softmax: a row of so many elements that a float cannot count them" * doctest::skip()) {
     ht::cpu device{{.threads = 1, .instruction_set = ht::isa::portable}};
     constexpr extent width = extent{3} << 27;

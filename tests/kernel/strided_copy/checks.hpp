@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What copies between strides have to do on every device: the bytes of the definition, and none beside them.
+/// Tests of copies between strided views on every device: they write the bytes of the definition, and no others.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ T value_of(extent i) {
     }
 }
 
-/// A copy of what `rearranged` makes of a tensor of shape s into a contiguous one, and back into such an order of another.
+/// Copies a tensor of shape s, rearranged by `rearranged`, into a contiguous one, and that into another tensor rearranged in
+/// the same way.
 template <class T, class Device, int Rank, class F>
 bool is_right(Device& device, const ht::shape<Rank>& s, extent offset, const F& rearranged) {
     const guarded<T> x(s.size(), offset), back(s.size(), offset), want_back(s.size(), offset);

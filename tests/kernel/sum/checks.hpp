@@ -36,7 +36,7 @@ ht::view<Y, 0> scalar(const guarded<Y>& memory) {
     return {memory.data(), ht::shape<0>{}};
 }
 
-/// apart: by how many elements the arrays begin away from a boundary of vectors; 0: all on it.
+/// apart: the distance in elements of the arrays from a vector-aligned address; 0: all are aligned.
 template <class X, class T, class Y, class Device>
 void within_bounds(Device& device, extent count, extent apart = 1) {
     CAPTURE(count);
@@ -69,7 +69,7 @@ void within_bounds(Device& device, extent count, extent apart = 1) {
     CHECK(whole.intact());
 }
 
-/// What lies beyond the end does not count, though the function of nothing is 1.
+/// Elements beyond the end do not count, even if the function of 0 is 1.
 template <class Device>
 void ends_where_it_should(Device& device, extent count, extent apart = 1) {
     const auto e = ht::trace<1>([](auto x) { return x + 1; });

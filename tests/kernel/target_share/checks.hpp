@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What counting targets has to find on every device.
+/// Tests of what counting targets finds, for every device.
 ///
 ///     target_share_checks::equals_definition(device);
 #pragma once
@@ -29,7 +29,7 @@ kernel::target_counts run(Device& device, const ht::const_view<std::int32_t, 1>&
     return counts;
 }
 
-/// Targets of which so many of ten count.
+/// Targets of which this number among ten is not ignored.
 inline std::vector<std::int32_t> targets(extent n, int of_ten, std::uint64_t seed) {
     support::random data(seed);
     std::vector<std::int32_t> all = data.indices(n, 1000);
@@ -55,7 +55,7 @@ void equals_definition(Device& device) {
             CHECK((part.intact() && rest.intact()));
         }
     }
-    // Parts that count alike: the double that 1 / k is.
+    // Parts with equal numbers of targets: each share is 1 / k, rounded to double.
     for (extent k = 1; k < 40; ++k) {
         const guarded<std::int32_t> whole(targets(31 * k, 10, 3), 0);
         const double share = run(device, ht::const_view<std::int32_t, 1>(whole.data(), {31}), whole.const_view()).share;

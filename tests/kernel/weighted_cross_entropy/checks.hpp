@@ -49,7 +49,7 @@ struct options {
     bool has_weights = false;
 };
 
-/// A device's results, beside what the definition says.
+/// A device's results, compared with the definition's.
 template <class M, class Device>
 struct run {
     using X = typename M::X;
@@ -119,7 +119,7 @@ struct run {
     }
 };
 
-/// The error of a row's parts, which weighted_cross_entropy.hpp and the plain loss's contract state.
+/// The errors of a row's terms, as stated by weighted_cross_entropy.hpp and by the contract of cross_entropy.
 template <class M, class Device>
 void within_bounds(Device& device, extent rows, extent classes, extent padding, double deviation, const options& o,
                    extent apart = 1) {
@@ -181,7 +181,7 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
     CHECK_MESSAGE(losses.within(), losses);
     CHECK_MESSAGE(dxs.within(), dxs);
     if (classes > 4) {
-        // A row whose target's class has the weight 0 has nothing but zeros.
+        // A row whose class has weight 0 has only zeros.
         CHECK_MESSAGE(losses.telling(0.25), losses);
         CHECK_MESSAGE(dxs.telling(0.25), dxs);
     }
@@ -209,7 +209,7 @@ void all(Device& device) {
     within_bounds<all_float>(device, 3, 67, 0, 100.0, cases[5]);
 }
 
-/// In double all is the definition's, but for roundings of double.
+/// In double all results equal the definition's, except for roundings of double.
 template <class Device>
 void in_double(Device& device) {
     for (const options& o : cases) {

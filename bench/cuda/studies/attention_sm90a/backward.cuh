@@ -116,8 +116,8 @@ STUDY_INLINE void init_barriers(std::uint32_t kept, std::uint32_t full, std::uin
 }
 
 /// dk and dv. Scores are transposed: a row of sums is a key's, a column a query's. Each step multiplies scores and the
-/// gradients of the probabilities; the probabilities are computed beside the latter, dv is added while the gradients of
-/// the scores are (where they have registers of their own), and dk beside the next step's begin.
+/// gradients of the probabilities; the probabilities are computed during the latter, dv is added while the gradients of
+/// the scores are computed (if they have separate registers), and dk during the beginning of the next step.
 template <class C>
 __global__ void __launch_bounds__(C::threads, 1)
     by_keys(const __grid_constant__ CUtensorMap key_map, const __grid_constant__ CUtensorMap value_map,

@@ -20,8 +20,8 @@ struct forward_arguments {
 
 /// \tparam Keys        of a block of keys
 /// \tparam Warpgroups  that compute
-/// \tparam TakeTurns   warpgroups pass around who may issue products: one's softmax runs beside the other's products
-/// \tparam OutputApart the output has shared memory of its own: the next tile's queries may come before it is written
+/// \tparam TakeTurns   warpgroups pass around who may issue products: one's softmax overlaps with the other's products
+/// \tparam OutputApart the output has separate shared memory: the next tile's queries may be loaded before it is written
 /// \tparam LazyMaximum the maximum that is subtracted stays until a score exceeds it by more than 8 (as powers of two);
 ///                     sums are rescaled then alone
 template <int HeadSize, int Keys, int Warpgroups, int Stages, bool TakeTurns, bool OutputApart, bool LazyMaximum>
@@ -37,7 +37,7 @@ struct forward_config {
     static constexpr int threads = 128 * (Warpgroups + 1);
 };
 
-/// Every tile: scores of block i + 1 are multiplied while block i's values are; the softmax of i + 1 runs beside the
+/// Every tile: scores of block i + 1 are multiplied while block i's values are; the softmax of i + 1 overlaps with the
 /// latter.
 template <class C>
 __global__ void __launch_bounds__(C::threads, 1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The instructions of sm_90a that the kernels beside use: barriers that count arrivals and bytes, copies of tiles by
+/// The instructions of sm_90a that the kernels in this folder use: barriers that count arrivals and bytes, copies of tiles by
 /// the copy engine (TMA), matrix instructions of four warps (wgmma). Addresses of shared memory are bytes of its
 /// window.
 #pragma once
@@ -80,8 +80,8 @@ STUDY_INLINE void add_product(float (&d)[64], std::uint32_t a0, std::uint32_t a1
 STUDY_INLINE std::uint32_t shared_address(const void* p) {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
 }
-/// What a wgmma is told of an operand: where it begins, how far its panels of 64 columns lie apart where those are
-/// contiguous (1 elsewhere), eight rows (1024 bytes), and swizzle by 128 bytes; distances in units of 16 bytes.
+/// The descriptor of a wgmma's operand: its address, the distance of its panels of 64 columns if those are
+/// contiguous (otherwise 1), the size of eight rows (1024 bytes), and swizzle by 128 bytes; distances in units of 16 bytes.
 STUDY_INLINE std::uint64_t descriptor(std::uint32_t address, std::uint32_t panels_apart) {
     return static_cast<std::uint64_t>((address & 0x3ffff) >> 4) | static_cast<std::uint64_t>(panels_apart) << 16 |
            std::uint64_t{1024 / 16} << 32 | std::uint64_t{1} << 62;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own (op/apply.hpp) on a tape for second derivatives. The forward function runs as on any
+/// Custom operations (op/apply.hpp) on a tape for second derivatives. The forward function runs as on any
 /// tape and may launch kernels; the operations of the backward function are recorded, so that its gradients can be
 /// differentiated. PyTorch does the same for a torch.autograd.Function whose backward is not marked
 /// once_differentiable.
@@ -134,9 +134,9 @@ struct double_backward_application {
             if (kept.slot() == result) return kept_result_itself;
             if (!root.graph().is_leaf(kept.slot())) {
                 fail<argument_error>(Op::name, ": forward keeps a value of shape ", kept.shape(),
-                                     " that is neither an input as forward is given it nor the result, so that nobody "
-                                     "knows its derivative: keep what it is computed of and compute it in backward, or "
-                                     "keep ht::detach(ctx, it) where it is a constant");
+                                     " that is neither an unchanged input nor the result, so that its derivative is "
+                                     "not known: keep the inputs that it is computed from and compute it in backward, or "
+                                     "keep ht::detach(ctx, it) if it is a constant");
             }
         }
         return kept_constant;

@@ -240,7 +240,7 @@ struct composition<op::attention, Roles> {
         using rows = kernel::attention_rows<typename Root::device_type>;
         if (options.strategy == attention_strategy::flash) {
             fail<argument_error>(
-                "attention: flash was asked for; a tape for second derivatives takes the math strategy");
+                "attention: flash was requested; a tape for second derivatives takes the math strategy");
         }
         const auto packed = device_sequences::to(root, sequences, e);
         if (sequences.are_there()) rows::check(root.device(), packed.sequences, e);

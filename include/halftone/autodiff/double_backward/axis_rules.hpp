@@ -42,7 +42,7 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
             const auto f = [](auto x, auto y, auto d) { return halftone::exp(x - y) * d; };
             tape.give(r.dx(), compute<X>(root, f, r.x, spread<Op, float>(root, r.y, s, Along{}), slope));
         } else {
-            // Which elements are chosen has no derivative.
+            // The choice of elements has no derivative.
             const auto x = root.detach(r.x);
             const auto chosen = reshaped(root.detach(r.kept), without(s, Along{}));
             const auto is_chosen = compute<float>(

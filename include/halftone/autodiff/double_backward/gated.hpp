@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rule (rule.hpp) of gated linear units: the halves apart, the gradient of each as a map, and the two joined again.
+/// The rule (engine/rule.hpp) of gated linear units: splits the input into its halves, computes the gradient of each by
+/// a map, and joins the two gradients.
 #pragma once
 
 #include <halftone/autodiff/double_backward/free_rules.hpp>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rule (rule.hpp) of cross-entropy with options: with q the smoothed and weighted target of a row, r its sum, v the weight
-/// of its target, the gradient by the logits is (p (r + 2 z v logsumexp) - q) g.
+/// The rule (engine/rule.hpp) of cross-entropy with options. The gradient of a row with respect to its logits is (p (r
+/// + 2 z v logsumexp) - q) g, where q is the row's smoothed and weighted target, r the sum of q, and v the weight of
+/// the target's class.
 #pragma once
 
 #include <halftone/autodiff/double_backward/rules.hpp>
@@ -22,11 +23,11 @@ struct rule<weighted_cross_entropy_record<X, Rank, LossRank>> {
         if (!tape.takes(r.dlogits())) return;
         auto& root = tape.inner();
         const extent classes = r.dlogits().shape()[Rank - 1], rows = rows_of(r.dlogits().shape());
-        // Over the divisor, and once for all rows or in all columns of its row.
+        // g divided by the divisor: one value for all rows, or the value of its row in all columns.
         const auto targets = smoothed(tape, r, rows, classes, r.terms.view());
         const auto share = row_totals(root, targets, rows);
-        // Rows that do not count have no gradient, whatever their logits are: NaN times 0 would be one. Those of a class
-        // without weight, and of no smoothing, are alike.
+        // Ignored rows have gradient 0, whatever their logits are; multiplying by 0 would keep a NaN. The same holds
+        // for rows whose class has weight 0 if there is no smoothing.
         const auto counted = compute<float>(
             root, [](auto x, auto of_row) { return halftone::where(of_row == 0.0f, 0.0f, x); }, flat(r.logits), share);
         const auto of_rows = reshaped(counted, shape<2>{rows, classes});
@@ -43,7 +44,7 @@ struct rule<weighted_cross_entropy_record<X, Rank, LossRank>> {
             const auto f = [](auto q, auto of_row, auto target, auto d) { return (q * of_row - target) * d; };
             return tape.give(r.dlogits(), compute<X>(root, f, p, share, targets, g));
         }
-        // The weights of the rows' targets, which are the sums of rows without smoothing.
+        // v, the weights of the rows' targets: the sums of q without smoothing.
         kernel::cross_entropy_terms<float> plain = r.terms.view();
         plain.label_smoothing = 0;
         const auto weights = row_totals(root, smoothed(tape, r, rows, classes, plain), rows);
@@ -55,7 +56,7 @@ struct rule<weighted_cross_entropy_record<X, Rank, LossRank>> {
     }
 
   private:
-    /// q over the divisor: the kernel's gradient where p vanishes and that of the loss is -1. No gradient flows into it.
+    /// q divided by the divisor: the kernel's gradient with p = 0 and g = -1. It is a constant.
     template <class Tape>
     static variable<float, 1> smoothed(Tape& tape, const record& r, extent rows, extent classes,
                                        kernel::cross_entropy_terms<float> terms) {

@@ -132,8 +132,8 @@ template <class Compute, class Tape, class Weight>
     requires(Weight::is_variable)
 auto read_weight(Tape&, const Weight& weight) { return weight.value; }
 
-/// True, or a compile-time error, for a product in Compute of variables of these types, which are also those of their
-/// gradients.
+/// True, or a compile-time error, for a product in Compute of variables with these types; their gradients have the same
+/// types.
 template <class Compute, class... Operands>
 consteval bool check_double_backward_operands() {
     static_assert(

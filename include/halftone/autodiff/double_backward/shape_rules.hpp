@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rules (rule.hpp) of operations that change shapes, and the operations that they are made of: a tensor that is zero but
-/// for a part, which is what the gradient of a part is, and sums over broadcast axes, which is what the gradient of expand is.
-/// Each is the other's transpose.
+/// The rules (engine/rule.hpp) of operations that change shapes, and the two operations that they use: place, which
+/// writes a part into a tensor of zeros (the gradient of taking a part), and the sum over broadcast axes (the gradient
+/// of expand). The gradients of these two are again taking a part and expand.
 #pragma once
 
 #include <halftone/autodiff/double_backward/tape.hpp>
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// A tensor that is zero but for what `at` names; Op is the operation that took that.
+/// A tensor of zeros, except for the elements at the positions `at`; Op is the operation that took these elements.
 template <class Op, class T, int From, int Rank>
 struct put_record {
     using operation = Op;
@@ -60,7 +60,7 @@ struct rule<split_record<T, Rank, Parts>> {
     }
 };
 
-/// The sum over axes along which `to` has one element, or none.
+/// The sum over the axes along which `to` has extent 1, and over those that `to` does not have.
 template <class X, class T, int To, int Rank>
 struct sum_to_record {
     using operation = op::expand;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The tape whose gradients can be differentiated again; double_backward.hpp tells how it is used.
+/// The tape whose gradients can be differentiated again; double_backward.hpp shows its use.
 ///
 /// It records as every tape does, so that results and the gradients of backward() are those of a plain tape. With each
 /// record it stores a rule: how the gradients of the operation's inputs follow from that of its result, in operations

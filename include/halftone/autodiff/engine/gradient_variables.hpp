@@ -98,7 +98,7 @@ variable<float, Rank> gradient_variables<Device>::find(const void* owner, std::s
         if (i.owner == owner && i.key == key) return detail::reshaped(i.value, s);
     }
     fail<argument_error>("gradients: none by this ", s, " among ", items_.size(),
-                         "; it was not asked for, or the loss does not depend on it");
+                         "; it was not requested, or the loss does not depend on it");
 }
 
 }  // namespace HALFTONE_ABI

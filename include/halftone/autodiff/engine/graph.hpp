@@ -22,7 +22,7 @@
 #include <halftone/memory/arena.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -237,7 +237,7 @@ class graph {
     halftone::arena& arena() { return arena_; }
     memory_resource& memory() const { return *resource_; }
 
-    /// If set, is told of every operation.
+    /// If set, it is called for every operation.
     range_listener* listener = nullptr;
 
     /// Whether gradients of this backward pass, or of the last one, were stored or read in a type with a short exponent

@@ -40,7 +40,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// How an operation of the user's own reads an operand: unchanged, or as a new variable, which was converted or made of
+/// How a custom operation reads an operand: unchanged, or as a new variable, which was converted or made of
 /// a parameter.
 enum class reading { as_it_is, converted, parameter };
 
@@ -72,10 +72,10 @@ struct tape_hook {
     /// Memory was made for an operation's result, or for its intermediate values; the values are complete at end().
     template <class T, int Rank>
     void give(const variable<T, Rank>&, bool) {}
-    /// An operation of the user's own, Op, has the result y, from the arguments of apply().
+    /// A custom operation, Op, has the result y, from the arguments of apply().
     template <class Op, class Y, class... Inputs>
     void give_own(const Y&, const Inputs&...) {}
-    /// An operation of the user's own reads an argument; it gets the returned value in its place.
+    /// A custom operation reads an argument; it gets the returned value in its place.
     template <reading How, class V>
     V read(V argument) {
         return argument;
@@ -348,8 +348,8 @@ template <class P>
 struct choosing<P> {
     using type = typename P::stands_for;
 };
-/// The policy by whose types a layer chooses its operations: P, or the one in whose place P stands, so that both choose
-/// alike.
+/// The policy by whose types a layer chooses its operations: P, or the policy that P replaces, so that the layer makes the
+/// same choice under both.
 template <class P>
 using chosen_by = typename choosing<P>::type;
 

@@ -61,7 +61,7 @@ template <class P, class Context>
 auto autocast(Context&& context) {
     constexpr bool is_context = requires { context.root(); };
     static_assert(is_context,
-                  "halftone: autocast makes a region of a context, and this is none: give it a tape (ht::tape "
+                  "halftone: autocast makes a region of a context, and this is not one: give it a tape (ht::tape "
                   "tape{device}), an inference context (ht::inference eval{device}) or a region");
     if constexpr (is_context) {
         using root = std::remove_reference_t<decltype(context.root())>;

@@ -13,7 +13,7 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// `run(tape, record)`: sets the gradient of each input that takes one, computed by operations on tape.inner() from
-/// what tape.take(record's result) returns. Specialised for each record that has a rule; a record of a user's own may
+/// what tape.take(record's result) returns. Specialised for each record that has a rule; a user-defined record may
 /// have a member `differentiate(tape)` instead.
 template <class Record>
 struct rule {

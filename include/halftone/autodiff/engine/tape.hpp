@@ -10,7 +10,7 @@
 ///     ht::inference eval{device};
 ///     auto logits = model.logits(eval, tokens);      // the same code; records nothing
 ///
-/// There is no thread-local state: all that a function depends on is in the context that it is passed.
+/// There is no thread-local state: a function depends only on the context that it is passed.
 #pragma once
 
 #include <halftone/autodiff/engine/region.hpp>
@@ -61,7 +61,7 @@ class basic_context {
     /// The arena of results: bytes in use, and their peak since the last reset.
     halftone::arena& memory() const { return graph_->arena(); }
 
-    /// From now on `listener` is told of every operation; nullptr: no listener, or that of a device that has one.
+    /// From now on `listener` is called for every operation; nullptr: no listener, or the device's own, if it has one.
     void listen(range_listener* listener) {
         graph_->listener = listener != nullptr ? listener : detail::listener_of(*device_);
     }
@@ -84,7 +84,7 @@ class basic_context {
         const auto block = graph_->make_block_over(values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
         return {*graph_, graph_->make_result(block, records && wants_gradient), values.shape()};
     }
-    /// The result of an operation of the user's own, Op, on these inputs, in the same memory.
+    /// The result of a custom operation, Op, on these inputs, in the same memory.
     template <class Op, class T, int Rank, class... Inputs>
     variable<T, Rank> make_result(const variable<T, Rank>& given, bool wants_gradient, const Inputs&...) {
         const auto block = graph_->value_block(given.slot());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of the user's own, which state their autocast category: the counterpart of torch.autograd.Function with
+/// Custom operations, which state their autocast category: the counterpart of torch.autograd.Function with
 /// custom_fwd and custom_bwd.
 ///
 ///     struct cubed {
@@ -19,10 +19,10 @@
 /// In a region the inputs are cast to the type that the operation states, and both functions run outside of autocast,
 /// in the types of their arguments; on a bare tape nothing is cast. An operation that states nothing gets its inputs
 /// unchanged, and both functions run in the region, like a custom_fwd without cast_inputs: ht::matmul(ctx, x, w) then
-/// computes by the region's policy, in backward, too. Only number types are cast, and fp64 is not: beside a double, the
-/// other inputs are cast to the type of cast_inputs, or, by a category, to double. A parameter among the inputs is read
-/// from the store's copy if that has the type. Arguments that are neither variables nor parameters are passed on;
-/// containers of these do not compile.
+/// computes by the region's policy, in backward, too. Only number types are cast, and fp64 is not: if an input is a
+/// double, the other inputs are cast to the type of cast_inputs, or, by a category, to double. A parameter among the
+/// inputs is read from the store's copy if that has the type. Arguments that are neither variables nor parameters are
+/// passed on; containers of these do not compile.
 ///
 /// `ctx` is a context that records nothing: free operations work in it, ctx.device() launches kernels,
 /// ctx.make<T>(shape) allocates memory for them, and ctx.wants(i) tells backward whether input i (of the variables and
@@ -352,7 +352,7 @@ struct double_backward_application;
 template <class Op, recording_context Context, class... Arguments>
 auto apply(Context&& context, const Arguments&... arguments) {
     static_assert(detail::named_operation<Op>,
-                  "halftone: apply: this operation has no name, by which profiles and errors tell it: static constexpr "
+                  "halftone: apply: this operation has no name, which profiles and error messages show: static constexpr "
                   "const char* name = \"my_op\"");
     static_assert(!(detail::holds_operands<Arguments> || ...),
                   "halftone: apply: an argument is a container of variables or parameters, which would neither be cast "

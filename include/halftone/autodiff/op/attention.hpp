@@ -18,8 +18,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How many heads queries have, and how many keys and values, each of which several query heads may share (grouped-query
-/// attention, Ainslie et al. 2023). One number stands for both.
+/// The number of query heads, and the number of key and value heads, each of which several query heads may share
+/// (grouped-query attention, Ainslie et al. 2023). A single number sets both.
 struct attention_heads {
     extent queries, keys;
 
@@ -29,8 +29,8 @@ struct attention_heads {
 
 namespace detail {
 
-/// What a (batch, time, (heads + 2 kv_heads) head_size) buffer has side by side: the queries, keys or values, as (batch, time,
-/// heads, head_size).
+/// A view of the queries, the keys or the values in a (batch, time, (heads + 2 kv_heads) head_size) buffer, as (batch,
+/// time, heads, head_size).
 template <class T>
 view<T, 4> slice_of_qkv(T* data, const shape<3>& s, const attention_heads& heads, int which) {
     const extent head_size = s[2] / (heads.queries + 2 * heads.keys);
@@ -39,14 +39,14 @@ view<T, 4> slice_of_qkv(T* data, const shape<3>& s, const attention_heads& heads
             {s[0], s[1], which == 0 ? heads.queries : heads.keys, head_size},
             {s[1] * s[2], s[2], head_size, 1}};
 }
-/// Throws shape_error where qkv cannot be such a buffer. Gives the shape of the result, (batch, time, heads head_size).
+/// The shape of the result, (batch, time, heads head_size). Throws shape_error if qkv is not such a buffer.
 inline shape<3> attention_result(const shape<3>& qkv, const attention_heads& heads) {
     const extent slices = heads.queries + 2 * heads.keys;
     if (heads.queries < 1 || heads.keys < 1 || qkv[2] % slices != 0) {
         if (heads.queries == heads.keys)
-            fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is no multiple of 3 times ",
+            fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is not a multiple of 3 times ",
                               heads.queries, " heads");
-        fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is no multiple of ", heads.queries,
+        fail<shape_error>("self_attention: qkv is ", qkv, "; its last extent is not a multiple of ", heads.queries,
                           " query heads and twice ", heads.keys, " key heads");
     }
     return {qkv[0], qkv[1], qkv[2] / slices * heads.queries};
@@ -57,7 +57,7 @@ view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
     return {data, {s[0], s[1], heads, s[2] / heads}};
 }
 
-/// Packed sequences with offsets that the device can read: given so, or copied to the device and owned by this object.
+/// Packed sequences with offsets that the device can read: the caller's, or a copy on the device that this object owns.
 struct device_sequences {
     variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty if nothing was copied
     packed_sequences sequences{};
@@ -85,11 +85,12 @@ struct device_sequences {
     }
 };
 
-/// What layers give operations for their types, and no element type.
+/// The roles that a layer passes to its operations, as opposed to an element type.
 template <class Roles>
 concept operation_roles = requires { typename Roles::compute; typename Roles::input_grad; };
 
-/// The backward pass of attention over queries, keys and values that one tensor has side by side, into another such tensor.
+/// The backward pass of attention for queries, keys and values in one tensor; the gradients are written to another such
+/// tensor.
 template <class T>
 kernel::attention_backward<T> self_attention_backward(const variable<T, 3>& qkv, const variable<T, 3>& o,
                                                       const variable<float, 4>& logsumexp, const gradient_of<T, 3>& d_o,

@@ -8,9 +8,10 @@
 ///     auto best = ht::argmax(ctx, x, ht::axes<1>);                            // (4, 6), of std::int32_t
 ///     auto attention = ht::softmax(ctx, x, ht::axes<1>);                      // along another axis than the last
 ///
-/// Numeric contract: kernel/axis_reduction's. Under autocast sum, logsumexp, cumsum and softmax give fp32; mean, var, std, amax
-/// and amin have their input's type (PyTorch's categories), as all do on a bare tape. ht::sum<float>(ctx, x, ht::axes<1>) gives
-/// floats anywhere. Indices are std::int32_t, as tokens and targets are everywhere in halftone.
+/// Numeric contract: kernel/axis_reduction's. Under autocast sum, logsumexp, cumsum and softmax return fp32, and mean,
+/// var, std, amax and amin the type of their input (PyTorch's categories); on a bare tape all return the type of their
+/// input. ht::sum<float>(ctx, x, ht::axes<1>) returns floats in any context. Indices are std::int32_t, like tokens and
+/// targets.
 #pragma once
 
 #include <halftone/autodiff/engine/gradient_variables.hpp>
@@ -30,14 +31,14 @@ template <int... I>
 struct all_axes<std::integer_sequence<int, I...>> {
     using type = axis_list<I...>;
 };
-/// Every axis of a tensor of that rank.
+/// All axes of a tensor of this rank.
 template <int Rank>
 using every_axis = typename all_axes<std::make_integer_sequence<int, Rank>>::type;
 
 template <int Rank, class Along>
 inline constexpr int rank_without = Rank - Along::count;
 
-/// How many elements an output is made of.
+/// The number of elements that are reduced to one output.
 template <int Rank, int... Axes>
 extent reduced_size(const shape<Rank>& s, axis_list<Axes...>) {
     extent size = 1;
@@ -45,7 +46,7 @@ extent reduced_size(const shape<Rank>& s, axis_list<Axes...>) {
     return size;
 }
 
-/// What the gradient of a reduction reads. `kept` is empty where nothing is read.
+/// The values that the gradient of a reduction reads. `kept` is empty if the gradient reads no values.
 template <class Op, kernel::axis_operation Kind, class X, int Rank, class Y, class Along>
 struct axis_record {
     using operation = Op;
@@ -84,8 +85,8 @@ struct axis_record {
     }
 };
 
-/// Memory for what the gradient of a reduction reads: no result that a tape would show to who watches it, as it differs from
-/// one by a rounding alone.
+/// Memory for the values that the gradient of a reduction reads. Watched tapes do not show it, since it differs from
+/// the result only by a rounding.
 template <class S>
 variable<S, 1> unrounded_results(graph& g, extent count) {
     const auto block = g.make_block(static_cast<std::size_t>(count) * sizeof(S));
@@ -128,7 +129,7 @@ auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
     return y;
 }
 
-/// The inverse of a reduction: each value, times a factor, in all the places that the reduced axes have.
+/// The transpose of a sum: each value, times a factor, at all positions of the reduced axes.
 template <class Op, class From, class T, int Rank, class Along>
 struct spread_record {
     using operation = Op;
@@ -208,7 +209,7 @@ variable<Y, Rank> running_sums(Context&& context, const variable<X, Rank>& x, bo
     return y;
 }
 
-/// Indices of the largest or smallest.
+/// Indices of the largest or smallest elements.
 template <class Context, class X, int Rank, int... Axes>
 auto indices_along(Context&& context, const char* name, kernel::axis_operation operation, const variable<X, Rank>& x,
                    axis_list<Axes...> along) {
@@ -222,7 +223,7 @@ auto indices_along(Context&& context, const char* name, kernel::axis_operation o
     return y;
 }
 
-/// The result with the axes that were reduced, each of extent 1, where that is asked for.
+/// The result; with ht::keepdim among the arguments the reduced axes are kept, with extent 1.
 template <class Context, class Y, int Out, int Rank, int... Axes>
 auto with_kept_axes(Context&&, const variable<Y, Out>& y, const shape<Rank>&, axis_list<Axes...>) {
     return y;
@@ -235,7 +236,7 @@ auto with_kept_axes(Context&& context, const variable<Y, Out>& y, const shape<Ra
 template <class... Keep>
 concept perhaps_keepdim = sizeof...(Keep) <= 1 && (std::is_same_v<Keep, keep_axes> && ...);
 
-/// The root of a variance, whose derivative is 0 where it is.
+/// The square root of a variance; the derivative at 0 is 0.
 struct root_function {
     constexpr auto operator()(auto v) const { return halftone::where(v == 0.0f, 0.0f, halftone::sqrt(v)); }
 };
@@ -254,7 +255,8 @@ inline constexpr bool is_last_axis = sizeof...(Axes) == 1 && resolved_axes<Rank,
 
 }  // namespace detail
 
-/// The sums along some axes, as torch.sum(x, dim); of no elements, 0. With ht::keepdim these axes stay, with extent 1.
+/// The sums along some axes, as torch.sum(x, dim); 0 if there are no elements. With ht::keepdim the result keeps these
+/// axes, with extent 1.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto sum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -264,7 +266,7 @@ auto sum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along
                                   x.shape(), along, keep...);
 }
 
-/// The means along some axes, as torch.mean(x, dim); of no elements, NaN. ht::keepdim as for sum.
+/// The means along some axes, as torch.mean(x, dim); NaN if there are no elements. ht::keepdim as for sum.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto mean(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -276,8 +278,8 @@ auto mean(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> alon
         x.shape(), along, keep...);
 }
 
-/// The largest along some axes, as torch.amax: a NaN where one is, and elements that are equally large share the gradient
-/// evenly. ht::keepdim as for sum. Throws shape_error where there is nothing to choose from.
+/// The largest elements along some axes, as torch.amax; NaN if one of the elements is NaN. Equally large elements share
+/// the gradient evenly. ht::keepdim as for sum. Throws shape_error if there are no elements.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto amax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -287,13 +289,13 @@ auto amax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> alon
         context, detail::reduce_axes<op::amax, kernel::axis_operation::amax, Y>(context, x, along, 1.0), x.shape(),
         along, keep...);
 }
-/// The largest of all elements, a NaN where one is.
+/// The largest of all elements; NaN if one of them is NaN.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto amax(Context&& context, const variable<X, Rank>& x) {
     return halftone::amax<As>(context, x, detail::every_axis<Rank>{});
 }
 
-/// The smallest along some axes, as amax has the largest.
+/// The smallest elements along some axes; otherwise like amax.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto amin(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -303,13 +305,14 @@ auto amin(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> alon
         context, detail::reduce_axes<op::amin, kernel::axis_operation::amin, Y>(context, x, along, 1.0), x.shape(),
         along, keep...);
 }
-/// The smallest of all elements, a NaN where one is.
+/// The smallest of all elements; NaN if one of them is NaN.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto amin(Context&& context, const variable<X, Rank>& x) {
     return halftone::amin<As>(context, x, detail::every_axis<Rank>{});
 }
 
-/// log(the sum of exp(x) along some axes), as torch.logsumexp: without overflow; of no elements, and of -infinity alone,
+/// log(the sum of exp(x) along some axes), as torch.logsumexp, without overflow; -infinity if there are no elements or
+/// all are
 /// -infinity. ht::keepdim as for sum.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
@@ -325,8 +328,8 @@ auto logsumexp(Context&& context, const variable<X, Rank>& x) {
     return halftone::logsumexp<As>(context, x, detail::every_axis<Rank>{});
 }
 
-/// The variances along some axes, as torch.var: sum (x - mean)^2 / (n - correction), by default the unbiased estimate, which
-/// is NaN of one element. ht::keepdim as for sum.
+/// The variances along some axes, as torch.var: sum (x - mean)^2 / (n - correction). The default is the unbiased
+/// estimate, which is NaN for one element. ht::keepdim as for sum.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto var(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, const var_options& options = {}) {
     using Y = chosen_output<As, policy_of<Context>, op::var, X>;
@@ -344,7 +347,7 @@ auto var(Context&& context, const variable<X, Rank>& x, const var_options& optio
     return halftone::var<As>(context, x, detail::every_axis<Rank>{}, options);
 }
 
-/// The standard deviations along some axes, as torch.std: the roots of var. Where one is 0, so is its gradient.
+/// The standard deviations along some axes, as torch.std: the square roots of var. The gradient of a deviation of 0 is 0.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto std(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, const var_options& options = {}) {
     using Y = chosen_output<As, policy_of<Context>, op::std_dev, X>;
@@ -363,9 +366,9 @@ auto std(Context&& context, const variable<X, Rank>& x, const var_options& optio
     return halftone::std<As>(context, x, detail::every_axis<Rank>{}, options);
 }
 
-/// Where the largest along one axis is first, as torch.argmax(x, dim), a NaN being larger than any number: indices of
-/// std::int32_t, as tokens and targets are, without gradient. ht::keepdim as for sum. Throws shape_error where there is nothing
-/// to choose from, or an index does not fit.
+/// The indices of the largest elements along one axis, as torch.argmax(x, dim): the first of equal ones; NaN is larger
+/// than any number. They are std::int32_t, without gradient. ht::keepdim as for sum. Throws shape_error if there are no
+/// elements, or if an index does not fit into 32 bits.
 template <recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto argmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -374,12 +377,12 @@ auto argmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> al
                                   detail::indices_along(context, "argmax", kernel::axis_operation::amax, x, along),
                                   x.shape(), along, keep...);
 }
-/// The same of all elements, counted in row-major order.
+/// The index of the largest of all elements, counted in row-major order.
 template <recording_context Context, class X, int Rank>
 auto argmax(Context&& context, const variable<X, Rank>& x) {
     return detail::indices_along(context, "argmax", kernel::axis_operation::amax, x, detail::every_axis<Rank>{});
 }
-/// Where the smallest along one axis is first, as argmax has the largest.
+/// The indices of the smallest elements along one axis; otherwise like argmax.
 template <recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto argmin(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -388,13 +391,13 @@ auto argmin(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> al
                                   detail::indices_along(context, "argmin", kernel::axis_operation::amin, x, along),
                                   x.shape(), along, keep...);
 }
-/// The same of all elements, counted in row-major order.
+/// The index of the smallest of all elements, counted in row-major order.
 template <recording_context Context, class X, int Rank>
 auto argmin(Context&& context, const variable<X, Rank>& x) {
     return detail::indices_along(context, "argmin", kernel::axis_operation::amin, x, detail::every_axis<Rank>{});
 }
 
-/// The sums along one axis up to each element, as torch.cumsum(x, dim), in x's shape; added up in double.
+/// The cumulative sums along one axis, as torch.cumsum(x, dim), in x's shape; computed in double.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...>) {
     static_assert(detail::check_one_axis(axis_list<Axes...>{}));
@@ -404,8 +407,8 @@ auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...>) {
 
 namespace detail {
 
-/// x less the largest along some axes, of which no gradient is taken: a constant there changes neither softmax nor its
-/// logarithm.
+/// x minus the largest element along some axes. The largest element counts as a constant in the gradient, since
+/// subtracting a constant changes neither softmax nor its logarithm.
 template <class Op, class S, class Context, class X, int Rank, int... Axes>
 variable<S, Rank> less_largest(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along) {
     auto& root = context.root();
@@ -422,8 +425,9 @@ variable<S, Rank> total_along(Context&& context, const variable<S, Rank>& x, axi
 
 }  // namespace detail
 
-/// exp(x) / (the sum of exp(x) along some axes), in x's shape: softmax along others than the last, made of other operations and
-/// so with more memory than that; types are softmax's. Along the last alone it is that. Throws shape_error.
+/// Softmax along some axes: exp(x) / (the sum of exp(x) along them), in x's shape. Along the last axis alone it is
+/// ht::softmax; otherwise it is composed of several operations, which takes more memory. Types are those of
+/// ht::softmax. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto softmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along) {
     if constexpr (detail::is_last_axis<Rank, Axes...>) {
@@ -438,7 +442,7 @@ auto softmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> a
                                                 detail::total_along<op::softmax, S>(context, e, along));
     }
 }
-/// x - log(the sum of exp(x) along some axes), likewise.
+/// Log-softmax along some axes: x - log(the sum of exp(x) along them); otherwise like softmax.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto log_softmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along) {
     if constexpr (detail::is_last_axis<Rank, Axes...>) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Gradient checkpointing: a part of a model keeps its inputs alone, and the backward pass computes the rest again.
+/// Gradient checkpointing: a part of a model keeps only its inputs, and the backward pass recomputes everything else.
 ///
 ///     auto y = ht::checkpoint(ctx, block, x);                     // in place of block(ctx, x)
 ///     auto z = ht::checkpoint(ctx, [&](auto& c, const auto& h) { return down(c, ht::gelu(c, up(c, h))); }, y);
 ///
-/// A block's activations then live during the forward pass of that block and during its backward pass, not from one to
-/// the other: memory for the time of a second forward pass of the block. Checkpoints may stand within one another.
+/// A block's activations exist only during the block's own forward and backward pass. The price is a second forward
+/// pass of the block. Checkpoints may be nested.
 ///
-/// Numeric contract: values and gradients have the bits that they have without it; dropout drops the same elements.
+/// Numeric contract: values and gradients have the same bits as without checkpoints; dropout drops the same elements.
 #pragma once
 
 #include <tuple>
@@ -22,7 +22,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Tells a tape's hook that operations are computed again, while it lives.
+/// While an object of this class lives, a tape's hook knows that operations are recomputed.
 template <class Root>
 class recomputation {
   public:
@@ -38,7 +38,7 @@ class recomputation {
     Root* root_;
 };
 
-/// What a checkpoint keeps: the function and its arguments, and the number of the function's first random draw.
+/// What a checkpoint stores: the function, its arguments, and the number of the function's first random draw.
 template <class Root, class Context, class Function, class Y, class... Arguments>
 struct checkpoint_record {
     struct operation {
@@ -62,7 +62,7 @@ struct checkpoint_record {
     }
 
   private:
-    /// The forward pass once more, this time recorded; its result takes over the gradient.
+    /// Repeats the forward pass, now recording it. The gradient of the first result becomes that of the new one.
     void recompute(Root& root) {
         graph& g = root.graph();
         const std::uint32_t drawn = g.random.drawn(g.pass());
@@ -92,7 +92,7 @@ struct checkpoint_record {
     }
 };
 
-/// A layer that is named is referred to, a temporary lambda is kept.
+/// A named function (an lvalue, such as a layer) is stored as a pointer, a temporary lambda by value.
 template <class Function>
 using kept_function = std::conditional_t<std::is_lvalue_reference_v<Function>, std::remove_reference_t<Function>*,
                                          std::remove_reference_t<Function>>;
@@ -124,10 +124,10 @@ void record_checkpoint(Root& root, Context& context, std::remove_reference_t<Fun
 
 }  // namespace detail
 
-/// y = f(ctx, x…), a variable; of all that f computes nothing is kept for the backward pass, which calls f again. f must
-/// be a function of its arguments: a layer, which must outlive the backward pass, or a temporary lambda, which is kept
-/// with all that it captured. Gradients reach variables and parameters that f uses by other ways than its arguments,
-/// too. In contexts without a backward pass it is f(ctx, x…). Throws what f throws.
+/// y = f(ctx, x…), a variable. Nothing that f computes is kept for the backward pass, which calls f again. f must return
+/// the same for the same arguments. It is a layer, which must outlive the backward pass, or a temporary lambda, which is
+/// stored with everything that it captured. Variables and parameters that f uses other than as arguments get their
+/// gradients, too. In contexts without a backward pass the call is f(ctx, x…). Throws what f throws.
 template <class Context, class Function, class... X>
     requires requires(Context& context) { context.root(); }
 auto checkpoint(Context&& ctx, Function&& f, const X&... x) {

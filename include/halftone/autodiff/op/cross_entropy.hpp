@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with options: label smoothing, class weights, a z-loss, sums and losses by rows in place of the mean; and
-/// targets that are probabilities.
+/// Cross-entropy with options: label smoothing, class weights, a z-loss, the sum or the losses of single rows in place
+/// of the mean; and targets that are probabilities.
 ///
 ///     auto loss = ht::cross_entropy(ctx, logits, targets, {.label_smoothing = 0.1f, .weight = w});
 ///     auto losses = ht::cross_entropy<ht::reduction::none>(ctx, logits, targets);           // in the targets' shape
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets, {.z_loss = 1e-4f});
 ///     auto loss = ht::cross_entropy(ctx, logits, probabilities, {.label_smoothing = 0.1f});   // in the logits' shape
 ///
-/// The definition is PyTorch's: kernel/weighted_cross_entropy has the formula. Types of results as of the plain loss
-/// (autodiff/op/loss.hpp), which is another kernel and knows nothing of options.
+/// The definition is PyTorch's; kernel/weighted_cross_entropy has the formula. Results have the types of the loss without
+/// options (autodiff/op/loss.hpp), which is a separate kernel.
 #pragma once
 
 #include <tuple>
@@ -25,30 +25,31 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What a cross-entropy is to have beside the mean of -log p of the targets.
+/// Options of a cross-entropy. Without any, it is the mean of -log p of the targets.
 struct cross_entropy_options {
-    /// The share of a target that is spread over all classes alike, 0 to 1 (Szegedy et al. 2016).
+    /// The fraction of a target's probability that is distributed evenly over all classes, 0 to 1 (Szegedy et al. 2016).
     double label_smoothing = 0;
-    /// (classes), not negative: of each class, 1 where there are none. They may lie in host memory; what the device can reach
-    /// must stay until the backward pass is through. The mean divides by the sum of the targets' weights.
+    /// (classes), not negative: a weight for each class; empty: all are 1. They may be in host memory; memory that the
+    /// device can read must stay unchanged until the backward pass has run. The mean divides by the sum of the targets'
+    /// weights.
     const_view<float, 1> weight{};
     halftone::reduction reduction = halftone::reduction::mean;
-    /// The factor of logsumexp^2, which each row's loss is more, times its target's weight (PaLM: 1e-4). Not in PyTorch.
+    /// Adds z_loss logsumexp^2, times its target's weight, to the loss of each row (PaLM: 1e-4). Not in PyTorch.
     double z_loss = 0;
-    /// Rows of this target have loss 0 and gradient 0, and do not count.
+    /// Rows with this target have loss 0 and gradient 0, and do not count in the mean.
     std::int32_t ignore_index = -100;
 };
 
 namespace detail {
 
-/// Throws argument_error for what is out of range.
+/// Throws argument_error for an option out of range.
 inline void check_options(const char* operation, const cross_entropy_options& o) {
     if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1))
         fail<argument_error>(operation, ": label_smoothing is ", o.label_smoothing, "; expected 0 to 1");
     if (!(o.z_loss >= 0)) fail<argument_error>(operation, ": z_loss is ", o.z_loss, "; expected 0 or more");
 }
 
-/// The terms of a loss as they lie on the tape.
+/// The terms of a loss, with the weights as variables of the tape.
 template <class S>
 struct kept_terms {
     S label_smoothing, z_loss;
@@ -83,10 +84,10 @@ kept_terms<S> terms_of(Root& root, const char* operation, const cross_entropy_op
     return terms;
 }
 
-/// What a loss knows of its rows.
+/// Values of the rows that the forward pass computes for the loss and its gradient.
 template <class S>
 struct loss_rows {
-    variable<S, 1> losses, maximum, sum, row_weights, count;  ///< row_weights without class weights, count without mean: empty
+    variable<S, 1> losses, maximum, sum, row_weights, count;  ///< row_weights: empty without weights; count: without a mean
 
     template <class Root>
     static loss_rows make(Root& root, extent rows, bool has_weights, reduction r) {
@@ -100,7 +101,7 @@ struct loss_rows {
     view<S, 1> weights() const { return row_weights.is_empty() ? view<S, 1>{} : row_weights.view(); }
     view<S, 1> divisor() const { return count.is_empty() ? view<S, 1>{} : count.view(); }
 
-    /// The loss out of those of rows, and `count`.
+    /// The loss, reduced from the losses of the rows and `count`.
     template <class Device>
     void reduce(Device& device, const const_view<std::int32_t, 1>& targets, std::int32_t ignored,
                 const view<S, 1>& loss) const {
@@ -111,7 +112,7 @@ struct loss_rows {
     }
 };
 
-/// dy: the gradient of the loss, or of the rows' losses.
+/// dy is the gradient of the loss, or of the losses of the rows.
 template <class X, int Rank, int LossRank>
 struct weighted_cross_entropy_record {
     using S = loss_type<X>;
@@ -155,7 +156,7 @@ variable<std::int32_t, 1> targets_to_device(Root& root, const const_view<std::in
     return ids_to_device(root, "cross_entropy", "target", targets, classes, &o.ignore_index);
 }
 
-/// The loss of logits, or with LossRank 1 the losses of their rows.
+/// The loss of the logits; with LossRank 1 the losses of their rows.
 template <int LossRank, class Context, class X, int Rank>
 auto weighted_cross_entropy_of(Context&& context, const variable<X, Rank>& logits, const const_view<std::int32_t, 1>& targets,
                                const cross_entropy_options& o, reduction r) {
@@ -192,7 +193,7 @@ auto weighted_cross_entropy_of(Context&& context, const variable<X, Rank>& logit
     return loss;
 }
 
-/// The same of logits = x weightᵀ, which are there by chunks.
+/// The same for logits = x weightᵀ, which are computed in chunks of rows.
 template <class Roles, class X, int Rank, class Weight>
 struct weighted_linear_cross_entropy_record {
     using operation = op::linear_cross_entropy;
@@ -230,11 +231,12 @@ struct weighted_linear_cross_entropy_record {
 
 }  // namespace detail
 
-/// The mean, or the sum, over all rows that count, with the options' terms: torch.nn.functional.cross_entropy(logits, targets,
-/// weight, ignore_index, reduction, label_smoothing). logits: (…, classes), targets: as many as rows, which may lie in host
-/// memory; what the device can reach must stay until the backward pass is through. Where no row counts the mean is NaN. Throws
-/// shape_error, argument_error for options out of range and for a target that is no class, unless only the GPU sees it: then
-/// the loss is NaN.
+/// The mean, or the sum, over all rows that are not ignored, with the options' terms:
+/// torch.nn.functional.cross_entropy(logits, targets, weight, ignore_index, reduction, label_smoothing). logits: (…,
+/// classes), targets: one per row. Targets may be in host memory; memory that the device can read must stay unchanged
+/// until the backward pass has run. If all rows are ignored, the mean is NaN. Throws shape_error, and argument_error
+/// for options out of range and for a target that is not a class, unless only the GPU can read it: then the loss is
+/// NaN.
 template <class Context, class X, int Rank, int TargetRank>
 auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const const_view<std::int32_t, TargetRank>& targets,
                    const cross_entropy_options& options) {
@@ -244,7 +246,7 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const con
     return detail::given_as<op::cross_entropy, Y>(context, loss);
 }
 
-/// The loss of each row, in the targets' shape; rows that do not count have 0. `reduction` of the options is not looked at.
+/// The loss of each row, in the targets' shape; 0 for ignored rows. The option `reduction` has no effect.
 template <reduction Reduction, class Context, class X, int Rank, int TargetRank>
 auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const const_view<std::int32_t, TargetRank>& targets,
                    const cross_entropy_options& options = {}) {
@@ -259,8 +261,8 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const con
 
 /// Targets that are probabilities of the classes, in the logits' shape (soft targets): the mean over rows, or the sum, of
 /// -(sum over j of weight[j] q[j] log softmax(logits)[j]), q being (1 - label_smoothing) target + label_smoothing / classes, as
-/// in PyTorch, whose mean divides by the number of rows. Gradients flow into both. Neither ignore_index nor z_loss are for such
-/// targets. Throws shape_error and argument_error.
+/// in PyTorch, whose mean divides by the number of rows. Logits and targets both get gradients. ignore_index and z_loss
+/// do not apply to such targets. Throws shape_error and argument_error.
 template <recording_context Context, class X, class T, int Rank>
 auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const variable<T, Rank>& targets,
                    const cross_entropy_options& options = {}) {
@@ -289,8 +291,8 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const var
         context, detail::reduce<op::cross_entropy, S>(context, factor, f, weighted, targets));
 }
 
-/// The same as with targets that are classes, for logits x weightᵀ, which are there by chunks of rows and are computed again
-/// in the backward pass; they are rounded to the roles' output. Mean and sum alone. Throws as cross_entropy does.
+/// cross_entropy of the logits x weightᵀ, with targets that are classes. The logits are computed in chunks of rows,
+/// again in the backward pass, and rounded to the roles' output. Only mean and sum. Throws as cross_entropy does.
 template <class Roles, class Context, class X, int Rank, class Weight, int TargetRank>
 auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const Weight& weight,
                           const const_view<std::int32_t, TargetRank>& targets, const cross_entropy_options& options) {
@@ -328,7 +330,7 @@ auto linear_cross_entropy(Context&& context, const variable<X, Rank>& x, const W
         return detail::given_as<op::linear_cross_entropy, detail::linear_loss<compute>>(context, loss);
     }
 }
-/// Says what this loss does not take.
+/// Compile-time errors for arguments that this loss does not support.
 template <class Roles, class Context, class X, int Rank, class Weight, class T>
 void linear_cross_entropy(Context&&, const variable<X, Rank>&, const Weight&, const variable<T, Rank>&,
                           const cross_entropy_options& = {}) {

@@ -7,10 +7,11 @@
 ///     auto loss = ht::binary_cross_entropy_with_logits(ctx, logits, labels);         // labels: 0 to 1, of any number type
 ///     auto length = ht::norm(ctx, x);
 ///
-/// A loss is the mean over all elements, their sum, or, with ht::l1_loss<ht::reduction::none>(ctx, x, target), a loss for each
-/// element in the prediction's shape (autodiff/op/reduction.hpp). It is a float in regions, by its category, and also on a bare
-/// tape, where PyTorch gives the inputs' type (for doubles a double). Gradients flow into both inputs. A target may also be a view
-/// of host memory or of the device's; memory that the device can read must stay unchanged until the backward pass has run.
+/// A loss is the mean over all elements, their sum, or, with ht::l1_loss<ht::reduction::none>(ctx, x, target), a loss
+/// for each element in the prediction's shape (autodiff/op/reduction.hpp). It is a float in regions, by its category,
+/// and also on a bare tape, where PyTorch gives the inputs' type (for doubles a double). Gradients flow into both
+/// inputs. A target may also be a view of host memory or of the device's; memory that the device can read must stay
+/// unchanged until the backward pass has run.
 ///
 /// Numeric contract: kernel/sum's, with one rounding at the end.
 #pragma once
@@ -94,8 +95,8 @@ auto l1_loss(Context&& context, const variable<X, Rank>& prediction, const Targe
                                         detail::as_target(context.root(), target), chosen);
 }
 
-/// The mean, or the sum, of d^2 / (2 beta) if |d| < beta, otherwise of |d| - beta / 2, where d is prediction - target. Throws
-/// argument_error for a beta that is not positive.
+/// The mean, or the sum, of d^2 / (2 beta) if |d| < beta, otherwise of |d| - beta / 2, where d is prediction - target.
+/// Throws argument_error for a beta that is not positive.
 template <recording_context Context, class X, int Rank, class Target>
 auto smooth_l1_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target, double beta = 1,
                     reduction chosen = reduction::mean) {
@@ -104,8 +105,8 @@ auto smooth_l1_loss(Context&& context, const variable<X, Rank>& prediction, cons
                                                detail::as_target(context.root(), target), chosen);
 }
 
-/// The mean, or the sum, of d^2 / 2 if |d| < delta, otherwise of delta (|d| - delta / 2), where d is prediction - target (Huber
-/// 1964). Throws argument_error for a delta that is not positive.
+/// The mean, or the sum, of d^2 / 2 if |d| < delta, otherwise of delta (|d| - delta / 2), where d is prediction -
+/// target (Huber 1964). Throws argument_error for a delta that is not positive.
 template <recording_context Context, class X, int Rank, class Target>
 auto huber_loss(Context&& context, const variable<X, Rank>& prediction, const Target& target, double delta = 1,
                 reduction chosen = reduction::mean) {
@@ -114,8 +115,8 @@ auto huber_loss(Context&& context, const variable<X, Rank>& prediction, const Ta
                                            detail::as_target(context.root(), target), chosen);
 }
 
-/// The mean, or the sum, of -target log(p) - (1 - target) log(1 - p), where p is sigmoid(logit); computed from the logit, so that it
-/// neither overflows nor cancels.
+/// The mean, or the sum, of -target log(p) - (1 - target) log(1 - p), where p is sigmoid(logit); computed from the
+/// logit, so that it neither overflows nor cancels.
 template <recording_context Context, class X, int Rank, class Target>
 auto binary_cross_entropy_with_logits(Context&& context, const variable<X, Rank>& logits, const Target& target,
                                       reduction chosen = reduction::mean) {
@@ -123,9 +124,9 @@ auto binary_cross_entropy_with_logits(Context&& context, const variable<X, Rank>
                                                                  detail::as_target(context.root(), target), chosen);
 }
 
-/// The mean, or the sum, of -target log(p) - (1 - target) log(1 - p), each logarithm at least -100. The gradient of p is PyTorch's,
-/// (p - target) / max(p (1 - p), 1e-12), which does not vanish at p = 0 and 1. Banned under autocast to low precision,
-/// as in PyTorch: it does not compile there.
+/// The mean, or the sum, of -target log(p) - (1 - target) log(1 - p), each logarithm at least -100. The gradient of p
+/// is PyTorch's, (p - target) / max(p (1 - p), 1e-12), which does not vanish at p = 0 and 1. Banned under autocast to
+/// low precision, as in PyTorch: it does not compile there.
 template <recording_context Context, class X, int Rank, class Target>
 auto binary_cross_entropy(Context&& context, const variable<X, Rank>& p, const Target& target,
                           reduction chosen = reduction::mean) {

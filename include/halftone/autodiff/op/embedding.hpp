@@ -87,7 +87,8 @@ struct embedding_record {
     }
 };
 
-/// PyTorch's padding_idx, which may be counted from the end, as a token, or -1 for none. Throws argument_error.
+/// PyTorch's padding_idx, which may be negative to count from the end, as a token; -1 if there is none. Throws
+/// argument_error.
 inline std::int32_t padding_token(const std::optional<extent>& padding_idx, extent vocabulary) {
     if (!padding_idx) return -1;
     if (*padding_idx < -vocabulary || *padding_idx >= vocabulary)

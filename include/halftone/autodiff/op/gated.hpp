@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Gated linear units (Dauphin et al. 2017; Shazeer 2020, "GLU variants"): the last axis in two halves, one of which gates the
-/// other, in one pass over what one product gives.
+/// Gated linear units (Dauphin et al. 2017; Shazeer 2020, "GLU variants"): a function of one half of the last axis
+/// times the other half, in one pass over the result of one product.
 ///
 ///     auto y = ht::swiglu(ctx, x);                          // x: (…, 2 hidden), y: (…, hidden): silu(first) second
 ///     auto y = ht::geglu(ctx, x);                           // gelu(first) second
 ///     auto y = ht::glu(ctx, x);                             // first sigmoid(second), as torch.nn.functional.glu
-///     auto y = ht::gated(ctx, [](auto gate, auto up) { return ht::tanh(gate) * up; }, x);     // or what you like
+///     auto y = ht::gated(ctx, [](auto gate, auto up) { return ht::tanh(gate) * up; }, x);     // or any other function
 ///
-/// Both halves are read where they lie and both gradients are written where they lie: one kernel forward and one backward.
-/// The contract is that of maps (kernel/map); the result has x's type unless one is given, ht::swiglu<float>(ctx, x).
+/// The kernel reads both halves in place, and the backward pass writes both gradients in place: one kernel forward and
+/// one backward. The contract is that of maps (kernel/map). The result has x's type, or the one given:
+/// ht::swiglu<float>(ctx, x).
 #pragma once
 
 #include <tuple>
@@ -21,7 +22,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// A half of each row, where it lies.
+/// One half of each row, as a view of x's memory.
 template <class T>
 view<T, 2> half_of_rows(T* data, extent rows, extent half, int which) {
     return {data + which * half, {rows, half}, {2 * half, 1}};
@@ -60,7 +61,7 @@ struct gated_record {
 
 template <class Op, class As, class Context, class F, class X, int Rank>
 auto gated_by(Context&& context, const F& f, const variable<X, Rank>& x) {
-    static_assert(Rank >= 1, "halftone: gated units halve the last axis, which a single value has not");
+    static_assert(Rank >= 1, "halftone: gated units halve the last axis, which a single value does not have");
     using Y = chosen_output<As, policy_of<Context>, Op, X>;
     using device = typename std::remove_cvref_t<Context>::device_type;
     auto& root = context.root();
@@ -94,8 +95,8 @@ struct geglu_function {
 
 }  // namespace detail
 
-/// f(first half, second half) of the last axis: (…, 2 n) to (…, n). f is a lambda as of ht::map. Throws shape_error for an
-/// odd last extent.
+/// f(first half, second half) of the last axis: (…, 2 n) to (…, n). f is a lambda as for ht::map. Throws shape_error if
+/// the last extent is odd.
 template <class As = by_category, recording_context Context, class F, class X, int Rank>
 auto gated(Context&& context, const F& f, const variable<X, Rank>& x) {
     return detail::gated_by<op::map, As>(context, f, x);
@@ -110,7 +111,8 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto swiglu(Context&& context, const variable<X, Rank>& x) {
     return detail::gated_by<op::swiglu, As>(context, detail::swiglu_function{}, x);
 }
-/// gelu (by tanh, as GPT-2 and Gemma have it) of the first half of the last axis times the second. Throws shape_error.
+/// gelu (its tanh form, as in GPT-2 and Gemma) of the first half of the last axis times the second half. Throws
+/// shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto geglu(Context&& context, const variable<X, Rank>& x) {
     return detail::gated_by<op::geglu, As>(context, detail::geglu_function{}, x);

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Elements chosen along an axis by an index, and sums to where an index says, with their gradients: gather, index_select,
-/// take_along_dim, scatter_add, index_add.
+/// Operations that choose elements along an axis by an index, or add elements at indexed places, with their gradients:
+/// gather, index_select, take_along_dim, scatter_add, index_add.
 ///
 ///     auto y = ht::gather(ctx, x, ht::axes<1>, index);                   // y[i][j] = x[i][index[i][j]]
 ///     auto y = ht::index_select(ctx, x, ht::axes<0>, rows);              // y[i][j] = x[rows[i]][j]
 ///     auto y = ht::scatter_add(ctx, x, ht::axes<1>, index, source);      // x, and source[i][j] added at [i][index[i][j]]
 ///     auto y = ht::index_add(ctx, x, ht::axes<0>, rows, source);         // x, and source[i] added to row rows[i]
 ///
-/// An index is of std::int32_t: a variable, or a view, which may lie in host memory; what the device can reach must stay until
-/// the backward pass is through. Where the host can read it an index outside the axis throws argument_error, elsewhere what
-/// it chooses is NaN, and what it adds goes nowhere. Negative ones are outside.
+/// An index is a variable or a view of std::int32_t. A view may be in host memory; memory that the device can read must
+/// stay unchanged until the backward pass has run. If the host can read an index outside the axis, it throws
+/// argument_error; otherwise the element that it chooses is NaN, and the element that it would add is dropped. Negative
+/// indices are outside.
 ///
-/// The gradient of what is chosen is added up where it came from, and that of what is added is chosen: each is the other's
-/// gradient, as often as it is differentiated. gather, index_select and take_along_dim also take an x of std::int32_t, such as
-/// topk's indices, which has no gradient.
+/// The gradient of gathering is a scatter-add, and the gradient of a scatter-add is a gather, at any order of derivatives.
+/// gather, index_select and take_along_dim also take an x of std::int32_t, such as topk's indices, which has no gradient.
 ///
-/// Numeric contract: kernel/gather's: sums in float, in an order that follows from the index, one rounding. Results have their
-/// inputs' type in every region; of scatter_add the widest of both and of the region's (PyTorch's category).
+/// Numeric contract: kernel/gather's: sums in float, in an order that follows from the index, rounded once. In every region
+/// results have the type of their inputs; the result of scatter_add has the widest type among its inputs and the region's
+/// `compute` (PyTorch's category).
 #pragma once
 
 #include <tuple>
@@ -31,7 +32,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The type and rank of what is given as an index, and that as a variable on the device.
+/// The type and rank of an argument given as an index, and the index as a variable on the device.
 template <class Root, int Rank>
 const variable<std::int32_t, Rank>& index_to_device(Root&, const char*, const variable<std::int32_t, Rank>& index, extent) {
     return index;
@@ -44,7 +45,7 @@ variable<std::int32_t, Rank> index_to_device(Root& root, const char* operation, 
     return ids_to_device(root, operation, "index", const_view<std::int32_t, Rank>(index), choices);
 }
 
-/// y's rows are rows of x, by number; both are flattened to rows of `width` elements.
+/// The rows of y are rows of x, chosen by number; both are flattened to rows of `width` elements.
 template <class Op, class X, int XRank, class Y, int Rank>
 struct choose_rows_record {
     using operation = Op;
@@ -70,7 +71,7 @@ struct choose_rows_record {
     }
 };
 
-/// y is `base`, or 0, and rows of `from` added to its rows, by number.
+/// y is `base`, or 0, with the rows of `from` added to its rows, chosen by number.
 template <class Op, class Gradients, class X, int XRank, class Y, int Rank>
 struct add_rows_record {
     using operation = Op;
@@ -79,7 +80,7 @@ struct add_rows_record {
     static constexpr bool has_base = std::tuple_size_v<Gradients> == 2;
     variable<std::int32_t, 1> numbers;
     extent width;
-    Gradients gradients;  ///< of base, where it is there, and from
+    Gradients gradients;  ///< of base, if there is one, and of from
     gradient_of<Y, Rank> dy;
 
     extent sum_length() const { return numbers.size() + 1; }
@@ -108,7 +109,7 @@ struct add_rows_record {
     }
 };
 
-/// The rows of x with these numbers as a result of shape s; numbers() is called once the result is there.
+/// The rows of x with these numbers, as a result of shape s; numbers() is called after the result is allocated.
 template <class Op, class Y, class Context, class X, int XRank, int Rank, class Numbers>
 variable<Y, Rank> choose_rows(Context&& context, const variable<X, XRank>& x, const shape<Rank>& s, extent width,
                               const Numbers& numbers) {
@@ -125,7 +126,7 @@ variable<Y, Rank> choose_rows(Context&& context, const variable<X, XRank>& x, co
     return y;
 }
 
-/// base, or zeros, of shape s, and the rows of `from` added to those with these numbers.
+/// base, or zeros, of shape s, with the rows of `from` added to the rows with these numbers.
 template <class Op, class Y, class Context, int Rank, class Base, class X, int XRank, class Numbers>
 variable<Y, Rank> add_rows(Context&& context, const shape<Rank>& s, const Base& base, const variable<X, XRank>& from,
                            extent width, const Numbers& numbers) {
@@ -196,9 +197,9 @@ struct rule<add_rows_record<Op, Gradients, X, XRank, Y, Rank>> {
     }
 };
 
-// ---- what the operations have in common
+// ---- shared by the operations
 
-/// Gives the row numbers of a layout, in memory of the context's.
+/// Computes the row numbers of a layout, in memory of the context.
 template <class Op, int Rank>
 auto numbers_of(const kernel::gather_layout& layout, const variable<std::int32_t, Rank>& index) {
     return [layout, index](auto& root) {
@@ -209,7 +210,7 @@ auto numbers_of(const kernel::gather_layout& layout, const variable<std::int32_t
     };
 }
 
-/// Indices may be chosen from, too, and stay what they are.
+/// The type of the chosen elements; std::int32_t for an x of indices, which is not cast.
 template <class Op, class As, class P, class X>
 struct chosen_type {
     using type = chosen_output<As, P, Op, X>;
@@ -219,7 +220,8 @@ struct chosen_type<Op, As, P, std::int32_t> {
     using type = std::int32_t;
 };
 
-/// x at the places of a result of shape s, but for the axis, along which the index, of shape i, says where.
+/// The elements of x at the positions of a result of shape s, except that the index, of shape i, gives the position
+/// along the axis.
 template <class Op, class As, class Context, class X, int Rank, int IndexRank>
 auto choose(Context&& context, const variable<X, Rank>& x, int axis, const variable<std::int32_t, IndexRank>& index,
             const shape<Rank>& i, const shape<Rank>& s) {
@@ -227,7 +229,8 @@ auto choose(Context&& context, const variable<X, Rank>& x, int axis, const varia
     const kernel::gather_layout layout = kernel::gather_layout_of(x.shape(), axis, i, s);
     return choose_rows<Op, Y>(context, x, s, layout.width, numbers_of<Op>(layout, index));
 }
-/// x, with `from`, of shape s, added at its places, but for the axis, along which the index, of shape i, says where.
+/// x, with `from`, of shape s, added at its positions, except that the index, of shape i, gives the position along the
+/// axis.
 template <class Op, class Y, class Context, class X, int Rank, class S, int IndexRank>
 auto add_at(Context&& context, const variable<X, Rank>& x, int axis, const variable<std::int32_t, IndexRank>& index,
             const shape<Rank>& i, const variable<S, Rank>& from) {
@@ -235,7 +238,7 @@ auto add_at(Context&& context, const variable<X, Rank>& x, int axis, const varia
     return add_rows<Op, Y>(context, x.shape(), x, from, layout.width, numbers_of<Op>(layout, index));
 }
 
-/// The extents of tensors that stretch to each other's along axes where one of them has 1. Throws shape_error.
+/// The extents of two tensors that broadcast to each other along axes where one of them has extent 1. Throws shape_error.
 template <int Rank>
 shape<Rank> stretched(const char* operation, const shape<Rank>& x, const shape<Rank>& index, int axis) {
     shape<Rank> s = index;
@@ -251,9 +254,9 @@ shape<Rank> stretched(const char* operation, const shape<Rank>& x, const shape<R
 
 }  // namespace detail
 
-/// y[p] = x[p], but for the axis, along which index[p] says where; in the index's shape, whose extents are x's at most but
-/// for the axis: torch.gather(x, axis, index). The index: variable or view of std::int32_t, of x's rank. Recorded with its
-/// gradient by x. Throws shape_error and argument_error.
+/// torch.gather(x, axis, index): y[p] = x[p'], where p' is p with index[p] as its position along the axis. The index is
+/// a variable or view of std::int32_t with x's rank; apart from the axis its extents are at most x's. The result has
+/// the index's shape. Recorded with the gradient with respect to x. Throws shape_error and argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axis, class Index>
     requires(Index::rank == Rank)
 auto gather(Context&& context, const variable<X, Rank>& x, axis_list<Axis...> along, const Index& index) {
@@ -265,8 +268,9 @@ auto gather(Context&& context, const variable<X, Rank>& x, axis_list<Axis...> al
     return detail::choose<op::gather, As>(context, x, axis, chosen, index.shape(), index.shape());
 }
 
-/// The slices of x along the axis that the index names, in its order: torch.index_select(x, axis, index). The index is of
-/// rank 1, of any length; a slice may be named several times. Recorded with its gradient by x. Throws argument_error.
+/// torch.index_select(x, axis, index): the slices of x along the axis whose numbers the index has, in its order. The
+/// index has rank 1 and any length; a slice may occur several times. Recorded with the gradient with respect to x.
+/// Throws argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axis, class Index>
     requires(Index::rank == 1)
 auto index_select(Context&& context, const variable<X, Rank>& x, axis_list<Axis...> along, const Index& index) {
@@ -279,8 +283,8 @@ auto index_select(Context&& context, const variable<X, Rank>& x, axis_list<Axis.
                                                 detail::selected_shape(x.shape(), axis, count));
 }
 
-/// As gather, where along the other axes x or the index may have extent 1 and stretches to the other's extent:
-/// torch.take_along_dim(x, index, axis). Throws shape_error and argument_error.
+/// torch.take_along_dim(x, index, axis): gather, with x and the index broadcast to each other along the other axes. Throws
+/// shape_error and argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axis, class Index>
     requires(Index::rank == Rank)
 auto take_along_dim(Context&& context, const variable<X, Rank>& x, axis_list<Axis...> along, const Index& index) {
@@ -292,10 +296,10 @@ auto take_along_dim(Context&& context, const variable<X, Rank>& x, axis_list<Axi
     return detail::choose<op::take_along_dim, As>(context, x, axis, chosen, index.shape(), s);
 }
 
-/// x, with source[p] added at p, but for the axis, along which index[p] says where: torch.scatter_add(x, axis, index, source).
-/// source and the index have one shape, whose extents are x's at most but for the axis. What meets in one place is summed
-/// in float, in an order that follows from the index, and rounded once. Recorded with its gradients by x and source. Throws
-/// shape_error and argument_error.
+/// torch.scatter_add(x, axis, index, source): x, with source[p] added at p', where p' is p with index[p] as its
+/// position along the axis. source and the index have the same shape, whose extents apart from the axis are at most
+/// x's. Elements added at the same position are summed in float, in an order that follows from the index, and rounded
+/// once. Recorded with the gradients with respect to x and source. Throws shape_error and argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axis, class Index, class S>
     requires(Index::rank == Rank)
 auto scatter_add(Context&& context, const variable<X, Rank>& x, axis_list<Axis...> along, const Index& index,
@@ -311,9 +315,9 @@ auto scatter_add(Context&& context, const variable<X, Rank>& x, axis_list<Axis..
     return detail::add_at<op::scatter_add, Y>(context, x, axis, chosen, index.shape(), source);
 }
 
-/// x, with the slices of source along the axis added to those that the index names: torch.index_add(x, axis, index, source).
-/// source has x's shape, but for the axis, along which it is as long as the index. The result has x's type, whatever the
-/// source's. Sums, gradients and errors as of scatter_add.
+/// torch.index_add(x, axis, index, source): x, with the slices of source along the axis added to the slices whose
+/// numbers the index has. source has x's shape, except along the axis, where it is as long as the index. The result has
+/// x's type, whatever source's type. Sums, gradients and errors as for scatter_add.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axis, class Index, class S>
     requires(Index::rank == 1)
 auto index_add(Context&& context, const variable<X, Rank>& x, axis_list<Axis...> along, const Index& index,

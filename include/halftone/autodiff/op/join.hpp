@@ -5,7 +5,7 @@
 ///     auto rows = ht::reshape(ctx, x, ht::shape<2>{n, width});           // the same memory and the same gradient
 ///     auto y = ht::cat(ctx, 1, a, b);                    // a: (rows, 3), b: (rows, 5), y: (rows, 8)
 ///     auto y = ht::stack(ctx, 0, a, b, c);               // each (rows, width), y: (3, rows, width)
-///     auto y = ht::cat(ctx, ht::axes<-1>, a, b);         // the last axis; ht::axes<1> or the number alone
+///     auto y = ht::cat(ctx, ht::axes<-1>, a, b);         // the last axis, as ht::axes or as a number
 ///
 /// The result has the type that all inputs promote to, in every region (PyTorch's category), unless one is given
 /// explicitly: ht::cat<float>(ctx, 0, a, b). Values are copied, and rounded once where that type is narrower.
@@ -123,7 +123,7 @@ template <class As = by_category, recording_context Context, class First, int Ra
     requires(detail::is_variable<Rest> && ...)
 auto cat(Context&& context, int axis, const variable<First, Rank>& first, const Rest&... rest) {
     static_assert(((Rest::rank == Rank) && ...), "halftone: cat joins variables of one rank; stack adds an axis");
-    static_assert(Rank > 0, "halftone: cat joins along an axis, which a single value has not; stack adds one");
+    static_assert(Rank > 0, "halftone: cat joins along an axis, which a single value does not have; stack adds one");
     const int along = detail::checked_axis("cat", axis, Rank);
     shape<Rank> all = first.shape();
     const auto add = [&](const shape<Rank>& s) {

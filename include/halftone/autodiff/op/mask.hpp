@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Elements by a condition: where, masked_fill, the triangles tril and triu, and one_hot.
+/// Operations that select elements by a condition: where, masked_fill, the triangles tril and triu, and one_hot.
 ///
 ///     auto y = ht::where(ctx, keep, a, b);                       // a where keep is true, else b
 ///     auto y = ht::masked_fill(ctx, scores, hidden, -INFINITY);  // that number where hidden is true, else scores
 ///     auto y = ht::tril(ctx, x);                                 // 0 above the diagonal
 ///     auto y = ht::one_hot<float>(ctx, index, classes);          // (…, classes)
 ///
-/// A mask is of bool: a variable, or a view, which may lie in host memory; what the device can reach must stay until the
-/// backward pass is through. One of std::uint8_t has 0 for false and 1 for true. A variable of any number type is a mask, too:
-/// zeros are false, all else, NaN among it, is true.
+/// A mask is a variable or a view of bool, or of std::uint8_t with 0 for false and 1 for true. A view may be in host
+/// memory; memory that the device can read must stay unchanged until the backward pass has run. A variable of any
+/// number type is a mask, too: zeros are false, all other values, including NaN, are true.
 ///
-/// Each is a symbolic map (kernel/map): one kernel forward and one backward. Gradients go where values came from. Results have
-/// their operands' type in every region; masks have no say in it.
+/// Each operation is a symbolic map (kernel/map): one kernel forward and one backward. The gradient of an element goes
+/// to the operand that it was selected from. In every region results have the type of the operands, which does not
+/// depend on the mask.
 #pragma once
 
 #include <halftone/autodiff/op/gather.hpp>
@@ -27,8 +28,8 @@ namespace detail {
 template <class T>
 inline constexpr bool is_mask_byte = std::is_same_v<T, bool> || std::is_same_v<T, std::uint8_t>;
 
-/// A mask as a map reads it. The byte of a true bool is 1, which as a float8_e5m2 is 2^-16: maps tell it from 0, and nobody
-/// need convert it.
+/// A mask as a map reads it. The byte of a true bool is 1, which read as a float8_e5m2 is 2^-16, so that maps can
+/// compare it with 0 without a conversion.
 template <class Root, class T, int Rank>
 auto as_mask(Root&, const variable<T, Rank>& mask) {
     static_assert(is_mask_byte<T> || number<T>, "halftone: a mask is of bool, of std::uint8_t or of a number type");
@@ -52,7 +53,7 @@ auto as_mask(Root& root, const view<T, Rank>& mask) {
     }
 }
 
-/// 1 where column - row of the last two axes is at most `diagonal`.
+/// A mask that is 1 where column - row, of the last two axes, is at most `diagonal`.
 template <class Root, int Rank>
 variable<kernel::mask_element, Rank> triangle_of(Root& root, const shape<Rank>& s, extent diagonal) {
     static_assert(Rank >= 2, "halftone: tril and triu take matrices: variables of rank 2 and more");
@@ -63,8 +64,9 @@ variable<kernel::mask_element, Rank> triangle_of(Root& root, const shape<Rank>& 
 
 }  // namespace detail
 
-/// a where the mask is true, else b: torch.where(mask, a, b). The result has the mask's shape; a and b have that, or one value,
-/// or one for each column, and give the type they promote to. Recorded with its gradients by both. Throws shape_error.
+/// torch.where(mask, a, b): a where the mask is true, else b. The result has the mask's shape and the type that a and b
+/// promote to; a and b have the mask's shape, or one value, or one value for each column. Recorded with the gradients
+/// with respect to a and b. Throws shape_error.
 template <class As = by_category, recording_context Context, class Mask, class A, class B, int RankA, int RankB>
 auto where(Context&& context, const Mask& mask, const variable<A, RankA>& a, const variable<B, RankB>& b) {
     const auto m = detail::as_mask(context.root(), mask);
@@ -73,7 +75,7 @@ auto where(Context&& context, const Mask& mask, const variable<A, RankA>& a, con
         context, m.shape(),
         halftone::trace<3>([](auto is, auto yes, auto no) { return halftone::where(is != 0, yes, no); }), m, a, b);
 }
-/// The same with a number in b's place.
+/// The same with a number in place of b.
 template <class As = by_category, recording_context Context, class Mask, class A, int Rank>
 auto where(Context&& context, const Mask& mask, const variable<A, Rank>& a, double b) {
     const auto m = detail::as_mask(context.root(), mask);
@@ -81,7 +83,7 @@ auto where(Context&& context, const Mask& mask, const variable<A, Rank>& a, doub
     return detail::evaluate<op::where, Y>(
         context, m.shape(), halftone::trace<2>([b](auto is, auto yes) { return halftone::where(is != 0, yes, b); }), m, a);
 }
-/// The same with a number in a's place.
+/// The same with a number in place of a.
 template <class As = by_category, recording_context Context, class Mask, class B, int Rank>
 auto where(Context&& context, const Mask& mask, double a, const variable<B, Rank>& b) {
     const auto m = detail::as_mask(context.root(), mask);
@@ -90,8 +92,8 @@ auto where(Context&& context, const Mask& mask, double a, const variable<B, Rank
         context, m.shape(), halftone::trace<2>([a](auto is, auto no) { return halftone::where(is != 0, a, no); }), m, b);
 }
 
-/// value where the mask is true, else x: torch.masked_fill(x, mask, value). In x's shape; the mask has that, or one value for
-/// each column. Recorded with its gradient by x. Throws shape_error.
+/// torch.masked_fill(x, mask, value): `value` where the mask is true, else x. The result has x's shape; the mask has
+/// x's shape, or one value for each column. Recorded with the gradient with respect to x. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class Mask>
 auto masked_fill(Context&& context, const variable<X, Rank>& x, const Mask& mask, double value) {
     const auto m = detail::as_mask(context.root(), mask);
@@ -101,8 +103,9 @@ auto masked_fill(Context&& context, const variable<X, Rank>& x, const Mask& mask
         halftone::trace<2>([value](auto a, auto is) { return halftone::where(is != 0, value, a); }), x, m);
 }
 
-/// The lower triangle of each matrix of x, (…, rows, columns): x where column - row is at most `diagonal`, else 0:
-/// torch.tril(x, diagonal). Recorded with its gradient by x. The mask takes a byte for each element until then.
+/// torch.tril(x, diagonal): the lower triangle of each matrix of x, (…, rows, columns): x where column - row is at most
+/// `diagonal`, else 0. Recorded with the gradient with respect to x; the mask takes a byte for each element until the
+/// backward pass.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto tril(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
     using Y = chosen_output<As, policy_of<Context>, op::tril, X>;
@@ -110,7 +113,7 @@ auto tril(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
         context, x.shape(), halftone::trace<2>([](auto a, auto is) { return halftone::where(is != 0, a, 0); }), x,
         detail::triangle_of(context.root(), x.shape(), diagonal));
 }
-/// The upper triangle: x where column - row is at least `diagonal`, else 0: torch.triu(x, diagonal).
+/// torch.triu(x, diagonal): the upper triangle of each matrix of x: x where column - row is at least `diagonal`, else 0.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto triu(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
     using Y = chosen_output<As, policy_of<Context>, op::triu, X>;
@@ -119,9 +122,10 @@ auto triu(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
         detail::triangle_of(context.root(), x.shape(), diagonal - 1));
 }
 
-/// Rows with a 1 in the place that the index names, else 0, as numbers of T: torch.nn.functional.one_hot(index, classes).
-/// index: (…) of std::int32_t, a variable or a view, which may lie in host memory; result: (…, classes), a constant. Throws
-/// argument_error for an index that is no class, unless only the GPU sees it: then its row is NaN.
+/// torch.nn.functional.one_hot(index, classes): for each index a row of zeros with a 1 at the class that the index
+/// names, as numbers of T. index: (…) of std::int32_t, a variable or a view, which may be in host memory. Result: (…,
+/// classes), a constant. Throws argument_error for an index that is not a class, unless only the GPU can read it: then
+/// its row is NaN.
 template <class T = float, recording_context Context, class Index>
 variable<T, Index::rank + 1> one_hot(Context&& context, const Index& index, extent classes) {
     if (classes < 0) fail<argument_error>("one_hot: ", classes, " classes; expected 0 or more");

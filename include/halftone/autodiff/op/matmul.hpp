@@ -4,7 +4,7 @@
 ///
 ///     auto y = ht::matmul(ht::autocast<ht::amp_bf16>(ctx), a, b);            // (…, m, k) times (…, k, n), or times (k, n)
 ///     auto y = ht::matmul<float>(ctx, a, b);                                 // in fp32, in every region
-///     auto scores = ht::matmul(ctx, q, ht::transposed(k));                   // q kᵀ; k is read where it lies
+///     auto scores = ht::matmul(ctx, q, ht::transposed(k));                   // q kᵀ; k is not copied
 ///     auto y = ht::linear(ctx, x, w, b);                                     // x wᵀ + b; w, b: variables or parameters
 ///     auto w = ht::as_variable(ctx, layer.weight);                           // a parameter, for all other operations
 ///
@@ -14,8 +14,9 @@
 /// are rounded once when they change, however often they are used.
 ///
 /// Backward products read their operands in the region's `input_grad` and `weight_grad` (policy/roles.hpp), wherever
-/// backward is called: the gradient of matmul's a is computed in the former, that of b, which is in a weight's place, in
-/// the latter; linear's x and w likewise. The gradients have the types of the inputs. Numeric contract: kernel::matmul's.
+/// backward is called: the gradient of matmul's a in `input_grad`, that of b, which corresponds to a weight, in
+/// `weight_grad`; likewise for linear's x and w. The gradients have the types of the inputs. Numeric contract:
+/// kernel::matmul's.
 #pragma once
 
 #include <halftone/autodiff/op/join.hpp>
@@ -85,7 +86,7 @@ view<T, 3> matrices_read(const view<T, Rank>& v) {
     return Turned == orientation::straight ? lying : transpose(lying);
 }
 
-/// a and b are kept as they lie.
+/// a and b are kept in their own memory order, not transposed.
 template <class Roles, class A, class B, class Y, int Rank, orientation OfA = orientation::straight,
           orientation OfB = orientation::straight>
 struct matmul_record {
@@ -212,14 +213,14 @@ struct parameter_read_record {
 
 }  // namespace detail
 
-/// A variable whose last two axes a product reads exchanged, without a copy: what ht::transposed gives.
+/// The result of ht::transposed: a variable that a product reads with its last two axes exchanged, without a copy.
 template <class T, int Rank>
 class transposed_variable {
   public:
     explicit transposed_variable(const variable<T, Rank>& v) : lying_(v) {}
-    /// The variable itself.
+    /// The variable itself, not transposed.
     const variable<T, Rank>& lying() const { return lying_; }
-    /// With the last two axes exchanged.
+    /// The shape with the last two axes exchanged.
     halftone::shape<Rank> shape() const {
         halftone::shape<Rank> s = lying_.shape();
         std::swap(s[Rank - 1], s[Rank - 2]);
@@ -293,9 +294,9 @@ struct matmul_operand<transposed_variable<T, Rank>> {
 
 }  // namespace detail
 
-/// ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each of their places; or b: (k, n),
-/// one product for all rows of a. Each is a variable, or ht::transposed(variable) for its last two axes exchanged. Throws
-/// shape_error.
+/// The product ab. a: (…, m, k) and b: (…, k, n) with the same leading axes, one product for each index along these; or
+/// b: (k, n), one product for all rows of a. Each is a variable, or ht::transposed(variable), whose last two axes are
+/// exchanged. Throws shape_error.
 template <class As = by_category, recording_context Context, class A, class B>
     requires(detail::matmul_operand<A>::is_operand && detail::matmul_operand<B>::is_operand)
 auto matmul(Context&& context, const A& a, const B& b) {
@@ -306,8 +307,8 @@ auto matmul(Context&& context, const A& a, const B& b) {
                   "halftone: matmul of variables takes matrices, (..., m, k) and (..., k, n) of one rank, or (..., m, "
                   "k) and (k, n); dot multiplies vectors");
     static_assert(Other == Rank || of_a::turned == detail::orientation::straight,
-                  "halftone: matmul of ht::transposed(a) and one matrix for all of a's: their rows do not lie as those of one "
-                  "matrix; ht::transpose(ctx, a, ht::axes<-2, -1>) brings them together");
+                  "halftone: matmul of ht::transposed(a) and one matrix for all of a's: their rows are not those of one "
+                  "matrix in memory; ht::transpose(ctx, a, ht::axes<-2, -1>) makes a contiguous copy");
     const shape<Rank> sa = a.shape();
     const shape<Other> sb = b.shape();
     if (sa[Rank - 1] != sb[Other - 2]) {

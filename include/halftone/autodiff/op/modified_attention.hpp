@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on tapes whose scores functions change (kernel/attention/score_mod/score_mod.hpp), and attention in regions,
-/// with functions or without.
+/// Attention on tapes with functions of the scores (kernel/attention/score_mod/score_mod.hpp), and attention as a free
+/// operation in regions, with functions or without.
 ///
 ///     auto o = ht::attention(ctx, q, k, v, {.mask = ht::attention_mask::causal},                  // ALiBi
 ///                            [slope = ht::lookup(slopes)](auto score, auto head, auto query, auto key) {
@@ -10,7 +10,7 @@
 ///     auto o = ht::attention(ctx, q, k, v, {}, ht::soft_cap{50}, ht::sliding_window{4096});
 ///     auto o = ht::attention(ctx, q, memory_k, memory_v, {}, ht::key_lengths(lengths));           // cross-attention
 ///
-/// Tensors that functions read take no gradient and stay as they are until the backward pass is through.
+/// Tensors that functions read get no gradient; they must stay unchanged until the backward pass has run.
 #pragma once
 
 #include <halftone/autodiff/op/attention.hpp>
@@ -25,7 +25,7 @@ namespace detail {
 template <class Roles, class T, class E>
 struct modified_attention_record {
     using operation = op::attention;
-    static constexpr int roundings = 4;  // of operands, of a weight or slope, of the result, and what a function adds
+    static constexpr int roundings = 4;  // operands; a weight or its gradient; the result; the functions
     variable<T, 4> q, k, v, o;
     variable<float, 4> logsumexp;
     gradient_of<T, 4> dq, dk, dv, d_o;
@@ -64,7 +64,7 @@ consteval bool check_mod_context() {
     return true;
 }
 
-/// The functions as kernels take them, and what a tape draws for dropout.
+/// The functions in the form that kernels take, with the tape's random draws for dropout.
 template <class Root, class... F>
 auto drawn_mod(Root& root, const attention_options& options, extent queries, extent keys, const F&... functions) {
     auto mod = attention_mod_of(options, queries, keys, functions...);
@@ -77,7 +77,7 @@ auto drawn_mod(Root& root, const attention_options& options, extent queries, ext
     return mod;
 }
 
-/// Of queries, keys and values side by side.
+/// The record for queries, keys and values in one tensor.
 template <class Roles, class T, class E>
 struct modified_self_attention_record {
     using operation = op::attention;
@@ -131,8 +131,9 @@ variable<T, 4> modified_attention(Context&& context, const variable<T, 4>& q, co
 }  // namespace detail
 
 /// o = softmax(functions of scale q kᵀ) v: score_mods change the scores, mask_mods hide keys. q and o: (batch, queries,
-/// heads, head_size), k and v: (batch, keys, groups, head_size), where groups divides heads. A query that sees no key has
-/// zeros, and takes and gives no gradient. Throws shape_error and argument_error as the kernels do.
+/// heads, head_size), k and v: (batch, keys, groups, head_size), where groups divides heads. The result of a query that
+/// sees no key is zero, and so are its gradient and its contributions to other gradients. Throws shape_error and
+/// argument_error as the kernels do.
 template <class Roles, class Context, class T, class F, class... More>
     requires(!detail::type_choice<Roles> && detail::attention_function<F> && (detail::attention_function<More> && ...))
 variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const variable<T, 4>& k, const variable<T, 4>& v,
@@ -140,8 +141,9 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     return detail::modified_attention<Roles>(context, q, k, v, options, function, more...);
 }
 
-/// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads) head_size); o:
-/// (batch, time, heads head_size). Throws shape_error if the last extent is not a multiple of heads + 2 kv_heads.
+/// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads)
+/// head_size); o: (batch, time, heads head_size). Throws shape_error if the last extent is not a multiple of heads + 2
+/// kv_heads.
 template <class Roles, class Context, class T, class F, class... More>
     requires(detail::attention_function<F> && (detail::attention_function<More> && ...))
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, const attention_heads& heads,
@@ -172,8 +174,9 @@ variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, cons
     return o;
 }
 
-/// F.scaled_dot_product_attention and flex_attention as a region has them, q, k and v cast to what its policy says: with or
-/// without functions of scores, shapes as above. ht::attention<T> computes and gives T in every region.
+/// F.scaled_dot_product_attention and flex_attention: attention with or without functions of the scores, shapes as
+/// above. In a region q, k and v are cast to the type of its policy; ht::attention<T> computes and returns T in every
+/// region.
 template <class As = by_category, recording_context Context, class Q, class K, class V, class... F>
     requires(detail::type_choice<As> && (detail::attention_function<F> && ...))
 auto attention(Context&& context, const variable<Q, 4>& q, const variable<K, 4>& k, const variable<V, 4>& v,

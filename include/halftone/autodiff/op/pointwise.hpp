@@ -7,11 +7,11 @@
 ///     auto y = ht::add(ctx, x, z);
 ///
 /// The result has the type that PyTorch's autocast gives in the context's region (policy/category.hpp), and on a bare
-/// tape that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), bypasses both. Inputs are broadcast
-/// by NumPy's rules: from the last axis on, their extents are equal or 1, and axes in front may be missing. Nothing is
-/// copied for that forward. The gradient of an input that was broadcast is a sum: in the pass that computes it, where the input
-/// is one value or one for each column; else each of its addends is rounded to the input's type, as PyTorch has it, and they
-/// are summed afterwards, in float, along a tree that the shape fixes.
+/// tape that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), overrides both. Inputs are
+/// broadcast by NumPy's rules: from the last axis on, their extents are equal or 1, and axes in front may be missing.
+/// The forward pass makes no copy of a broadcast input. The gradient of a broadcast input is a sum. If the input is one
+/// value, or one for each column, the kernel that computes the gradient also sums it. Otherwise each addend is rounded to
+/// the input's type, as in PyTorch, and a second kernel adds them in float, in an order that depends only on the shape.
 #pragma once
 
 #include <array>
@@ -79,8 +79,8 @@ const_view<T, Rank> values_of(const variable<T, Rank>& kept, const shape<Rank>& 
     return {kept.is_empty() ? nullptr : kept.view().data(), s};
 }
 
-// Inputs of another shape than the result's. Those of rank 0, and those of rank 1 with one value for each column, are for the
-// kernel to broadcast, and need no more than inputs of the result's shape do.
+// Inputs with another shape than the result's. The kernel itself broadcasts inputs of rank 0, and inputs of rank 1 with
+// one value for each column; the following code is for all others.
 
 template <int Rank, int To>
 constexpr bool fits_as_it_is(const shape<Rank>& s, const shape<To>& result) {
@@ -92,12 +92,12 @@ constexpr bool fits_as_it_is(const shape<Rank>& s, const shape<To>& result) {
         return Rank == 1 && s[0] == result[To - 1];
     }
 }
-/// Ranks for which it is known as the program is compiled, or as it runs.
+/// Whether inputs of this rank may be left to the kernel; fits_as_it_is decides by the shape.
 template <int To, int Rank>
 inline constexpr bool may_fit = Rank == To || Rank <= 1;
 
-/// The gradient of an input while a strided map computes it: where it goes, or what is summed afterwards. The latter has the
-/// input's type where the usual map would round to that as well, else it is a float.
+/// The gradient of an input that a strided map computes: the gradient itself, or the addends that are summed afterwards.
+/// The addends have the input's type if the plain map would round to it as well, otherwise float.
 template <class T, int Rank, int To>
 struct expanded_gradient {
     static constexpr bool in_double = std::is_same_v<T, double>;
@@ -115,7 +115,7 @@ struct expanded_gradient {
     bool is_written_at_once(const shape<To>& all) const {
         return std::is_same_v<each_type, T> && lifted<To>(to.shape()) == all;
     }
-    /// Where the map writes.
+    /// The memory that the map writes.
     kernel::gradient<each_type, To> target(const shape<To>& all) const {
         if constexpr (std::is_same_v<each_type, T>) {
             if (to.data() != nullptr && is_written_at_once(all)) return {view<T, To>(to.data(), all), mode};
@@ -159,7 +159,7 @@ struct map_record : kept_operands<Y, Rank, Inputs...> {
                 return run_expanded(tape, all);
         }
         if constexpr ((may_fit<Rank, Inputs::rank> && ...)) {
-            // One after the other, in the order that the kernel writes them in: an input may stand here twice.
+            // One after the other, in the order in which the kernel writes them, because an input may occur twice.
             const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
                 target(tape, std::get<I>(this->gradients))...};
             kernel::map<typename Tape::device_type>::backward(

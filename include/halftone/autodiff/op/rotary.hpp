@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary position embedding on a tape; kernel/rotary has the rules and the table.
+/// Rotary position embedding on a tape; kernel/rotary has the formulas and the table.
 ///
 ///     const ht::tensor<float, 2> table = ht::rotary_table(device, context, head_size);
 ///     auto y = ht::rotary(ctx, x, table);                                    // x: (batch, time, heads, head_size)
-///     // Queries and keys of what one product gives, (batch, time, (heads + 2 kv_heads) head_size), in one pass:
+///     // Queries and keys in the result of one product, (batch, time, (heads + 2 kv_heads) head_size), in one pass:
 ///     auto y = ht::rotary(ctx, ht::reshape(ctx, qkv, ht::shape<4>{batch, time, heads + 2 * kv_heads, head_size}), table,
 ///                         {.heads = heads + kv_heads});
 ///
-/// Numeric contract: kernel/rotary/rotary.hpp. The result has x's type. The gradient is the inverse turn, in one pass; nothing
-/// is kept for it but the positions.
+/// Numeric contract: kernel/rotary/rotary.hpp. The result has x's type. The gradient is the inverse rotation, in one
+/// pass; only the positions are kept for it.
 #pragma once
 
 #include <tuple>
@@ -22,10 +22,10 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// By what a turn turns, on the device.
+/// The arguments of a rotation, in device memory.
 struct rotary_turn {
     variable<float, 2> table;
-    variable<std::int32_t, 2> positions;  // empty: each token's time
+    variable<std::int32_t, 2> positions;  // empty: the time of each token
     rotary_options options;
 
     rotary_turn inverse() const {
@@ -61,7 +61,7 @@ struct rotary_record {
         }
         tape.finish(dy);
     }
-    /// It is linear: its gradient is a turn, too.
+    /// A rotation is linear, so that its gradient is a rotation, too.
     template <class Tape>
     void differentiate(Tape& tape) const {
         if (!tape.has(dy)) return;
@@ -84,16 +84,16 @@ variable<T, 4> turned(Root& root, const variable<T, 4>& x, const rotary_turn& tu
 
 }  // namespace detail
 
-/// x with the pairs of the first options.heads heads turned by the angles of each token's position: its time, or what
-/// `positions`, (batch, time), says on the device, as documents_to_device gives it. x: (batch, time, heads, head_size); table:
-/// as rotary_table makes it, which must stay until the backward pass is through. Throws shape_error, and on a CPU
-/// argument_error for a position outside the table; a GPU makes NaN of such a token.
+/// x with the pairs of the first options.heads heads rotated by the angles of each token's position. The position of a
+/// token is its time, or its element of `positions`, (batch, time), in device memory, as documents_to_device returns
+/// it. x: (batch, time, heads, head_size); table: from rotary_table, unchanged until the backward pass has run. Throws
+/// shape_error, and on a CPU argument_error for a position outside the table; on a GPU such a token becomes NaN.
 template <recording_context Context, class X>
 auto rotary(Context&& context, const variable<X, 4>& x, const const_view<float, 2>& table, const rotary_options& options = {},
             const variable<std::int32_t, 2>& positions = {}) {
     auto& root = context.root();
     using Y = chosen_output<by_category, policy_of<Context>, op::rotary, X>;
-    // What a category of the user's own makes of x; else x itself.
+    // x, cast if the user has specialised the operation's category.
     const auto in = detail::given_as<op::rotary, Y>(context, x);
     const auto range = root.template range<policy_of<Context>>(op::rotary::name);
     return detail::turned(root, in, detail::rotary_turn{root.to_device(table), positions, options});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What generation does with a row of logits: its largest numbers, and an index drawn at random.
+/// Operations of text generation on a row of logits: its largest numbers, and an index drawn at random.
 ///
 ///     const auto best = ht::topk(eval, logits, 50);                                   // values and indices, (…, 50)
 ///     const auto p = ht::softmax(eval, best.values);
-///     const auto drawn = ht::multinomial(eval, p, 1, {.seed = 42, .step = t});         // (…, 1), into the 50
+///     const auto drawn = ht::multinomial(eval, p, 1, {.seed = 42, .step = t});         // (…, 1), indices of the 50
 ///     const auto token = ht::gather(eval, best.indices, ht::axes<-1>, drawn);
 #pragma once
 
@@ -15,16 +15,16 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What topk gives.
+/// The result of topk.
 template <class T, int Rank>
 struct topk_result {
     variable<T, Rank> values;
     variable<std::int32_t, Rank> indices;
 };
 
-/// The k largest numbers of each row (the last axis), the largest first, and their places: torch.topk(x, k). Of equal numbers
-/// that at the lower index is first; NaN is the largest. values is recorded with its gradient by x, indices are
-/// constants. Throws argument_error for more than a row has.
+/// torch.topk(x, k): the k largest numbers of each row (the last axis), the largest first, and their indices. Of equal
+/// numbers the one with the lower index is first; NaN is the largest. `values` is recorded with the gradient with
+/// respect to x, `indices` is a constant. Throws argument_error if k exceeds the length of a row.
 template <recording_context Context, class X, int Rank>
 topk_result<X, Rank> topk(Context&& context, const variable<X, Rank>& x, extent k) {
     static_assert(Rank >= 1, "halftone: topk takes rows: variables of rank 1 and more");
@@ -35,10 +35,10 @@ topk_result<X, Rank> topk(Context&& context, const variable<X, Rank>& x, extent 
     return {gather<X>(context, x, axes<-1>, indices), indices};
 }
 
-/// num_samples indices of each row (the last axis), drawn with probabilities that the row's weights give, which are not
-/// negative and have any sum: torch.multinomial(weights, num_samples, replacement). What is drawn follows from the
-/// options' seed and step, the row's number and its weights alone. A constant. Throws argument_error for rows of which
-/// nothing can be drawn, unless only the GPU sees them: then the index is -1.
+/// torch.multinomial(weights, num_samples, replacement): num_samples indices for each row (the last axis), drawn with
+/// probabilities proportional to the row's weights, which must not be negative. The indices depend only on the options'
+/// seed and step, the row's number and its weights. The result is a constant. Throws argument_error for rows from which
+/// nothing can be drawn, unless only the GPU can read them: then the index is -1.
 template <recording_context Context, class X, int Rank>
 variable<std::int32_t, Rank> multinomial(Context&& context, const variable<X, Rank>& weights, extent num_samples,
                                          const multinomial_options& options = {}) {

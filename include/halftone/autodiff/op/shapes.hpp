@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors with their axes in another order, in parts, and with more or fewer of them; torch's names and arguments,
-/// with axes as ht::axes<...> where torch has `dim`.
+/// Operations that permute axes, take parts of a tensor, and add or remove axes; torch's names and arguments, with axes as
+/// ht::axes<...> where torch has `dim`.
 ///
 ///     auto heads = ht::transpose(ctx, x, ht::axes<1, 2>);     // (batch, time, heads, size) -> (batch, heads, time, size)
 ///     auto [q, k, v] = ht::chunk<3>(ctx, qkv, ht::axes<-1>);
 ///     auto last = ht::select(ctx, x, ht::axes<1>, -1);                  // x[:, -1]
-///     auto row = ht::unsqueeze(ctx, x, ht::axes<0>);                    // the same memory, as of squeeze, flatten, reshape
+///     auto row = ht::unsqueeze(ctx, x, ht::axes<0>);                    // the same memory, as squeeze, flatten, reshape
 ///     auto all = ht::expand(ctx, row, ht::shape<3>{8, -1, -1});
 ///
-/// Variables are contiguous: what changes their order is copied, once, and so is a part. No copy is needed in products,
-/// whose operands may be ht::transposed (autodiff/op/matmul.hpp), and in pointwise operations, which broadcast by
-/// themselves.
+/// Variables are contiguous, so that an operation that changes the order of elements or takes a part of them makes a
+/// copy. No copy is needed in products, whose operands may be ht::transposed (autodiff/op/matmul.hpp), and in pointwise
+/// operations, which broadcast automatically.
 ///
-/// They keep the type of their input in every region. Numeric contract: values are copied; the gradient of expand is
-/// the sum over the axes along which one element stands for many, as kernel::column_sum has it.
+/// Results have the type of their input in every region. Numeric contract: values are copied; the gradient of expand is
+/// the sum over the broadcast axes, as kernel::column_sum computes it.
 #pragma once
 
 #include <array>
@@ -28,12 +28,12 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// Where the elements of one tensor lie in the memory of another, which is contiguous.
+/// The positions of one tensor's elements in the memory of another tensor, which is contiguous.
 template <int Rank>
 struct placement {
     extent offset;
     halftone::shape<Rank> shape, strides;
-    bool covers;  ///< every element of the other is one of these, once
+    bool covers;  ///< whether each element of the other tensor is one of them
 
     template <class T, int From>
     static placement of(const view<T, Rank>& part, const view<T, From>& all) {
@@ -45,7 +45,7 @@ struct placement {
     }
 };
 
-/// to = (or += by `mode`) from, of any strides.
+/// to = (or +=, by `mode`) from; both may have any strides.
 template <class Device, class From, class T, int Rank>
 void write_strided(Device& device, const view<From, Rank>& from, const view<T, Rank>& to, write_mode mode) {
     if (mode == write_mode::overwrite) return kernel::strided_copy<Device>::run(device, from, to);
@@ -53,7 +53,7 @@ void write_strided(Device& device, const view<From, Rank>& from, const view<T, R
         device, make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}), make_pack(to),
         make_pack(as_const(to), as_const(from)));
 }
-/// The same, into a whole tensor that is 0 elsewhere.
+/// The same, into a tensor whose other elements become 0.
 template <class Device, class From, class T, int Rank>
 void write_part(Device& device, const view<From, Rank>& from, const placement<Rank>& at, T* data, extent size,
                 write_mode mode) {
@@ -61,7 +61,7 @@ void write_part(Device& device, const view<From, Rank>& from, const placement<Ra
     write_strided(device, from, at.in(data), mode);
 }
 
-/// y = x in another order, or a part of it.
+/// y is x in another order, or a part of x.
 template <class Op, class T, int From, int Rank>
 struct take_record {
     using operation = Op;
@@ -81,7 +81,7 @@ struct take_record {
     }
 };
 
-/// The elements of x that `at` names. Of a tape, of a region or of an inference context.
+/// The elements of x at the positions `at`, in a tape, a region or an inference context.
 template <class Op, class Context, class T, int From, int Rank>
 variable<T, Rank> take(Context&& context, const variable<T, From>& x, const placement<Rank>& at) {
     auto& root = context.root();
@@ -95,7 +95,7 @@ variable<T, Rank> take(Context&& context, const variable<T, From>& x, const plac
     }
     return y;
 }
-/// The variable that `part`, a view of x, shows: x itself, as reshape gives it, where that is all of x in its order.
+/// The elements of `part`, a view of x, as a variable; if they are all of x in order, it shares x's memory, like reshape.
 template <class Op, class Context, class T, int From, int Rank>
 variable<T, Rank> take_view(Context&& context, const variable<T, From>& x, const view<T, Rank>& part) {
     const auto at = placement<Rank>::of(part, x.view());
@@ -103,7 +103,7 @@ variable<T, Rank> take_view(Context&& context, const variable<T, From>& x, const
     return take<Op>(context, x, at);
 }
 
-/// The parts of x along an axis; `dy` is the gradient of the first.
+/// Divides x into parts along an axis; `dy` is the gradient of the first part.
 template <class T, int Rank, std::size_t Parts>
 struct split_record {
     using operation = op::split;
@@ -133,7 +133,7 @@ struct split_record {
     }
 };
 
-/// y = x in the shape s, which x is broadcast to.
+/// y is x, broadcast to the shape s.
 template <class T, int From, int Rank>
 struct expand_record {
     using operation = op::expand;
@@ -142,7 +142,7 @@ struct expand_record {
     std::tuple<gradient_of<T, From>> gradients;
     gradient_of<T, Rank> dy;
 
-    /// Addends of each of the gradient's sums.
+    /// The number of addends in each sum of the gradient.
     extent sum_length() const {
         return dy.shape().size() / std::max<extent>(1, std::get<0>(gradients).shape().size()) + 1;
     }
@@ -186,51 +186,51 @@ variable<T, Rank> transpose(Context&& context, const variable<T, Rank>& x, axis_
     return detail::take_view<op::transpose>(context, x, transpose(x.view(), both));
 }
 
-/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and what is beyond an end is
-/// that end. In x's type; the gradient elsewhere is 0. Throws argument_error for a step below 1.
+/// x[start:stop:step] along an axis, as in Python: negative numbers count from the end, and numbers beyond an end are
+/// clamped to it. In x's type; all other elements of x have gradient 0. Throws argument_error for a step below 1.
 template <recording_context Context, class T, int Rank, int... Axis>
 variable<T, Rank> slice(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent start,
                         extent stop, extent step = 1) {
     return detail::take_view<op::slice>(context, x, slice(x.view(), along, start, stop, step));
 }
-/// `length` places along an axis, from `start` on, which may count from the end. In x's type; the gradient elsewhere is 0.
-/// Throws argument_error where they go beyond it. Source: torch.narrow.
+/// `length` positions along an axis, from `start` on; a negative start counts from the end. In x's type; all other
+/// elements of x have gradient 0. Throws argument_error if the positions exceed the axis. Source: torch.narrow.
 template <recording_context Context, class T, int Rank, int... Axis>
 variable<T, Rank> narrow(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent start,
                          extent length) {
     return detail::take_view<op::slice>(context, x, narrow(x.view(), along, start, length));
 }
-/// One place along an axis, which the result does not have; it may count from the end. In x's type; the gradient
-/// elsewhere is 0. Throws argument_error. Source: torch.select.
+/// One position along an axis, which the result does not have; a negative position counts from the end. In x's type;
+/// all other elements of x have gradient 0. Throws argument_error. Source: torch.select.
 template <recording_context Context, class T, int Rank, int... Axis>
 variable<T, Rank - 1> select(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along, extent index) {
     return detail::take_view<op::select>(context, x, select(x.view(), along, index));
 }
-/// x the other way round along these axes. In x's type. Source: torch.flip.
+/// x in reverse order along these axes. In x's type. Source: torch.flip.
 template <recording_context Context, class T, int Rank, int... Axes>
 variable<T, Rank> flip(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> along) {
     return detail::take_view<op::flip>(context, x, flip(x.view(), along));
 }
 
-/// x without these axes, which have one element: the same memory and the same gradient. Throws shape_error where one
-/// has another number. Source: torch.squeeze.
+/// x without these axes, each of extent 1; shares x's memory and gradient. Throws shape_error if an axis has another
+/// extent. Source: torch.squeeze.
 template <recording_context Context, class T, int Rank, int... Axes>
 auto squeeze(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> gone) {
     return reshape(context, x, squeeze(x.view(), gone).shape());
 }
-/// x with these axes of the result more, of one element each: the same memory and the same gradient. Source:
+/// x with additional axes of extent 1, at these positions of the result; shares x's memory and gradient. Source:
 /// torch.unsqueeze.
 template <recording_context Context, class T, int Rank, int... Axes>
 auto unsqueeze(Context&& context, const variable<T, Rank>& x, axis_list<Axes...> added) {
     return reshape(context, x, unsqueeze(x.view(), added).shape());
 }
-/// x as one axis: the same memory and the same gradient. Source: torch.flatten.
+/// x with a single axis; shares x's memory and gradient. Source: torch.flatten.
 template <recording_context Context, class T, int Rank>
 variable<T, 1> flatten(Context&& context, const variable<T, Rank>& x) {
     return reshape(context, x, shape<1>{x.size()});
 }
-/// x with the axes from one to another as one: ht::flatten(ctx, x, ht::axes<1, -1>). The same memory and the same gradient.
-/// Source: torch.flatten.
+/// x with the axes from the first to the second, inclusive, merged into one: ht::flatten(ctx, x, ht::axes<1, -1>).
+/// Shares x's memory and gradient. Source: torch.flatten.
 template <recording_context Context, class T, int Rank, int From, int To>
 auto flatten(Context&& context, const variable<T, Rank>& x, axis_list<From, To>) {
     constexpr int first = From < 0 ? From + Rank : From, last = To < 0 ? To + Rank : To;
@@ -243,15 +243,15 @@ auto flatten(Context&& context, const variable<T, Rank>& x, axis_list<From, To>)
     }
     return reshape(context, x, s);
 }
-/// x: variables lie in row-major order without gaps. For programs that come from PyTorch. Source: torch.Tensor.contiguous.
+/// Returns x: variables are always contiguous. For programs ported from PyTorch. Source: torch.Tensor.contiguous.
 template <recording_context Context, class T, int Rank>
 variable<T, Rank> contiguous(Context&&, const variable<T, Rank>& x) {
     return x;
 }
 
-/// x in a shape that it is broadcast to by NumPy's rules, with axes more in front; an extent of -1 is x's own. In x's
-/// type; its gradient is the sum over what one element stands for. Pointwise operations broadcast without it. Throws
-/// shape_error. Source: torch.Tensor.expand.
+/// x broadcast to a shape by NumPy's rules, which may add axes in front; -1 keeps x's extent. In x's type; the gradient
+/// is the sum over the broadcast axes. Pointwise operations broadcast without it. Throws shape_error. Source:
+/// torch.Tensor.expand.
 template <recording_context Context, class T, int Rank, int To>
 variable<T, To> expand(Context&& context, const variable<T, Rank>& x, const shape<To>& s) {
     const auto result = expand(x.view(), s);
@@ -260,8 +260,8 @@ variable<T, To> expand(Context&& context, const variable<T, Rank>& x, const shap
 }
 
 /// Parts of x along an axis, of these sizes: auto [a, b] = ht::split_with_sizes(ctx, x, ht::axes<1>,
-/// std::array<ht::extent, 2>{3, 5}). In x's type. Throws shape_error where the sizes do not add up to the axis. Source:
-/// torch.split_with_sizes.
+/// std::array<ht::extent, 2>{3, 5}). In x's type. Throws shape_error if the sizes do not add up to the axis's extent.
+/// Source: torch.split_with_sizes.
 template <recording_context Context, class T, int Rank, int... Axis, std::size_t Parts>
 std::array<variable<T, Rank>, Parts> split_with_sizes(Context&& context, const variable<T, Rank>& x,
                                                       axis_list<Axis...> along,
@@ -294,8 +294,8 @@ std::array<variable<T, Rank>, Parts> split_with_sizes(Context&& context, const v
     }
     return parts;
 }
-/// x in so many parts along an axis, of one size but for the last, which may be smaller: auto [q, k, v] =
-/// ht::chunk<3>(ctx, qkv, ht::axes<-1>). In x's type. Throws shape_error where there would be fewer. Source:
+/// x divided into `Parts` parts along an axis, of equal size except the last, which may be smaller: auto [q, k, v] =
+/// ht::chunk<3>(ctx, qkv, ht::axes<-1>). In x's type. Throws shape_error if there would be fewer parts. Source:
 /// torch.chunk.
 template <std::size_t Parts, recording_context Context, class T, int Rank, int... Axis>
 std::array<variable<T, Rank>, Parts> chunk(Context&& context, const variable<T, Rank>& x, axis_list<Axis...> along) {

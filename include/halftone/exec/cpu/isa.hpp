@@ -50,7 +50,7 @@ inline isa parse_isa(const char* text) {
     for (isa set : every_isa) {
         if (std::strcmp(text, name(set)) == 0) return set;
     }
-    fail<argument_error>("isa: '", text, "' is no instruction set; known: portable, avx2, avx512, avx512_bf16, amx");
+    fail<argument_error>("isa: '", text, "' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx");
 }
 
 namespace detail {
@@ -119,7 +119,7 @@ inline isa default_isa() {
     const char* text = std::getenv("HALFTONE_ISA");
     if (text == nullptr || *text == '\0') return here.preferred;
     const isa set = parse_isa(text);
-    if (set > here.best) fail<argument_error>("isa: HALFTONE_ISA asks for ", text, ", which this processor lacks");
+    if (set > here.best) fail<argument_error>("isa: HALFTONE_ISA is ", text, ", which this processor lacks");
     return set;
 }
 

@@ -8,8 +8,8 @@
 ///     if (watch.was_preempted(now)) preempted.note(now);        // from time to time
 ///     const int looks = preempted.is_recent(now) ? few : many;
 ///
-/// On an idle machine a thread loses about a thousandth of its time to the system; beside a busy process, half of it.
-/// Where the system has no CPU-time clock for single threads, preemption is never reported.
+/// On an idle machine a thread loses about a thousandth of its time to the system; while another process keeps its
+/// processor busy, half of its time. If the system has no CPU-time clock for single threads, preemption is never reported.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {

@@ -23,7 +23,7 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -32,7 +32,7 @@ namespace detail {
 
 using thread_id = int;
 
-/// The system's id of this thread; 0 where there is none.
+/// The system's id of this thread; 0 if it has none.
 inline thread_id current_thread() {
 #if defined(__linux__)
     return static_cast<thread_id>(syscall(SYS_gettid));
@@ -40,7 +40,7 @@ inline thread_id current_thread() {
     return 0;
 #endif
 }
-/// The id of this process, which changes after fork(); 0 where there is none.
+/// The id of this process, which changes after fork(); 0 if it has none.
 inline int process_id() {
 #if defined(_WIN32)
     return 0;
@@ -48,7 +48,7 @@ inline int process_id() {
     return static_cast<int>(getpid());
 #endif
 }
-/// The number of the processor that this thread runs on; -1 where the system does not tell.
+/// The number of the processor that this thread runs on; -1 if the system does not report it.
 inline int current_processor() {
 #if defined(__linux__)
     return sched_getcpu();

@@ -5,8 +5,8 @@
 ///     // the thread that runs the region               // a helping thread
 ///     gate.open();
 ///     function(argument, 0);                           if (gate.enter()) {
-///     gate.close();  // from here on nobody enters         function(argument, worker);
-///                    // and nobody is inside               gate.leave();
+///     gate.close();  // no thread enters from here on     function(argument, worker);
+///                    // and no thread is inside            gate.leave();
 ///                                                      }
 ///
 /// A task that may start after close() must not refer to the region except through a gate that outlives it: one in a
@@ -20,7 +20,7 @@
 #include <halftone/exec/cpu/atomic_waiter.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {

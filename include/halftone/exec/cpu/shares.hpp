@@ -3,8 +3,8 @@
 /// How the indices of a parallel region are distributed over workers.
 ///
 /// Each worker begins with a contiguous range of indices, its share, and takes indices from other workers' shares (work
-/// stealing) when it has finished. So if consecutive regions partition an array alike, a worker mostly gets the part
-/// that is still in its caches, and no worker waits for one that was delayed.
+/// stealing) when it has finished. So if consecutive regions partition an array in the same way, a worker mostly gets
+/// the part that is still in its caches, and no worker waits for one that was delayed.
 #pragma once
 
 #include <algorithm>

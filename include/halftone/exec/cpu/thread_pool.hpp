@@ -24,7 +24,7 @@
 #include <halftone/exec/cpu/time_slice.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -75,7 +75,7 @@ class thread_pool final : public executor {
   private:
     using clock = std::chrono::steady_clock;
     // How often a thread polls before it sleeps: for 0.2 to 1 ms, and a tenth or a third of that if other processes
-    // compete for its processor. Chosen by measurements beside busy processes, with 2 threads on 2 cores of a Zen 3.
+    // compete for its processor. Chosen by measurements with other busy processes, with 2 threads on 2 cores of a Zen 3.
     static constexpr int long_spins = 20000, short_spins = 2000, short_spins_for_begun = 6000;
 
     /// A thread of the pool: where it last ran, and its preemption. Entry 0 is the caller, which only has the latter.
@@ -174,7 +174,8 @@ class thread_pool final : public executor {
         own.id.store(detail::current_thread(), std::memory_order_relaxed);
         own.watch.restart(clock::now());
         detail::short_time_slice::request();
-        // A worker that enters the last region, which dismiss() opens, without having waited for it must not wait for another.
+        // A worker that enters the last region, which dismiss() opens, without having waited for it must not wait for
+        // another.
         while (!stopping_.load(std::memory_order_relaxed)) {
             last = wait(own, last);
             if (stopping_.load(std::memory_order_relaxed)) return;

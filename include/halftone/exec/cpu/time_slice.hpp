@@ -6,8 +6,8 @@
 ///     short_time_slice::request();                        // for this thread, for good
 ///     const short_time_slice for_now;                  // until the end of the block
 ///
-/// A thread that wakes beside a busy process otherwise waits until that process's time slice is over, up to 4 ms. Linux
-/// supports such requests since 6.12; elsewhere nothing happens.
+/// A thread that wakes on a processor with a busy process otherwise waits until that process's time slice is over, up
+/// to 4 ms. Linux supports such requests since 6.12; elsewhere nothing happens.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 #endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {

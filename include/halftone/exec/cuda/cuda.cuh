@@ -199,7 +199,7 @@ class cuda {
           workspace_(memory_, options.workspace),
           engines_(options.engine_is_used) {
         if (!options.workspace.empty() && !reaches(options.workspace.data()))
-            fail<argument_error>("cuda: the workspace is no memory of a GPU's");
+            fail<argument_error>("cuda: the workspace is not GPU memory");
         if (options.pool == nullptr && options.stream.is_own()) memory_.use_own_pool(options.pool_keeps);
         if (options.engine.is_there()) use(options.engine);
     }

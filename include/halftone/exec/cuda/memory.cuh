@@ -26,7 +26,7 @@ class cuda_memory final : public memory_resource {
     ~cuda_memory() override {
         if (captured_by_others() == nullptr) free_deferred();
     }
-    /// From now on allocates from a pool of its own, which is made at the first allocation and keeps up to `keeps` free
+    /// From now on allocates from a new pool, which is created at the first allocation and keeps up to `keeps` free
     /// bytes.
     void use_own_pool(std::size_t keeps) {
         has_own_pool_ = true;

@@ -14,7 +14,8 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// nullptr if the stream is not captured. Otherwise the subject of a sentence that says who captures it. The query does
-/// not disturb the capture. If CUDA cannot tell, after a failed kernel, say, the calls that follow report that.
+/// not disturb the capture. If CUDA does not answer, after a failed kernel for instance, the following calls report the
+/// error.
 inline const char* capture_of(cudaStream_t stream) noexcept {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     const cudaError_t code = cudaStreamIsCapturing(stream, &status);

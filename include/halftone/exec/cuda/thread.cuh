@@ -4,7 +4,7 @@
 ///
 /// Kernels keep their error bounds only under IEEE 754 float arithmetic. nvcc's --use_fast_math, and each of the
 /// options that it implies, flushes subnormal floats (and so bfloat16's) to zero or approximates division and roots. No
-/// macro tells device code of them, so inline assembly makes the assembler reject such code.
+/// macro shows these options to device code; therefore inline assembly makes the assembler reject such code.
 #pragma once
 
 #include <halftone/exec/cuda/warpgroup.cuh>

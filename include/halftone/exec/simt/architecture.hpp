@@ -18,8 +18,8 @@ namespace simt {
 /// Hopper's and Blackwell's data-centre GPUs: 228 KB of shared memory a multiprocessor, of which one block may use 227.
 constexpr bool has_228_kb(int version) { return version == 90 || (version >= 100 && version < 120); }
 
-/// The architectures that this file is compiled for: kernels for others are not instantiated. Where the compiler does
-/// not tell, all of them.
+/// The architectures that this file is compiled for: kernels for others are not instantiated. If the compiler does
+/// not report them, all architectures.
 struct compiled_code {
     bool with_228_kb = true, without_228_kb = true;
 };

@@ -288,7 +288,7 @@ attention_strategy strategy_for(const attention_options& options, const attentio
             return attention_strategy::math;
         case attention_strategy::flash:
             if (why_not == nullptr) break;
-            fail<argument_error>("attention: flash was asked for; ", why_not, ", and head_size is ", e.head_size);
+            fail<argument_error>("attention: flash was requested; ", why_not, ", and head_size is ", e.head_size);
         default:
             if (why_not != nullptr) return attention_strategy::math;
     }
@@ -334,7 +334,7 @@ void run_attention(Device& device, const kernel::attention_backward<double>& a) 
 /// why it is not the fastest one. Throws shape_error and argument_error as ht::attention does.
 ///
 ///     ht::choose_attention<ht::amp_bf16>(device, views).reason
-///     // "flash: math would store 4096 x 4096 scores a head; no matrix units: head_size is no multiple of 8"
+///     // "flash: math would store 4096 x 4096 scores a head; no matrix units: head_size is not a multiple of 8"
 template <class P, class Device, class T>
 attention_choice choose_attention(const Device&, const kernel::attention_forward<T>& views) {
     using flash = kernel::attention<Device>;
@@ -342,7 +342,7 @@ attention_choice choose_attention(const Device&, const kernel::attention_forward
     const attention_strategy taken = detail::strategy_for<Device>(views.options, e);
     if (taken == attention_strategy::math) {
         const char* const why_not = flash::why_not_flash(e);
-        if (why_not == nullptr) return {taken, "math: it was asked for"};
+        if (why_not == nullptr) return {taken, "math: it was requested"};
         return {taken, detail::sentence("math: head_size is ", e.head_size, "; ", why_not)};
     }
     std::string reason = detail::sentence("flash: math would store ", e.queries, " x ", e.keys, " scores a head");

@@ -81,7 +81,7 @@ struct attention<cpu> {
         });
     }
 
-    /// Where functions change the scores.
+    /// With functions of the scores.
     template <class Compute, class T, class E>
     static void forward(cpu& device, const attention_forward<T>& a, const attention_mod<E>& mod) {
         const detail::attention_mod_expressions<E> expressions(mod.score);
@@ -133,7 +133,7 @@ struct attention<cpu> {
                 &expressions::hides,
                 dropout};
     }
-    /// The extents that scratch memory is cut for.
+    /// The extents that determine the layout of scratch memory.
     template <class Arguments>
     static detail::attention_extents partition(const Arguments& a, const detail::attention_extents& e) {
         return a.sequences.are_there() ? detail::longest_sequence(e, a.sequences) : e;

@@ -163,7 +163,7 @@ struct attention<Device> {
         });
     }
 
-    /// Where functions change the scores: plain kernels.
+    /// With functions of the scores: kernels without matrix instructions.
     template <class Compute, class T, class E>
     static void forward(Device& device, const attention_forward<T>& a, const attention_mod<E>& mod) {
         using namespace on_device;
@@ -182,7 +182,7 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
         const attention_problem problem = modified_problem(e, a.options);
-        attention_problem of_terms = problem;  // the logsumexp is of changed scores
+        attention_problem of_terms = problem;  // the logsumexp is that of the scores after the functions
         of_terms.scale = 1;
         const workspace::lease scratch(device.scratch(),
                                        static_cast<std::size_t>(query_term_count(problem)) * sizeof(query_term));
@@ -199,9 +199,9 @@ struct attention<Device> {
         });
     }
 
-    /// nullptr: these kernels take the problem. Else a sentence.
+    /// Why these kernels do not support the problem, as a sentence; nullptr if they do.
     static const char* why_not_flash(const detail::attention_extents& e) { return detail::why_not_flash(e); }
-    /// nullptr if matrix instructions are used, otherwise why plain kernels are.
+    /// Why matrix instructions are not used, as a sentence; nullptr if they are.
     template <class Compute, class T>
     static const char* why_not_matrix_units(const attention_forward<T>& a) {
         return why_not_matrix_units<Compute>(a.q, a.k, a.v, a.o);
@@ -212,7 +212,7 @@ struct attention<Device> {
     }
 
   private:
-    /// The mask of the options is among the functions.
+    /// The problem without the options' mask, which is one of the functions.
     static on_device::attention_problem modified_problem(const detail::attention_extents& e, attention_options options) {
         options.mask = attention_mask::full;
         return on_device::describe_attention(e, options, {});
@@ -227,7 +227,7 @@ struct attention<Device> {
         if (!multiplies_matrices<Compute, std::remove_const_t<T>>) {
             return "they multiply 16-bit operands of the type that they have, and floats in tfloat32";
         }
-        if (q.extent_of(3) % 8 != 0) return "head_size is no multiple of 8";
+        if (q.extent_of(3) % 8 != 0) return "head_size is not a multiple of 8";
         if (!are_chunks(q, views...)) return "some head's vectors do not begin on a multiple of 16 bytes";
         return nullptr;
     }

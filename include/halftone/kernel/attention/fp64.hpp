@@ -169,7 +169,7 @@ query_scores scores_of(const Arguments& a) {
     if (a.sequences.are_there())
         fail<argument_error>("attention: packed sequences of doubles; in double, a batch has sequences of one length");
     if (a.options.strategy == attention_strategy::flash)
-        fail<argument_error>("attention: flash was asked for; in double there is one strategy, `automatic`");
+        fail<argument_error>("attention: flash was requested; in double there is one strategy, `automatic`");
     const auto e = halftone::detail::check_attention_shapes(a);
     const double scale =
         a.options.scale == 0 ? 1 / std::sqrt(static_cast<double>(e.head_size)) : static_cast<double>(a.options.scale);

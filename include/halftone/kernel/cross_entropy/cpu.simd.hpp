@@ -42,7 +42,7 @@ template <class X, class V, class N>
 HALFTONE_INLINE void add_exponentials(four_vectors& sums, const V& below, N n) {
     const auto e = keep(exp_below_zero_for<X>(below), n, splat(0.0f));
     if constexpr (is_short<X>) {
-        // The sum is computed by fused multiply-adds with 1 beside short exponentials, which balances the adders' and
+        // With short exponentials the sum is computed by fused multiply-adds with 1, which balances the adders' and
         // multipliers' load.
         add_product(sums, e, broadcast(splat(1.0f), &e), n);
     } else {

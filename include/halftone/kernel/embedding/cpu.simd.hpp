@@ -63,7 +63,7 @@ HALFTONE_INLINE void sum_rows(extent count, const std::int32_t* rows, extent ste
 
 /// `order` lists all `rows` rows by token, equal tokens by row. Processes the tokens whose first place in it is in
 /// [begin, end), and columns [0, width) of rows with leading dimension `stride`; `change`, if not null, gets the change
-/// of the sum of squares of what it writes.
+/// of the sum of squares of the values that it writes.
 template <class Y, class G>
 void embedding_backward_tokens(extent begin, extent end, extent rows, const std::int32_t* tokens,
                                const std::int32_t* order, const Y* dy, extent stride, extent width, G* dtable,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Elements chosen along an axis, on the CPU; gather.hpp has their contract and an example.
+/// Gathering along an axis on the CPU; gather.hpp has the contract and an example.
 ///
-/// Between tensors of one type rows are copied as bytes, by code that knows no type.
+/// Between tensors of the same type, rows are copied as bytes by code that does not depend on the type.
 #pragma once
 
 #include <cstring>
@@ -73,7 +73,7 @@ struct gather<cpu> {
                             table + static_cast<std::size_t>(some[r]) * row_bytes, row_bytes);
         });
     }
-    /// Rows of so few bytes that each is one load and one store.
+    /// Copies rows of `Bytes` bytes, each by one load and one store.
     template <std::size_t Bytes>
     static void copy_each(const std::int32_t* numbers, extent rows, const std::byte* table, std::byte* to) {
         for (extent r = 0; r < rows; ++r)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Elements chosen along an axis, on devices that run GPU kernels: an embedding's kernels, by row numbers; gather.hpp has
-/// their contract and an example.
+/// Gathering along an axis on devices that run GPU kernels, by row numbers and the kernels of embeddings; gather.hpp
+/// has the contract and an example.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>

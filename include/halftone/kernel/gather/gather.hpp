@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Elements of a tensor chosen along an axis by an index, and their sums back to where they came from: gather,
+/// Operations that choose elements of a tensor along an axis by an index, or add elements at indexed positions: gather,
 /// index_select, scatter_add, index_add.
 ///
 ///     ht::gather(device, x, ht::axes<1>, index, y);               // y[i][j] = x[i][index[i][j]]
@@ -8,14 +8,14 @@
 ///     ht::scatter_add(device, y, ht::axes<1>, index, x);          // x[i][index[i][j]] += y[i][j]
 ///     ht::index_add(device, y, ht::axes<0>, rows, x);             // x[rows[i]][j] += y[i][j]
 ///
-/// All of them are one thing: a tensor is rows of a table, a result is rows too, and each row of the result has the number
-/// of its row in the table (row_numbers). Choosing rows by number is an embedding, adding them up is its gradient, and both
-/// have that operation's kernels (kernel/embedding).
+/// All of them are computed in the same way. The tensor is seen as rows of a table, and so is the result; row_numbers
+/// computes for each row of the result the number of its row in the table. Choosing rows by number is an embedding, and
+/// adding rows by number is an embedding's gradient, so that the kernels of kernel/embedding do the rest.
 ///
-/// Numeric contract: what is chosen is copied, and rounded once where the result's type is narrower. What is added to one
-/// place is summed in float (in double where one of the types is double), in an order that follows from the index alone (on
-/// the CPU: that of the index), added to what was there and rounded once: the same bits at any number of threads, without
-/// atomic additions.
+/// Numeric contract: chosen elements are copied, and rounded once if the result's type is narrower. Elements added at
+/// the same position are summed in float (in double if one of the types is double), in an order that depends only on
+/// the index (on the CPU: the order of the index); the sum is added to the previous value and rounded once. The bits
+/// are the same at any number of threads; there are no atomic additions.
 #pragma once
 
 #include <cstdint>
@@ -30,20 +30,20 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Where the rows of a result lie in a table, as far as it follows from shapes. Axes behind the chosen one along which the
-/// index does not change are a row's elements; the others are places.
+/// The positions of a result's rows in a table, as far as they follow from shapes. The trailing axes behind the chosen
+/// axis along which the index does not change are merged into a row's elements; the other axes enumerate the rows.
 struct gather_layout {
     static constexpr int most_rank = 8;
 
-    int rank = 0;                       ///< axes of the places
+    int rank = 0;                       ///< number of axes that enumerate rows
     extent places[most_rank]{};         ///< extents of the result along them
-    extent index_strides[most_rank]{};  ///< of the index along them, in elements; 0 where it is the same for all
+    extent index_strides[most_rank]{};  ///< of the index along them, in elements; 0 if it does not change
     extent row_strides[most_rank]{};    ///< of the table along them, in rows; 0 along the chosen axis
-    extent along = 1;                   ///< rows of the table from one index to the next
+    extent along = 1;                   ///< rows of the table between consecutive indices
     extent choices = 0;                 ///< extent of the chosen axis: an index is 0 to choices - 1
     extent width = 1;                   ///< elements of a row
 
-    /// Rows of the result.
+    /// The number of rows of the result.
     HALFTONE_HD constexpr extent rows() const {
         extent n = 1;
         for (int a = 0; a < rank; ++a) n *= places[a];
@@ -51,8 +51,8 @@ struct gather_layout {
     }
 };
 
-/// The layout of a result of shape `places` whose element at p is that of x at p, but for `axis`, where the index says what
-/// p is. Along an axis where x or the index has extent 1 and the result more, they are the same for all.
+/// The layout of a result of shape `places`: its element at p is the element of x at p, with the index as position
+/// along `axis`. An x or an index of extent 1 along another axis is broadcast.
 template <int Rank>
 gather_layout gather_layout_of(const shape<Rank>& x, int axis, const shape<Rank>& index, const shape<Rank>& places) {
     static_assert(Rank <= gather_layout::most_rank, "halftone: tensors that are chosen from have eight axes at most");
@@ -74,10 +74,10 @@ gather_layout gather_layout_of(const shape<Rank>& x, int axis, const shape<Rank>
     return layout;
 }
 
-/// row_numbers(device, operation, layout, index, numbers): the table's row of each row of the result; forward(device,
-/// numbers, table, out): out[r] = table[numbers[r]]; add(device, numbers, from, table, mode): table[numbers[r]] = (or +=) the
-/// sum of from[r]. An index outside the axis throws argument_error on the CPU, in row_numbers. Devices whose memory the host
-/// does not read make a row of NaN of it, and add nothing.
+/// row_numbers(device, operation, layout, index, numbers): the table's row for each row of the result. forward(device,
+/// numbers, table, out): out[r] = table[numbers[r]]. add(device, numbers, from, table, mode): table[numbers[r]] = (or
+/// +=) the sum of from[r]. On the CPU row_numbers throws argument_error for an index outside the axis. Devices whose
+/// memory the host cannot read give a row of NaN for such an index, and add nothing.
 template <class Device>
 struct gather;
 
@@ -85,7 +85,7 @@ struct gather;
 
 namespace detail {
 
-/// Throws shape_error unless the index has x's extents, or less, but along the axis.
+/// Throws shape_error unless the index's extents are at most x's, apart from the axis.
 template <int Rank>
 void check_gather(const char* operation, const shape<Rank>& x, int axis, const shape<Rank>& index) {
     for (int a = 0; a < Rank; ++a) {
@@ -94,7 +94,7 @@ void check_gather(const char* operation, const shape<Rank>& x, int axis, const s
                               " the index is the longer one");
     }
 }
-/// The shape of what is selected; that of an index for each place along the axis has one element along the others.
+/// The shape of the result of index_select; and a shape with extent 1 along all axes but one.
 template <int Rank>
 shape<Rank> selected_shape(shape<Rank> x, int axis, extent count) {
     x[axis] = count;
@@ -141,9 +141,10 @@ void scatter_views(Device& device, const char* operation, const kernel::gather_l
 
 }  // namespace detail
 
-/// y[p] = x[p], but for the axis, along which index[p] says where: torch.gather(x, axis, index). x, index and y have one rank,
-/// index and y one shape, whose extents are x's at most, but for the axis. All contiguous. Throws shape_error, and where the
-/// host can read the index argument_error for one outside the axis; elsewhere its result is NaN.
+/// torch.gather(x, axis, index): y[p] = x[p'], where p' is p with index[p] as its position along the axis. x, index and
+/// y have the same rank; index and y have the same shape, whose extents apart from the axis are at most x's. All are
+/// contiguous. Throws shape_error, and argument_error for an index outside the axis if the host can read it; otherwise
+/// its result is NaN.
 template <class Device, class X, int Axis, class Y, int Rank>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void gather(Device& device, const X& x, axis_list<Axis> along, const view<const std::int32_t, Rank>& index, const Y& y) {
@@ -156,8 +157,8 @@ void gather(Device& device, const X& x, axis_list<Axis> along, const view<const 
     detail::gather_views(device, "gather", kernel::gather_layout_of(from.shape(), axis, index.shape(), index.shape()),
                          flatten(index), from, to);
 }
-/// y = x's slices along the axis, in the index's order: torch.index_select(x, axis, index). y has x's shape, but for the axis,
-/// along which it is as long as the index. Contiguous; throws as gather does.
+/// torch.index_select(x, axis, index): y is the slices of x along the axis whose numbers the index has, in its order. y
+/// has x's shape, except along the axis, where it is as long as the index. All are contiguous. Throws as gather does.
 template <class Device, class X, int Axis, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void index_select(Device& device, const X& x, axis_list<Axis> along, const const_view<std::int32_t, 1>& index,
@@ -174,10 +175,10 @@ void index_select(Device& device, const X& x, axis_list<Axis> along, const const
         kernel::gather_layout_of(from.shape(), axis, detail::along_only<rank>(axis, index.size()), selected), flatten(index),
         from, to);
 }
-/// to[p] += from[p], but for the axis, along which index[p] says where: x.scatter_add_(axis, index, from) in PyTorch. from
-/// and index have one shape, whose extents are those of `to` at most, but for the axis. With write_mode::overwrite `to` is 0
-/// before. Contiguous. Throws as gather does; elsewhere an index outside the axis adds nothing. For ht::cuda the program
-/// includes <halftone/exec/cuda/sort.cuh>.
+/// to.scatter_add_(axis, index, from) in PyTorch: to[p'] += from[p], where p' is p with index[p] as its position along
+/// the axis. from and index have the same shape, whose extents apart from the axis are at most those of `to`. With
+/// write_mode::overwrite `to` is set to 0 first. All are contiguous. Throws as gather does; an index outside the axis
+/// that the host cannot read adds nothing. For ht::cuda the program includes <halftone/exec/cuda/sort.cuh>.
 template <class Device, class X, int Axis, class Y, int Rank>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void scatter_add(Device& device, const X& from, axis_list<Axis> along, const view<const std::int32_t, Rank>& index,
@@ -192,8 +193,9 @@ void scatter_add(Device& device, const X& from, axis_list<Axis> along, const vie
                           kernel::gather_layout_of(sums.shape(), axis, index.shape(), index.shape()), flatten(index),
                           source, sums, mode);
 }
-/// `from` is added to the slices of `to` that the index names: to.index_add_(axis, index, from) in PyTorch. from has the shape
-/// of `to`, but for the axis, along which it is as long as the index. Contiguous; mode and errors as of scatter_add.
+/// to.index_add_(axis, index, from) in PyTorch: adds the slices of `from` to the slices of `to` whose numbers the index
+/// has. from has the shape of `to`, except along the axis, where it is as long as the index. All are contiguous. Mode
+/// and errors as for scatter_add.
 template <class Device, class X, int Axis, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Y>)
 void index_add(Device& device, const X& from, axis_list<Axis> along, const const_view<std::int32_t, 1>& index,

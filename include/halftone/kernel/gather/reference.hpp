@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of choosing elements along an axis, and of adding them up where they came from, in double.
+/// The definition of gather and scatter_add, in double. p' is p with index[p] as its position along the axis.
 ///
-///     reference::gather(x, axis, index, y);                // y[p] = x[p], but for the axis: there index[p]
-///     reference::scatter_add(from, axis, index, to);       // to[p, but for the axis: index[p]] += from[p]
+///     reference::gather(x, axis, index, y);                // y[p] = x[p']
+///     reference::scatter_add(from, axis, index, to);       // to[p'] += from[p]
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// Calls f(p, q) for each place p of the index, q being p with the index along the axis.
+/// Calls f(p, q) for each position p of the index, where q is p'.
 template <int Rank, class F>
 void for_each_choice(const const_view<std::int32_t, Rank>& index, int axis, const F& f) {
     for (extent i = 0; i < index.size(); ++i) {
@@ -27,7 +27,7 @@ void for_each_choice(const const_view<std::int32_t, Rank>& index, int axis, cons
         f(p, q);
     }
 }
-/// The element of a view at a place.
+/// The element of a view at a position.
 template <class T, int Rank>
 T& element_at(const view<T, Rank>& v, const shape<Rank>& place) {
     extent at = 0;

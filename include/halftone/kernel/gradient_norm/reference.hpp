@@ -22,7 +22,7 @@ double read_gradient(const G& g, const kernel::gradient_factors& f) {
     return v > limit ? limit : v < -limit ? -limit : v;
 }
 
-/// The sum of the squares of what read_gradient gives.
+/// The sum of the squares of read_gradient's results.
 template <class G>
 double sum_of_squares(const view<G, 1>& gradients, const kernel::gradient_factors& f) {
     double squares = 0;

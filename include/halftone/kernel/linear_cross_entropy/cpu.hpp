@@ -146,7 +146,8 @@ struct linear_cross_entropy<cpu, LogitBytes> {
     static constexpr extent part_classes = 256, part_rows = 64;
 
     static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
-    /// The leading dimension of a matrix with rows of so many elements: whole cache lines, and not a multiple of 4 KiB.
+    /// The leading dimension of a matrix with rows of this number of elements: whole cache lines, and not a multiple of
+    /// 4 KiB.
     static extent padded_stride(extent elements) { return ceil_div(elements, 64) * 64 + 32; }
 
     /// Kept logits are stored as (classes, rows), as the forward pass computes them.

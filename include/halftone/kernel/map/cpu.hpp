@@ -18,7 +18,7 @@
 #include <halftone/kernel/strided_copy/cpu.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 #define HALFTONE_BODY <halftone/kernel/map/cpu.simd.hpp>
@@ -28,14 +28,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// So many rows of an operand, a lot of vectors each. What is left of rows beside whole lots goes through such buffers,
-/// as a whole lot: so the code of a map's expressions and operands is for whole vectors alone.
+/// A buffer for some rows of an operand, one vector block each. The remainder of a row after its whole vector blocks is
+/// copied into such a buffer and computed there, so that the code of a map's expressions handles whole vectors only.
 struct map_buffer {
     static constexpr extent rows = 8, columns = extent{4} * map_lanes;
     alignas(block_alignment) std::byte bytes[rows * columns * sizeof(float)];
 };
 
-/// A worker's operands in a piece: their places, and the remainders of their rows.
+/// A worker's operands in a piece: their addresses, and the buffers for the remainders of their rows.
 struct map_room {
     map_stream *streams, *tails;
     map_buffer* buffers;
@@ -145,7 +145,7 @@ class map_piece {
     extent rows_, whole_, left_, lanes_, block_;
 };
 
-/// Runs the pieces of a job with at most so many operands.
+/// Runs the pieces of a job with at most `Operands` operands.
 template <int Operands>
 void run_map_pieces(cpu& device, map_job& job, const map_body& body) {
     // A scalar is repeated, so that a vector of it can be loaded.
@@ -216,7 +216,7 @@ struct map<cpu> {
     template <class E, class T, std::size_t Index>
     using read = std::conditional_t<reads<static_cast<int>(Index), E>, map_read<T>, map_unread>;
 
-    /// An input's operand; without data where nothing reads it.
+    /// An input's operand; without data if nothing reads it.
     template <map_layout Layout, class E, std::size_t Index, class V, int Rank>
     static map_plan input_plan(const char* role, std::size_t number, const V& v, const shape<Rank>& target) {
         map_plan plan{map_operand_of<Layout>(role, static_cast<int>(number), v, target)};

@@ -12,7 +12,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// An operand of a map: element (row, column) lies at row * row_step + column * column_step, or by strides of each axis.
+/// An operand of a map: element (row, column) is at row * row_step + column * column_step, or at its index times the
+/// axes' strides.
 template <class T>
 struct map_values {
     global_span<T> values;
@@ -49,7 +50,7 @@ struct map_values {
     }
 
   private:
-    /// From the first element in memory on, so that strides may be negative.
+    /// Counts from the first element in memory, so that strides may be negative.
     void walk_by(const map_strides& s) {
         strides = s;
         extent length = 1;
@@ -79,7 +80,7 @@ struct map_result {
         to.store(thread, row, column, value, mode);
     }
 };
-/// In place of an operand that is summed, or not wanted.
+/// In place of an operand that is summed, or not needed.
 struct map_no_result {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void store(Thread, extent, extent, double) const {}
@@ -139,7 +140,8 @@ struct map_work {
     }
 };
 
-/// The terms of a sum over rows; with `columns`, of a sum over all elements, so many columns in a row.
+/// The terms of a sum over rows; if `columns` is not 0, the terms of a sum over all elements, with `columns` of them
+/// per row.
 template <class E, class Inputs>
 struct map_term {
     E expression;
@@ -177,7 +179,7 @@ struct map_of {
         const auto operands = make_pack(
             input<Layout, wanted_pack, I>("input", I, inputs.template at<I>(), target)...,
             input<Layout, wanted_pack, count + K>("gradient of output", K, output_gradients.template at<K>(), target)...);
-        // Sums first: a gradient may lie where the outputs' gradient does.
+        // Sums first, because a gradient may overwrite the outputs' gradient.
         (add_up(device, wanted.template at<I>(), operands, gradients.template at<I>(), I, target), ...);
         work(device, wanted, make_pack(gradient_result<Layout>(gradients.template at<I>(), I, target)...), operands,
              map_shape_of(target));

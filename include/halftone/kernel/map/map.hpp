@@ -5,11 +5,11 @@
 ///     ht::map(device, [k](auto x, auto y) { return x * y + k * ht::tanh(x); }, x, y, out);
 ///     ht::map(device, [](auto x, auto y) { return ht::results(x + y, x - y); }, x, y, sum, difference);
 ///
-/// Outputs come last, one for each result, and have one shape. An input has that shape, or is of rank 0 (one value
-/// for all elements), or of rank 1 beside outputs of rank 2 and more (one value for each index of the last axis).
-/// Views are of any strides: ht::expand makes one of the outputs' shape of a smaller tensor, ht::permute and ht::slice
-/// show it otherwise. Where rows are contiguous and at one distance, which most tensors' are, nothing is paid for that. An
-/// output may be an input of its own type, shape and strides.
+/// Outputs come last, one for each result, and have one shape. An input has that shape, or rank 0 (one value for all
+/// elements), or rank 1 if the outputs have rank 2 or higher (one value for each index of the last axis). Views may
+/// have any strides, as those of ht::permute, ht::slice and ht::expand; ht::expand gives a smaller tensor the outputs'
+/// shape. Views with contiguous rows at a constant distance, which most tensors have, take a kernel that does not pay
+/// for this. An output may be an input of the same type, shape and strides.
 ///
 /// Numeric contract: inputs are widened to float, the expression is evaluated in float with the errors that its device
 /// states (kernel/map/evaluate.hpp for the CPU), and every result is rounded once, to nearest even; with results of 16
@@ -37,8 +37,8 @@ namespace kernel {
 ///     run<Layout>(device, expressions, outputs, inputs)                                all packs
 ///     backward<Layout>(device, expressions, output_gradients, inputs, gradients)
 ///
-/// Layout, map_layout::rows where it is not said, tells which views there may be. `gradients` has a `gradient` or
-/// `no_gradient` for each input, in the input's shape. Inputs that no gradient reads may be views without data.
+/// Layout, by default map_layout::rows, says which views may occur. `gradients` has a `gradient` or `no_gradient` for each
+/// input, in the input's shape. Inputs that no gradient reads may be views without data.
 template <class Device>
 struct map;
 
@@ -51,7 +51,7 @@ struct gradient {
 template <class T, int Rank>
 gradient(view<T, Rank>, write_mode) -> gradient<T, Rank>;
 
-/// In place of a gradient that is not wanted.
+/// In place of a gradient that is not needed.
 struct no_gradient {};
 
 /// The expressions, with short forms where the outputs' types allow them.
@@ -73,17 +73,17 @@ auto gradient_of(const E& expressions, const gradient<T, Rank>&) {
 
 /// How an operand's elements correspond to those of the outputs.
 enum class map_access {
-    each,     ///< one for one, in rows at one distance
+    each,     ///< one for each output, in rows at a constant distance
     column,   ///< one for each column, the same in all rows
     scalar,   ///< one for all
-    strided,  ///< along each axis of the outputs by a stride of its own
+    strided,  ///< with any stride along each axis of the outputs
 };
 
 /// Which views a call of a map may have.
 enum class map_layout {
-    rows,     ///< whose rows are contiguous, at one distance: what operations on tapes have
-    strided,  ///< of the outputs' rank and any strides: those, where an operand is broadcast by NumPy's rules
-    any,      ///< both: what users may have
+    rows,     ///< with contiguous rows at a constant distance: those of operations on tapes
+    strided,  ///< with the outputs' rank and any strides: those of operations on tapes that broadcast by NumPy's rules
+    any,      ///< both: those of users
 };
 
 /// The outputs' extents, and an operand's strides along their axes.
@@ -117,7 +117,7 @@ map_strides map_strides_of(const map_operand& o, const shape<TargetRank>& target
     return all;
 }
 
-/// The outputs as rows of columns, leading axes together.
+/// The outputs as a matrix, with the leading axes merged into rows.
 struct map_shape {
     extent rows = 1, columns = 1;
 };
@@ -133,7 +133,7 @@ map_shape map_shape_of(const shape<Rank>& s) {
     }
 }
 
-/// A view with elements of so many bytes, and strides in elements, as an operand of outputs of shape `target`.
+/// A view with elements of this number of bytes, and strides in elements, as an operand of outputs of shape `target`.
 template <int Rank, int TargetRank>
 map_operand operand_by_strides(const view<std::byte, Rank>& v, extent bytes, const shape<TargetRank>& target) {
     map_operand o{v.data(), bytes, 0, map_access::strided, {TargetRank, axis_values_of(target), {}}};
@@ -141,7 +141,7 @@ map_operand operand_by_strides(const view<std::byte, Rank>& v, extent bytes, con
     return o;
 }
 
-/// A view of elements of so many bytes, in strides of elements, as an operand of outputs of shape `target`.
+/// The same for the views that Layout allows.
 template <map_layout Layout, int Rank, int TargetRank>
 map_operand map_operand_of(const char* role, int index, const view<std::byte, Rank>& v, extent bytes,
                            const shape<TargetRank>& target) {
@@ -172,8 +172,8 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
     } else {
         static_assert(
             Rank == 1 && TargetRank >= 2,
-            "halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 beside outputs of rank 2 "
-            "and more (one value for each column); ht::expand(v, shape) gives it the output's shape");
+            "halftone: map: an input has the output's rank, or rank 0 (one value), or rank 1 if the outputs have "
+            "rank 2 or more (one value for each column); ht::expand(v, shape) gives it the output's shape");
         if (v.extent_of(0) != target[TargetRank - 1]) {
             fail<shape_error>("map: ", role, " ", index, " has ", v.extent_of(0), " values, the output ", target,
                               " has ", target[TargetRank - 1], " columns");
@@ -186,7 +186,7 @@ map_operand map_operand_of(const char* role, int index, const view<std::byte, Ra
     }
 }
 
-/// The view as an operand of outputs of shape `target`. Throws shape_error, with `role` and `index` to name it by.
+/// The view as an operand of outputs of shape `target`. Throws shape_error, which names the view by `role` and `index`.
 template <map_layout Layout = map_layout::rows, class T, int Rank, int TargetRank>
 map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
     auto* const data = reinterpret_cast<std::byte*>(const_cast<std::remove_const_t<T>*>(v.data()));
@@ -195,11 +195,11 @@ map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, 
 }
 [[noreturn]] inline void refuse_sums_beside_strides() {
     fail<shape_error>(
-        "map: the gradient of an input of rank 0 or 1 is summed where all operands lie in contiguous rows at one distance; "
+        "map: the gradient of an input of rank 0 or 1 is summed only if all operands have contiguous rows at a constant distance; "
         "expand the input to the outputs' shape, and sum its gradient");
 }
 
-/// The same of a view that is written to.
+/// The same for a view that is written to.
 template <map_layout Layout = map_layout::rows, class T, int Rank, int TargetRank>
 map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, const shape<TargetRank>& target) {
     const map_operand result = map_operand_of<Layout>(role, index, v, target);
@@ -214,7 +214,7 @@ map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, c
 
 namespace detail {
 
-/// How many of the views are outputs: all after the lambda's arguments.
+/// The number of views that are outputs: all after the lambda's arguments.
 template <class F, int Views, int Outputs = 1>
 constexpr int count_outputs() {
     if constexpr (Outputs >= Views || takes_arguments<F>(std::make_integer_sequence<int, Views - Outputs>{})) {

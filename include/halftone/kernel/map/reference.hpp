@@ -25,7 +25,7 @@ double evaluate(const E& e, const double* arguments) {
 namespace maps {
 
 /// The distance from a view's first element to its element at `place`, an index into outputs of shape `target`: a view
-/// of rank 0 has one element, a view of rank 1 beside outputs of higher rank has one for each column.
+/// of rank 0 has one element; if the outputs have a higher rank, a view of rank 1 has one element for each column.
 template <class T, int Rank, int TargetRank>
 extent offset_at(const view<T, Rank>& v, const shape<TargetRank>& place) {
     extent offset = 0;

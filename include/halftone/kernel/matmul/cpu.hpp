@@ -2,8 +2,8 @@
 /// \file
 /// The matrix product on the CPU; matmul.hpp has its contract and an example.
 ///
-/// Types are left behind here. What follows (cpu/strategy/) is compiled once in a program, whatever the types of operands and
-/// the epilogue's expressions are:
+/// Types are left behind here. What follows (cpu/strategy/) is compiled once in a program, whatever the types of
+/// operands and the epilogue's expressions are:
 ///
 ///     run            operands and epilogue become addresses, strides and functions (cpu/untyped.hpp); the unit is the one
 ///                    for the instruction set and the compute type (cpu/unit/choose.hpp, cpu/unit/split.hpp)
@@ -27,7 +27,7 @@
 #include <halftone/exec/cpu/each_set.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -65,7 +65,7 @@ struct matmul<cpu> {
                     const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* = nullptr) {
         fp64::multiply<Compute>(device, a, b, epilogue);
     }
-    /// Where somebody asks for the `squares` of the result, and it is one of floats, they are summed.
+    /// If `squares` is not null and the result is float, also sums the squares of the result.
     template <class Compute, class A, class B, class Operands, class Results>
     static void run(cpu& device, const view<A, 2>& a, const view<B, 2>& b,
                     const detail::matmul_epilogue<Operands, Results>& epilogue, square_sum* squares = nullptr) {

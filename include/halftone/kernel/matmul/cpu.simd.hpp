@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The end of a product: a block of float sums goes through the epilogue's expressions into the results.
+/// The end of a product: the epilogue's expressions are applied to a block of float sums, and the results are stored.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>

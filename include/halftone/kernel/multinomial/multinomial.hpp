@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Indices drawn at random, each row's by the row's weights: what sampling the next token is.
+/// Draws random indices for each row, with probabilities proportional to the row's weights, as in sampling the next token.
 ///
 ///     ht::multinomial(device, probabilities, samples, {.seed = 42, .step = t});       // samples: (rows, draws)
 ///
-/// A draw is a function of (seed, step, row, number of the draw) and the row's weights: Philox4x32-10 gives 53 random bits u in
-/// [0, 1), and the index is the first whose weights, summed in their order in double, exceed u times the sum of all. So every
-/// device gives the same indices, whatever stands in other rows, and a step can be repeated.
+/// A draw is a function of (seed, step, row, number of the draw) and the row's weights: Philox4x32-10 gives a u in [0,
+/// 1) with 53 random bits, and the result is the first index at which the cumulative sum of the weights, computed in
+/// double, exceeds u times the total. So every device gives the same indices, they do not depend on other rows, and
+/// draws are reproducible.
 ///
-/// One thread takes a row: time grows with its length and the number of draws.
+/// One thread computes a row: time grows with the row's length and the number of draws.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +22,17 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What draws follow from, and whether an index may be drawn twice.
+/// The values that determine the draws, and whether an index may be drawn more than once.
 struct multinomial_options {
     std::uint64_t seed = 0;
-    std::uint32_t step = 0;    ///< another one gives other draws: the number of the token, say
-    bool replacement = false;  ///< an index that was drawn may be drawn again
-    extent first_row = 0;      ///< the number of the first row, where these rows are a part of a batch
+    std::uint32_t step = 0;    ///< each step gives different draws; the number of the token, for instance
+    bool replacement = false;  ///< whether an index may be drawn more than once
+    extent first_row = 0;      ///< the number of the first row, if these rows are a part of a batch
 };
 
 namespace kernel {
 
-/// Random numbers of draws are those of this tensor number (number/philox.hpp).
+/// The tensor number (number/philox.hpp) from which the random numbers of draws are derived.
 inline constexpr std::uint32_t multinomial_stream = 0x6d6e6f6d;
 
 template <class X>
@@ -47,7 +48,7 @@ struct multinomial_row {
     }
 
   private:
-    /// The weight of a class in this draw. -1 for what is no weight.
+    /// The weight of a class in this draw; -1 for an invalid weight.
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD double weight(Thread thread, extent row, extent draw, extent j) const {
         const double w = weights.load(thread, row, j);
@@ -78,7 +79,7 @@ struct multinomial_row {
             if (w > 0) last = static_cast<std::int32_t>(j);
             if (up_to > sought) return last;
         }
-        return last;  // where rounding has left nothing above, or there is no weight at all: -1
+        return last;  // if rounding leaves no sum above u times the total; -1 if no weight is positive
     }
 };
 
@@ -86,7 +87,7 @@ struct multinomial_row {
 
 namespace detail {
 
-/// Throws argument_error where the host can read that a row could not be drawn of.
+/// Throws argument_error for a row from which nothing can be drawn, if the host can read the samples.
 inline void check_samples(const const_view<std::int32_t, 2>& samples) {
     for (extent i = 0; i < samples.extent_of(0); ++i) {
         for (extent draw = 0; draw < samples.extent_of(1); ++draw) {
@@ -99,11 +100,11 @@ inline void check_samples(const const_view<std::int32_t, 2>& samples) {
 
 }  // namespace detail
 
-/// samples[i][s]: an index of row i, drawn with the probability weights[i][index] over the sum of the row's weights.
-/// weights: (rows, classes) of any number type, whose rows may lie apart; not negative, and with any sum. samples: (rows,
-/// draws) of std::int32_t. Throws shape_error, and where the host can read the memory argument_error for a row without
-/// positive weights, with fewer than draws where none may be drawn twice, or with one that is negative or not finite;
-/// elsewhere its index is -1.
+/// samples[i][s]: an index of row i, drawn with probability weights[i][index] / (sum of the row's weights). weights:
+/// (rows, classes) of any number type, with any row stride; not negative. samples: (rows, draws) of std::int32_t.
+/// Throws shape_error. If the host can read the memory, throws argument_error for a row with a weight that is negative
+/// or not finite, without positive weights, or, without replacement, with fewer positive weights than draws; otherwise
+/// the index of such a row is -1.
 template <class Device, class X>
     requires(detail::kernel_device<Device> && detail::viewables<X>)
 void multinomial(Device& device, const X& weights, const view<std::int32_t, 2>& samples,

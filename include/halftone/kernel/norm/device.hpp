@@ -61,7 +61,7 @@ struct norm_kernel {
             steps.each_or_zeros([&](const auto& place) { squares += squares_of(values.at(simt, place), 0); });
         }
         const float variance = team::sum(simt, squares, constant<sums - 1>{}) / static_cast<float>(width);
-        if (limits.are_exceeded(average, variance)) return with_care(simt, row, from, to, me);  // the whole team branches alike
+        if (limits.are_exceeded(average, variance)) return with_care(simt, row, from, to, me);  // the same in the whole team
         const float scale = 1 / std::sqrt(variance + epsilon);
         steps.each([&](const auto& place) { write(simt, place, to, values.at(simt, place), average, scale); });
         put_statistics(simt, row, me, average, scale);

@@ -43,7 +43,7 @@ struct careful_double_row {
         }
         scale = 1 / std::hypot(std::sqrt(squares / n), std::scalbn(std::sqrt(epsilon), -exponent));
         saved = std::scalbn(scale, -exponent);
-        // A constant row beside which epsilon vanishes: the deviations are 0, and stay 0.
+        // A constant row, so large that epsilon vanishes against it: the deviations are 0, and remain 0.
         if (scale > largest_number && epsilon > 0) scale = largest_number, saved = 1 / std::sqrt(epsilon);
     }
     HALFTONE_HD double deviation(double x) const { return x * down - high - low; }

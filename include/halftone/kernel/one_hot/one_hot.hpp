@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Indices as rows with a 1 in the place that they name, and triangles of matrices as masks.
+/// One-hot rows of indices, and triangles of matrices as masks.
 ///
 ///     ht::one_hot(device, index, y);                             // y[i][j] = 1 where index[i] is j, else 0
 ///     kernel::triangle_mask(device, columns, diagonal, mask);    // 1 on and below the diagonal, else 0
 ///
-/// Both are exact, one thread an element. They run on any device whose kernels are included.
+/// Both are exact, with one thread per element. They run on any device whose kernels are included.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct one_hot_element {
     }
 };
 
-/// An element of a mask: a byte, of which maps tell zeros from others.
+/// An element of a mask: a byte that maps compare with 0.
 using mask_element = float8_e5m2;
 
 struct triangle_element {
@@ -48,7 +48,7 @@ struct triangle_element {
     }
 };
 
-/// mask: matrices of (rows, columns), one behind the other; 1 where column - row is at most `diagonal`, else 0.
+/// mask: consecutive matrices of (rows, columns); 1 where column - row is at most `diagonal`, else 0.
 template <class Device>
 void triangle_mask(Device& device, extent rows, extent columns, extent diagonal, const view<mask_element, 1>& mask) {
     if (mask.size() != 0)
@@ -58,7 +58,7 @@ void triangle_mask(Device& device, extent rows, extent columns, extent diagonal,
 }  // namespace kernel
 
 /// out[i][j] = 1 where index[i] is j, else 0. index: (rows) of std::int32_t, out: (rows, classes), of any number type;
-/// contiguous. A row whose index is no class is NaN. Throws shape_error.
+/// contiguous. A row whose index is not a class becomes NaN. Throws shape_error.
 template <class Device, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<Y>)
 void one_hot(Device& device, const const_view<std::int32_t, 1>& index, const Y& out) {

@@ -32,13 +32,13 @@ struct optimizer_step_kernel {
     global_span<Param> master;
     global_span<Copy> copy;
     global_span<const Accumulate> gradient;
-    global_span<State> moments[kinds];  // or empty
+    global_span<State> moments[kinds];  // empty if the rule keeps none
     Rule rule;
     group_rates rates;
     global_span<const gradient_factors> factors;
     global_span<const step_record> step;
     rounding_key key;
-    global_span<float> average;  // or none
+    global_span<float> average;  // empty if there is none
     double average_decay;
     int blocks;
 

@@ -11,10 +11,9 @@
 /// Numeric contract: arithmetic in float; values that all parameters share (rates, bias corrections, 1 - lr * decay) in
 /// double, rounded to float once. The parameter is rounded once to its type, the copy once from the stored parameter. A
 /// moment narrower than float is rounded stochastically: rounded to nearest in 8 bits, 0.999 v would stay v forever.
-/// Elements are independent of each other.
-///
-/// `average`, where it is there, becomes the exponential moving average of the parameters as they are stored, in the same pass:
-/// average + (1 - average_decay) (w - average), in float, and w itself in the first step.
+/// Elements are independent of each other. If `average` has data, the same pass updates it as the exponential moving
+/// average of the stored parameters: average + (1 - average_decay) (w - average), in float; in the first step it
+/// becomes w.
 ///
 /// A rule is a struct of its coefficients, plain data, which says
 ///
@@ -53,18 +52,18 @@ struct optimizer_step_arguments {
     const gradient_factors* factors = nullptr;  ///< in the device's memory
     const step_record* step = nullptr;          ///< in the device's memory; `steps` includes the current one
     rounding_key key{};
-    view<float, 1> average{};  ///< (count), or none
-    double average_decay = 0;  ///< of the average: 0 or more and less than 1
+    view<float, 1> average{};  ///< (count), or without data
+    double average_decay = 0;  ///< of the average: at least 0 and less than 1
 };
 
-/// How much of a parameter goes into its average: all of it in its first step.
+/// The weight of a parameter in the update of its average; 1 in its first step.
 HALFTONE_HD inline float average_weight_of(double decay, const step_record& step) {
     return step.steps <= 1 ? 1.0f : static_cast<float>(1 - decay);
 }
 
-/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. A last template argument
-/// says how the copy is rounded from it, to nearest even where it is left out; split masters do without both. Changes
-/// nothing where step->skips. Throws shape_error, and argument_error for a random index that is no multiple of 4.
+/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. The last template argument
+/// says how the copy is rounded from it, by default to nearest even; split masters use neither. Changes nothing if
+/// step->skips. Throws shape_error, and argument_error for a random index that is not a multiple of 4.
 ///
 /// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) with a sparse gradient. Only the gradient's
 /// rows are read and written, each element as with a dense gradient of the same value, random numbers included;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows without those of a token that stands for nothing: the gradient of an embedding whose padding has none.
+/// Sets the rows of padding tokens to zero, for the gradient of an embedding with a padding index.
 ///
 ///     kernel::clear_padding(device, tokens, padding, dy, out);          // out[r] = 0 where tokens[r] is padding, else dy[r]
 #pragma once

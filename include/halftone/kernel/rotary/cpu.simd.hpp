@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The heads of a token turned by the angles of its position.
+/// Rotates the heads of a token by the angles of its position.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/common/rows/walk.hpp>
@@ -21,7 +21,7 @@ HALFTONE_INLINE void copy_numbers(extent count, const T* x, T* y, write_mode mod
     });
 }
 
-/// Pairs (i, i + pairs): two vectors, each of one half.
+/// Rotates pairs (i, i + pairs): each of two vectors has one half of the pairs.
 template <class T>
 HALFTONE_INLINE void turn_halves(extent pairs, const T* x, const float* cosines, float sign, T* y, write_mode mode) {
     const float* const sines = cosines + pairs;
@@ -38,7 +38,7 @@ HALFTONE_INLINE void turn_halves(extent pairs, const T* x, const float* cosines,
     });
 }
 
-/// Pairs (2 i, 2 i + 1): taken apart and put together again in memory of the stack.
+/// Rotates pairs (2 i, 2 i + 1), which are deinterleaved and interleaved in a buffer on the stack.
 template <class T>
 HALFTONE_INLINE void turn_neighbours(extent pairs, const T* x, const float* cosines, float sign, T* y, write_mode mode) {
     constexpr extent some = 2 * f32::lanes;  // pairs at a time
@@ -62,7 +62,7 @@ HALFTONE_INLINE void turn_neighbours(extent pairs, const T* x, const float* cosi
     }
 }
 
-/// The heads of one token from x and to y. cosines: those of its position, then the sines.
+/// Rotates the heads of one token of x into y. cosines: the cosines of its position, followed by the sines.
 template <class T>
 void turn_token(const kernel::rotary_token& a, const T* x, const float* cosines, T* y) {
     for (extent h = 0; h < a.heads; ++h, x += a.x_stride, y += a.y_stride) {

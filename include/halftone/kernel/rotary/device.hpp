@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary position embedding on devices that run GPU kernels; rotary.hpp has its contract and an example. A thread turns a
-/// run of pairs, in two vectors, or copies as many numbers.
+/// Rotary position embedding on devices that run GPU kernels; rotary.hpp has its contract and an example. A thread
+/// rotates a run of pairs, held in two vectors, or copies as many numbers.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace kernel {
 
 namespace on_device {
 
-/// N pairs a thread. Runs of a head: its pairs, then the numbers behind them, 2 N at a time; of a head that is copied
-/// 2 N numbers at a time.
+/// A thread takes a run of N pairs. A head consists of runs of pairs, followed by runs of 2 N unpaired numbers; a head
+/// that is only copied consists of runs of 2 N numbers.
 template <int N, run_access Access, class T>
 struct rotary_kernel {
     static constexpr int threads = 256;
@@ -74,7 +74,7 @@ struct rotary_kernel {
         const int n = count(begin, head_size);
         if (n > 0) put(simt, to, begin, n, load_run<N, Access>(simt, from.from(begin), 0, n));
     }
-    /// Pairs `begin` and the following N.
+    /// Rotates N pairs from pair `begin` on.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void turn(Simt simt, const global_span<const T>& from, const global_span<T>& to,
                                           extent begin, extent position) const {
@@ -82,7 +82,8 @@ struct rotary_kernel {
         const bool is_there = position >= 0 && position < table_rows;
         const auto cosines = table.from((is_there ? position : 0) * 2 * pairs + begin), sines = cosines.from(pairs);
         const vec<float, N> c = load_run<N, Access>(simt, cosines, 0, n), s = load_run<N, Access>(simt, sines, 0, n);
-        // Of neighbours the first vector has the first half of the 2 n numbers; `low` and `high`: how many each has.
+        // For interleaved pairs the first vector has the first half of the 2 N numbers. `low` and `high` are the
+        // numbers in each.
         const extent first = halves ? begin : 2 * begin, second = halves ? begin + pairs : 2 * begin + N;
         const int low = halves ? n : 2 * n < N ? 2 * n : N, high = halves ? n : 2 * n - low;
         const vec<float, N> p = load_run<N, Access>(simt, from.from(first), 0, low);
@@ -133,7 +134,7 @@ struct rotary<Device> {
                 head_size, pairs, a.table.extent_of(0), runs, a.options.layout == rotary_layout::half_split,
                 a.options.inverse ? -1.0f : 1.0f, a.mode});
         };
-        // Every run begins where a vector may: heads, halves and tokens lie in multiples of n.
+        // Every run begins at an address aligned for vectors: the strides of heads, halves and tokens are multiples of n.
         bool together = pairs % n == 0 && head_size % n == 0;
         for (int axis = 0; axis < 3; ++axis) {
             together = together && a.x.stride_of(axis) % n == 0 && a.y.stride_of(axis) % n == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary position embedding in double, a pair a thread: rotary.hpp has the rules, fp64/each.hpp the contract.
+/// Rotary position embedding in double, one thread per pair; rotary.hpp has the formulas, fp64/each.hpp the contract.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
@@ -10,7 +10,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// Of each head's pairs one after the other, then of the numbers that stay.
+/// Rotates the pairs of each head, then copies its unpaired numbers.
 struct turn_pair {
     global_span<const double> x;
     global_span<double> y;

@@ -2,7 +2,7 @@
 /// \file
 /// The definition of rotary position embedding.
 ///
-///     y[a] = x[a] cos - x[b] sin,   y[b] = x[b] cos + x[a] sin,   of the pair (a, b) and the angle of its token's position
+///     y[a] = x[a] cos - x[b] sin,   y[b] = x[b] cos + x[a] sin,   for the pair (a, b) and the angle of its token's position
 ///
 ///     reference::rotary(x, table, positions, y, options);
 #pragma once
@@ -13,7 +13,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// y = x with the pairs of the turned heads turned, in double, by the table's cosines and sines.
+/// y = x, with the pairs of the first options.heads heads rotated by the table's cosines and sines, in double.
 template <class X, class Y>
 void rotary(const view<X, 4>& x, const const_view<float, 2>& table, const const_view<std::int32_t, 2>& positions,
             const view<Y, 4>& y, const rotary_options& options) {

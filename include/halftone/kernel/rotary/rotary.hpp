@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary position embedding (Su et al. 2021, "RoFormer"): the numbers of a head in pairs, each turned like a point of the
-/// plane by an angle that grows with the token's position, so that q k^T tells how far apart query and key stand.
+/// Rotary position embedding (Su et al. 2021, "RoFormer"): the numbers of a head form pairs, and each pair is rotated
+/// like a point of the plane by an angle that grows with the token's position, so that q k^T depends on the distance of
+/// query and key.
 ///
 ///     const ht::tensor<float, 2> table = ht::rotary_table(device, context, head_size, {.theta = 10000});
 ///     ht::rotary(device, q, table, q);                                 // in place
 ///     ht::rotary(device, qkv, table, out, {.layout = ht::rotary_layout::interleaved, .heads = heads + kv_heads});
+/// x and y are (batch, time, heads, head_size) views, contiguous along head_size, with any other strides: q and k may
+/// be slices of the result of one product, (batch, time, heads + 2 kv_heads, head_size), and are then rotated in one
+/// pass. If the table has fewer columns than a head has numbers, the remaining numbers are copied unchanged.
 ///
-/// x and y are (batch, time, heads, head_size) views whose head_size is contiguous; the other strides are free, so that the
-/// heads of q and k may be slices of what one product gives, (batch, time, heads + 2 kv_heads, head_size), and are turned in
-/// one pass over it. Where the table has fewer columns than a head numbers, those behind them stay as they are.
-///
-/// Numeric contract: cosines and sines are computed in double and kept as floats; the turn is computed in float (of doubles
-/// in double) from the numbers as they are, and rounded once. The gradient is the inverse turn of the result's, by the same
-/// table.
+/// Numeric contract: cosines and sines are computed in double and stored as floats; the rotation is computed in float
+/// (for doubles in double) from unrounded inputs, and rounded once. The gradient of x is the inverse rotation of y's
+/// gradient, by the same table.
 #pragma once
 
 #include <cmath>
@@ -28,43 +28,44 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Which numbers of a head are a pair.
+/// Which numbers of a head form a pair.
 enum class rotary_layout {
-    half_split,   ///< i and i + columns / 2: Llama and Qwen as transformers has them ("rotate_half"), GPT-NeoX
-    interleaved,  ///< 2 i and 2 i + 1: GPT-J, and Llama's weights as Meta gives them
+    half_split,   ///< i and i + columns / 2: Llama and Qwen in transformers ("rotate_half"), GPT-NeoX
+    interleaved,  ///< 2 i and 2 i + 1: GPT-J, and Llama's weights as Meta distributes them
 };
 
-/// How Llama 3.1 stretches its angles over a longer context than it was trained on ("rope_scaling" of type llama3):
-/// wavelengths longer than original_context / low_frequency are `factor` times as long, those shorter than original_context /
-/// high_frequency stay, and between these two the frequencies go from one to the other. A factor of 1: nothing changes.
+/// How Llama 3.1 adapts its angles to a longer context than it was trained on ("rope_scaling" of type llama3):
+/// wavelengths longer than original_context / low_frequency are multiplied by `factor`, wavelengths shorter than
+/// original_context / high_frequency are unchanged, and frequencies between these two are interpolated. With a factor
+/// of 1 nothing changes.
 struct rotary_scaling {
     double factor = 1;
     double low_frequency = 1, high_frequency = 4;
     double original_context = 8192;
 };
 
-/// By which angles positions turn.
+/// The angles by which positions are rotated.
 struct rotary_angles {
-    double theta = 10000;  ///< pair i of n turns by position theta^(-i / n) (transformers: rope_theta)
+    double theta = 10000;  ///< pair i of n is rotated by the angle position theta^(-i / n) (transformers: rope_theta)
     rotary_scaling scaling{};
 };
 
-/// How ht::rotary turns.
+/// Options of ht::rotary.
 struct rotary_options {
     rotary_layout layout = rotary_layout::half_split;
-    extent heads = -1;     ///< so many heads, the first ones, are turned and the others copied; -1: all
-    bool inverse = false;  ///< by the negative angles: what the gradient is turned by
+    extent heads = -1;     ///< the number of heads, from the first, that are rotated; the others are copied; -1: all
+    bool inverse = false;  ///< rotates by the negative angles, as for the gradient
 };
 
 namespace kernel {
 
-/// What a turn reads and writes.
+/// The operands of a rotation.
 template <class T>
 struct rotary_arguments {
     const_view<T, 4> x;                             ///< (batch, time, heads, head_size)
     view<T, 4> y;                                   ///< as x, and may be its memory
     const_view<float, 2> table;                     ///< (positions, columns): columns / 2 cosines, then as many sines
-    const_view<std::int32_t, 2> positions{};        ///< (batch, time); none: each token's time
+    const_view<std::int32_t, 2> positions{};        ///< (batch, time); without data: the time of each token
     rotary_options options{};
     write_mode mode = write_mode::overwrite;
 
@@ -72,12 +73,12 @@ struct rotary_arguments {
     extent turned_heads() const { return options.heads < 0 ? x.extent_of(2) : options.heads; }
 };
 
-/// run(device, arguments), which throws shape_error, and where the host reads the positions argument_error for one outside
-/// the table; a GPU makes NaN of such a token.
+/// run(device, arguments). Throws shape_error, and argument_error for a position outside the table if the host can read
+/// it; on a GPU such a token becomes NaN.
 template <class Device>
 struct rotary;
 
-/// Throws shape_error where the arguments do not fit together.
+/// Throws shape_error if the arguments do not fit together.
 template <class T>
 void check_rotary(const rotary_arguments<T>& a) {
     const auto check = [](const char* which, const auto& v) {
@@ -109,7 +110,7 @@ void check_rotary(const rotary_arguments<T>& a) {
 
 namespace detail {
 
-/// By what a position is multiplied to give the angle of pair i of n.
+/// The factor of the position in the angle of pair i of n.
 inline double rotary_frequency(const rotary_angles& angles, extent i, extent n) {
     constexpr double two_pi = 6.283185307179586476925;
     const double frequency = std::pow(angles.theta, -static_cast<double>(i) / static_cast<double>(n));
@@ -124,9 +125,9 @@ inline double rotary_frequency(const rotary_angles& angles, extent i, extent n) 
 
 }  // namespace detail
 
-/// Fills a table in host memory, (positions, columns): of each position the cosines of columns / 2 angles, then their sines,
-/// computed in double and rounded once. Throws shape_error for an odd number of columns, argument_error for angles that are
-/// none.
+/// Fills a table in host memory, (positions, columns): for each position the cosines of columns / 2 angles, then their
+/// sines, computed in double and rounded once. Throws shape_error for an odd number of columns, and argument_error for
+/// invalid angles.
 inline void fill_rotary_table(const view<float, 2>& table, const rotary_angles& angles = {}) {
     kernel::expect("rotary", "table", table, table.shape());
     const extent pairs = table.extent_of(1) / 2;
@@ -150,8 +151,8 @@ inline void fill_rotary_table(const view<float, 2>& table, const rotary_angles& 
     }
 }
 
-/// The cosines and sines of all positions in the device's memory, as fill_rotary_table makes them: what ht::rotary reads.
-/// columns: as many as numbers of a head are turned, all of them in Llama. Throws as fill_rotary_table does.
+/// The table that ht::rotary reads, in device memory, with the values of fill_rotary_table. columns: how many numbers
+/// of a head are rotated; in Llama all of them. Throws as fill_rotary_table does.
 template <class Device>
     requires(detail::kernel_device<Device>)
 tensor<float, 2> rotary_table(Device& device, extent positions, extent columns, const rotary_angles& angles = {}) {
@@ -162,9 +163,10 @@ tensor<float, 2> rotary_table(Device& device, extent positions, extent columns, 
     return table;
 }
 
-/// y = x with the pairs of each head turned by the angles of the token's position, which is its time, or what `positions`,
-/// (batch, time), says. x and y: (batch, time, heads, head_size), of one type; y may be x. table: (positions, columns), on the
-/// device, as rotary_table makes it. Throws shape_error, and on a CPU argument_error for a position outside the table.
+/// y = x, with the pairs of each head rotated by the angles of the token's position: its time, or its element of
+/// `positions`, (batch, time). x and y: (batch, time, heads, head_size), of one type; y may be x. table: (positions,
+/// columns) from rotary_table, in device memory. Throws shape_error, and on a CPU argument_error for a position outside
+/// the table.
 template <class Device, class X, class Table, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Table, Y>)
 void rotary(Device& device, const X& x, const Table& table, const Y& y, const rotary_options& options = {},

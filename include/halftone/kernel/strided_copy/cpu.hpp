@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides on the CPU; strided_copy.hpp has their contract and an example. They are for every
-/// instruction set the same: where both sides lie along one axis, runs of bytes; where they lie along two, squares
-/// whose sides are a cache line, so that lines are read and written whole; else element by element.
+/// Copies between strided views on the CPU; strided_copy.hpp has their contract and an example. The code is the same
+/// for every instruction set. If both views are contiguous along the same axis, it copies runs of bytes. If they are
+/// contiguous along different axes, it transposes squares whose sides are a cache line, so that whole lines are read
+/// and written. Otherwise it copies element by element.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,14 @@
 #include <halftone/kernel/strided_copy/strided_copy.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// The offsets of an index that counts over the first axes of a job, and of those that follow it.
+/// The offsets of an index over the first axes of a job, and of the indices that follow it.
 struct strided_place {
     extent from = 0, to = 0;
 
@@ -32,7 +33,7 @@ struct strided_place {
             to += index_[axis] * job.to_strides.of[axis];
         }
     }
-    /// To the next index, without divisions.
+    /// Moves to the next index, without divisions.
     void advance() {
         for (int axis = axes_ - 1; axis >= 0; --axis) {
             from += job_->from_strides.of[axis];
@@ -50,10 +51,10 @@ struct strided_place {
     extent index_[most_axes];
 };
 
-/// Elements as words of their size.
+/// Copies of elements, as words of their size.
 template <class Word>
 struct strided_copy_of {
-    /// Rows along the last axis.
+    /// Copies rows along the last axis.
     static void rows(const strided_copy_job& job, extent begin, extent end) {
         const extent width = job.extents.of[job.last()], from_step = job.from_strides.of[job.last()],
                      to_step = job.to_strides.of[job.last()];
@@ -69,10 +70,10 @@ struct strided_copy_of {
         }
     }
 
-    /// Elements of a cache line.
+    /// The number of elements in a cache line.
     static constexpr extent side = 64 / static_cast<extent>(sizeof(Word));
 
-    /// A matrix of which `from` lies along the rows' index j and `to` along the columns' index i, in squares.
+    /// Copies a matrix in squares; `from` is contiguous along the rows' index j, `to` along the columns' index i.
     static void transpose(const Word* from, extent from_step, Word* to, extent to_step, extent rows, extent columns) {
         for (extent i = 0; i < columns; i += side) {
             const extent some = std::min(side, columns - i);
@@ -107,7 +108,7 @@ void run_strided_copy(cpu& device, const strided_copy_job& given) {
     const strided_copy_job job = with_axis_before_last(given, other);
     const int rows_axis = job.last() - 1;
     const extent rows = job.extents.of[rows_axis], blocks = (rows + body::side - 1) / body::side;
-    const extent strips = (width + 4095) / 4096;  // of columns, so that there is work for all threads
+    const extent strips = (width + 4095) / 4096;  // strips of columns, so that there is work for all threads
     const row_partition pieces =
         partition_rows(job.size() / (rows * width) * blocks * strips, std::min<extent>(width, 4096) * body::side);
     device.parallel_for(pieces.count, [&](extent piece) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides on devices that run GPU kernels; strided_copy.hpp has their contract and an example. Where
-/// both sides lie along one axis, a thread moves up to 16 bytes; where they lie along two, a block moves squares of 32
-/// by 32 elements by way of shared memory, so that warps read and write along the memory.
+/// Copies between strided views on devices that run GPU kernels; strided_copy.hpp has their contract and an example. If
+/// both views are contiguous along the same axis, a thread copies up to 16 bytes. If they are contiguous along
+/// different axes, a block copies squares of 32 x 32 elements through shared memory, so that warps read and write
+/// consecutive addresses.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace on_device {
 
 /// The memory between the first and the last element that a job touches on one side.
 struct strided_bounds {
-    extent before = 0, count = 1;  // elements before the one that it begins with; all of them
+    extent before = 0, count = 1;  // elements before that of index 0; all elements
 
     strided_bounds(const strided_copy_job& job, const axis_values& strides) {
         for (int axis = 0; axis < job.axes; ++axis) {
@@ -28,7 +29,7 @@ struct strided_bounds {
     }
 };
 
-/// A job of elements that are words of a size, over memory that can be checked.
+/// A job whose elements are words of one size, with the bounds of its memory.
 template <class Word>
 struct strided_copy_spans {
     global_span<const Word> from;
@@ -44,7 +45,7 @@ struct strided_copy_spans {
         to = {reinterpret_cast<Word*>(job.to) - written.before, written.count}, to_begin = written.before;
     }
 
-    /// Where element `index` of the first `counted` axes begins.
+    /// The offsets of element `index` of the first `counted` axes.
     HALFTONE_HD HALFTONE_INLINE void find(int counted, extent index, extent& from_at, extent& to_at) const {
         from_at = from_begin, to_at = to_begin;
         for (int axis = counted - 1; axis > 0; --axis) {
@@ -77,15 +78,15 @@ struct strided_copy_kernel {
     }
 };
 
-/// The last axis but one is that along which `from` lies, the last one that of `to`.
+/// The last axis but one is the one along which `from` is contiguous; along the last, `to` is contiguous.
 template <class Word>
 struct strided_transpose_kernel {
     static constexpr int threads = 256, side = 32, rows_at_once = threads / side;
     static constexpr word shared_bytes =
-        side * (side + 1) * sizeof(Word) / 16 * 16 + 16;  // a column more: no bank conflicts
+        side * (side + 1) * sizeof(Word) / 16 * 16 + 16;  // one more column avoids bank conflicts
 
     strided_copy_spans<Word> job;
-    extent outer;  // matrices
+    extent outer;  // number of matrices
 
     extent rows() const { return job.extents.of[job.axes - 2]; }
     extent columns() const { return job.extents.of[job.axes - 1]; }
@@ -117,7 +118,7 @@ struct strided_transpose_kernel {
     }
 };
 
-/// Whether the job can be done in elements that are `n` of its, all along the last axis.
+/// Whether the job can be copied in larger elements, each `n` of its elements along the last axis.
 inline bool fits_wider(const strided_copy_job& job, extent n) {
     const int last = job.last();
     if (job.from_strides.of[last] != 1 || job.to_strides.of[last] != 1 || job.extents.of[last] % n != 0) return false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between strides as they are defined: index by index.
+/// The definition of copies between strided views: index by index.
 ///
 ///     reference::strided_copy(x, y);
 #pragma once
@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// to = from, views of one shape and of any strides.
+/// to = from, for views of one shape with any strides.
 template <class From, class T, int Rank>
 void strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
     for (extent i = 0; i < to.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Copies between views of any strides: what makes a transposed, sliced or expanded tensor contiguous.
+/// Copies between views with any strides, which make a transposed, sliced or expanded tensor contiguous.
 ///
 ///     ht::contiguous(device, ht::permute(x, ht::axes<0, 2, 1>), y);           // y as torch's x.permute(0, 2, 1).contiguous()
 ///
@@ -18,13 +18,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// run(device, from, to): to = from, element by element. Views of one shape, of any strides; `to` shows no element
-/// twice, and they do not overlap. Up to 8 axes. Throws shape_error.
+/// run(device, from, to): to = from, element by element. Both views have one shape and any strides. No two elements of
+/// `to` may share an address, and the views must not overlap. Up to 8 axes. Throws shape_error.
 template <class Device>
 struct strided_copy;
 
-/// A copy without its types: axes are merged, and sorted so that `to` is walked as it lies in memory. Strides are in
-/// elements.
+/// A type-erased copy: axes are merged, and sorted so that `to` is written in memory order. Strides are in elements.
 struct strided_copy_job {
     const std::byte* from;
     std::byte* to;
@@ -38,7 +37,7 @@ struct strided_copy_job {
         return n;
     }
     int last() const { return axes - 1; }
-    /// The axis along which `from` lies in memory, where `to` lies along another one; else -1.
+    /// The axis along which `from` is contiguous, if `to` is contiguous along another one; otherwise -1.
     int transposed_axis() const {
         if (to_strides.of[last()] != 1 || from_strides.of[last()] == 1) return -1;
         for (int axis = 0; axis < last(); ++axis) {
@@ -60,7 +59,7 @@ strided_copy_job strided_copy_job_of(const view<const T, Rank>& from, const view
                          axis_values_of(to.shape()),
                          axis_values_of(from.strides()),
                          axis_values_of(to.strides())};
-    // Axes by the strides of `to`, the largest first; those of one element go.
+    // Sorts axes by the strides of `to`, the largest first; axes of extent 1 are dropped.
     for (int axis = 1; axis < Rank; ++axis) {
         for (int i = axis; i > 0 && stride_magnitude(job.to_strides.of[i - 1]) < stride_magnitude(job.to_strides.of[i]);
              --i) {
@@ -74,7 +73,7 @@ strided_copy_job strided_copy_job_of(const view<const T, Rank>& from, const view
     return job;
 }
 
-/// The job, whose axis `other` is the one that `from` lies along, with the axis before the last one.
+/// The job with axis `other`, along which `from` is contiguous, moved to the place before the last axis.
 inline strided_copy_job with_axis_before_last(strided_copy_job job, int other) {
     for (axis_values* each : {&job.extents, &job.from_strides, &job.to_strides}) {
         for (int axis = other; axis + 1 < job.last(); ++axis) std::swap(each->of[axis], each->of[axis + 1]);
@@ -94,9 +93,9 @@ void check_strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
 
 }  // namespace kernel
 
-/// y = x, in memory of its own: x is a view of any strides, as ht::permute, ht::slice, ht::expand and ht::flip give
-/// them; y is one of the same shape and type that shows each element once, contiguous or not, and overlaps x nowhere.
-/// Throws shape_error. Source: torch.Tensor.contiguous.
+/// y = x, a copy: x is a view with any strides, as ht::permute, ht::slice, ht::expand and ht::flip return. y has the
+/// same shape and type; it need not be contiguous, but no two of its elements may share an address, and it must not
+/// overlap x. Throws shape_error. Source: torch.Tensor.contiguous.
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void contiguous(Device& device, const X& x, const Y& y) {

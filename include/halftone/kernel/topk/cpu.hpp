@@ -21,7 +21,7 @@ struct topk<cpu> {
         device.parallel_for(x.extent_of(0), static_cast<std::size_t>(k) * sizeof(ranked), [&](extent i, std::byte* memory) {
             auto* const heap = reinterpret_cast<ranked*>(memory);
             const X* const row = x.data() + i * x.stride_of(0);
-            // The heap's first is the last of those that are in.
+            // The first element of the heap is the one that comes last in the order.
             extent held = 0;
             for (extent j = 0; j < width; ++j) {
                 const ranked r{order_of(static_cast<wide>(row[j])), static_cast<std::int32_t>(j)};

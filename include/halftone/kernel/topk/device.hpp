@@ -2,7 +2,7 @@
 /// \file
 /// The largest numbers of each row on devices that run GPU kernels; topk.hpp has the contract and an example.
 ///
-/// A block takes a row: k times it looks for the first that stands behind the last one found.
+/// A block computes a row: it searches it k times for the first number that comes after the one found last.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>
@@ -16,7 +16,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// A float's order and its place as one number, larger for what stands before; 0 is none.
+/// The order of a float and its index as one number, which is larger for a number that comes earlier; 0 means none.
 HALFTONE_HD HALFTONE_INLINE std::uint64_t standing(float x, extent index) {
     return order_of(x) << 32 | (0xffffffffu - static_cast<std::uint32_t>(index));
 }
@@ -51,7 +51,7 @@ struct topk_kernel {
     }
 };
 
-/// Of doubles, a thread a row.
+/// For doubles: one thread per row.
 struct topk_row {
     fp64::rows_of<const double> x;
     global_span<std::int32_t> indices;

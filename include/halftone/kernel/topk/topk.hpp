@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The places of each row's k largest numbers, the largest first.
+/// The indices of each row's k largest numbers, the largest first.
 ///
 ///     ht::topk(device, logits, indices);                      // logits: (rows, width), indices: (rows, k)
 ///
-/// Of equal numbers the one at the lower index is first, 0 and -0 are equal, and NaN is larger than any number, as in PyTorch.
-/// The result is exact, and the same on every device.
+/// Of equal numbers the one with the lower index is first, 0 and -0 are equal, and NaN is larger than any number, as in
+/// PyTorch. The result is exact, and the same on every device.
 ///
-/// On a CPU a row is read once, with a heap of k. On a GPU a block reads the row k times, so that k is better small; of
-/// doubles a thread does.
+/// A CPU reads a row once, with a heap of k numbers. On a GPU a block (for doubles a thread) reads the row k times, so
+/// that it is fast for small k only.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Integers in the order of the numbers: one that is larger is so for both.
+/// An integer for a float, such that integers have the same order as the floats.
 HALFTONE_HD inline std::uint64_t order_of(float x) {
     if (x != x) return 0xffffffffu;
     const auto bits = detail::bit_cast<std::uint32_t>(x == 0 ? 0.0f : x);
@@ -33,26 +33,26 @@ HALFTONE_HD inline std::uint64_t order_of(double x) {
     return (bits >> 63) != 0 ? ~bits : bits | std::uint64_t{1} << 63;
 }
 
-/// A number of a row, by its order, and its place.
+/// A number of a row, as an integer with the same order, and its index.
 struct ranked {
     std::uint64_t order;
     std::int32_t index;
 
-    /// Whether this one stands before the other.
+    /// Whether this one comes before the other.
     HALFTONE_HD constexpr bool before(const ranked& other) const {
         return order != other.order ? order > other.order : index < other.index;
     }
 };
 
-/// run(device, x, indices) of one device.
+/// Specialised for each device: run(device, x, indices).
 template <class Device>
 struct topk;
 
 }  // namespace kernel
 
-/// indices[i]: the places of the largest numbers of row i of x, the largest first, as many as indices has columns. x: (rows,
-/// width) of any number type, whose rows may lie apart; indices: (rows, k) of std::int32_t, contiguous. Throws shape_error,
-/// argument_error for more than a row has.
+/// indices[i]: the indices of the k largest numbers of row i of x, the largest first. x: (rows, width) of any number
+/// type, with any row stride; indices: (rows, k) of std::int32_t, contiguous. Throws shape_error, and argument_error if
+/// k exceeds the width.
 template <class Device, class X>
     requires(detail::kernel_device<Device> && detail::viewables<X>)
 void topk(Device& device, const X& x, const view<std::int32_t, 2>& indices) {

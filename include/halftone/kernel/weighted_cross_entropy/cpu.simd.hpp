@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Label smoothing, class weights and z-loss of some rows, whose plain cross-entropy is there.
+/// Adds label smoothing, class weights and z-loss to the cross-entropy of some rows, which has been computed.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// The sum over classes of weight (largest - x); without weights they are 1.
+/// The sum over classes of weight (largest - x); without class weights each weight is 1.
 template <class X>
 HALFTONE_INLINE float weighted_distance(extent classes, const X* x, float largest, const float* weight) {
     return sum_of_segments(classes, [&](extent first, extent count) __attribute__((always_inline)) {
@@ -26,7 +26,7 @@ HALFTONE_INLINE float weighted_distance(extent classes, const X* x, float larges
     });
 }
 
-/// losses: those of plain cross-entropy become those with all terms. row_weights may be null.
+/// losses: contains the cross-entropies of the rows, which become the losses with all terms. row_weights may be null.
 template <class X>
 void weighted_cross_entropy_rows(extent rows, extent classes, const X* x, extent stride, const std::int32_t* targets,
                                  std::int32_t ignored, const kernel::cross_entropy_terms<float>& terms, float* losses,
@@ -48,7 +48,8 @@ void weighted_cross_entropy_rows(extent rows, extent classes, const X* x, extent
     }
 }
 
-/// dlogits = (of_target (p - onehot(target)) + of_sum p - of_each weight) gradient / count, a gradient every `step` floats.
+/// dlogits = (of_target (p - onehot(target)) + of_sum p - of_each weight) gradient / count. The gradients of
+/// consecutive rows are `step` floats apart.
 template <class X, class D>
 void weighted_cross_entropy_backward_rows(extent rows, extent classes, const X* x, extent stride, const std::int32_t* targets,
                                           std::int32_t ignored, const kernel::cross_entropy_terms<float>& terms,
@@ -69,7 +70,8 @@ void weighted_cross_entropy_backward_rows(extent rows, extent classes, const X* 
         const float slope = gradient[i * step] / count;
         const float of_target = slope * c.of_target / row_sums[i], of_sum = slope * c.of_sum / row_sums[i];
         const f32 largest = splat(row_maxima[i]), factor = splat(of_target + of_sum), each = splat(slope * c.of_each);
-        // Read before the loop, which may write over it; the target's exponential less the sum is exact where it is all of it.
+        // The target's logit is read before the loop, which may overwrite it. Its exponential minus the sum is exact if
+        // the sum has no other term.
         const f32 power = exp_below_zero(load(x + target, 1) - largest);
         const f32 at_target = (power - row_sums[i]) * of_target + power * of_sum - each * w;
         for_vectors(classes, [&](extent j, int, auto n) __attribute__((always_inline)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss on a GPU: the plain one's kernel, and one pass more over the
-/// rows where labels are smoothed. weighted_cross_entropy.hpp has the arguments and the contract.
+/// Cross-entropy with label smoothing, class weights and a z-loss on a GPU: the kernel of kernel/cross_entropy, and
+/// with label smoothing another pass over the rows. weighted_cross_entropy.hpp has the arguments and the contract.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>
@@ -17,7 +17,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// What both passes read.
+/// The operands that both passes read.
 template <class X>
 struct weighted_logits {
     global_span<const X> logits;
@@ -49,7 +49,7 @@ struct weighted_cross_entropy_kernel {
     static constexpr word shared_bytes = team::shared_bytes;
 
     weighted_logits<X> in;
-    global_span<float> losses, row_weights;  // the latter perhaps none
+    global_span<float> losses, row_weights;  // row_weights may be without data
 
     grid_shape grid() const { return team::grid(in.rows); }
 
@@ -61,7 +61,7 @@ struct weighted_cross_entropy_kernel {
         const std::int32_t target = simt.load(in.targets, row);
         const float w = in.weight_of(simt, target);
         if (me == 0 && row_weights.is_there()) simt.store(row_weights, row, w);
-        if (target < 0 || target >= in.classes) return;  // the loss is 0, or NaN already
+        if (target < 0 || target >= in.classes) return;  // the loss is already 0 or NaN
         const float largest = simt.load(in.maximum, row), log_sum = std::log(simt.load(in.sum, row));
         float below = 0;
         if (in.label_smoothing != 0) {
@@ -89,7 +89,8 @@ struct weighted_cross_entropy_kernel {
     }
 };
 
-/// dlogits = (of_target (p - onehot(target)) + of_sum p - of_each weight) gradient / count, a gradient every `step` floats.
+/// dlogits = (of_target (p - onehot(target)) + of_sum p - of_each weight) gradient / count. The gradients of
+/// consecutive rows are `step` floats apart.
 template <class X, class D, int N, int Threads>
 struct weighted_cross_entropy_backward_kernel {
     using team = row_team<Threads>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss in double, a row a thread: weighted_cross_entropy.hpp has the
-/// rules, fp64/each.hpp the contract.
+/// Cross-entropy with label smoothing, class weights and a z-loss in double, one thread per row;
+/// weighted_cross_entropy.hpp has the formulas, fp64/each.hpp the contract.
 #pragma once
 
 #include <halftone/kernel/cross_entropy/fp64.hpp>
@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// What both passes read.
+/// The operands that both passes read.
 template <class X>
 struct weighted_logits {
     rows_of<const X> logits;
@@ -55,7 +55,7 @@ struct weighted_cross_entropy_row {
         const bool is_class = target >= 0 && target < in.classes;
         const double w = is_class ? in.weight_of(thread, target) : 0.0;
         if (row_weights.is_there()) thread.store(row_weights, row, w);
-        if (!is_class) return;  // 0, or NaN already
+        if (!is_class) return;  // the loss is already 0 or NaN
         const double largest = thread.load(maximum, row), log_sum = std::log(thread.load(sum, row));
         const weighted_row<double> c = in.row(thread, w, largest + log_sum);
         double loss = c.of_target * thread.load(losses, row) + c.extra;

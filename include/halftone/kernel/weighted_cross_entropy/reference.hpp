@@ -13,12 +13,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The weight of a class: 1 where there are none.
+/// The weight of a class; 1 without class weights.
 inline double class_weight(const kernel::cross_entropy_terms<double>& terms, extent j) {
     return terms.weight.data() == nullptr ? 1.0 : terms.weight(j);
 }
 
-/// Gives the mean over the rows that count: the sum of losses over that of their targets' weights.
+/// Returns the mean over the rows that are not ignored: the sum of their losses divided by the sum of their targets'
+/// weights.
 template <class X, class I>
 double weighted_cross_entropy(const view<X, 2>& logits,                                  // (rows, classes)
                               const view<I, 1>& targets,                                 // (rows)

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss. With p the softmax of a row's logits, t its target, w the
-/// classes' weights (1 where there are none), e the label smoothing and z the factor of the z-loss, a row's loss is
+/// Cross-entropy with label smoothing, class weights and a z-loss. With p the softmax of a row's logits, t its target,
+/// w the class weights (1 if there are none), e the label smoothing and z the factor of the z-loss, a row's loss is
 ///
 ///     -(1 - e) w[t] log p[t] - e / classes (sum over j of w[j] log p[j]) + z w[t] logsumexp^2
-///
-/// and the mean divides by the sum of w[t] over the rows that count: PyTorch's cross_entropy, and PaLM's z-loss (Chowdhery et
-/// al. 2022, section 5), which keeps logits near where exp does not overflow.
+/// and the mean divides by the sum of w[t] over the rows that are not ignored: PyTorch's cross_entropy, and PaLM's z-loss
+/// (Chowdhery et al. 2022, section 5), which keeps logits in the range in which exp does not overflow.
 ///
 ///     const kernel::cross_entropy_terms<float> terms{.label_smoothing = 0.1f};
 ///     ht::weighted_cross_entropy<ht::amp_bf16>(device, logits, targets, terms, losses, maximum, sum, row_weights);
 ///     ht::weighted_cross_entropy_gradients<ht::amp_bf16>(device, logits, targets, terms, maximum, sum, gradient, count, dx);
-///
-/// Numeric contract: losses, maximum and sum of a row as kernel/cross_entropy has them; what is added to them is in float (of
-/// doubles in double). The sum over classes is that of w[j] (maximum - x[j]), whose terms are none of them negative, so that
-/// nothing cancels. A gradient is rounded once. Rows whose target is ignore_index have loss 0 and gradient 0.
+/// Numeric contract: losses, maximum and sum of a row as in kernel/cross_entropy; the additional terms are computed in
+/// float (for doubles in double). The sum over classes is computed as that of w[j] (maximum - x[j]), whose terms are
+/// not negative, so that nothing cancels. A gradient is rounded once. Rows whose target is ignore_index have loss 0 and
+/// gradient 0.
 #pragma once
 
 #include <cmath>
@@ -26,22 +25,23 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What there is beside a plain cross-entropy. S: float, or double with doubles.
+/// The additional terms of a cross-entropy. S: float, or double for doubles.
 template <class S>
 struct cross_entropy_terms {
     S label_smoothing = 0;          ///< 0 to 1
     S z_loss = 0;                   ///< the factor of logsumexp^2
-    const_view<S, 1> weight{};      ///< (classes), or none: 1 for each
-    const_view<S, 1> weight_sum{};  ///< (1), the sum of weight; none where there are no weights
+    const_view<S, 1> weight{};      ///< (classes); without data: 1 for each class
+    const_view<S, 1> weight_sum{};  ///< (1), the sum of `weight`; without data if there are no weights
 };
 
-/// The coefficients of one row's loss, of weight w and with this logsumexp; `all` is the sum of all weights.
+/// The coefficients in the loss of one row, whose target has weight w and whose logsumexp is given; `all` is the sum of
+/// all weights.
 template <class S>
 struct weighted_row {
     S of_target;  ///< of -log p[target]
     S of_each;    ///< of -w[j] log p[j]
-    S of_sum;     ///< of p, beside of_target: what smoothing and z-loss add to the gradient
-    S extra;      ///< what the z-loss adds to the loss
+    S of_sum;     ///< of p, in addition to of_target: the contribution of smoothing and z-loss to the gradient
+    S extra;      ///< the contribution of the z-loss to the loss
 
     HALFTONE_HD HALFTONE_INLINE static weighted_row of(S label_smoothing, S z_loss, S w, S all, extent classes, S log_sum_exp) {
         const S each = label_smoothing / static_cast<S>(classes), z = z_loss * w;
@@ -49,15 +49,15 @@ struct weighted_row {
     }
 };
 
-/// forward_rows, backward of one device.
+/// Specialised for each device: forward_rows and backward.
 ///
-/// forward_rows(device, arguments, terms, row_weights): losses, maximum and sum; `loss` and `count` of the arguments are not
-/// looked at, and targets are trusted. row_weights (rows): w[t] of rows that count, else 0; without data where nobody
-/// wants them. backward(device, arguments, terms): `count` is what gradients are divided by, or none.
+/// forward_rows(device, arguments, terms, row_weights): computes losses, maximum and sum; `loss` and `count` of the
+/// arguments are not used, and targets are not checked. row_weights (rows): w[t] of the row, 0 if it is ignored;
+/// without data if not needed. backward(device, arguments, terms): gradients are divided by `count`, if it has data.
 template <class Device>
 struct weighted_cross_entropy;
 
-/// Throws shape_error where the terms do not fit so many classes.
+/// Throws shape_error if the terms do not fit the number of classes.
 template <class S>
 void check(const cross_entropy_terms<S>& a, extent classes) {
     expect_optional("cross_entropy", "weight", a.weight, {classes});
@@ -72,7 +72,7 @@ struct divide_by {
     HALFTONE_HD void operator()() const { *value /= *divisor; }
 };
 
-/// loss = the sum of all losses, over `count` where that is there. losses: (rows), loss and count: (1).
+/// loss = the sum of all losses, divided by `count` if it has data. losses: (rows), loss and count: (1).
 template <class Device, class S>
 void total_loss(Device& device, const const_view<S, 1>& losses, const view<S, 1>& loss, const view<S, 1>& count) {
     sum<Device>::run(device, symbolic::argument<0>{}, make_pack(losses), 1.0, view<S, 0>(loss.data(), {}));
@@ -81,9 +81,9 @@ void total_loss(Device& device, const const_view<S, 1>& losses, const view<S, 1>
 
 }  // namespace kernel
 
-/// The loss of each row with the terms of this file's head: losses (rows). maximum and sum are what the gradients need, as of
-/// ht::cross_entropy; row_weights: (rows), the weight of each row's target, 0 where it does not count, or a view without
-/// data. The mean is the sum of the losses over that of row_weights. Throws as ht::cross_entropy does.
+/// The loss of each row, with the formula at the top of this file: losses (rows). The gradients need maximum and sum,
+/// as for ht::cross_entropy. row_weights: (rows), the weight of each row's target, 0 if the row is ignored; or a view
+/// without data. The mean is the sum of the losses divided by the sum of row_weights. Throws as ht::cross_entropy does.
 template <class P, class Device, class X, class S, class Losses, class Maximum, class Sum, class Weights>
     requires(detail::kernel_device<Device> && detail::viewables<X, Losses, Maximum, Sum, Weights>)
 void weighted_cross_entropy(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,
@@ -101,7 +101,8 @@ void weighted_cross_entropy(Device& device, const X& logits, const const_view<st
     kernel::weighted_cross_entropy<Device>::forward_rows(device, a, terms, as_view(row_weights));
 }
 
-/// The gradient of weighted_cross_entropy by the logits, times gradient / count; arguments as of ht::cross_entropy_gradients.
+/// The gradient of weighted_cross_entropy with respect to the logits, times gradient / count; arguments as for
+/// ht::cross_entropy_gradients.
 template <class P, class Device, class X, class S, class Maximum, class Sum, class Gradient, class Count, class D>
     requires(detail::kernel_device<Device> && detail::viewables<X, Maximum, Sum, Gradient, Count, D>)
 void weighted_cross_entropy_gradients(Device& device, const X& logits, const const_view<std::int32_t, 1>& targets,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Linear and cross-entropy with label smoothing, class weights and a z-loss, by chunks of rows whose logits fit into
-/// LogitBytes, on every device: linear_cross_entropy.hpp has the arguments and the contract, weighted_cross_entropy.hpp the
-/// terms. On a CPU it is slower than the plain loss, whose blocks are of classes and stay in the cache.
+/// A linear layer with cross-entropy, label smoothing, class weights and a z-loss, on every device, in chunks of rows
+/// whose logits fit into LogitBytes. linear_cross_entropy.hpp has the arguments and the contract,
+/// weighted_cross_entropy.hpp the terms. On a CPU it is slower than linear_cross_entropy, which computes blocks of
+/// classes that stay in the cache.
 #pragma once
 
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
@@ -12,10 +13,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// forward<Compute, Logit>(device, x, w, rows, terms, row_weights): losses, maximum and sum of all rows, whose `loss` and
-/// `count` it does not look at; row_weights as weighted_cross_entropy has them.
-/// backward<Compute, Logit, InputGrad, WeightGrad>(device, x, w, rows, terms, gradient, dx, dw): out of `gradient`, that of the
-/// loss (1) or of the rows' losses (rows), divided by `count` where that is there.
+/// forward<Compute, Logit>(device, x, w, rows, terms, row_weights): computes losses, maximum and sum of all rows;
+/// `loss` and `count` of `rows` are not used; row_weights as for weighted_cross_entropy. backward<Compute, Logit,
+/// InputGrad, WeightGrad>(device, x, w, rows, terms, gradient, dx, dw): `gradient` is that of the loss (1) or of the
+/// losses of the rows (rows); it is divided by `count`, if that has data.
 template <class Device, std::size_t LogitBytes = logit_bytes<Device>>
 struct weighted_linear_cross_entropy : private linear_cross_entropy_by_rows<Device, LogitBytes> {
     template <class Compute, class Logit, class X, class W>

@@ -10,9 +10,9 @@
 ///
 /// Layers of a list that have one type are listed once. Passes that do not run, because an input is a constant or a
 /// weight is frozen, are omitted; an operation without any gradient makes no record and is not listed. A free operation
-/// is named by the layer called before it, as watched tapes do. Of a user's own operation (op/apply.hpp) the ledger
+/// is named by the layer called before it, as watched tapes do. Of a custom operation (op/apply.hpp) the ledger
 /// knows the types of its inputs, after casts, and of its result; its backward function is assumed to compute in the
-/// same type. A user's own record is listed with "?" for its types.
+/// same type. A user-defined record is listed with "?" for its types.
 #pragma once
 
 #include <algorithm>
@@ -268,7 +268,7 @@ struct dropout_lines<dropout_record<X, Y, Rank>> {
     }
 };
 
-// ---- operations of the user's own
+// ---- custom operations
 
 /// An input of apply: its type, where its gradient is written, and in which type that is stored.
 template <class Destination, class To>

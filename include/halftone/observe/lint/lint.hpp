@@ -141,7 +141,7 @@ class linter {
         }
     }
 
-    /// Examines a layer of the model and those below it; uses members that neither types nor parameters tell.
+    /// Examines a layer of the model and the layers below it, by their types, parameters and members.
     template <class Layer>
     void walk(const Layer& layer) {
         if constexpr (halftone::layer<Layer>) {

@@ -30,7 +30,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 /// The processor's name, with its family and model numbers if there are any, since virtual machines abbreviate names.
-/// Its architecture if the system does not tell the name.
+/// If the system does not report the name, its architecture.
 inline std::string cpu_model() {
 #if defined(_WIN32) && defined(__x86_64__)
     unsigned words[12] = {}, a = 0, b = 0, c = 0, d = 0;
@@ -67,7 +67,7 @@ inline std::string cpu_model() {
 #endif
 }
 
-/// The machine's memory in bytes; 0 if the system does not tell.
+/// The machine's memory in bytes; 0 if the system does not report it.
 inline std::uint64_t physical_memory() {
 #if defined(_SC_PHYS_PAGES) && defined(_SC_PAGESIZE)
     const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);

@@ -144,7 +144,7 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         for (int e = c.first; e <= c.last; ++e) {
             const extent n = r.counts.count(e, e);
             if (n == 0) continue;
-            // The square root, so that few values are visible beside many.
+            // The square root, so that small counts are visible next to large ones.
             char opacity[40];
             std::snprintf(opacity, sizeof opacity, " fill-opacity=\"%.2f\"",
                           0.15 + 0.85 * std::sqrt(static_cast<double>(n) / static_cast<double>(most)));

@@ -15,8 +15,8 @@
 /// Numeric contract: exact counts of the values as stored (gradients times the loss scale). For weights the wider
 /// master is available, too, so that zeros made by rounding are known. For all other tensors the counts are of values
 /// below the type's least normal number, where bits are lost, and of zeros, whatever their cause. 8-bit operands are
-/// counted as the product reads them, scaled, beside the tensor that they were made from: how many numbers became zero
-/// or saturated, and at which scale. json.hpp and html.hpp write a view to files.
+/// counted as the product reads them, scaled, and compared with the tensor that they were made from: how many numbers
+/// became zero or saturated, and at which scale. json.hpp and html.hpp write a view to files.
 #pragma once
 
 #include <map>

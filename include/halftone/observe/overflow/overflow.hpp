@@ -20,7 +20,7 @@
 /// take(). "First" is in time: forward before backward, earlier micro-batches before later ones.
 ///
 /// Variables put onto the tape (constant, leaf, to_device) are counted as well; if one was not finite already, the
-/// report says so beside the operation. finder.take(model) also examines the weights, those of that layer first, with
+/// report says so. finder.take(model) also examines the weights, those of that layer first, with
 /// their current values, which are those of the step if it was skipped. Doubles are not counted: for an infinity that
 /// an operation gave in double the report names the first operation whose result has another type, a cast for instance.
 #pragma once
@@ -194,7 +194,7 @@ class overflow_finder final : public tensor_listener {
         tape_->begin_step();
         has_ended_one_ = true;
     }
-    /// Discards what was found in the current step: after an exception.
+    /// Discards the findings of the current step, after an exception.
     void discard() {
         device().run(detail::forget_step{record_.data()});
         tape_->begin_step();
@@ -207,7 +207,7 @@ class overflow_finder final : public tensor_listener {
     std::vector<overflow> take() {
         if (has_seen_one_ && !has_ended_one_)
             fail<state_error>(
-                "overflow_finder: take() before any step has ended, so that there is nothing to tell; call "
+                "overflow_finder: take() before any step has ended, so that there is nothing to report; call "
                 "finder.end_step(optimizer.step(grads)) after each step, or finder.end_step() without an optimizer");
         const std::int64_t written = record_.read().written, room = static_cast<std::int64_t>(room_);
         if (written == taken_) return {};

@@ -71,7 +71,7 @@ overflow_source first_nonfinite_weight(const std::string& prefix, const store& p
     return source;
 }
 
-/// Chooses the weight to name beside a forward operation: one of its layer's, otherwise any of the model's, since a
+/// Chooses the weight to report with a forward operation: one of its layer's, otherwise any of the model's, since a
 /// tied head and free operations read other layers' weights. The whole model is read once.
 template <class Model>
 class nonfinite_weights {

@@ -53,7 +53,7 @@ struct shadow_heads {
                     if (p.empty()) continue;
                     const double largest = scale * std::sqrt(reference::dot(q, q, batch, i, head, i, head)) * largest_k;
                     const double relative = std::expm1(2 * (score * largest + 16 * u)) + 2 * store + sums_of_keys;
-                    // Weights so small beside the largest, which is 1, that the type holds them partly or not at all.
+                    // Weights that are so small compared with the largest, which is 1, that they lose bits or become 0.
                     const double lost = contains<Compute, float> ? 0 : store * number_traits<Compute>::min_normal;
                     if (which == pass::forward) {
                         for (std::size_t j = 0; j < p.size(); ++j) {

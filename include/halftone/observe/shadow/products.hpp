@@ -140,7 +140,7 @@ struct shadow_operand {
     }
     extent rows() const { return values.rows; }
     extent columns() const { return values.columns; }
-    /// Upper bounds of the norms of what is read.
+    /// Upper bounds of the norms of the operands.
     std::vector<double> read_rows() const { return sum(values.of_rows, errors.of_rows); }
     std::vector<double> read_columns() const { return sum(values.of_columns, errors.of_columns); }
 
@@ -211,7 +211,7 @@ struct matmul_bounds<matmul_record<Roles, A, B, Y, Rank, OfA, OfB>> {
         std::vector<double> of_a, of_b;
         if (r.dy.is_there()) {
             const auto g = notes.read(r.dy.view());
-            // In the order in which the gradients lie.
+            // In the order of the record's gradients.
             if (!r.b.is_empty()) {
                 const auto b = notes.read(r.b.view());
                 const auto sg = matrices_of(r.dy), sb = matrices_of(r.db);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Error bounds of norms, tables, sums and pointwise maps, and the bounds for users' own operations, for shadow runs.
+/// Error bounds of norms, tables, sums and pointwise maps, and the bounds for custom operations, for shadow runs.
 ///
 /// All of these compute in float, whatever the types, and round once: policy and twin differ by the order of float
 /// sums, which is counted for both, and by that rounding.
@@ -137,7 +137,7 @@ struct norm_bounds<rms_norm_record<X, Y, Rank, Gain>> {
     }
 };
 
-// ---- tables, sums, maps, users' own operations
+// ---- tables, sums, maps, custom operations
 
 /// Results may differ by one rounding from what floats give, and by another for the differences of floats; or as the
 /// record states: `roundings`, and the number of terms of its longest sum, `sum_length()`.
@@ -218,7 +218,7 @@ struct usual_bounds<reduce_record<Op, Expression, Y, Inputs...>> {
     }
 };
 
-/// Sums along axes may cancel: each is held to what its terms' magnitudes allow for.
+/// Sums along axes may cancel: the bound of each follows from the magnitudes of its terms.
 template <class Op, kernel::axis_operation Kind, class X, int Rank, class Y, class Along>
 struct usual_bounds<axis_record<Op, Kind, X, Rank, Y, Along>> {
     using record = axis_record<Op, Kind, X, Rank, Y, Along>;
@@ -254,8 +254,8 @@ struct usual_bounds<map_record<Op, Expression, Y, Rank, Inputs...>> {
     static void forward(Notes& notes, const record&) {
         notes.expect(1, 16);
     }
-    /// The gradient of an input that is broadcast is a sum. Where the input is neither one value nor one for each column, its
-    /// addends are rounded before (op/pointwise.hpp), which weighs as that many more of them in float.
+    /// The gradient of an input that is broadcast is a sum. Where the input is neither one value nor one for each
+    /// column, its addends are rounded before (op/pointwise.hpp), which weighs as that many more of them in float.
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         const bool in_one_pass = std::apply(
@@ -286,7 +286,7 @@ struct parameter_bounds<parameter_read_record<Storage, T, Rank>> {
     }
 };
 
-/// How often values are rounded to its types within an operation of the user's own: one, or what the operation states,
+/// How often values are rounded to its types within a custom operation: one, or what the operation states,
 /// `static constexpr int roundings = 2;`.
 template <class Op>
 inline constexpr int own_roundings = 1;
@@ -309,7 +309,7 @@ bool is_broadcast(const shape<In>& input, const shape<Out>& result) {
     return true;
 }
 
-/// The number of terms of the longest sum in an operation of the user's own, estimated from the shapes of its result
+/// The number of terms of the longest sum in a custom operation, estimated from the shapes of its result
 /// and inputs. If the shapes are those of a map, it sums along at most one axis (softmax, norms, attention); otherwise
 /// it may be a product, a look-up or a reduction, which sums over rows, or over what its result lacks.
 template <int Rank, class... Inputs>
@@ -348,7 +348,7 @@ template <class Op, class... Shapes>
 extent own_sum_length(const Shapes&... shapes) {
     constexpr bool is_usable = counts_sum_length<Op, Shapes...> || states_sum_length<Op> || !names_sum_length<Op>;
     static_assert(is_usable,
-                  "halftone: shadow_run: the `sum_length` of this operation is no public static number, `static "
+                  "halftone: shadow_run: the `sum_length` of this operation is not a public static number, `static "
                   "constexpr ht::extent sum_length = 1;`, and no static function of the shapes of its result and of "
                   "each of its inputs that are variables or parameters of numbers: `static ht::extent "
                   "sum_length(const auto& y, const auto& x) { return x.size(); }`");

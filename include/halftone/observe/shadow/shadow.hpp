@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A shadow run: a step under a policy beside the same step in fp32, operation by operation; finds the first operation
-/// that differs by more than its rounding explains.
+/// A shadow run compares a step under a policy with the same step in fp32, operation by operation, and finds the first
+/// operation that differs by more than its rounding explains.
 ///
 ///     ht::shadow_twin<decltype(model)> twin{device, config};       // the same model in fp32, with the same arguments
 ///     const auto report = ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
@@ -13,7 +13,7 @@
 /// results are compared with the policy's and then replaced by them, so that each operation is judged by its own
 /// rounding alone. The bound follows from the types in which it computes and stores, and from its shape (products.hpp,
 /// linear.hpp, attention.hpp, losses.hpp, rows.hpp). The bound is exceeded by underflow, overflow, stale copies of
-/// weights, stale scales of 8-bit operands, and users' own operations that cast wrongly or lose terms of sums. Such an
+/// weights, stale scales of 8-bit operands, and custom operations that cast wrongly or lose terms of sums. Such an
 /// operation is expected to give what floats would give from the values that it gets, rounded once, or as often as it
 /// states (`static constexpr int roundings = 2;`), and once more for differences between floats. Float sums differ by
 /// their length, which is estimated or stated (`sum_length`: autodiff/op/apply.hpp). Errors that the operation also

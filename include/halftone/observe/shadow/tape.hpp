@@ -86,7 +86,7 @@ inline float largest_magnitude(const std::vector<float>& values) {
 }
 
 /// The bound of rounding values: u times the magnitude. Below a type's least normal number the relative error is
-/// larger; that is accepted if these values are few and small beside the others, and counts as underflow if the root
+/// larger; that is accepted if these values are few and small compared with the others, and counts as underflow if the root
 /// mean square itself is there.
 struct rounding_rule {
     double u, floor;
@@ -99,7 +99,7 @@ struct rounding_rule {
     double operator()(double value) const { return u * std::max(std::fabs(value), floor); }
 };
 
-/// Notes of what a tape shows, with the bounds from the rules.
+/// The notes of a tape's operations, with the bounds from the rules.
 template <class Device>
 class shadow_notes final : public tensor_listener {
   public:
@@ -146,8 +146,8 @@ class shadow_notes final : public tensor_listener {
     template <class T>
     void note_target(const T* data, extent count, bool is_there) {
         if constexpr (is_watchable<T>) {
-            // A gradient that an operation gives twice to one input has not been written yet when the second target is
-            // requested.
+            // If an operation gives two gradients to the same input, the first has not been written yet when the second
+            // target is requested.
             const bool is_again = std::find(targets_.begin(), targets_.end(), data) != targets_.end();
             targets_.push_back(data);
             note_length(count);
@@ -230,7 +230,7 @@ class shadow_notes final : public tensor_listener {
     double unit_ = 0;
 };
 
-/// The bounds of results of a user's own operation: rows.hpp.
+/// The bounds of results of a custom operation: rows.hpp.
 template <class Op>
 struct own_bounds;
 

@@ -129,9 +129,9 @@ struct tile_block {
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
     }
-    /// Stores a tile that nobody reads. A tile store takes about a thousand cycles if more than twice the L1 cache's
-    /// size was read since the previous one, and almost none otherwise (timed between fences; what is stored and where
-    /// made no difference). So long products store a tile of a to a dummy buffer from time to time.
+    /// Stores a tile to a buffer that is never read. A tile store takes about a thousand cycles if more than twice the
+    /// L1 cache's size was read since the previous one, and almost none otherwise (timed between fences; what is stored
+    /// and where made no difference). So long products store a tile of a to a dummy buffer from time to time.
     HALFTONE_INLINE void stay_ready_to_store() { store_tile<4>(unused, 64); }
 
     alignas(64) std::byte unused[1024];

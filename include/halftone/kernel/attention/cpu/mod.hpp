@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the CPU's kernels are told of functions of scores (score_mod/score_mod.hpp), without the type of their expression:
-/// so the kernels around them are compiled once.
+/// Type-erased functions of scores (score_mod/score_mod.hpp) for the CPU's kernels, which are thus compiled once for all
+/// expressions.
 #pragma once
 
 #include <halftone/kernel/attention/cpu/scores.hpp>
@@ -12,7 +12,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Products of queries and keys, (rows, columns), which become scores behind the functions: minus infinity where hidden.
+/// Products of queries and keys, (rows, columns), which a body replaces by scores: the functions' results, minus
+/// infinity for hidden pairs.
 struct attention_mod_tile {
     attention_block at;  ///< queries are rows
     float* scores;       ///< (queries, keys), readable and writable up to whole vectors
@@ -20,9 +21,9 @@ struct attention_mod_tile {
     float scale;
 };
 
-/// A panel of transposed products, (keys, columns of a panel), which become the logarithms to base 2 of weights: minus
-/// infinity where hidden, whatever the query's other scores are. And the gradients dp of weights, which become (dp - dot)
-/// times the score's derivative by the product's, 0 where hidden.
+/// A panel of transposed products, (keys, columns of a panel), which a body replaces by the base-2 logarithms of
+/// weights: minus infinity for hidden pairs, whatever the query's other scores are. It also replaces the gradients dp
+/// of weights by (dp - dot) times the derivative of the score with respect to the product, 0 for hidden pairs.
 struct attention_mod_gradient_tile {
     attention_block at;  ///< keys are rows
     float *scores, *weight_gradients;
@@ -30,7 +31,7 @@ struct attention_mod_gradient_tile {
     float scale;
 };
 
-/// The bodies for one expression on one instruction set. modify and modify_gradients tell whether some pair is hidden.
+/// The bodies for one expression on one instruction set. modify and modify_gradients return whether some pair is hidden.
 struct attention_mod_bodies {
     const void* expressions;
     bool (*modify)(const void* expressions, const attention_mod_tile& tile);
@@ -41,7 +42,7 @@ struct attention_mod_bodies {
     bool hides_all(const attention_block& block) const { return hides(expressions, block); }
 };
 
-/// An expression of scores and its derivative by the score.
+/// An expression of scores and its derivative with respect to the score.
 template <class E>
 struct attention_mod_expressions {
     using slope = std::remove_const_t<decltype(derivative<mod_score>(std::declval<const E&>()))>;
@@ -54,7 +55,7 @@ struct attention_mod_expressions {
     }
 };
 
-/// Whether a score is the minus infinity of what is hidden, by its bits.
+/// Whether a score is the minus infinity of a hidden pair, by its bits.
 inline bool is_hidden_score(float score) { return bit_cast<std::uint32_t>(score) == 0xff800000u; }
 
 }  // namespace detail

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Functions of scores on tiles: products become scores, and gradients of weights are brought to the products.
+/// Functions of scores on tiles: compute scores from products, and gradients of products from those of weights.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of attention on the CPU where functions change the scores (score_mod/score_mod.hpp): backward.hpp's
-/// tasks and bodies. A body for the functions makes scores of the products once more, and brings the weights' gradients to
-/// the products, so that what follows is the same. Panels of queries that see no key of a block are left out.
+/// The backward pass of attention on the CPU with functions of the scores (score_mod/score_mod.hpp): the tasks and
+/// bodies of backward.hpp. A body for the functions recomputes the scores from the products, and turns the gradients of
+/// weights into those of the products; the rest is the same as without functions. Panels of queries that see no key of
+/// a block are skipped.
 #pragma once
 
 #include <halftone/kernel/attention/cpu/backward.hpp>
@@ -12,12 +13,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// What is left to subtract from what the body for functions has made: nothing.
+/// The terms that backward.hpp subtracts from the gradients: zeros, because the body for functions has already
+/// subtracted them.
 inline constexpr float attention_no_terms[32] = {};
 
 struct modified_backward_layout : attention_backward_layout {
     std::size_t hidden;  ///< (keys of a block, attention_backward_queries): 1 where a pair is hidden
-    std::size_t spare;   ///< a panel whose k runs over a block of queries
+    std::size_t spare;   ///< memory for a panel whose k runs over a block of queries
     std::size_t dropped;  ///< (columns of a panel, keys of a block): 1 where a weight is dropped
 
     modified_backward_layout(const attention_extents& e, const detail::product_unit& u)
@@ -49,7 +51,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
     }
 
   private:
-    /// The keys of one block: dk and dv to the end, and their share of dq.
+    /// The keys of one block: computes their dk and dv, and adds their contribution to dq.
     void run_keys(extent batch, extent group, extent first, float* dq, std::byte* scratch) const {
         const auto& at = room;
         const auto& a = this->a;
@@ -99,7 +101,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
     std::byte* hidden_at(std::byte* scratch, extent key, extent column) const {
         return scratch + room.hidden + key * attention_backward_queries + column;
     }
-    /// Zeros as the weights and slopes of the panel at that column.
+    /// Sets the weights and score gradients of the panel at that column to zero.
     void leave_out(const attention_block& panel, extent column, std::byte* scratch) const {
         const auto bytes = static_cast<std::size_t>(room.unit.columns * room.unit.element);
         for (extent key = 0; key < panel.keys; ++key) {
@@ -110,7 +112,8 @@ struct modified_attention_backward_task : attention_backward_task<T> {
         }
     }
 
-    /// The weights and slopes of a panel of queries, and its dq. Whether some pair is hidden.
+    /// Computes the weights and score gradients of a panel of queries, and adds to its dq. Returns whether some pair is
+    /// hidden.
     bool run_panel(const attention_block& panel, extent column, extent group, extent member, float* dq,
                    std::byte* scratch) const {
         const auto& at = room;
@@ -152,7 +155,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
         return found;
     }
 
-    /// dp of what is dropped becomes zero, the rest is scaled.
+    /// Sets dp of dropped weights to zero and scales the others.
     void drop_gradients(const attention_block& panel, float* dp, std::byte* scratch) const {
         const attention_extents& e = room.extents;
         const extent columns = room.unit.columns;
@@ -166,7 +169,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
         for (extent i = 0; i < panel.keys * columns; ++i)
             dp[i] = dropped[i] == std::byte{0} ? dp[i] * mod.dropout.draw.scale : 0.0f;
     }
-    /// The weights of what is dropped become zero.
+    /// Sets the dropped weights to zero.
     void drop_weights(const attention_block& panel, extent column, std::byte* scratch) const {
         const extent columns = room.unit.columns, element = room.unit.element;
         for (extent i = 0; i < panel.keys * columns; ++i) {
@@ -184,7 +187,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
         const extent rows = panel.keys, width = at.extents.head_size, depth = unit.run(rows);
         if (!found || !this->masks_not_finite(scratch + at.keys, 0, rows))
             return unit.multiply(width, depth, scratch + at.keys_t, scratch + at.panel, sums, unit.columns, true, nullptr);
-        // Each query by itself, with zeros for the keys that it does not see.
+        // One query at a time, with zeros for the keys that it does not see.
         for (extent c = 0; c < panel.queries; ++c) {
             for (extent key = 0; key < rows; ++key) {
                 if (*hidden_at(scratch, key, column + c) == std::byte{0}) continue;
@@ -197,7 +200,7 @@ struct modified_attention_backward_task : attention_backward_task<T> {
         }
     }
 
-    /// dv += p^T d_o and dk += ds^T q by the panels from column `begin` to `end` of a block.
+    /// dv += p^T d_o and dk += ds^T q, for the panels from column `begin` to `end` of a block.
     void sum_up(const attention_block& block, extent member, extent begin, extent end, bool found,
                 std::byte* scratch) const {
         const auto& at = room;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The forward pass of attention on the CPU where functions change the scores (score_mod/score_mod.hpp): forward.hpp's
-/// tasks and bodies, with a body for the functions between the products and the running softmax. Tiles and panels whose
-/// keys are hidden from all queries of a group are left out.
+/// The forward pass of attention on the CPU with functions of the scores (score_mod/score_mod.hpp): the tasks and bodies of
+/// forward.hpp, with a body for the functions between the products and the running softmax. Tiles and panels whose keys are
+/// hidden from all queries of a group are skipped.
 #pragma once
 
 #include <halftone/kernel/attention/cpu/forward.hpp>
@@ -12,7 +12,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// With room for a panel of values without what is hidden.
+/// The layout of scratch memory, with a panel of values in which hidden rows are replaced by zeros.
 struct modified_forward_layout : attention_forward_layout {
     modified_forward_layout(const attention_extents& e, const detail::product_unit& u)
         : attention_forward_layout(e, u, attention_mask::full) {
@@ -37,14 +37,14 @@ struct modified_attention_forward_task : attention_forward_task<T> {
     }
 
   private:
-    /// What is summed of a group of queries.
+    /// The running sums of a group of queries.
     struct group_sums {
         float* outputs;
         attention_row_state state;
         bool begun = false;
     };
 
-    /// Some queries of one head, against all keys.
+    /// Computes a block of queries of one head, over all keys.
     void run_block(const attention_block& block, std::byte* scratch) const {
         const auto& at = this->at;
         this->engine.packing.pack_block(vector_at(this->a.q, block.batch, block.first_query, block.head),
@@ -65,7 +65,8 @@ struct modified_attention_forward_task : attention_forward_task<T> {
             finish(block, i, std::min(at.group, block.queries - i), sums[i / at.group]);
     }
 
-    /// The scores of a tile, panel by panel, and from the first to the last one that has some the sums.
+    /// Computes the scores of a tile, panel by panel, and then the sums, from the first panel with visible keys to the
+    /// last.
     void run_tile(attention_block tile, const std::byte* queries, group_sums& group, std::byte* scratch) const {
         const auto& at = this->at;
         const detail::product_unit& unit = at.unit;
@@ -86,7 +87,7 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         if (begin >= end) return;
         const extent column = tile.first_key + begin, row_of_values = column % attention_key_columns;
         tile.first_key = column, tile.keys = end - begin, scores += begin;
-        // With a name of its own: nvcc's front end loses a parenthesis of the braces as an argument.
+        // A named variable, because nvcc's front end loses a parenthesis if the braces are an argument.
         const attention_mod_tile modified{tile, scores, at.tile_stride,
                                           attention_scale(this->a.options, at.extents.head_size)};
         const bool found = mod.modify(mod.expressions, modified);
@@ -106,7 +107,7 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         const std::byte* values =
             scratch + at.values + at.panel_rows_bytes(row_of_values) +
             at.value_bytes * static_cast<std::size_t>(column / attention_key_columns * at.head_panels);
-        // A unit may go on to keys behind the last.
+        // A unit may process keys beyond the last one.
         const extent depth = unit.run(tile.keys);
         for (extent d = 0; d < at.padded_width(); d += unit.columns, values += at.value_bytes) {
             if ((found || depth > tile.keys) && any_not_finite_in_panel(this->engine, values, 0, depth)) {
@@ -122,7 +123,7 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         group.begun = true;
     }
 
-    /// Weights of the tile become zero.
+    /// Sets dropped weights of the tile to zero.
     void drop(const attention_block& tile, std::byte* scratch) const {
         const attention_extents& e = this->at.extents;
         const auto element = static_cast<std::size_t>(this->at.unit.element);
@@ -136,7 +137,7 @@ struct modified_attention_forward_task : attention_forward_task<T> {
         }
     }
 
-    /// Divides the sums of queries [first, first + rows) of the block; what sees no key is zero.
+    /// Divides the sums of queries [first, first + rows) of the block; the result of a query that sees no key is zero.
     void finish(const attention_block& block, extent first, extent rows, const group_sums& group) const {
         const auto& a = this->a;
         const extent width = this->at.extents.head_size, query = block.first_query + first;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention on a GPU whose scores functions change (score_mod/score_mod.hpp), without a stored score matrix: plain.hpp's
-/// tiles, for every element type, head size and alignment. Each lane evaluates the expression for its pair of a query and a
-/// key, and beside the weights of a tile stands which pairs are seen, for what is hidden may be an infinity or a NaN.
+/// Attention on a GPU with functions of the scores (score_mod/score_mod.hpp), without a stored score matrix: the tiles
+/// of plain.hpp, for every element type, head size and alignment. Each lane evaluates the expression for its pair of a
+/// query and a key. In addition to the weights of a tile, shared memory holds which pairs are visible, because hidden
+/// operands may be infinities or NaNs.
 ///
-/// Numeric contract: attention.hpp's. Each output is written by one block, its sum taken in the order of the streamed
-/// rows. All tiles are computed; of one that is hidden from all rows of a warp the sums are left out.
+/// Numeric contract: attention.hpp's. Each output is written by one block, which sums in the order of the streamed
+/// rows. Scores are computed for all tiles; a warp skips the sums of a tile that is hidden from all its rows.
 #pragma once
 
 #include <halftone/kernel/attention/device/plain.hpp>
@@ -15,7 +16,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A score and its slope, and what dropout makes of its weight.
+/// A score with its derivative, and the factor that dropout gives its weight.
 template <class E>
 struct pair_functions {
     using slope = typename std::remove_const_t<decltype(derivative<detail::mod_score>(std::declval<const E&>()))>;
@@ -46,7 +47,7 @@ struct pair_functions {
     }
 };
 
-/// sums += weights x streamed rows, of pairs that are seen: `seen` has 1 for them, else 0.
+/// sums += weights times streamed rows, for visible pairs: `seen` is 1 for these, otherwise 0.
 HALFTONE_KERNEL template <class Tiles, int Kept, int Parts, class Simt>
 HALFTONE_HD HALFTONE_INLINE void add_seen_products(Simt simt, word weights, word seen, word streamed,
                                                    vec<vec<float, Parts>, Kept>& to) {
@@ -56,7 +57,7 @@ HALFTONE_HD HALFTONE_INLINE void add_seen_products(Simt simt, word weights, word
     for (int j = 0; j < Tiles::streamed_rows; ++j) {
         HALFTONE_UNROLL for (int r = 0; r < Kept; ++r) {
             const word at = static_cast<word>(row_of_warp) + static_cast<word>(r * Tiles::streamed_rows + j);
-            if (simt.load(s, at) == 0) continue;  // the same for all lanes
+            if (simt.load(s, at) == 0) continue;  // the same in all lanes
             const float weight = simt.load(w, at);
             HALFTONE_UNROLL for (int i = 0; i < Parts; ++i) {
                 const float x = simt.load(rows, j * Tiles::stride + 32 * i + simt.lane());
@@ -66,7 +67,7 @@ HALFTONE_HD HALFTONE_INLINE void add_seen_products(Simt simt, word weights, word
     }
 }
 
-/// o and logsumexp of some queries.
+/// Computes o and logsumexp of some queries.
 template <class Compute, class T, int Parts, class E>
 struct modified_attention_kernel {
     static constexpr int kept = Parts > 4 ? 2 : 4;
@@ -78,7 +79,7 @@ struct modified_attention_kernel {
 
     head_vectors<const T> q, k, v;
     head_vectors<T> o;
-    global_span<float> logsumexp;  // (batch, heads, queries, 2), or none
+    global_span<float> logsumexp;  // (batch, heads, queries, 2), or without data
     attention_problem problem;
     pair_functions<E> functions;
 
@@ -158,14 +159,14 @@ struct modified_attention_kernel {
     }
 };
 
-/// dq of some queries, or dk and dv of some keys.
+/// Computes dq of some queries, or dk and dv of some keys.
 template <class Compute, class T, int Parts, attention_side Side, class E>
 struct modified_attention_backward_kernel {
     static constexpr int kept = Parts > 4 ? 2 : 4;
     static constexpr bool keeps_keys = Side == attention_side::keys;
     using tiles = plain_tiles<Compute, Parts, kept>;
     static constexpr int threads = tiles::threads;
-    // Of each side two tiles: q or k, which the scores are products of, then d_o or v.
+    // Two tiles for each side: q or k, whose products are the scores; and d_o or v.
     static constexpr word streamed_at = 0, kept_at = 2 * tiles::streamed_bytes,
                           score_gradients_at = kept_at + 2 * tiles::kept_bytes,
                           weights_at = score_gradients_at + tiles::weight_bytes,
@@ -212,7 +213,7 @@ struct modified_attention_backward_kernel {
     }
 
   private:
-    /// Rows of two operands of one side, the second `next` bytes behind the first.
+    /// Stages rows of two operands of one side; the second is stored `next` bytes behind the first.
     HALFTONE_KERNEL template <int Count, int Stride, class Simt>
     HALFTONE_HD HALFTONE_INLINE void stage(Simt simt, word to, word next, const head_vectors<const T>& a,
                                            const head_vectors<const T>& b, int sequence, int head, int first,
@@ -223,7 +224,7 @@ struct modified_attention_backward_kernel {
                                              x.problem.head_size);
     }
 
-    /// The streamed rows from `first` on, of query head `head` or of the key head that it reads.
+    /// Stages the streamed rows from `first` on, of query head `head` or of the key head that it reads.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_tile(Simt simt, const attention_block& here, int head, int first,
                                               typename tiles::sums& score_gradient_sums,

@@ -50,7 +50,7 @@ HALFTONE_HD HALFTONE_INLINE bool attention_reads_finite(float x) {
 ///     check(device, sequences, extents)         throws shape_error for invalid offsets, if the host can read them
 ///     hide(device, visibility, value, x)        x = value where the query does not see the key
 ///     finite<Compute>(device, x, copy, found)   a copy of x with zeros for elements that are not finite in Compute; x
-///         itself if the host can tell that none is needed. `found`: flags for add_not_finite
+///         itself if the host knows that none is needed. `found`: flags for add_not_finite
 ///     add_not_finite<Compute>(device, visibility, over, factors, x, found, to)
 ///         to += factors times the elements that were replaced by zeros, where they are visible
 ///     logsumexp(device, visibility, scores, to)             to[i][0] = the largest score of query i; `to` is (queries, 2)
@@ -188,7 +188,7 @@ struct attention_math {
                       const view<float, 2>& logsumexp) {
         const float scale = detail::attention_scale(options, q.extent_of(1));
         multiply<Compute>(device, q, transpose(k), weights);
-        // Masked scores are minus infinity, whose softmax is exactly 0 even beside very low scores.
+        // Masked scores are minus infinity, whose softmax is exactly 0 even if all other scores are very low.
         if (visible.has_masked()) rows::mask_scores(device, visible, detail::bit_cast<float>(0xff800000u), weights);
         if (logsumexp.data() != nullptr) rows::logsumexp(device, visible, weights, logsumexp);
         softmax<Device>::forward(device, softmax_forward<float, float>{.x = weights, .y = weights, .scale = scale});

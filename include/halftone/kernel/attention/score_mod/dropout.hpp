@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout of attention's probabilities: which pairs of a query and a key are dropped, without a stored mask.
+/// Dropout of attention's probabilities: which pairs of a query and a key are dropped. No mask is stored.
 ///
 ///     ht::attention(ctx, q, k, v, {}, ht::attention_dropout{.p = 0.1f});
 ///
-/// Weight (batch, head, query, key) is dropped as element ((batch heads + head) queries + query) keys + key of a dropout
-/// (kernel/dropout/dropout.hpp) of the matrix of all weights: by Philox's numbers for (seed, pass, tensor, element), the
-/// same in the backward pass, on every device and by every strategy. What is kept is divided by 1 - p.
+/// The weight of (batch, head, query, key) is element ((batch heads + head) queries + query) keys + key of a dropout
+/// (kernel/dropout/dropout.hpp) of the matrix of all weights. Philox's numbers for (seed, pass, tensor, element) decide
+/// whether it is dropped, so that the decision is the same in the backward pass, on every device and under every
+/// strategy. Weights that are not dropped are divided by 1 - p.
 #pragma once
 
 #include <halftone/kernel/dropout/dropout.hpp>
@@ -14,8 +15,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Stands among attention's functions of scores: on a tape, each probability is zero with probability p, else divided by
-/// 1 - p, as dropout_p of F.scaled_dot_product_attention. In a context that records nothing it does nothing.
+/// An argument of attention, among the functions of scores: on a tape, each probability is set to zero with probability
+/// p, and otherwise divided by 1 - p, like dropout_p of F.scaled_dot_product_attention. In a context that records
+/// nothing it does nothing.
 struct attention_dropout {
     float p = 0.1f;  ///< 0 to 1
 
@@ -27,17 +29,17 @@ struct attention_dropout {
 
 namespace detail {
 
-/// Which weights are dropped; nothing, unless it is drawn.
+/// Which weights are dropped; none without a draw.
 struct pair_dropout {
     kernel::dropout_draw draw{nullptr, 0, 0, 1};
 
     HALFTONE_HD bool is_there() const { return draw.kept_from != 0; }
-    /// What weight `pair` is multiplied with. `record` is what draw.record points to.
+    /// The factor of weight `pair`. `record` is the record to which draw.record points.
     HALFTONE_HD float factor(const kernel::random_record& record, std::uint64_t pair) const {
         if (!is_there()) return 1;
         return random_bits(record.seed, record.pass, draw.tensor, pair) < draw.kept_from ? 0 : draw.scale;
     }
-    /// f(i) for each dropped one of the weights first to first + count - 1.
+    /// Calls f(i) for each weight among first to first + count - 1 that is dropped.
     template <class F>
     void for_dropped(std::uint64_t first, extent count, const F& f) const {
         const kernel::random_record record = *draw.record;
@@ -51,7 +53,7 @@ struct pair_dropout {
     }
 };
 
-/// The number of a weight among all.
+/// The number of a weight among all weights.
 HALFTONE_HD inline std::uint64_t pair_number(extent head, extent queries, extent query, extent keys, extent key) {
     return (static_cast<std::uint64_t>(head) * static_cast<std::uint64_t>(queries) + static_cast<std::uint64_t>(query)) *
                static_cast<std::uint64_t>(keys) +

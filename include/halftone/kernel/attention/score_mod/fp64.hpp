@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention in double whose scores functions change: attention/fp64.hpp's threads and sums, each score through the
-/// expression, which is evaluated in double.
+/// Attention in double with functions of the scores: the threads and sums of attention/fp64.hpp, with the expression
+/// evaluated in double for each score.
 #pragma once
 
 #include <halftone/kernel/attention/fp64.hpp>
@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// Scores of one query, and what softmax needs of them.
+/// The scores of one query, and the maximum and sum that softmax needs.
 template <class E>
 struct modified_query_scores {
     using slope = typename std::remove_const_t<decltype(derivative<halftone::detail::mod_score>(std::declval<const E&>()))>;
@@ -21,7 +21,7 @@ struct modified_query_scores {
     halftone::detail::pair_dropout dropout;
     global_span<const random_record> record;
 
-    /// What dropout multiplies a weight with.
+    /// The factor that dropout gives a weight.
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD double kept(Thread thread, extent batch, extent head, extent query, extent key) const {
         const auto& e = plain.problem.e;
@@ -38,7 +38,7 @@ struct modified_query_scores {
     }
     HALFTONE_HD static bool is_hidden(double s) { return s < static_cast<double>(halftone::detail::attention_masked_score); }
 
-    /// The largest score and the sum of exp(score - largest); 0 where no key is seen.
+    /// The largest score and the sum of exp(score - largest); 0 if the query sees no key.
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void sum_up(Thread thread, extent batch, extent head, extent query, double& largest, double& sum) const {
         double x[5];
@@ -80,7 +80,7 @@ struct modified_attention_query {
     }
 };
 
-/// dq of a query, and what the keys' threads read of it.
+/// dq of a query, and the terms of the query that the threads of keys read.
 template <class E>
 struct modified_backward_query {
     modified_query_scores<E> scores;
@@ -149,7 +149,7 @@ struct modified_backward_key {
     }
 };
 
-/// The arguments' scores behind the functions.
+/// The scores of the arguments, after the functions.
 template <class Arguments, class E>
 modified_query_scores<E> modified_scores_of(const Arguments& a, const attention_mod<E>& mod) {
     return {scores_of(a), mod.score, derivative<halftone::detail::mod_score>(mod.score), mod.dropout,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Interval arithmetic on the expressions of score_mods and mask_mods: whether a block of queries and keys holds no pair
-/// that is seen, so that nothing is to be multiplied there.
+/// Interval arithmetic on the expressions of score_mods and mask_mods: finds blocks of queries and keys that are fully
+/// masked, so that kernels can skip them.
 ///
 ///     detail::interval x[] = {interval::any(), interval::of(b), interval::of(h), {0, 31}, {512, 767}};
 ///     detail::intervals::of(expression, x).high < -3e38            // no query of 0 to 31 sees a key of 512 to 767
 ///
-/// What is not known is taken for anything: a block may be computed for nothing, and is never left out wrongly. A score
-/// of NaN counts as a number. Functions other than those here give anything. Ends are moved outwards where floats, in
-/// which kernels evaluate the expression, may round them.
+/// An unknown value is the interval of all numbers, so that a fully masked block may be computed, but a block with a
+/// visible pair is never skipped. A score of NaN counts as visible. Functions that are not listed here give the
+/// interval of all numbers. The ends of an interval are moved outwards by the rounding errors of float, in which
+/// kernels evaluate the expression.
 #pragma once
 
 #include <algorithm>
@@ -27,12 +28,12 @@ struct interval {
 
     static constexpr interval any() { return {-HUGE_VAL, HUGE_VAL}; }
     static constexpr interval of(double x) { return {x, x}; }
-    /// What lies between two results; anything where one is a NaN, which infinities give.
+    /// The numbers between two results; all numbers if one of them is NaN, as operations on infinities give.
     static interval between(double a, double b) {
         if (!(a <= b)) return any();
         return {a - rounding(a), b + rounding(b)};
     }
-    /// At least what a float of about x errs by; nothing of whole numbers, as positions are.
+    /// An upper limit of the rounding error of a float near x; 0 for whole numbers, such as positions.
     static double rounding(double x) {
         if (std::fabs(x) <= 0x1p24 && x == std::floor(x)) return 0;
         return std::fabs(x) <= 3.0e38 ? std::fabs(x) * 0x1p-22 + 0x1p-126 : 0;
@@ -40,7 +41,7 @@ struct interval {
     bool is_one() const { return low == high; }
 };
 
-/// What a condition may be.
+/// The values that a condition may have.
 struct truth {
     bool may_hold, may_fail;
 };
@@ -151,7 +152,7 @@ struct intervals {
     static interval of_call(const Function&, const Operands&, const interval*, std::index_sequence<I...>) {
         return interval::any();
     }
-    /// The least and the largest element of the part that may be read, unless it is large.
+    /// The smallest and the largest element of the part of the tensor that may be read; all numbers if that part is large.
     template <class T, int Rank, class Operands, std::size_t... I>
     static interval of_call(const lookup_function<T, Rank>& f, const Operands& operands, const interval* x,
                             std::index_sequence<I...>) {
@@ -179,7 +180,7 @@ struct intervals {
     }
 };
 
-/// Queries and keys of one head.
+/// A block of queries and keys of one head.
 struct attention_block {
     extent batch, head, first_query, queries, first_key, keys;
 };

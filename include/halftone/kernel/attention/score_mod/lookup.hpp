@@ -15,8 +15,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Element (index...) of a tensor, called as an opaque functor is. An index beyond either end is the last one there:
-/// vectors go on behind the last key.
+/// Element (index...) of a tensor, evaluated like an opaque functor. An index beyond an end is clamped to it, because
+/// vectors may extend beyond the last key.
 template <class T, int Rank>
 struct lookup_function {
     static constexpr int rank = Rank;
@@ -30,7 +30,7 @@ struct lookup_function {
         for (int axis = 0; axis < Rank; ++axis) at += within(index[axis], extents[axis]) * strides[axis];
         return static_cast<V>(number(at));
     }
-    /// An element as a number.
+    /// The value of an element.
     HALFTONE_HD auto number(extent at) const {
         if constexpr (std::is_same_v<T, double>) {
             return data[at];
@@ -40,17 +40,17 @@ struct lookup_function {
     }
     template <class V>
     HALFTONE_HD static extent within(V index, extent count) {
-        if (!(index > V(0))) return 0;  // of a NaN, too
+        if (!(index > V(0))) return 0;  // also for NaN
         return index < static_cast<V>(count) ? static_cast<extent>(index) : count - 1;
     }
 };
 
-/// What ht::lookup gives.
+/// The result of ht::lookup.
 template <class T, int Rank>
 struct lookup_table {
     lookup_function<T, Rank> function;
 
-    /// The element at these indices, numbers or expressions, as an expression.
+    /// The element at these indices, which are numbers or expressions, as an expression.
     template <class... Index>
         requires(sizeof...(Index) == Rank && (symbolic::detail::operand<Index> && ...))
     HALFTONE_HD constexpr auto operator()(const Index&... index) const {
@@ -61,9 +61,10 @@ struct lookup_table {
 
 }  // namespace detail
 
-/// A tensor whose elements expressions read by index: lookup(slopes)(head). It takes no gradient. An index is a whole
-/// number; one beyond either end stands for the last one there. The tensor is in the memory of the device that evaluates
-/// the expression, and stays as it is until the backward pass is through. Throws shape_error for a tensor without elements.
+/// A tensor whose elements expressions read by index: lookup(slopes)(head). It gets no gradient. An index is a whole
+/// number; an index beyond an end is clamped to it. The tensor must be in the memory of the device that evaluates the
+/// expression, and must stay unchanged until the backward pass has run. Throws shape_error for a tensor without
+/// elements.
 template <class V>
     requires detail::viewable<V>
 auto lookup(const V& values) {

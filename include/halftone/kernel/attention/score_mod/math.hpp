@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention whose scores functions change, one operation after the other: math/math.hpp's products and softmax, with the
-/// functions between them. Any head_size and any device.
+/// The math strategy of attention with functions of the scores: the products and softmax of math/math.hpp, with the
+/// functions between them. It supports any head_size and any device.
 ///
-/// Numeric contract: as math/math.hpp has it. Scratch memory holds two, backward three matrices of one head's scores.
+/// Numeric contract: that of math/math.hpp. Scratch memory holds two matrices of one head's scores, in the backward
+/// pass three.
 #pragma once
 
 #include <halftone/kernel/attention/math/math.hpp>
@@ -14,7 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// The scores of one head, of its products of queries and keys.
+/// The scores of one head, computed from its products of queries and keys.
 template <class E>
 struct modified_scores {
     using slope = typename std::remove_const_t<decltype(derivative<halftone::detail::mod_score>(std::declval<const E&>()))>;
@@ -33,7 +34,7 @@ struct modified_scores {
           batch(static_cast<float>(b)),
           head(static_cast<float>(h)) {}
 
-    /// The score of pair i, below -3e38 where it is hidden; or what it changes by when the product does.
+    /// The score of pair i, below -3e38 if it is hidden; or its derivative with respect to the product.
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD float at(Thread thread, extent i) const {
         return value(thread, i, score);
@@ -56,7 +57,7 @@ struct modified_scores {
     }
 };
 
-/// to = the scores, minus infinity where hidden.
+/// to = the scores; minus infinity for hidden pairs.
 template <class E>
 struct write_modified_scores {
     modified_scores<E> scores;
@@ -70,7 +71,7 @@ struct write_modified_scores {
     }
 };
 
-/// x = 0 where hidden; else, of gradients of scores, times the slope.
+/// x = 0 for hidden pairs; other gradients of scores are multiplied by the score's derivative.
 template <class E>
 struct clear_hidden_scores {
     modified_scores<E> scores;
@@ -87,7 +88,7 @@ struct clear_hidden_scores {
     }
 };
 
-/// to = x times what dropout makes of weights: 0, or 1 / (1 - p). One head's.
+/// to = x times the factor of dropout, 0 or 1 / (1 - p), for one head.
 struct drop_pairs {
     halftone::detail::pair_dropout dropout;
     simt::global_span<const random_record> record;
@@ -102,7 +103,7 @@ struct drop_pairs {
     }
 };
 
-/// Of each query the largest score and minus the logarithm of the largest weight; (-3e38, 0) where it sees no key.
+/// For each query the largest score and minus the logarithm of the largest weight; (-3e38, 0) if it sees no key.
 template <class E>
 struct write_modified_logsumexp {
     modified_scores<E> scores;
@@ -117,7 +118,7 @@ struct write_modified_logsumexp {
             if (scores.hides(thread, i)) continue;
             const float s = scores.at(thread, i), w = thread.load(weights, i);
             sees = true;
-            if (!(s <= largest)) largest = s;  // a NaN shows
+            if (!(s <= largest)) largest = s;  // also for NaN
             if (!(w <= weight)) weight = w;
         }
         thread.store(to, 2 * query, largest);
@@ -125,13 +126,14 @@ struct write_modified_logsumexp {
     }
 };
 
-/// to += factors times what is not finite of x, where it is seen; or their transpose.
+/// to += factors times the elements of x that are not finite, for visible pairs; or the same with the transpose of the
+/// factors.
 template <class Compute, class E, class T>
 struct add_seen_not_finite {
     modified_scores<E> scores;
     bool over_keys;
     simt::global_span<const float> factors;  ///< (queries, keys)
-    simt::global_span<const T> x;            ///< (rows, width), of the side that is summed over
+    simt::global_span<const T> x;            ///< (rows, width), of the summed side
     extent rows, width, stride, flag_rows;
     simt::global_span<const std::int32_t> found;
     simt::global_span<float> to;  ///< (rows of the other side, width)
@@ -177,7 +179,7 @@ struct modified_attention_math : attention_math<Device> {
         }
     }
 
-    /// o and logsumexp are not read.
+    /// The backward pass; it does not read o and logsumexp.
     template <class Compute, class T, class E>
     static void backward(Device& device, const attention_backward<T>& a, const attention_mod<E>& mod) {
         const detail::attention_extents e = detail::check_attention_shapes(a);
@@ -200,7 +202,8 @@ struct modified_attention_math : attention_math<Device> {
                                       mod.dropout.is_there() ? gradients : weights, d_o, dv);
                     base::template multiply<Compute>(device, d_o, transpose(v), gradients);
                     drop(device, mod, e, batch, head, gradients, gradients);
-                    // Before sums over keys are taken, and where these are NaN.
+                    // Hidden pairs are cleared before softmax's backward pass sums over keys, and again after it, since a
+                    // sum may be NaN.
                     clear(device, scores, gradients, false);
                     softmax<Device>::backward(device, softmax_backward<float, float>{
                                                           .y = weights, .dy = gradients, .dx = gradients});
@@ -247,7 +250,7 @@ struct modified_attention_math : attention_math<Device> {
         fp64::for_each(device, x.size(), 4, clear_hidden_scores<E>{scores, span_of(x), of_gradients});
     }
 
-    /// weights = softmax of the scores; 0 where hidden, also where a score is NaN or a query sees nothing.
+    /// weights = softmax of the scores. Weights of hidden pairs are 0, even if a score is NaN or the query sees no key.
     template <class Compute, class Arguments, class E>
     static modified_scores<E> to_weights(Device& device, const Arguments& a, const attention_mod<E>& mod,
                                          const detail::attention_extents& e, extent batch, extent head,
@@ -261,7 +264,7 @@ struct modified_attention_math : attention_math<Device> {
         return scores;
     }
 
-    /// to += factors x, or their transpose times x.
+    /// to += factors times x, or the transpose of the factors times x.
     template <class Compute, class T, class E>
     static void add_seen(Device& device, const modified_scores<E>& scores, attention_sum over,
                          const view<float, 2>& factors, const const_view<T, 2>& x, const view<float, 2>& to) {

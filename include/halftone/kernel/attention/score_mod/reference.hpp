@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of attention whose scores functions change, in double. With m the expression of score_mod.hpp and m' its
-/// derivative by the score, for each batch b and head h:
+/// The definition of attention with functions of the scores, in double. With m the expression of score_mod.hpp and m' its
+/// derivative with respect to the score, for each batch b and head h:
 ///
 ///     s[i][j] = m(scale sum over d of q[i][d] k[j][d], b, h, i, j)         hidden: below -3e38
 ///     ds[i][j] = p[i][j] (dp[i][j] - sum over l of p[i][l] dp[i][l]) m'
 ///
-/// and the rest as in attention/reference.hpp, sums running over what is seen. Where nothing is, o and gradients are 0.
-/// With dropout, o and dv sum f[i][j] p[i][j] in the place of p[i][j], and dp[i][j] is times f[i][j], f being 0 for what
-/// is dropped and else 1 / (1 - p).
+/// and the rest as in attention/reference.hpp, with sums over visible keys. For a query that sees no key, o and
+/// gradients are 0. With dropout, o and dv sum f[i][j] p[i][j] instead of p[i][j], and dp[i][j] is multiplied by
+/// f[i][j], where f is 0 for dropped weights and 1 / (1 - p) for others.
 ///
 ///     reference::attention(q, k, v, o, logsumexp, options, mod);
 #pragma once
@@ -20,7 +20,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The scores of one query: of keys that it sees.
+/// The scores of one query and the keys that it sees.
 struct seen_scores {
     std::vector<extent> keys;
     std::vector<double> plain, weights, slopes, factors;
@@ -56,7 +56,7 @@ struct seen_scores {
     }
 };
 
-/// o and the logsumexp of every query's scores; -3e38 of one that sees no key.
+/// o, and the logsumexp of every query's scores, -3e38 for a query that sees no key.
 template <class T, class O, class L, class E>
 void attention(const view<T, 4>& q,          // (batch, queries, heads, head_size)
                const view<T, 4>& k,          // (batch, keys, groups, head_size)
@@ -81,7 +81,7 @@ void attention(const view<T, 4>& q,          // (batch, queries, heads, head_siz
     }
 }
 
-/// The gradients, given that of o.
+/// The gradients of q, k and v, given that of o.
 template <class T, class E>
 void attention_gradients(const view<T, 4>& q,  // shapes as above
                          const view<T, 4>& k, const view<T, 4>& v,

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What becomes of attention's scores before softmax, as expressions of (score, batch, head, query, key) that become part
-/// of the kernels, as FlexAttention has them (Dong et al. 2024, "Flex Attention"): biases, caps and masks.
+/// Functions of attention's scores, applied before softmax, as in FlexAttention (Dong et al. 2024, "Flex Attention"):
+/// biases, caps and masks, as expressions of (score, batch, head, query, key) that become part of the kernels.
 ///
 ///     [](auto score, auto head, auto query, auto key) { return 30 * ht::tanh(score / 30); }      // a score_mod
-///     [](auto head, auto query, auto key) { return key <= query; }                              // a mask_mod: a truth
+///     [](auto head, auto query, auto key) { return key <= query; }                              // a mask_mod: a condition
 ///     ht::sliding_window{256}, ht::key_lengths(lengths), ht::document_mask(ids)                 // by name
 ///
-/// A score_mod takes (score, head, query, key) or (score, batch, head, query, key) and gives a number, a mask_mod takes
-/// (head, query, key) or (batch, head, query, key) and gives a condition. `score` is scale q k^T; the others count from
-/// 0 and are whole. Both are lambdas over ht:: functions and operators, called once, with symbols; tensors that they
-/// read are ht::lookup(tensor). Of several score_mods, each takes what the one before it gave; masks come after them all.
+/// A score_mod takes (score, head, query, key) or (score, batch, head, query, key) and returns a number; a mask_mod
+/// takes (head, query, key) or (batch, head, query, key) and returns a condition. `score` is scale q k^T; the other
+/// arguments are whole numbers from 0. Both are lambdas over ht:: functions and operators, called once with symbolic
+/// arguments; they read tensors by ht::lookup(tensor). Several score_mods are applied one after the other, and all
+/// masks after them.
 ///
-/// A key is hidden from a query where a mask_mod does not hold, where options.mask hides it, and where its score becomes
-/// minus infinity (or less than -3e38). A query that sees no key has an o of 0, a logsumexp of (-3e38, 0), and neither
-/// takes nor gives a gradient, as PyTorch's flex_attention has it.
+/// A key is hidden from a query if a mask_mod is false, if options.mask hides it, or if its score becomes minus
+/// infinity (or less than -3e38). For a query that sees no key, o is 0, the logsumexp is (-3e38, 0), and all gradients
+/// are 0, as in PyTorch's flex_attention.
 #pragma once
 
 #include <cmath>
@@ -43,7 +44,7 @@ struct sliding_window {
     }
 };
 
-/// score becomes cap tanh(score / cap), as Gemma 2 has it: never more than cap, which is positive.
+/// score becomes cap tanh(score / cap), as in Gemma 2, so that its magnitude is at most cap, which must be positive.
 struct soft_cap {
     float cap;
 
@@ -102,14 +103,15 @@ struct prefix_mask {
 
 }  // namespace detail
 
-/// Of batch entry b every query sees the first lengths[b] keys, which may be none. lengths: (batch).
+/// Every query of batch entry b sees the first lengths[b] keys; lengths may be 0. lengths: (batch).
 template <class V>
     requires detail::viewable<V>
 auto key_lengths(const V& lengths) {
     using T = typename detail::view_of<V>::value_type;
     return detail::key_lengths_mask<std::remove_const_t<T>>{lookup(lengths)};
 }
-/// nn.MultiheadAttention's key_padding_mask: no query sees the keys where it is true, or not 0. padding: (batch, keys).
+/// nn.MultiheadAttention's key_padding_mask: no query sees the keys for which `padding` is true, or not 0. padding:
+/// (batch, keys).
 template <class V>
     requires detail::viewable<V>
 auto key_padding_mask(const V& padding) {
@@ -123,7 +125,7 @@ auto document_mask(const V& ids) {
     using T = typename detail::view_of<V>::value_type;
     return detail::same_document<std::remove_const_t<T>>{lookup(ids), lookup(ids)};
 }
-/// A query sees the keys up to itself, and of batch entry b the first lengths[b] keys. lengths: (batch).
+/// A query of batch entry b sees the first lengths[b] keys and all keys up to its own position. lengths: (batch).
 template <class V>
     requires detail::viewable<V>
 auto prefix_lm(const V& lengths) {
@@ -133,10 +135,10 @@ auto prefix_lm(const V& lengths) {
 
 namespace detail {
 
-// The places of an expression's arguments.
+// The indices of an expression's arguments.
 inline constexpr int mod_score = 0, mod_batch = 1, mod_head = 2, mod_query = 3, mod_key = 4, mod_arguments = 5;
 
-// The arguments but the score.
+// The arguments other than the score.
 inline constexpr symbolic::argument<mod_batch> batch_symbol{};
 inline constexpr symbolic::argument<mod_head> head_symbol{};
 inline constexpr symbolic::argument<mod_query> query_symbol{};
@@ -145,7 +147,7 @@ inline constexpr symbolic::argument<mod_key> key_symbol{};
 template <class F, class... A>
 concept takes = std::is_invocable_v<const F&, const A&...>;
 
-/// What a function of scores is, by how many arguments it takes and what it gives.
+/// The kind of a function of scores, by its number of arguments and the type of its result.
 enum class mod_kind { score_of_five, score_of_four, mask_of_four, mask_of_three };
 
 template <class F>
@@ -176,7 +178,7 @@ constexpr mod_kind kind_of_mod() {
 template <class F>
 inline constexpr bool is_mask_mod = kind_of_mod<F>() == mod_kind::mask_of_four || kind_of_mod<F>() == mod_kind::mask_of_three;
 
-/// The score behind one function more, if it is a score_mod.
+/// The score after another function, if that is a score_mod.
 template <class E, class F>
 auto change_score(const E& score, const F& f) {
     if constexpr (std::is_same_v<F, attention_dropout>) {
@@ -189,8 +191,8 @@ auto change_score(const E& score, const F& f) {
         return symbolic::detail::lift(f(score, head_symbol, query_symbol, key_symbol));
     }
 }
-/// The score where one function more, if it is a mask_mod, holds; else minus infinity, where FlexAttention writes
-/// float("-inf").
+/// The score after another function, if that is a mask_mod: minus infinity if the condition is false, as float("-inf") in
+/// FlexAttention.
 template <class E, class F>
 auto mask_score(const E& score, const F& f) {
     if constexpr (std::is_same_v<F, attention_dropout>) {
@@ -236,7 +238,8 @@ struct mask_of_options {
 
 namespace kernel {
 
-/// What becomes of the scores: an expression of (score, batch, head, query, key), minus infinity where it hides the key.
+/// The combined function of the scores: an expression of (score, batch, head, query, key), which is minus infinity for
+/// hidden keys.
 template <class E>
 struct attention_mod {
     using expression = E;
@@ -244,13 +247,13 @@ struct attention_mod {
     detail::pair_dropout dropout{};  ///< of the weights
 };
 
-/// The math strategy's (math.hpp), for all devices.
+/// The math strategy (math.hpp), for all devices.
 template <class Device>
 struct modified_attention_math;
 
 namespace fp64 {
 
-/// In double (fp64.hpp), under every strategy.
+/// Attention in double (fp64.hpp), under every strategy.
 template <class Device, class E>
 void attend(Device& device, const attention_forward<double>& a, const attention_mod<E>& mod);
 template <class Device, class E>
@@ -261,12 +264,12 @@ void attend(Device& device, const attention_backward<double>& a, const attention
 
 namespace detail {
 
-/// Throws argument_error for a function by name that is none.
+/// Throws argument_error for a named function with invalid options.
 template <class F>
 void check_mod(const F& f) {
     if constexpr (requires { f.check(); }) f.check();
 }
-/// Functions of scores: the score_mods one after the other, then all masks, that of the options, too.
+/// Combines functions of scores: the score_mods one after the other, then all masks, including that of the options.
 template <class... F>
 auto attention_mod_of(const attention_options& options, extent queries, extent keys, const F&... functions) {
     (check_mod(functions), ...);
@@ -281,12 +284,12 @@ auto attention_mod_of(const attention_options& options, extent queries, extent k
     return kernel::attention_mod<std::remove_const_t<decltype(seen)>>{seen, {}};
 }
 
-/// What may stand among the functions of scores; whether it is one, kind_of_mod says with a sentence.
+/// Whether T may be passed as a function of scores; kind_of_mod reports an error if it is not one.
 template <class T>
 concept attention_function = std::is_class_v<T> && !std::is_same_v<T, attention_options> && !viewable<T> &&
                              !std::is_convertible_v<packed_sequences, T> && !requires { typename T::value_type; };
 
-/// By the strategy that the arguments name or make.
+/// Runs the strategy that the options name, or that is chosen for the arguments.
 template <class Compute, class Device, class T, class E>
 void run_attention(Device& device, const kernel::attention_forward<T>& a, const kernel::attention_mod<E>& mod) {
     if constexpr (std::is_same_v<T, double>) {
@@ -320,8 +323,8 @@ void run_attention(Device& device, const kernel::attention_backward<T>& a, const
 
 }  // namespace detail
 
-/// o = softmax(the functions of scale q k^T) v: attention whose scores score_mods change and mask_mods hide, in the
-/// order given. q, k, v, o and logsumexp as without functions; the logsumexp of a query is then its largest changed score
+/// o = softmax(functions of scale q k^T) v: attention with score_mods and mask_mods, applied in the given order. q, k,
+/// v, o and logsumexp as without functions; the logsumexp of a query is the largest of its scores after the functions,
 /// and the logarithm of the sum of exp(score - largest). Throws shape_error and argument_error.
 template <class P, class Device, class Q, class K, class V, class O, class F, class... More>
     requires(detail::attention_function<F> && (detail::attention_function<More> && ...))
@@ -348,8 +351,8 @@ void attention_gradients(Device& device, const kernel::attention_backward<T>& vi
 
 namespace detail {
 
-/// The expression of a whole as it is for all elements whose arguments among Known have these values: lookups by these
-/// alone become numbers, once instead of for each element.
+/// The expression for elements whose arguments in Known have the given values: lookups that depend only on these
+/// arguments are replaced by numbers, once instead of for each element.
 template <unsigned Known>
 struct bound_lookups {
     template <class E>

@@ -40,8 +40,8 @@ constexpr extent longer_piece(extent elements) {
     return elements >= 1024 * piece_elements ? 8 * piece_elements : piece_elements;
 }
 
-/// The partition for sums over rows, with one partial sum a piece: few pieces, each with so many rows that the cost of
-/// writing its partial sum is small beside reading them.
+/// The partition for sums over rows, with one partial sum per piece: few pieces, each with enough rows that writing its
+/// partial sum costs little compared with reading the rows.
 constexpr row_partition partition_rows_for_sums(extent rows, extent width) {
     constexpr extent most_pieces = 64, least_rows = 16;
     extent each = partition_rows(rows, width).each;

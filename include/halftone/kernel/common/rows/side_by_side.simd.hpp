@@ -13,8 +13,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Whether rows are processed four at a time: all short rows are, so that a row has the same bits whichever rows are
-/// beside it; longer ones have enough independent work by themselves.
+/// Whether rows are processed four at a time: all short rows are, so that a row's bits do not depend on the other
+/// rows; longer rows have enough independent work on their own.
 constexpr bool side_by_side(extent width) { return width <= f32::lanes * f32::lanes; }
 
 /// Calls some(first, count, distinct) for groups of four rows, from `first` on, `count` rows in all; each of the last
@@ -58,7 +58,7 @@ template <class T>
 HALFTONE_INLINE void store_or_stream(const four_rows<T>& rows, const four_vectors& v, int n, bool) {
     store(rows, v, n);
 }
-/// Prefetches what is `ahead` elements after column j of a row; for four rows, the same amount in memory order.
+/// Prefetches the memory `ahead` elements after column j of a row; for four rows, the same amount in memory order.
 template <class T, class N>
 HALFTONE_INLINE void prefetch_ahead(const T* row, extent distance, extent j, N n) {
     prefetch_vectors(row + distance + j, n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Axes of several arrays that are walked together, each by strides of its own: as few as it takes.
+/// Merges the axes of several arrays with different strides that a loop walks together, to as few axes as possible.
 #pragma once
 
 #include <halftone/tensor/shape.hpp>
@@ -9,7 +9,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Kernels over strides take so many axes at most.
+/// The largest number of axes of kernels with strides.
 inline constexpr int most_axes = 8;
 
 /// Extents or strides, outermost first.
@@ -25,8 +25,8 @@ axis_values axis_values_of(const shape<Rank>& s) {
     return all;
 }
 
-/// Drops axes of one element and makes one of neighbours where every array has it so: extents, and strides for each of
-/// `arrays`. Returns how many axes are left, at least one.
+/// Drops axes of extent 1, and merges neighbouring axes if the strides of all `arrays` arrays allow it. Returns the
+/// number of remaining axes, at least one.
 inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
     int kept = 0;
     for (int axis = 0; axis < axes; ++axis) {

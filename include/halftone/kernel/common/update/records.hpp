@@ -4,7 +4,7 @@
 /// own work reads and writes, so that the host never waits for them.
 ///
 /// Gradients stay in memory as the backward pass left them, multiplied by the loss scale. Unscaling and clipping only
-/// write factors into a record; whoever reads a gradient g applies them in the order in which PyTorch changes the
+/// write factors into a record; code that reads a gradient g applies them in the order in which PyTorch changes the
 /// values:
 ///
 ///     v = clamp((g * inv_scale) * clip, -limit, limit)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Of each row of a result the number of its row in the table, one thread a row: gather.hpp has the rules.
+/// For each row of a result the number of its row in the table, one thread per row; gather.hpp has the rules.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
@@ -19,7 +19,7 @@ struct row_number {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
         extent rest = i, at = 0, row = 0;
-        // To the most axes that there may be, since a GPU's registers have no numbers that a program can count.
+        // The loop is unrolled over the largest possible number of axes, because registers of a GPU cannot be indexed.
         HALFTONE_UNROLL for (int a = gather_layout::most_rank - 1; a >= 0; --a) {
             if (a >= layout.rank) continue;
             const extent place = rest % layout.places[a];
@@ -33,7 +33,7 @@ struct row_number {
     }
 };
 
-/// Of integers: out[r] = table[numbers[r]], -1 where there is none.
+/// For integers: out[r] = table[numbers[r]], or -1 if there is no such row.
 struct chosen_integer {
     simt::global_span<const std::int32_t> numbers, table;
     simt::global_span<std::int32_t> out;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The gradient of what was broadcast: sums over the axes along which one element stood for many.
+/// The gradient of a broadcast tensor: the sums over the broadcast axes.
 ///
 ///     kernel::sum_over_broadcast(device, each, sums, write_mode::overwrite);      // each: (4, 3, 5), sums: (1, 3, 1)
 ///
-/// Numeric contract: kernel::column_sum's. Where the axes that are summed are not in front of the others, the elements are
-/// copied into that order first.
+/// Numeric contract: kernel::column_sum's. If the summed axes are not the first ones, the elements are copied into that
+/// order first.
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
@@ -16,7 +16,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// to = (or += by `mode`) the sum of x over the axes along which `to` has one element and x more or fewer. Both are contiguous.
+/// to = (or +=, by `mode`) the sum of x over the axes along which `to` has extent 1 and x another extent. Both are
+/// contiguous.
 template <class Device, class X, class T, int Rank>
 void sum_over_broadcast(Device& device, const view<X, Rank>& x, const view<T, Rank>& to, write_mode mode) {
     using element = std::remove_const_t<X>;

@@ -12,7 +12,7 @@
 #include <halftone/kernel/map/map.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
@@ -49,7 +49,7 @@ inline constexpr bool map_is_of<T, map_write<T>> = true;
 template <class T>
 inline constexpr bool map_is_of<T, map_add<T>> = true;
 
-/// The largest number of lanes of a vector: so often a scalar is repeated, and so many partial sums its gradient has.
+/// The largest number of lanes of a vector: the number of copies of a scalar, and of partial sums of its gradient.
 inline constexpr int map_lanes = 16;
 
 struct map_job;
@@ -125,7 +125,7 @@ struct map_job {
                         plan.non_temporal_stores};
             case map_access::column:
                 return {data + column * bytes, 0, bytes, plan.mode};
-            default:  // a scalar; a job with strides goes another way (strided.hpp)
+            default:  // a scalar; strided.hpp runs jobs with strides
                 return {data, 0, 0, plan.mode};
         }
     }

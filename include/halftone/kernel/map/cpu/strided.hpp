@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Maps on the CPU whose operands are of any strides: a piece of the outputs at a time, in their order. Operands that
-/// lie in that order are read and written where they are; of others a piece is brought together in the first-level
-/// cache before, or put to its places afterwards. The code of a map's expressions and operands is the one for whole
-/// vectors.
+/// Maps on the CPU whose operands have any strides: they compute a piece of the outputs at a time, in the outputs' order.
+/// Operands stored in that order are read and written in place. A piece of any other input is first gathered into a buffer
+/// in the first-level cache; a piece of any other output is computed in such a buffer and then scattered. Expressions are
+/// evaluated by the code for whole vectors.
 #pragma once
 
 #include <algorithm>
@@ -13,14 +13,14 @@
 #include <halftone/kernel/map/cpu/job.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // halftone::compiled has what follows and is no template
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// A map without its types: rows of `columns`, whole lots of vectors, go through `block`.
+/// A type-erased map: `block` evaluates rows of `columns` elements, which are whole vector blocks.
 struct map_body {
     const void* expressions;
     void (*block)(const void* expressions, const map_stream* outputs, const map_stream* inputs, extent rows,
@@ -28,21 +28,21 @@ struct map_body {
     int outputs;
 };
 
-/// Elements of outputs at a time; a multiple of every set's lot of vectors.
+/// The number of output elements in a piece; a multiple of the vector block of every instruction set.
 inline constexpr extent strided_map_elements = 512;
 
-/// So many elements of an operand, together.
+/// A buffer for the elements of one operand in a piece.
 struct strided_map_buffer {
     alignas(block_alignment) std::byte bytes[strided_map_elements * sizeof(float)];
 };
 
-/// Extents of the outputs, and an operand's strides, with as few axes as all operands together allow.
+/// The extents of the outputs and the strides of an operand, with axes merged as far as all operands allow.
 struct strided_map_operand {
     std::byte* data;
     extent bytes;
     write_mode mode;
     axis_values steps;
-    bool is_flat, is_scalar;  ///< the outputs' elements in their order; one for all
+    bool is_flat, is_scalar;  ///< stored in the outputs' order; one element for all outputs
 };
 struct strided_map_axes {
     int count;
@@ -53,8 +53,8 @@ struct strided_map_axes {
         for (int axis = 0; axis < count; ++axis) n *= extents.of[axis];
         return n;
     }
-    /// Calls run(offset, elements, done) for each run along the last axis of the elements [first, first + n); `done` of
-    /// them are before it.
+    /// Calls run(offset, elements, done) for each run along the last axis among the elements [first, first + n); `done` is
+    /// the number of elements before the run.
     template <class Run>
     void each_run(const axis_values& steps, extent first, extent n, const Run& run) const {
         extent index[most_axes], rest = first, offset = 0;
@@ -79,7 +79,7 @@ struct strided_map_axes {
     }
 };
 
-/// Elements of a size, between an operand and a buffer.
+/// Copies elements of one size between an operand and a buffer.
 template <class Word>
 struct strided_map_copy {
     static void gather(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
@@ -130,7 +130,7 @@ inline void scatter_elements(const strided_map_axes& axes, const strided_map_ope
     }
 }
 
-/// Some elements, all operands: outputs, then inputs.
+/// A piece of all operands: outputs, then inputs.
 class strided_map_piece {
   public:
     strided_map_piece(const map_body& body, const strided_map_axes& axes, const strided_map_operand* operands,
@@ -161,7 +161,7 @@ class strided_map_piece {
     bool is_moved(int i) const {
         return operands_[i].data != nullptr && !(operands_[i].is_scalar && i >= body_.outputs);
     }
-    /// Outputs in one place, as gradients of an input that stands for two arguments, share a buffer.
+    /// Outputs at the same address share a buffer: the gradients of an input that is passed as two arguments.
     std::byte* buffer_of(int i) const {
         int first = i < body_.outputs ? 0 : i;
         while (operands_[first].data != operands_[i].data) ++first;
@@ -186,7 +186,7 @@ class strided_map_piece {
     strided_map_buffer* buffers_;
 };
 
-/// The map of these operands, outputs first, of no more than that; `strides` are theirs along the outputs' axes.
+/// Runs a map of at most `Operands` operands, outputs first; `strides` are their strides along the outputs' axes.
 template <int Operands>
 void run_strided_map(cpu& device, const map_plan* plans, int count, map_strides* strides, const map_body& body) {
     strided_map_axes axes{strides[0].axes, strides[0].extents};
@@ -209,7 +209,7 @@ void run_strided_map(cpu& device, const map_plan* plans, int count, map_strides*
     device.parallel_for(pieces.count, [&](extent index) {
         map_stream streams[Operands];
         strided_map_buffer buffers[Operands];
-        // What is beyond the last element is computed and dropped; it is never undefined.
+        // Elements beyond the last one are computed and dropped; zeros keep them defined.
         for (int i = 0; i < count; ++i) std::memset(buffers[i].bytes, 0, sizeof buffers[i].bytes);
         const strided_map_piece piece(body, axes, operands, count, streams, buffers);
         for (extent k = pieces.begin(index), end = k + pieces.rows_of(index); k < end; ++k)

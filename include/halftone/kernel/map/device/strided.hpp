@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The kernel of pointwise operations whose operands are of any strides, which device.hpp launches: one element a thread.
+/// The kernel of pointwise operations whose operands have any strides, one thread per element; device.hpp launches it.
 #pragma once
 
 #include <utility>
@@ -13,7 +13,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// Where an operand's elements lie: `first` elements behind `data` is that of index 0, so that strides may be negative.
+/// The positions of an operand's elements: the element of index 0 is at data + first, so that strides may be negative.
 struct strided_map_place {
     std::byte* data = nullptr;
     extent count = 0, first = 0;
@@ -102,7 +102,7 @@ struct strided_map_kernel {
     HALFTONE_HD HALFTONE_INLINE void run(Simt simt, const extent* at, std::index_sequence<K...>,
                                          std::index_sequence<I...>) const {
         const float x[] = {load<I>(simt, at)..., 0.0f};
-        // All of them before the first is stored: an output may be an input.
+        // All results are computed before the first is stored, because an output may be an input.
         const float y[] = {scalar::evaluate(expressions.template at<K>(), x)...};
         (store<K>(simt, at, y[K]), ...);
     }

@@ -65,7 +65,7 @@ namespace detail {
 template <class T>
 HALFTONE_HD constexpr float as_number() {
     static_assert(sizeof(T*) == 0,
-                  "halftone: map: while a function is traced its arguments are symbols, which stand for all elements, and no "
+                  "halftone: map: while a function is traced its arguments are symbols for all elements, and not "
                   "numbers: call halftone's functions (ht::exp, ht::tanh, ...), not std's or C's, or give ht::opaque(functor)");
     return 0;
 }

@@ -10,7 +10,7 @@
 /// a sum are unchanged.
 ///
 /// Numeric contract: exec/cpu/simd/math.simd.hpp and kernel/map/expression/scalar.hpp state the errors, which are small
-/// beside half a unit in the last place of T.
+/// compared with half a unit in the last place of T.
 #pragma once
 
 #include <type_traits>
@@ -25,8 +25,7 @@ inline namespace HALFTONE_ABI {
 namespace symbolic {
 
 namespace op {
-/// Op for results in T: bfloat16, which stands for all types with significands of at most 8 bits, or float16 for the
-/// others.
+/// Op for results in T, which is bfloat16 for all types with significands of at most 8 bits, and float16 for the others.
 template <class Op, class T>
 struct short_form {};
 }  // namespace op

@@ -116,7 +116,7 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt,
     return evaluate_each<arguments>(epilogue.results.first.expression, values);
 }
 
-/// The same for another matrix of a batch, so many elements further on; operands have the results' distances.
+/// The same for another matrix of a batch, at this distance in elements; operands have the results' distances.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> offset_by(const detail::column_operand<T>& o, extent) {
     return o;

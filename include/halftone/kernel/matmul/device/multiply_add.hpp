@@ -160,7 +160,7 @@ struct multiply_add_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         run(simt, simt.block().z);
     }
-    /// For another matrix of a batch, so many elements further on.
+    /// For another matrix of a batch, at this distance in elements.
     HALFTONE_HD HALFTONE_INLINE multiply_add_kernel of_matrix(extent number, extent by_a, extent by_b,
                                                               extent by_c) const {
         return {offset_by(a, number * by_a), offset_by(b, number * by_b), offset_by(epilogue, number * by_c), access,

@@ -51,7 +51,7 @@ struct product_operand {
     }
 };
 
-/// The same for another matrix of a batch, so many elements further on.
+/// The same for another matrix of a batch, at this distance in elements.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE product_operand<T> offset_by(product_operand<T> o, extent by) {
     o.elements.data += by;

@@ -103,9 +103,10 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
     return best;
 }
 
-/// Whether operands with so many unaligned elements are copied into aligned rows first. Loaded through registers, small
-/// tiles take some 10 instructions for each matrix instruction, where large aligned tiles take 3. A copy moves each
-/// element twice and takes another kernel: too much for few rows or columns, and for products of a few microseconds.
+/// Whether operands with this number of unaligned elements are copied into aligned rows first. Loaded through
+/// registers, small tiles take some 10 instructions for each matrix instruction, where large aligned tiles take 3. A
+/// copy moves each element twice and takes another kernel: too much for few rows or columns, and for products of a few
+/// microseconds.
 constexpr bool pays_to_align(const simt::architecture& gpu, extent m, extent n, extent k, extent unaligned) {
     const extent products = m * n * k;
     return unaligned <= products / 256 && products >= gpu.multiprocessors * (extent{1} << 23);

@@ -9,7 +9,7 @@
 ///     if (limits.are_exceeded(average, variance)) ...                        // the row needs care
 ///
 /// Numeric contract: in a row within the limits the mean's error is at most a 64th of the standard deviation (or below
-/// 2^-45, for doubles 2^-450: the square of such an error is negligible beside epsilon), and no square that matters
+/// 2^-45, for doubles 2^-450: the square of such an error is negligible compared with epsilon), and no square that matters
 /// overflows or underflows. Rows normalised with care have the roundings of double arithmetic.
 #pragma once
 

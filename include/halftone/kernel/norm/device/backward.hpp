@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of layer and root mean square normalisation on a GPU, in one text; the two differ in what they
+/// The backward pass of layer and root mean square normalisation on a GPU, in the same code; the two differ in what they
 /// compute for a row.
 ///
 ///     norm_backward(device, a);               // a: kernel::layer_norm_backward or kernel::rms_norm_backward

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A matrix with the singular vectors of another and singular values near 1, by Newton and Schulz's iteration in products: what
-/// Muon makes of a direction.
+/// The orthogonalisation of Muon: a matrix with the singular vectors of a given one and singular values near 1, by
+/// Newton-Schulz iterations, which consist of products.
 ///
-///     detail::orthogonalize<amp_bf16>(device, x, other, squares, {.steps = 5}, records);      // the result lies in x or other
+///     detail::orthogonalize<amp_bf16>(device, x, other, squares, {.steps = 5}, records);      // the result is in x or other
 ///
-/// Numeric contract: x / max(|x|, epsilon), with the Frobenius norm, is rounded to x's type; an iteration takes, with G the
-/// smaller of the Gram matrices X Xᵀ and Xᵀ X, and with coefficients a, b, c of an odd polynomial,
+/// Numeric contract: x / max(|x|, epsilon), with the Frobenius norm, is rounded to x's type. With G the smaller of the Gram
+/// matrices X Xᵀ and Xᵀ X, and with the coefficients a, b, c of an odd polynomial, an iteration computes
 ///
-///     H = b G + c G G,    X becomes a X + H X    (X H where the columns are fewer)
+///     H = b G + c G G,    X becomes a X + H X    (X H if there are fewer columns than rows)
 ///
-/// with sums in float, and rounds G, H and X once each. The definition is that of torch.optim.Muon, which is Jordan's; in bf16
-/// singular values come out between about 0.7 and 1.2, which is as far as five steps with these coefficients go.
+/// with sums in float, and rounds G, H and X once each. The definition is that of torch.optim.Muon (Jordan's). Five
+/// steps with these coefficients in bf16 give singular values between about 0.7 and 1.2.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +25,16 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How a matrix is made nearly orthogonal.
+/// Options of the orthogonalisation.
 struct newton_schulz_options {
-    double a = 3.4445, b = -4.7750, c = 2.0315;  ///< of the polynomial: Jordan's, steep at zero
+    double a = 3.4445, b = -4.7750, c = 2.0315;  ///< coefficients of the polynomial: Jordan's, with a large slope at zero
     int steps = 5;
-    double epsilon = 1e-7;  ///< the least norm that a matrix is divided by
+    double epsilon = 1e-7;  ///< the lower limit of the norm by which the matrix is divided
 };
 
 namespace detail {
 
-/// What the passes read, in the device's memory.
+/// The records that the passes read, in device memory.
 struct orthogonal_records {
     kernel::gradient_record norm{};
     kernel::gradient_factors to_unit{}, none{};
@@ -50,7 +50,7 @@ struct divide_by_norm {
     }
 };
 
-/// One iteration of x into y, over Gram matrices g and h. Coefficients are floats, as the sums are.
+/// One iteration, from x to y, with memory for the matrices G and H. Coefficients are floats, like the sums.
 template <class P, class Device, class T>
 void newton_schulz_step(Device& device, const view<T, 2>& x, const view<T, 2>& y, const view<T, 2>& g, const view<T, 2>& h,
                         const newton_schulz_options& o) {
@@ -71,8 +71,8 @@ void newton_schulz_step(Device& device, const view<T, 2>& x, const view<T, 2>& y
     }
 }
 
-/// Takes what lies in `direction`, and for room `other` and `grams`, two matrices as large as the smaller Gram matrix.
-/// Gives the one of the first two in which the result lies.
+/// Orthogonalises the matrix in `direction`. `other` and `grams` are scratch memory; `grams` has two matrices of the
+/// size of the smaller Gram matrix. Returns `direction` or `other`, whichever has the result.
 template <class P, class Device, class T>
 view<T, 2> orthogonalize(Device& device, const view<T, 2>& direction, const view<T, 2>& other, T* grams,
                          const newton_schulz_options& o, orthogonal_records* records) {

@@ -16,7 +16,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// a b of (rows, inner) and (inner, columns), row by row.
+/// The product of a (rows, inner) and b (inner, columns), in row-major order.
 inline std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, extent rows, extent inner,
                                    extent columns) {
     std::vector<double> c(static_cast<std::size_t>(rows * columns));
@@ -30,7 +30,7 @@ inline std::vector<double> product(const std::vector<double>& a, const std::vect
     return c;
 }
 
-/// X = X / max(|X|, epsilon); then X = a X + (b G + c G G) X with G = X Xᵀ, again and again.
+/// X = X / max(|X|, epsilon); then o.steps times X = a X + (b G + c G G) X with G = X Xᵀ.
 inline void orthogonalize(std::vector<double>& x, extent rows, extent columns, const newton_schulz_options& o) {
     double squares = 0;
     for (const double v : x) squares += v * v;
@@ -49,7 +49,8 @@ inline void orthogonalize(std::vector<double>& x, extent rows, extent columns, c
     }
 }
 
-/// Jordan et al. 2024, as torch.optim.Muon has it: momentum as a mean, Nesterov's correction, decay multiplied by the rate.
+/// Muon (Jordan et al. 2024), as in torch.optim.Muon: momentum as a moving average, Nesterov's correction, decay
+/// multiplied by the rate.
 template <class W, class G, class M>
 void muon(const view<W, 2>& weights, const view<G, 2>& gradients, const view<M, 2>& momentum,
           const kernel::muon_momentum_rule& r, const newton_schulz_options& o, double lr, double ratio, double weight_decay) {

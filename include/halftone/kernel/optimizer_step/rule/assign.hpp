@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The rule of no optimizer: it puts what stands in the gradient's place where the parameter was, or leaves the parameter as
-/// it is. With it the pass of a step saves parameters as floats (its `average` with a decay of 0), and puts floats in their
-/// place, whatever types they have (optim/average.hpp).
+/// A rule that assigns: it sets a parameter to the value given as its gradient, or leaves the parameter unchanged. With
+/// this rule the optimizer's pass saves parameters of any type as floats (as its `average`, with a decay of 0), and
+/// sets parameters from floats (optim/average.hpp).
 ///
 ///     kernel::assign_rule rule{.takes = true};                               // w = g
 #pragma once
@@ -15,11 +15,11 @@ namespace kernel {
 
 struct assign_rule {
     static constexpr const char* name = "assign";
-    static constexpr int moments = 1;  // of which none is kept
+    static constexpr int moments = 1;  // which is not kept
     static constexpr const char* moment_names[moments] = {"moment"};
     static constexpr bool always_keeps = false;
 
-    bool takes = true;  ///< the gradient's number; else the parameter's own
+    bool takes = true;  ///< whether the parameter is set to the gradient's value
 
     static constexpr bool keeps() { return false; }
     static constexpr float largest_gradient() { return gradient_factors::no_limit; }

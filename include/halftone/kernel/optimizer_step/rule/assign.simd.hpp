@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A parameter that is assigned or left; V: a float, or a vector of them.
+/// Assigns a parameter, or leaves it unchanged; V: a float, or a vector of floats.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/optimizer_step/rule/assign.hpp>
 
 #if !defined(HALFTONE_RULE)
-#define HALFTONE_RULE HALFTONE_INLINE  // for the host alone: a GPU knows no vectors of the CPU's (device/floats.hpp)
+#define HALFTONE_RULE HALFTONE_INLINE  // host only; device/floats.hpp compiles it for GPUs
 #endif
 
 namespace halftone {

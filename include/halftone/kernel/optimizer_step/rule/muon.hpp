@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The two passes of Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks") that go element by
-/// element. Between them a matrix is made nearly orthogonal by products (kernel/optimizer_step/muon/orthogonal.hpp).
+/// The two elementwise passes of Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks").
+/// Between them kernel/optimizer_step/muon/orthogonal.hpp orthogonalises the matrix.
 ///
 ///     kernel::muon_momentum_rule{.momentum = 0.95}      // master: the direction, which is written; moment: the momentum
 ///     kernel::muon_rule{.ratio = 1.5}                   // gradient: the orthogonal direction
 ///
-/// optimizer_step.hpp has the contract, muon.simd.hpp the arithmetic of a parameter.
+/// optimizer_step.hpp has the contract, muon.simd.hpp the update of one parameter.
 #pragma once
 
 #include <halftone/kernel/common/update/records.hpp>
@@ -27,12 +27,12 @@ struct muon_momentum_rule {
     bool nesterov = true;
 
     static constexpr bool keeps() { return true; }
-    /// As AdamW's, which has the parameters that are no hidden matrices.
+    /// The same as AdamW's, which updates the parameters that are not hidden matrices.
     static constexpr float largest_gradient() { return largest_with_square; }
 
     struct scalars {
         float gradient_weight;
-        float correction;  // how much of the direction is the gradient's once more: 0 without Nesterov's momentum
+        float correction;  // the coefficient of g - m in the direction; 0 without Nesterov's momentum
     };
     HALFTONE_HD scalars scalars_of(const group_rates&, const step_record&) const {
         const float weight = static_cast<float>(1 - momentum);
@@ -51,11 +51,11 @@ struct muon_momentum_rule {
 /// w becomes w (1 - lr weight_decay) - lr ratio g.
 struct muon_rule {
     static constexpr const char* name = "muon";
-    static constexpr int moments = 1;  // of which none is kept
+    static constexpr int moments = 1;  // which is not kept
     static constexpr const char* moment_names[moments] = {"moment"};
     static constexpr bool always_keeps = false;
 
-    double ratio = 1;  ///< of the rate, by the matrix's shape
+    double ratio = 1;  ///< the factor of the rate, which depends on the matrix's shape
 
     static constexpr bool keeps() { return false; }
     static constexpr float largest_gradient() { return gradient_factors::no_limit; }

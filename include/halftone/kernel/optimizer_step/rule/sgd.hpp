@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Plain momentum, or Nesterov's (Sutskever et al. 2013), which adds the momentum to the gradient once more.
+/// Plain momentum, or Nesterov's (Sutskever et al. 2013), which adds the new momentum to the gradient.
 enum class momentum_kind { plain, nesterov };
 
 struct sgd_rule {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the CPU's body is told of a turn: what all tokens share.
+/// The arguments of the CPU's body that all tokens share.
 #pragma once
 
 #include <halftone/kernel/rotary/rotary.hpp>
@@ -9,12 +9,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// The heads of one token, and how they are turned.
+/// The heads of one token, and how they are rotated.
 struct rotary_token {
     extent heads, turned, head_size, pairs;
-    extent x_stride, y_stride;  ///< from head to head
+    extent x_stride, y_stride;  ///< between heads
     rotary_layout layout;
-    float sign;  ///< of the sines
+    float sign;  ///< the factor of the sines: 1, or -1 for the inverse
     write_mode mode;
 };
 
