@@ -8,7 +8,9 @@
 #include <string>
 
 #include <halftone/autodiff/double_backward/double_backward.hpp>
-#include <halftone/kernel.hpp>
+#include <halftone/kernel/conv2d/cpu.hpp>
+#include <halftone/kernel/convert/cpu.hpp>
+#include <halftone/kernel/sum/cpu.hpp>
 #include <halftone/observe/check_gradients.hpp>
 
 #include "autodiff/conv2d_checks.hpp"
