@@ -29,18 +29,20 @@ void for_each_seen(const kernel::sliding_window& w, extent images, extent channe
         }
     }
 }
+/// Whether that is an element of the picture, and not padding.
 inline bool is_inside(const kernel::sliding_window& w, extent down, extent across) {
     return down >= 0 && down < w.down.size && across >= 0 && across < w.across.size;
 }
 
-/// x: (images, channels, height, width); y: (channels taps, images places).
+/// y = what the window sees of x, 0 outside of the pictures. x: (images, channels, height, width); y: (channels taps, images
+/// places).
 template <class X, class T>
 void unfold(const kernel::sliding_window& w, const view<X, 4>& x, const view<T, 2>& y) {
     for_each_seen(w, x.extent_of(0), x.extent_of(1), [&](extent row, extent column, extent n, extent c, extent i, extent j) {
         y(row, column) = is_inside(w, i, j) ? static_cast<T>(x(n, c, i, j)) : T(0.0f);
     });
 }
-/// Adds to x.
+/// Adds to each element of x what y says wherever the window sees it: the transpose of unfold.
 template <class T, class X>
 void fold(const kernel::sliding_window& w, const view<T, 2>& y, const view<X, 4>& x) {
     for_each_seen(w, x.extent_of(0), x.extent_of(1), [&](extent row, extent column, extent n, extent c, extent i, extent j) {
