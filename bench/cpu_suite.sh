@@ -11,8 +11,8 @@
 #     --torch PYTHON     a Python with PyTorch, for comparison in all steps
 #     --llmc PROGRAM     the step of llm.c, built as described in peers/llmc_step.c
 #     --build FOLDER     the build folder, `build` by default; logs are in its bench/logs
-#     --only STEP        one of matmul_bf16, matmul_fp32, matmul_fp16, attention, linear_cross_entropy, memory_bound, optimizer,
-#                        train_step, growth; may be given more than once
+#     --only STEP        one of matmul_bf16, matmul_fp32, matmul_fp16, attention, conv2d, linear_cross_entropy, memory_bound,
+#                        optimizer, train_step, growth; may be given more than once
 #     --again            measure what is there already, too
 #     --dry              show the commands, and do nothing
 #
@@ -27,12 +27,13 @@ die() {
 }
 
 # step: program, rounds, arguments
-steps=(matmul_bf16 matmul_fp32 matmul_fp16 attention linear_cross_entropy memory_bound optimizer train_step growth)
+steps=(matmul_bf16 matmul_fp32 matmul_fp16 attention conv2d linear_cross_entropy memory_bound optimizer train_step growth)
 declare -A commands=(
     [matmul_bf16]="bench_matmul --filter bf16 --rounds 7"
     [matmul_fp32]="bench_matmul --filter fp32 --rounds 7"
     [matmul_fp16]="bench_matmul --filter fp16 --rounds 5"
     [attention]="bench_attention --rounds 5"
+    [conv2d]="bench_conv2d --rounds 5"
     [linear_cross_entropy]="bench_linear_cross_entropy --rounds 5"
     [memory_bound]="bench_memory_bound --rounds 7"
     [optimizer]="bench_optimizer --rounds 15"

@@ -70,6 +70,26 @@ def attention(q):
     return lambda: torch.autograd.grad(o, x, d, retain_graph=True)
 
 
+@op
+def conv2d(q):
+    """torch.nn.functional.conv2d of square pictures and windows; "input" and "weight": that gradient alone."""
+    dtype, n, size = dtype_of(q), q["images"], q["size"]
+    x = sample(n, q["channels"], size, size, dtype=dtype)
+    w = sample(q["outputs"], q["channels"] // q["groups"], q["window"], q["window"], dtype=dtype)
+    how = {"stride": q["stride"], "padding": q["padding"], "groups": q["groups"]}
+
+    def run():
+        with torch.no_grad():
+            return torch.nn.functional.conv2d(x, w, **how)
+
+    if q["pass"] == "forward":
+        return run
+    wanted = (x if q["pass"] == "input" else w).requires_grad_()
+    y = torch.nn.functional.conv2d(x, w, **how)
+    dy = torch.randn(y.shape).to(dtype)
+    return lambda: torch.autograd.grad(y, wanted, dy, retain_graph=True)
+
+
 def in_turn(q, make):
     """The functions that make() returns for as many sets of operands as the request has copies, called one after the other."""
     all_of = [make() for _ in range(q.get("copies", 1))]

@@ -22,6 +22,7 @@
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/autodiff/op/checkpoint.hpp>
+#include <halftone/autodiff/op/conv2d.hpp>
 #include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>

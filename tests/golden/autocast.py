@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32, "fp64": torch.float64}
 NAMES = {t: n for n, t in TYPES.items()}
 REGIONS = ["none", "fp16", "bf16", "fp16>none", "fp16>fp32", "bf16>fp16"]
-UNMIXED = ["matmul", "linear", "attention", "prelu", "dot", "binary_cross_entropy_with_logits"]  # operands of one type, once they are cast
+UNMIXED = ["matmul", "linear", "conv2d", "attention", "prelu", "dot", "binary_cross_entropy_with_logits"]  # operands of one type, once they are cast
 
 
 def unary(*names):
@@ -63,6 +63,7 @@ OPERATIONS = {
     **{n: (1, lambda x, n=n: getattr(torch, n)(x, 0)) for n in ("cumsum", "logsumexp", "var", "std", "amax", "amin")},
     "matmul": (2, torch.matmul),
     "linear": (2, lambda x, w: F.linear(x, w)),
+    "conv2d": (2, lambda x, w: F.conv2d(x.reshape(1, 1, 4, 4), w.reshape(1, 1, 4, 4))),
     "attention": (2, lambda q, k: F.scaled_dot_product_attention(q.reshape(1, 1, 4, 4), k.reshape(1, 1, 4, 4), k.reshape(1, 1, 4, 4))),
     "prelu": (2, lambda x, w: F.prelu(x, flat(w)[:4])),
     "add": (2, torch.add),

@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/autodiff/op/axis_reduction.hpp>
+#include <halftone/autodiff/op/conv2d.hpp>
 #include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
 #include <halftone/autodiff/op/mask.hpp>
@@ -101,6 +102,11 @@ struct map<recorder> {
 };
 template <>
 struct strided_copy<recorder> : column_sum<recorder> {};
+template <>
+struct unfold<recorder> : column_sum<recorder> {
+    template <class... Arguments>
+    static void fold(recorder&, const Arguments&...) {}
+};
 template <std::size_t LogitBytes>
 struct linear_cross_entropy<recorder, LogitBytes> : linear_cross_entropy_by_rows<recorder, LogitBytes> {};
 struct nothing_by_rows {
@@ -510,6 +516,7 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::amin(ctx, x);
     ht::mean_squared_error(ctx, x, z), ht::l1_loss(ctx, x, z), ht::smooth_l1_loss(ctx, x, z), ht::huber_loss(ctx, x, z);
     ht::binary_cross_entropy_with_logits(ctx, x, z), ht::binary_cross_entropy(bare, z, z);
+    ht::conv2d(ctx, ht::reshape(ctx, x, ht::shape<4>{1, 1, 4, 4}), ht::reshape(ctx, z, ht::shape<4>{4, 1, 2, 2}));
     ht::matmul(ctx, x, z), ht::linear(ctx, x, z), ht::cat(ctx, 0, x, z), ht::stack(ctx, 0, x, z);
     ht::permute(ctx, x, ht::axes<1, 0>), ht::transpose(ctx, x, ht::axes<0, 1>), ht::slice(ctx, x, ht::axes<1>, 1, 3);
     ht::select(ctx, x, ht::axes<1>, 1), ht::chunk<2>(ctx, x, ht::axes<1>), ht::flip(ctx, x, ht::axes<1>);
@@ -606,7 +613,7 @@ TEST_CASE("ledger of calls: every operation reports its types, inside and outsid
                    op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
                    op::permute, op::transpose, op::slice, op::select, op::split, op::flip, op::expand,
-                   op::rotary, op::glu, op::swiglu, op::geglu,
+                   op::rotary, op::glu, op::swiglu, op::geglu, op::conv2d,
                    op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
                    op::embedding, op::binary_cross_entropy,
                    op::gather, op::index_select, op::take_along_dim, op::index_add,

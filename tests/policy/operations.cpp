@@ -9,7 +9,7 @@ namespace op = halftone::op;
 // PyTorch's lists (autocast_mode.h, CUDA), as far as the operations exist here.
 template <ht::category Category, class... Ops>
 inline constexpr bool all_are = ((ht::operation_category<Ops>::value == Category) && ...);
-static_assert(all_are<ht::category::low_precision, op::matmul, op::linear, op::attention, op::prelu>);
+static_assert(all_are<ht::category::low_precision, op::matmul, op::linear, op::attention, op::prelu, op::conv2d>);
 static_assert(all_are<ht::category::fp32, op::exp, op::expm1, op::log, op::log1p, op::log2, op::log10, op::pow,
                       op::reciprocal, op::rsqrt, op::sinh, op::cosh, op::tan, op::softplus, op::layer_norm,
                       op::rms_norm, op::softmax, op::log_softmax, op::cross_entropy,

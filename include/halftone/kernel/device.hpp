@@ -8,6 +8,7 @@
 #include <halftone/kernel/axis_reduction/device.hpp>
 #include <halftone/kernel/axis_reduction/along/function.hpp>
 #include <halftone/kernel/column_sum/device.hpp>
+#include <halftone/kernel/conv2d/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/cross_entropy/device.hpp>
 #include <halftone/kernel/dropout/device.hpp>

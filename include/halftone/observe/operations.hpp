@@ -31,6 +31,7 @@ namespace detail {
 template <class Record> struct usual_bounds;                                           // rows.hpp
 template <class Record> struct matmul_bounds : usual_bounds<Record> {};                // products.hpp
 template <class Record> struct linear_bounds : usual_bounds<Record> {};                // linear.hpp
+template <class Record> struct conv2d_bounds : usual_bounds<Record> {};                // conv2d.hpp
 template <class Record> struct mlp_bounds : usual_bounds<Record> {};                   // linear.hpp
 template <class Record> struct attention_bounds : usual_bounds<Record> {};             // attention.hpp
 template <class Record> struct cross_entropy_bounds : usual_bounds<Record> {};         // losses.hpp
@@ -67,6 +68,7 @@ struct as_variable_operation;  // the tag of as_variable: autodiff/op/matmul.hpp
 template <class Op> struct known_of : known<usual_bounds, ledger::usual_lines> {};
 template <> struct known_of<op::matmul> : known<matmul_bounds, ledger::matmul_lines> {};
 template <> struct known_of<op::linear> : known<linear_bounds, ledger::linear_lines> {};
+template <> struct known_of<op::conv2d> : known<conv2d_bounds, ledger::linear_lines> {};
 template <> struct known_of<op::mlp> : known<mlp_bounds, ledger::mlp_lines> {};
 template <> struct known_of<op::attention> : known<attention_bounds, ledger::attention_lines> {};
 template <> struct known_of<op::cross_entropy> : known<cross_entropy_bounds, ledger::cross_entropy_lines> {};

@@ -92,7 +92,7 @@ using stream_or = typename first_of<Stream, Own>::type;
 template <class In, class Op, class Own>
 struct arrival {
     static_assert(!std::is_void_v<In> ||
-                      !(scales_operands<Op> || std::is_same_v<Op, op::attention> ||
+                      !(scales_operands<Op> || std::is_same_v<Op, op::attention> || std::is_same_v<Op, op::conv2d> ||
                         std::is_same_v<Op, op::linear_cross_entropy> ||
                         (operation_category<Op>::value == category::fp32 && !std::is_same_v<Op, op::embedding>)),
                   "halftone: ledger, casts: the first layer of this model is given numbers, and not ids: say of which "
@@ -138,7 +138,7 @@ struct of_operation {
         using P = typename L::policy;
         using storage = typename storage_read<L>::type;
         using by_rows = promote<float, typename types::compute>;
-        if constexpr (std::is_same_v<Op, op::linear>) {
+        if constexpr (std::is_same_v<Op, op::linear> || std::is_same_v<Op, op::conv2d>) {
             return at_path<P>(wanted<In, 1>(linear<types, arrives, out, storage>(Op::name)));
         } else if constexpr (std::is_same_v<Op, op::embedding>) {
             return at_path<P>(embedding<out, storage>(Op::name));

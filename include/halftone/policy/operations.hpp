@@ -43,6 +43,10 @@ struct mlp : low_precision {  // two `linear`; the category of op::linear holds 
     static constexpr bool has_weights = true;
     static constexpr bool scales_operands = true;
 };
+struct conv2d : low_precision {
+    static constexpr const char* name = "conv2d";
+    static constexpr bool has_weights = true;
+};
 struct attention : low_precision { static constexpr const char* name = "attention"; };
 
 struct linear_cross_entropy : detail::in_category<category::low_to_fp32> {

@@ -22,6 +22,7 @@
 #include <halftone/autodiff/double_backward/apply.hpp>
 #include <halftone/autodiff/double_backward/attention.hpp>
 #include <halftone/autodiff/double_backward/axis_rules.hpp>
+#include <halftone/autodiff/double_backward/conv2d.hpp>
 #include <halftone/autodiff/double_backward/free_rules.hpp>
 #include <halftone/autodiff/double_backward/loss_rules.hpp>
 #include <halftone/autodiff/double_backward/gated.hpp>

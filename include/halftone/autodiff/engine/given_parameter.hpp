@@ -108,6 +108,9 @@ void matmul(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class Storage, int Rank, class... T>
     requires detail::parameter_given<Context, parameter<Storage, Rank>>
 void linear(Context&&, const parameter<Storage, Rank>&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class Storage, int Rank, class... T>
+    requires detail::parameter_given<Context, parameter<Storage, Rank>>
+void conv2d(Context&&, const parameter<Storage, Rank>&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void cat(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>

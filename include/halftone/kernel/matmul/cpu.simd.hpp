@@ -16,6 +16,10 @@ HALFTONE_INLINE f32 load_operand(const column_operand<T>& o, extent, extent colu
     return n == f32::lanes ? load(o.data + column) : load(o.data + column, n);
 }
 template <class T>
+HALFTONE_INLINE f32 load_operand(const row_operand<T>& o, extent row, extent, int) {
+    return splat(static_cast<float>(o.data[row]));
+}
+template <class T>
 HALFTONE_INLINE f32 load_operand(const matrix_operand<T>& o, extent row, extent column, int n) {
     const T* from = o.data + row * o.stride + column;
     return n == f32::lanes ? load(from) : load(from, n);

@@ -4,6 +4,7 @@
 /// gradients.
 ///
 ///     ht::matmul<P>(device, a, b, c, ht::bias{beta});                  // c = ab + beta
+///     ht::matmul<P>(device, a, b, c, ht::row_bias{beta});              // c = ab + beta, one value for each row
 ///     ht::matmul<P>(device, a, b, c, ht::bias_gelu{beta});             // c = gelu(ab + beta)
 ///     ht::matmul<P>(device, a, b, c, ht::bias_gelu_keep{beta, pre});   // the same; pre = ab + beta is stored as well
 ///     ht::matmul<P>(device, a, b, c, ht::bias_residual{beta, x});      // c = ab + beta + x
@@ -29,6 +30,11 @@ namespace detail {
 /// An operand with one value for each column.
 template <class T>
 struct column_operand {
+    const T* data;
+};
+/// An operand with one value for each row.
+template <class T>
+struct row_operand {
     const T* data;
 };
 /// An operand with one value for each element.
@@ -134,6 +140,26 @@ auto epilogue_of(const bias<T>& e, const view<C, 2>& c) {
     detail::check_operand(e.values, c);
     const auto sum = detail::product_sum + detail::first_operand;
     return detail::make_epilogue(make_pack(detail::operand_of(e.values)), make_pack(detail::result_of(sum, c)));
+}
+
+/// c = ab + values, one for each row: the bias of a convolution, whose rows are channels.
+template <class T>
+struct row_bias {
+    view<T, 1> values;
+};
+template <class T>
+row_bias(view<T, 1>) -> row_bias<T>;
+template <class V>
+row_bias(const V&) -> row_bias<detail::shown_by<V>>;
+/// How kernels compute this epilogue into c. Throws shape_error if the number of values differs from c's rows.
+template <class T, class C>
+auto epilogue_of(const row_bias<T>& e, const view<C, 2>& c) {
+    if (e.values.extent_of(0) != c.extent_of(0))
+        fail<shape_error>("matmul: a bias of ", e.values.extent_of(0), " values for ", c.extent_of(0), " rows");
+    detail::expect_contiguous("matmul", "the bias", e.values);
+    const auto sum = detail::product_sum + detail::first_operand;
+    return detail::make_epilogue(make_pack(detail::row_operand<std::remove_const_t<T>>{e.values.data()}),
+                                 make_pack(detail::result_of(sum, c)));
 }
 
 /// c = gelu(ab + values).

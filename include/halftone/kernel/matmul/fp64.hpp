@@ -63,6 +63,10 @@ struct product_element {
         return static_cast<double>(thread.load(global_span<const T>{o.data, columns}, column));
     }
     HALFTONE_KERNEL template <class Thread, class T>
+    HALFTONE_HD double load(Thread thread, const detail::row_operand<T>& o, extent row, extent) const {
+        return static_cast<double>(thread.load(global_span<const T>{o.data, rows}, row));
+    }
+    HALFTONE_KERNEL template <class Thread, class T>
     HALFTONE_HD double load(Thread thread, const detail::matrix_operand<T>& o, extent row, extent column) const {
         return static_cast<double>(thread.load(matrix(o.data, o.stride), row * o.stride + column));
     }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <halftone/autodiff/op/apply.hpp>
+#include <halftone/autodiff/op/conv2d.hpp>
 #include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/modified_attention.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
@@ -85,6 +86,12 @@ template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct linear_lines<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     static auto lines(const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
         return running_linear(linear<Roles, X, Y, weight_storage<Weight>>(op::linear::name), r);
+    }
+};
+template <class Roles, class X, class Y, class Weight, class Bias>
+struct linear_lines<conv2d_record<Roles, X, Y, Weight, Bias>> {
+    static auto lines(const conv2d_record<Roles, X, Y, Weight, Bias>& r) {
+        return running_linear(linear<Roles, X, Y, weight_storage<Weight>>(op::conv2d::name), r);
     }
 };
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>

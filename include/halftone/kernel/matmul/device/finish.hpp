@@ -29,12 +29,27 @@ HALFTONE_HD HALFTONE_INLINE global_span<T> rest_of(const detail::matmul_result<E
     return {r.data + row * r.stride + column, columns - column};
 }
 
+HALFTONE_KERNEL template <int N, class Simt, class Operand>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> load_operand(Simt simt, const Operand& o, row_access access, int row, int column,
+                                                       int columns) {
+    return load_some<N>(simt, rest_of(o, row, column, columns), access);
+}
+HALFTONE_KERNEL template <int N, class Simt, class T>
+HALFTONE_HD HALFTONE_INLINE vec<float, N> load_operand(Simt simt, const detail::row_operand<T>& o, row_access, int row,
+                                                       int column, int columns) {
+    float value = 0;  // of a row that does not exist: it has no columns
+    if (column < columns) value = static_cast<float>(simt.load(global_span<const T>{o.data, row + 1}, row));
+    vec<float, N> all;
+    HALFTONE_UNROLL for (int e = 0; e < N; ++e) all[e] = value;
+    return all;
+}
+
 HALFTONE_KERNEL template <int N, class Simt>
 HALFTONE_HD HALFTONE_INLINE void load_operands(Simt, const pack<>&, row_access, int, int, int, vec<float, N>*) {}
 HALFTONE_KERNEL template <int N, class Simt, class Operand, class... Rest>
 HALFTONE_HD HALFTONE_INLINE void load_operands(Simt simt, const pack<Operand, Rest...>& operands, row_access access,
                                                int row, int column, int columns, vec<float, N>* to) {
-    *to = load_some<N>(simt, rest_of(operands.first, row, column, columns), access);
+    *to = load_operand<N>(simt, operands.first, access, row, column, columns);
     load_operands(simt, operands.rest, access, row, column, columns, to + 1);
 }
 
@@ -119,6 +134,10 @@ HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt,
 /// The same for another matrix of a batch, at this distance in elements; operands have the results' distances.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> offset_by(const detail::column_operand<T>& o, extent) {
+    return o;
+}
+template <class T>
+HALFTONE_HD HALFTONE_INLINE detail::row_operand<T> offset_by(const detail::row_operand<T>& o, extent) {
     return o;
 }
 template <class T>
@@ -228,6 +247,10 @@ struct finish_kernel {
 template <class T>
 row_access access_to(const detail::column_operand<T>& o) {
     return access_to(o.data, 0);
+}
+template <class T>
+row_access access_to(const detail::row_operand<T>&) {
+    return row_access::chunks;
 }
 template <class T>
 row_access access_to(const detail::matrix_operand<T>& o) {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Two-dimensional convolution (cross-correlation, as in every library of neural networks) and its gradients.
+///
+///     ht::conv2d<ht::amp_bf16>(device, x, weight, bias, y, {.stride = {2, 2}, .padding = {1, 1}});
+///     ht::conv2d_input<ht::amp_bf16>(device, weight, dy, dx, options);
+///     ht::conv2d_weight<ht::amp_bf16>(device, x, dy, dweight, options, ht::write_mode::add);
+///
+///     x (images, channels, height, width)             weight (outputs, channels / groups, window's height, its width)
+///     y (images, outputs, rows, columns)              rows = (height + 2 padding - dilation (window - 1) - 1) / stride + 1
+///
+/// y[n][o][i][j] = bias[o] + the sum over c, k, l of weight[o][c][k][l] x[n][c'][i stride + k dilation - padding][j …],
+/// c' being channel c of o's group, and x 0 outside of the picture. A depthwise convolution has as many groups as channels.
+///
+/// Numeric contract: what the window sees is unfolded into a matrix (kernel/unfold), and all three are matrix products with
+/// kernel::matmul's contract: operands rounded to the policy's `compute`, sums in float, the bias added to the sum, rounded
+/// once. The input's gradient adds up to one float for each tap, and is rounded once. The weight's gradient is summed over
+/// images in their order in float. If a view holds doubles, all of it is in double. On a CPU a result's bits depend on no
+/// other image. On a CPU depthwise convolutions are summed tap by tap without a matrix (conv2d/depthwise).
+///
+/// Scratch memory: the matrix, of at most 8 MiB on a CPU and 64 MiB on a GPU, or of one row of places if that takes more;
+/// where several images share a product, the same of their results. The input's gradient: the matrix in float, of at least
+/// one channel of one image. ht::workspace_bytes says how much exactly. A window of one element with stride 1 and no padding
+/// takes none.
+#pragma once
+
+#include <halftone/kernel/conv2d/lowering/products.hpp>
+#include <halftone/kernel/function.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// True, or a compile-time error with a message, for a call with views of another rank.
+template <class... V>
+consteval bool check_conv2d_ranks() {
+    static_assert(((view_of<V>::rank == 4) && ...),
+                  "halftone: conv2d takes pictures (images, channels, height, width) and a weight (outputs, channels / "
+                  "groups, height, width), all of rank 4");
+    return true;
+}
+
+/// The checked problem of a call; `y` is the result, or its gradient.
+template <class X, class W, class Y>
+conv2d_problem checked_conv2d(const char* operation, const view<X, 4>& x, const view<W, 4>& weight, const char* y_name,
+                              const view<Y, 4>& y, const conv2d_options& options) {
+    const auto p = conv2d_problem::of(operation, x.shape(), weight.shape(), options);
+    kernel::expect(operation, "weight", weight, p.weight());
+    kernel::expect(operation, y_name, y, p.result());
+    return p;
+}
+
+}  // namespace detail
+
+/// y = the convolution of x with the weight, plus bias; the file's head has the formula. x: (images, channels, height,
+/// width), of any strides; weight: (outputs, channels / groups, height, width); bias: (outputs), or a view without data; y:
+/// (images, outputs, rows, columns). Throws shape_error, and argument_error for options that say no window. Source:
+/// torch.nn.functional.conv2d.
+template <class P, class Device, class X, class W, class B, class Y>
+    requires(detail::kernel_device<Device> && detail::viewables<X, W, B, Y>)
+void conv2d(Device& device, const X& x, const W& weight, const B& bias, const Y& y, const conv2d_options& options = {}) {
+    using namespace detail;
+    static_assert(check_function<P, element_in<X>, element_in<W>, element_in<B>, element_in<Y>>());
+    static_assert(check_conv2d_ranks<X, W, Y>() && check_ranks<1, B>());
+    using compute = unscaled_compute<resolve<P>>;
+    const const_view<element_in<X>, 4> in = as_view(x);
+    const const_view<element_in<W>, 4> w = as_view(weight);
+    const const_view<element_in<B>, 1> beta = as_view(bias);
+    const view<element_in<Y>, 4> out = as_view(y);
+    const auto p = checked_conv2d("conv2d", in, w, "y", out, options);
+    if (beta.data() == nullptr) return conv2d_forward<compute>(device, p, in, w, no_bias{}, out);
+    kernel::expect("conv2d", "bias", beta, {p.outputs});
+    conv2d_forward<compute>(device, p, in, w, beta, out);
+}
+
+/// dx = (or += by `mode`) the gradient of conv2d's x, from that of its result. weight: (outputs, channels / groups, height,
+/// width), dy: (images, outputs, rows, columns), dx: (images, channels, height, width), contiguous. Throws as conv2d does.
+/// Source: torch.nn.grad.conv2d_input.
+template <class P, class Device, class W, class G, class X>
+    requires(detail::kernel_device<Device> && detail::viewables<W, G, X>)
+void conv2d_input(Device& device, const W& weight, const G& dy, const X& dx, const conv2d_options& options = {},
+                  write_mode mode = write_mode::overwrite) {
+    using namespace detail;
+    static_assert(check_function<P, element_in<W>, element_in<G>, element_in<X>>());
+    static_assert(check_conv2d_ranks<W, G, X>());
+    const const_view<element_in<W>, 4> w = as_view(weight);
+    const const_view<element_in<G>, 4> g = as_view(dy);
+    const view<element_in<X>, 4> out = as_view(dx);
+    const auto p = checked_conv2d("conv2d_input", out, w, "dy", g, options);
+    kernel::expect("conv2d_input", "dx", out, p.input());
+    conv2d_input_gradient<unscaled_compute<resolve<P>>>(device, p, w, g, out, mode);
+}
+
+/// dweight = (or += by `mode`) the gradient of conv2d's weight, from that of its result, summed over images. x: (images,
+/// channels, height, width), of any strides, dy: (images, outputs, rows, columns), dweight: (outputs, channels / groups,
+/// height, width). Throws as conv2d does. Source: torch.nn.grad.conv2d_weight.
+template <class P, class Device, class X, class G, class W>
+    requires(detail::kernel_device<Device> && detail::viewables<X, G, W>)
+void conv2d_weight(Device& device, const X& x, const G& dy, const W& dweight, const conv2d_options& options = {},
+                   write_mode mode = write_mode::overwrite) {
+    using namespace detail;
+    static_assert(check_function<P, element_in<X>, element_in<G>, element_in<W>>());
+    static_assert(check_conv2d_ranks<X, G, W>());
+    const const_view<element_in<X>, 4> in = as_view(x);
+    const const_view<element_in<G>, 4> g = as_view(dy);
+    const view<element_in<W>, 4> out = as_view(dweight);
+    const auto p = checked_conv2d("conv2d_weight", in, out, "dy", g, options);
+    conv2d_weight_gradient<unscaled_compute<resolve<P>>>(device, p, in, g, out, mode);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Convolution on the CPU: the kernels that it is made of. conv2d.hpp has its contract and an example.
+#pragma once
+
+#include <halftone/kernel/axis_reduction/cpu.hpp>
+#include <halftone/kernel/conv2d/conv2d.hpp>
+#include <halftone/kernel/conv2d/depthwise/cpu.hpp>
+#include <halftone/kernel/map/cpu.hpp>
+#include <halftone/kernel/matmul/cpu.hpp>
+#include <halftone/kernel/strided_copy/cpu.hpp>
+#include <halftone/kernel/unfold/cpu.hpp>

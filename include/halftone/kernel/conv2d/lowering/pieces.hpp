@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The pieces in which a convolution's places are unfolded, so that scratch memory stays small: several images, or rows of
+/// places of one. They follow from the shape and the kind of the device alone.
+///
+///     const auto cut = detail::conv2d_pieces::of<Device>(problem, bytes_of_a_place);
+///     cut.for_each(problem, [&](const detail::conv2d_piece& piece) { ... });
+#pragma once
+
+#include <algorithm>
+
+#include <halftone/exec/simt/simt.hpp>
+#include <halftone/kernel/conv2d/lowering/problem.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// Bytes that are unfolded at once, unless one row of places takes more; and places in one product after which no images
+/// are added to it, since it fills the machine by itself.
+struct conv2d_limits {
+    extent bytes, places;
+};
+template <class Device>
+inline constexpr conv2d_limits conv2d_limits_of =
+    simt_device<Device> ? conv2d_limits{extent{64} << 20, 65536} : conv2d_limits{extent{8} << 20, 1024};
+
+/// Rows of places of consecutive images: all rows where there are several.
+struct conv2d_piece {
+    extent image, images, row, rows;
+};
+
+struct conv2d_pieces {
+    extent images = 1, rows;  ///< in a piece, at most
+
+    /// `place_bytes` of scratch memory for each place.
+    template <class Device>
+    static conv2d_pieces of(const conv2d_problem& p, extent place_bytes) {
+        constexpr conv2d_limits limits = conv2d_limits_of<Device>;
+        const extent row_bytes = std::max<extent>(1, place_bytes * p.window.across.places);
+        const extent fitting = std::max<extent>(1, limits.bytes / row_bytes), all = p.window.down.places;
+        if (fitting < all) return {1, fitting};
+        const extent enough = (limits.places + p.places() - 1) / p.places();
+        return {std::max<extent>(1, std::min({fitting / all, enough, p.images})), all};
+    }
+    /// The largest number of places in a piece.
+    extent places(const conv2d_problem& p) const { return images * rows * p.window.across.places; }
+
+    template <class Run>
+    void for_each(const conv2d_problem& p, const Run& run) const {
+        for (extent image = 0; image < p.images; image += images) {
+            const extent some = std::min(images, p.images - image);
+            for (extent row = 0; row < p.window.down.places; row += rows)
+                run(conv2d_piece{image, some, row, std::min(rows, p.window.down.places - row)});
+        }
+    }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

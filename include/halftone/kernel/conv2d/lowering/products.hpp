@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A convolution and its two gradients as products over what the window sees (kernel/unfold), on any device.
+///
+///     forward          y = W U(x) + bias          W: (outputs, channels taps) of each group, U: unfold
+///     input gradient   dx = F(Wᵀ dy)              F: fold, the transpose of U
+///     weight gradient  dW = dy U(x)ᵀ
+///
+/// With a window of one element, stride 1 and no padding U(x) is x, which is read where it lies. Where the device has kernels
+/// for groups of one channel, these are called (conv2d/depthwise).
+#pragma once
+
+#include <halftone/exec/workspace.hpp>
+#include <halftone/kernel/conv2d/depthwise/depthwise.hpp>
+#include <halftone/kernel/conv2d/lowering/pieces.hpp>
+#include <halftone/kernel/map/map.hpp>
+#include <halftone/kernel/matmul/matmul.hpp>
+#include <halftone/kernel/strided_copy/strided_copy.hpp>
+#include <halftone/kernel/unfold/unfold.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// In place of a bias.
+struct no_bias {};
+
+template <class T>
+workspace::lease lease_for(workspace& scratch, extent elements) {
+    return {scratch, static_cast<std::size_t>(elements) * sizeof(T)};
+}
+/// Matrices [first, first + count) along the first axis.
+template <class T>
+view<T, 3> matrices_from(const view<T, 3>& v, extent first, extent count) {
+    return {v.data() + first * v.stride_of(0), {count, v.extent_of(1), v.extent_of(2)}, v.strides()};
+}
+
+/// Products of a weight's groups, (groups, rows, depth): c[i] = a[i] b[i], plus the bias of its rows.
+template <class Compute, class Device, class A, class B, class C>
+void multiply_groups(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, no_bias) {
+    run_product_each<Compute>(device, a, b, c, plain{});
+}
+template <class Compute, class Device, class A, class B, class C, class Bias>
+void multiply_groups(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c,
+                     const view<Bias, 1>& bias) {
+    const extent rows = c.extent_of(1);
+    for (extent g = 0; g < c.extent_of(0); ++g) {
+        run_product_each<Compute>(device, matrices_from(a, g, 1), matrices_from(b, g, 1), matrices_from(c, g, 1),
+                                  row_bias{view<Bias, 1>(bias.data() + g * rows, {rows})});
+    }
+}
+/// The same of images that share their weight, which are (images, rows, places).
+template <class Compute, class Device, class A, class B, class C>
+void multiply_images(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, no_bias) {
+    run_product_each<Compute>(device, a, b, c, plain{});
+}
+template <class Compute, class Device, class A, class B, class C, class Bias>
+void multiply_images(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c,
+                     const view<Bias, 1>& bias) {
+    run_product_each<Compute>(device, a, b, c, row_bias{bias});
+}
+
+/// The views that products of a problem take.
+struct conv2d_views {
+    conv2d_problem p;
+
+    /// The weight: (groups, outputs, depth).
+    template <class W>
+    view<W, 3> weight(W* data) const {
+        return {data, {p.groups, p.group_outputs(), p.depth()}};
+    }
+    /// The matrix of a piece: (groups, depth, places).
+    template <class T>
+    view<T, 3> columns(T* data, extent places) const {
+        return {data, {p.groups, p.depth(), places}};
+    }
+    /// Some places of one image of the result: (groups, outputs, places).
+    template <class Y>
+    view<Y, 3> result(Y* data, extent image, extent row, extent places) const {
+        return {data + image * p.outputs * p.places() + row * p.window.across.places,
+                {p.groups, p.group_outputs(), places},
+                {p.group_outputs() * p.places(), p.places(), 1}};
+    }
+    /// Images of the result as (images, outputs, places), and as they lie where images are columns beside each other.
+    template <class Y>
+    view<Y, 3> images(Y* data, extent image, extent count) const {
+        return {data + image * p.outputs * p.places(), {count, p.outputs, p.places()}};
+    }
+    template <class Y>
+    view<Y, 3> beside(Y* data, extent count) const {
+        return {data, {count, p.outputs, p.places()}, {p.places(), count * p.places(), 1}};
+    }
+    /// One image's channels: (groups, channels, height width).
+    template <class X>
+    view<X, 3> pictures(X* data, extent channel_stride) const {
+        return {data,
+                {p.groups, p.group_channels(), p.window.down.size * p.window.across.size},
+                {p.group_channels() * channel_stride, channel_stride, 1}};
+    }
+};
+
+/// Whether the device has kernels for groups of one channel that read As and give Result.
+template <class Device, class Compute, class Result, class... As>
+inline constexpr bool has_depthwise =
+    std::is_same_v<kernel::statistic<Result, As...>, float> && kernel::depthwise<Device>::template takes<Compute, As...>;
+
+inline const float* data_of_bias(no_bias) { return nullptr; }
+template <class T>
+const T* data_of_bias(const view<T, 1>& bias) {
+    return bias.data();
+}
+
+/// Whether the pictures are read where they lie: the window is one element, the elements of a picture are contiguous, and
+/// there are so many of them that products of single images are no smaller than they should be.
+template <class X>
+bool reads_pictures(const conv2d_problem& p, const view<X, 4>& x) {
+    constexpr extent enough = 256;
+    return p.window.is_one_for_one() && x.stride_of(3) == 1 && x.stride_of(2) == x.extent_of(3) &&
+           (p.places() >= enough || p.images == 1);
+}
+
+/// Calls run(piece, columns) with what the window sees: columns is (groups, depth, places).
+template <class Device, class X, class Run>
+void for_each_unfolded(Device& device, const conv2d_problem& p, const conv2d_pieces& cut, const view<const X, 4>& x,
+                       const Run& run) {
+    const extent rows = p.channels * p.window.taps();
+    const auto memory = lease_for<X>(device.scratch(), rows * cut.places(p));
+    cut.for_each(p, [&](const conv2d_piece& piece) {
+        const extent places = piece.images * piece.rows * p.window.across.places;
+        shape<4> some = x.shape();
+        some[0] = piece.images;
+        kernel::unfold<Device>::run(
+            device, kernel::unfold_arguments<X>{
+                        .x = const_view<X, 4>(x.data() + piece.image * x.stride_of(0), some, x.strides()),
+                        .y = view<X, 2>(memory.template as<X>(), {rows, places}),
+                        .window = p.window,
+                        .first_row = piece.row,
+                        .rows = piece.rows});
+        run(piece, const_view<X, 3>(conv2d_views{p}.columns(memory.template as<X>(), places)));
+    });
+}
+
+/// y = W U(x) + bias. x: any strides; weight and y: contiguous. Bias: a view of one value for each output, or no_bias.
+template <class Compute, class Device, class X, class W, class Bias, class Y>
+void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X, 4>& x, const view<const W, 4>& weight,
+                    const Bias& bias, const view<Y, 4>& y) {
+    const conv2d_views of{p};
+    if (y.size() == 0) return;
+    if constexpr (has_depthwise<Device, Compute, Y, X, W>) {
+        if (p.is_depthwise())
+            return kernel::depthwise<Device>::forward(device, p, x, weight, data_of_bias(bias), y);
+    }
+    const auto w = of.weight(weight.data());
+    if (reads_pictures(p, x)) {
+        if (p.groups == 1) {
+            return multiply_images<Compute>(
+                device, view<const W, 3>(w.data(), {p.images, p.outputs, p.channels}, {0, p.channels, 1}),
+                view<const X, 3>(x.data(), {p.images, p.channels, p.places()}, {x.stride_of(0), x.stride_of(1), 1}),
+                of.images(y.data(), 0, p.images), bias);
+        }
+        for (extent image = 0; image < p.images; ++image) {
+            multiply_groups<Compute>(device, w, of.pictures(x.data() + image * x.stride_of(0), x.stride_of(1)),
+                                     of.result(y.data(), image, 0, p.places()), bias);
+        }
+        return;
+    }
+    const auto cut = conv2d_pieces::of<Device>(p, p.channels * p.window.taps() * static_cast<extent>(sizeof(X)));
+    const auto beside = lease_for<Y>(device.scratch(), cut.images > 1 ? p.outputs * cut.places(p) : 0);
+    for_each_unfolded(device, p, cut, x, [&](const conv2d_piece& piece, const view<const X, 3>& columns) {
+        const extent places = columns.extent_of(2);
+        if (piece.images == 1)
+            return multiply_groups<Compute>(device, w, columns, of.result(y.data(), piece.image, piece.row, places), bias);
+        Y* const memory = beside.template as<Y>();
+        multiply_groups<Compute>(device, w, columns,
+                                 view<Y, 3>(memory, {p.groups, p.group_outputs(), places}), bias);
+        kernel::strided_copy<Device>::run(device, const_view<Y, 3>(of.beside(memory, piece.images)),
+                                          of.images(y.data(), piece.image, piece.images));
+    });
+}
+
+/// A piece of the result's gradient as (groups, outputs, places): where it lies, or, of several images, copied side by
+/// side into `beside`.
+template <class Device, class G>
+view<const G, 3> gradient_of_piece(Device& device, const conv2d_problem& p, const conv2d_piece& piece, const G* dy,
+                                   G* beside) {
+    const conv2d_views of{p};
+    const extent places = piece.images * piece.rows * p.window.across.places;
+    if (piece.images == 1) return of.result(dy, piece.image, piece.row, places);
+    kernel::strided_copy<Device>::run(device, of.images(dy, piece.image, piece.images), of.beside(beside, piece.images));
+    return {beside, {p.groups, p.group_outputs(), places}};
+}
+
+/// dx = (or +=) F(Wᵀ dy). All contiguous. What is folded is float, or double where a view holds doubles.
+template <class Compute, class Device, class W, class G, class X>
+void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<const W, 4>& weight,
+                           const view<const G, 4>& dy, const view<X, 4>& dx, write_mode mode) {
+    using S = kernel::statistic<W, G, X>;
+    const conv2d_views of{p};
+    if (dx.size() == 0) return;
+    if constexpr (has_depthwise<Device, Compute, X, W, G>) {
+        if (p.is_depthwise()) return kernel::depthwise<Device>::input_gradient(device, p, weight, dy, dx, mode);
+    }
+    const auto w = of.weight(weight.data());
+    const extent picture = p.window.down.size * p.window.across.size;
+    if (reads_pictures(p, dx)) {
+        if (p.groups == 1) {
+            return product_each<Compute>(
+                device, view<const W, 3>(w.data(), {p.images, p.channels, p.outputs}, {0, 1, p.channels}),
+                of.images(dy.data(), 0, p.images), view<X, 3>(dx.data(), {p.images, p.channels, picture}), mode);
+        }
+        for (extent image = 0; image < p.images; ++image) {
+            product_each<Compute>(device, transpose(w), of.result(dy.data(), image, 0, p.places()),
+                                  of.pictures(dx.data() + image * p.channels * picture, picture), mode);
+        }
+        return;
+    }
+    // Whole images, or, where one takes too much memory, some channels of each group.
+    const extent channel_bytes = p.groups * p.window.taps() * p.places() * static_cast<extent>(sizeof(S));
+    const extent fitting = std::max<extent>(1, conv2d_limits_of<Device>.bytes / std::max<extent>(1, channel_bytes));
+    const extent channels = std::min(fitting, p.group_channels());
+    conv2d_pieces cut{1, p.window.down.places};
+    if (channels == p.group_channels())
+        cut.images = conv2d_pieces::of<Device>(p, p.group_channels() * channel_bytes / p.places()).images;
+    const auto memory = lease_for<S>(device.scratch(), p.groups * channels * p.window.taps() * cut.places(p));
+    const auto beside = lease_for<G>(device.scratch(), cut.images > 1 ? p.outputs * cut.places(p) : 0);
+    cut.for_each(p, [&](const conv2d_piece& piece) {
+        const auto g = gradient_of_piece(device, p, piece, dy.data(), beside.template as<G>());
+        for (extent c = 0; c < p.group_channels(); c += channels) {
+            const extent some = std::min(channels, p.group_channels() - c), rows = some * p.window.taps();
+            const view<S, 3> columns(memory.template as<S>(), {p.groups, rows, g.extent_of(2)});
+            run_product_each<Compute>(device,
+                                      view<const W, 3>(w.data() + c * p.window.taps(), {p.groups, rows, p.group_outputs()},
+                                                       {w.stride_of(0), 1, w.stride_of(1)}),
+                                      g, columns, plain{});
+            kernel::unfold<Device>::fold(
+                device, kernel::fold_arguments<S, X>{
+                            .y = columns,
+                            .x = view<X, 5>(dx.data() + (piece.image * p.channels + c) * picture,
+                                            {piece.images, p.groups, some, p.window.down.size, p.window.across.size},
+                                            {p.channels * picture, p.group_channels() * picture, picture,
+                                             p.window.across.size, 1}),
+                            .window = p.window,
+                            .mode = mode});
+        }
+    });
+}
+
+/// Calls run(dy, columns) with the operands of each of the weight's gradient's products, (groups, outputs, places) and
+/// (groups, places, depth), in the order of the images.
+template <class Device, class X, class G, class Run>
+void for_each_weight_product(Device& device, const conv2d_problem& p, const view<const X, 4>& x,
+                             const view<const G, 4>& dy, const Run& run) {
+    const conv2d_views of{p};
+    if (reads_pictures(p, x)) {
+        for (extent image = 0; image < p.images; ++image) {
+            run(of.result(dy.data(), image, 0, p.places()),
+                transpose(of.pictures(x.data() + image * x.stride_of(0), x.stride_of(1))));
+        }
+        return;
+    }
+    const auto cut = conv2d_pieces::of<Device>(p, p.channels * p.window.taps() * static_cast<extent>(sizeof(X)));
+    const auto beside = lease_for<G>(device.scratch(), cut.images > 1 ? p.outputs * cut.places(p) : 0);
+    for_each_unfolded(device, p, cut, x, [&](const conv2d_piece& piece, const view<const X, 3>& columns) {
+        run(gradient_of_piece(device, p, piece, dy.data(), beside.template as<G>()), transpose(columns));
+    });
+}
+
+/// dW = (or +=) dy U(x)ᵀ, summed over images in float, or double where a view holds doubles, in their order. x: any
+/// strides; dy and dweight: contiguous.
+template <class Compute, class Device, class X, class G, class W>
+void conv2d_weight_gradient(Device& device, const conv2d_problem& p, const view<const X, 4>& x,
+                            const view<const G, 4>& dy, const view<W, 4>& dweight, write_mode mode) {
+    using S = kernel::statistic<X, G, W>;
+    if (dweight.size() == 0) return;
+    if constexpr (has_depthwise<Device, Compute, W, X, G>) {
+        if (p.is_depthwise()) return kernel::depthwise<Device>::weight_gradient(device, p, x, dy, dweight, mode);
+    }
+    if (p.images == 0) {
+        if (mode == write_mode::overwrite) device.fill(dweight.data(), dweight.size(), W(0.0f));
+        return;
+    }
+    const auto sum_into = [&](S* sums, write_mode now) {
+        const auto all = conv2d_views{p}.weight(sums);
+        for_each_weight_product(device, p, x, dy, [&](const view<const G, 3>& g, const view<const X, 3>& columns) {
+            product_each<Compute>(device, g, columns, all, now);
+            now = write_mode::add;
+        });
+    };
+    if constexpr (std::is_same_v<W, S>) {
+        sum_into(dweight.data(), mode);
+    } else {
+        const auto sums = lease_for<S>(device.scratch(), dweight.size());
+        sum_into(sums.template as<S>(), write_mode::overwrite);
+        const const_view<S, 1> from(sums.template as<S>(), {dweight.size()});
+        const view<W, 1> to = flatten(dweight);
+        if (mode == write_mode::overwrite) {
+            halftone::map(device, [](auto sum) { return sum; }, from, to);
+        } else {
+            halftone::map(device, [](auto sum, auto before) { return before + sum; }, from, const_view<W, 1>(to), to);
+        }
+    }
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// unfold and fold by elements, one thread each (common/fp64/each.hpp): what devices run, and the CPU for doubles.
+#pragma once
+
+#include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/kernel/unfold/unfold.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// An element of the matrix. Elements are words of their size.
+template <class Word>
+struct unfold_element {
+    simt::global_span<const Word> x;
+    simt::global_span<Word> y;
+    sliding_window window;
+    shape<4> strides;  // of x
+    extent begin;      // where its first element lies in the span
+    extent first_row, rows, columns;
+
+    template <class T>
+    explicit unfold_element(const unfold_arguments<T>& a)
+        : x{reinterpret_cast<const Word*>(a.x.data()) - a.x.elements_before(), a.x.bounding_size()},
+          y{reinterpret_cast<Word*>(a.y.data()), a.y.size()},
+          window(a.window),
+          strides(a.x.strides()),
+          begin(a.x.elements_before()),
+          first_row(a.first_row),
+          rows(a.rows),
+          columns(a.y.extent_of(1)) {}
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const extent row = i / columns, column = i - row * columns;
+        const extent channel = row / window.taps(), tap = row - channel * window.taps();
+        const extent down_tap = tap / window.across.taps, across_tap = tap - down_tap * window.across.taps;
+        const extent place_row = column / window.across.places, place = column - place_row * window.across.places;
+        const extent image = place_row / rows;
+        const extent down = window.down.seen(first_row + place_row - image * rows, down_tap);
+        const extent across = window.across.seen(place, across_tap);
+        Word value{};
+        if (down >= 0 && down < window.down.size && across >= 0 && across < window.across.size) {
+            value = thread.load(
+                x, begin + image * strides[0] + channel * strides[1] + down * strides[2] + across * strides[3]);
+        }
+        thread.store(y, i, value);
+    }
+};
+
+/// An element of the pictures.
+template <class T, class X>
+struct fold_element {
+    simt::global_span<const T> y;
+    simt::global_span<X> x;
+    sliding_window window;
+    shape<5> strides;  // of x
+    extent groups, channels, columns;
+    write_mode mode;
+
+    explicit fold_element(const fold_arguments<T, X>& a)
+        : y(simt::span_of(a.y)),
+          x(simt::bounding_span_of(a.x)),
+          window(a.window),
+          strides(a.x.strides()),
+          groups(a.x.extent_of(1)),
+          channels(a.x.extent_of(2)),
+          columns(a.y.extent_of(2)),
+          mode(a.mode) {}
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        extent rest = i / window.across.size;
+        const extent across = i - rest * window.across.size, down = rest % window.down.size;
+        rest /= window.down.size;
+        const extent of_group = rest % (groups * channels), image = rest / (groups * channels);
+        statistic<T, X> sum = 0;
+        for (extent k = 0; k < window.down.taps; ++k) {
+            const extent place_row = window.down.place_of(down, k);
+            if (place_row < 0) continue;
+            for (extent l = 0; l < window.across.taps; ++l) {
+                const extent place = window.across.place_of(across, l);
+                if (place < 0) continue;
+                const extent row = of_group * window.taps() + k * window.across.taps + l;
+                sum += thread.load(y, row * columns + image * window.places() + place_row * window.across.places + place);
+            }
+        }
+        const extent group = of_group / channels, channel = of_group - group * channels;
+        const extent at = image * strides[0] + group * strides[1] + channel * strides[2] + down * strides[3] +
+                          across * strides[4];
+        if (mode == write_mode::add) sum = static_cast<statistic<T, X>>(thread.load(x, at)) + sum;
+        thread.store(x, at, static_cast<X>(sum));
+    }
+};
+
+/// The matrix, element by element, on any device.
+template <class Device, class T>
+void unfold_by_elements(Device& device, const unfold_arguments<T>& a) {
+    if (a.y.size() == 0) return;
+    const auto run = [&]<class Word>(Word) { fp64::for_each(device, a.y.size(), 2, unfold_element<Word>(a)); };
+    if constexpr (sizeof(T) == 1) run(std::uint8_t{});
+    if constexpr (sizeof(T) == 2) run(std::uint16_t{});
+    if constexpr (sizeof(T) == 4) run(std::uint32_t{});
+    if constexpr (sizeof(T) == 8) run(std::uint64_t{});
+}
+/// The pictures, element by element, on any device.
+template <class Device, class T, class X>
+void fold_by_elements(Device& device, const fold_arguments<T, X>& a) {
+    if (a.x.size() == 0) return;
+    fp64::for_each(device, a.x.size(), a.window.taps(), fold_element<T, X>(a));
+}
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Convolution as a GPU runs it.
+#include <halftone/kernel/conv2d/device.hpp>
+
+#include <emulator/damage.hpp>
+
+#include "kernel/conv2d/checks.hpp"
+
+namespace {
+
+using namespace conv2d_checks;
+namespace emulator = ht::emulator;
+
+TEST_CASE("unfold and fold on a GPU: as defined") {
+    emulator::device device;
+    unfolds<float, float>(device);
+    unfolds<bfloat16, bfloat16>(device);
+}
+
+TEST_CASE("conv2d on a GPU: exact on small whole numbers") {
+    emulator::device device;
+    exact<ht::full_fp32, float, float, float>(device);
+    exact<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device);
+}
+
+TEST_CASE("conv2d on a GPU: within bounds") {
+    emulator::device device;
+    within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device);
+    refuses(device);
+}
+
+}  // namespace
