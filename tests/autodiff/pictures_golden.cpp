@@ -116,9 +116,9 @@ void add_type(std::map<std::string, function>& all, const std::string& type) {
 }
 
 /// How far the numbers of both may lie apart: `roundings` of numbers up to `magnitude`, and of the result. Inputs are at most 5/4,
-/// slopes 3/2, weights 5/2, 1 / sqrt(variance + eps) at most 10; there are 126 elements in a channel at most. The largest is exact.
+/// slopes 3/2, weights 5/2, 1 / sqrt(variance + eps) at most 10; there are 42 elements in a channel at most. The largest is exact.
 /// In 16 bits both round once; PyTorch's gradients of pooling besides round each time they add. Sums over a channel have as
-/// many terms of at most 3/2 times 25 in float.
+/// many terms in float, of 3/2 times 6.5 at most: no element is further than sqrt(42) deviations from the mean.
 struct distance {
     double roundoff, roundings, magnitude;
 
@@ -126,7 +126,7 @@ struct distance {
         const bool is_pooling = operation[0] == 'm' || operation[0] == 'a';
         if (operation.substr(0, 3) == "max" && list == 0) return {roundoff, 0, 0};
         if (list >= 4) return {support::u, 12, 2.5};
-        if (list >= 2) return {support::u, 140, 126 * 1.5};
+        if (list >= 2) return {support::u, 60, 42 * 1.5 * 6.5};
         if (roundoff <= support::u) return {roundoff, 60, is_pooling ? 4.5 : 25.0};
         return {roundoff, list == 0 ? 2.0 : 6.0, is_pooling ? 3.0 : 4.0};
     }
