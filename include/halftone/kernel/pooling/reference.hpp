@@ -96,6 +96,7 @@ void for_each_mean(const view<X, 4>& x, const avg_pool_options& o, const view<Y,
 /// In place of options: as many windows as y has, which share x evenly. Window i of n begins at element i in / n, rounded
 /// down, and ends before (i + 1) in / n, rounded up.
 struct adaptive {};
+/// The same for these windows.
 template <class X, class Y, class F>
 void for_each_mean(const view<X, 4>& x, adaptive, const view<Y, 4>& y, const F& window) {
     const auto first = [](extent i, extent n, extent in) {
