@@ -38,6 +38,8 @@
 #include <halftone/autodiff/op/rotary.hpp>
 #include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/autodiff/op/softmax.hpp>
+#include <halftone/autodiff/op/channel_norm.hpp>
+#include <halftone/autodiff/op/pooling.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/optim/adamw.hpp>

@@ -39,6 +39,9 @@
 #include <halftone/kernel/target_share/cpu.hpp>
 #include <halftone/kernel/topk/cpu.hpp>
 #include <halftone/kernel/weighted_cross_entropy/cpu.hpp>
+#include <halftone/kernel/channel_norm/cpu.hpp>
+#include <halftone/kernel/channel_norm/each/function.hpp>
+#include <halftone/kernel/pooling/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
 #include <halftone/tensor/host_tensor.hpp>

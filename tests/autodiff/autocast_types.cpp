@@ -16,6 +16,8 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/channel_norm.hpp>
+#include <halftone/autodiff/op/pooling.hpp>
 #include <halftone/autodiff/op/gather.hpp>
 #include <halftone/autodiff/op/join.hpp>
 #include <halftone/autodiff/op/mask.hpp>
@@ -190,6 +192,13 @@ rows_of_operations all_rows() {
     add_unary(rows, "split", [](auto& c, const auto& x) { return ht::chunk<2>(c, x, ht::axes<1>)[0]; });
     add_unary(rows, "flip", [](auto& c, const auto& x) { return ht::flip(c, x, ht::axes<1>); });
     add_unary(rows, "expand", [](auto& c, const auto& x) { return ht::expand(c, x, ht::shape<3>{2, -1, -1}); });
+    using ht::reshape, ht::absent;
+    constexpr ht::shape<4> picture{1, 1, 4, 4};
+    add_unary(rows, "max_pool2d", [=](auto& c, const auto& x) { return ht::max_pool2d(c, reshape(c, x, picture), {2}); });
+    add_unary(rows, "avg_pool2d", [=](auto& c, const auto& x) { return ht::avg_pool2d(c, reshape(c, x, picture), {2}); });
+    add_unary(rows, "adaptive_avg_pool2d", [=](auto& c, const auto& x) { return ht::adaptive_avg_pool2d(c, reshape(c, x, picture), 1); });
+    add_unary(rows, "batch_norm", [=](auto& c, const auto& x) { return ht::batch_norm(c, reshape(c, x, picture), absent{}, absent{}, absent{}, absent{}); });
+    add_unary(rows, "group_norm", [=](auto& c, const auto& x) { return ht::group_norm(c, reshape(c, x, picture), 1); });
     // clang-format on
     add_unary(rows, "layer_norm", by_category_of<op::layer_norm>{});
     add_unary(rows, "rms_norm", by_category_of<op::rms_norm>{});

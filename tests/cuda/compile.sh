@@ -60,6 +60,7 @@ tests/cuda/conv2d.cu 150 ptx
 tests/cuda/pointwise.cu 220
 tests/cuda/rows.cu 200
 tests/cuda/shapes.cu 60
+tests/cuda/pictures.cu 60
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
 examples/train_gpt/amp_bf16.cu 160 again

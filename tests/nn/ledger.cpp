@@ -19,7 +19,9 @@
 #include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
+#include <halftone/autodiff/op/channel_norm.hpp>
 #include <halftone/autodiff/op/gated.hpp>
+#include <halftone/autodiff/op/pooling.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/llama.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
@@ -161,6 +163,18 @@ struct gather<recorder> {
     static void forward(recorder&, const Arguments&...) {}
     template <class... Arguments>
     static void add(recorder&, const Arguments&...) {}
+};
+template <>
+struct pooling<recorder> {
+    template <class... Arguments>
+    static void largest(recorder&, const Arguments&...) {}
+    template <class... Arguments>
+    static void mean(recorder&, const Arguments&...) {}
+};
+template <>
+struct channel_norm<recorder> {
+    template <class... Arguments>
+    static void apply(recorder&, const Arguments&...) {}
 };
 template <>
 struct weighted_cross_entropy<recorder> {
@@ -533,6 +547,10 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::index_add(ctx, x, ht::axes<0>, rows, z),
         ht::scatter_add(ctx, x, ht::axes<1>, places, ht::gather(ctx, z, ht::axes<1>, places));
     ht::where(ctx, z, x, z), ht::masked_fill(ctx, x, z, 0.5), ht::tril(ctx, x), ht::triu(ctx, x);
+    const auto pictures = ht::reshape(ctx, x, ht::shape<4>{1, 1, 4, 4});
+    ht::max_pool2d(ctx, pictures, {2}), ht::avg_pool2d(ctx, pictures, {2}), ht::adaptive_avg_pool2d(ctx, pictures, 1);
+    ht::batch_norm(ctx, pictures, ht::absent{}, ht::absent{}, ht::absent{}, ht::absent{}, {.training = true});
+    ht::group_norm(ctx, pictures, 1);
 }
 
 /// Every operation that layers are made of, and of parameters alone.
@@ -616,6 +634,7 @@ TEST_CASE("ledger of calls: every operation reports its types, inside and outsid
                    op::rotary, op::glu, op::swiglu, op::geglu, op::conv2d,
                    op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
                    op::embedding, op::binary_cross_entropy,
+                   op::max_pool2d, op::avg_pool2d, op::adaptive_avg_pool2d, op::batch_norm, op::group_norm,
                    op::gather, op::index_select, op::take_along_dim, op::index_add,
                    op::scatter_add, op::where, op::masked_fill, op::tril, op::triu, cubed, as_variable>());
 }

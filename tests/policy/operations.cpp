@@ -25,4 +25,6 @@ static_assert(all_are<ht::category::fp32, op::cumsum, op::logsumexp>);
 static_assert(all_are<ht::category::as_input, op::var, op::std_dev, op::amax, op::amin>);
 static_assert(all_are<ht::category::as_input, op::permute, op::transpose, op::slice, op::select, op::split, op::flip,
                       op::expand>);
+static_assert(all_are<ht::category::as_input, op::max_pool2d, op::avg_pool2d, op::adaptive_avg_pool2d, op::batch_norm>);
+static_assert(all_are<ht::category::fp32, op::group_norm>);
 static_assert(all_are<ht::category::banned, op::binary_cross_entropy>);

@@ -32,3 +32,6 @@
 #include <halftone/kernel/target_share/device.hpp>
 #include <halftone/kernel/topk/device.hpp>
 #include <halftone/kernel/weighted_cross_entropy/device.hpp>
+#include <halftone/kernel/channel_norm/device.hpp>
+#include <halftone/kernel/channel_norm/each/function.hpp>
+#include <halftone/kernel/pooling/device.hpp>

@@ -73,6 +73,15 @@ class store final : public detail::capture_dependency {
         return {*this, index, shape};
     }
 
+    /// Adds what a layer with policy P keeps from pass to pass, such as running statistics (PyTorch's buffers): in fp32 under
+    /// every policy, in fp64 where that keeps its parameters so. It has no gradient, and optimizers pass it by; a layer writes
+    /// to its master(), and it is read and assigned as a frozen parameter is. Throws as add does.
+    template <class P, int Rank>
+    parameter<state_signature<P>, Rank> add_state(const char* leaf, const shape<Rank>& shape, const initial& values) {
+        const std::size_t index = add_entry(path_of<P>, layout_of<state_signature<P>>, leaf, shape, values, 0, true);
+        return {*this, index, shape};
+    }
+
     /// While an object of this class lives, component `position` (from 0) of layers' paths is replaced by this index,
     /// where the layer's type says '*' or "last". A list of layers makes one for each of its layers, so that a
     /// parameter's path is the same under every recipe.
@@ -192,10 +201,10 @@ class store final : public detail::capture_dependency {
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
-    /// The number of parameters, padding not counted.
+    /// The number of parameters, padding and layers' states not counted.
     std::size_t size() const {
         std::size_t n = 0;
-        for (const entry& e : entries_) n += e.count;
+        for (const entry& e : entries_) n += e.is_state ? 0 : e.count;
         return n;
     }
     /// Bytes of masters and copies, also before commit.
@@ -259,7 +268,7 @@ class store final : public detail::capture_dependency {
     /// The part of `add` that does not depend on types; returns the entry's index.
     template <int Rank>
     std::size_t add_entry(path_name path, const detail::storage_layout& layout, const char* leaf, const shape<Rank>& shape,
-                          const initial& values, extent most_rows) {
+                          const initial& values, extent most_rows, bool is_state = false) {
         if (committed_) fail<state_error>("store: ", leaf, " added after commit");
         check_shape("store", shape);
         detail::check_initial(leaf, values);
@@ -281,6 +290,7 @@ class store final : public detail::capture_dependency {
         e.values = values;
         if constexpr (Rank == 2) e.rows = shape[0], e.width = shape[1];
         e.most_rows = most_rows;
+        e.frozen = e.is_state = is_state;
         place(e);
         entries_.push_back(std::move(e));
         ++layout_;

@@ -30,6 +30,7 @@ struct store_entry {
     std::size_t gradient = 0;  ///< first element in gradient and moment slabs; `nowhere` where frozen
     initial values{};
     bool frozen = false;
+    bool is_state = false;  ///< no parameter, but what a layer keeps from pass to pass, such as running statistics; frozen
     bool keeps_master = false;   ///< some operation reads the master although there is a copy
     extent rows = 0, width = 0;  ///< the extents of a matrix; 0 for any other rank
     extent most_rows = 0;        ///< the limit of a sparse gradient's rows; 0: no limit

@@ -76,6 +76,8 @@ template <> struct known_of<op::linear_cross_entropy>
     : known<linear_cross_entropy_bounds, ledger::linear_cross_entropy_lines> {};
 template <> struct known_of<op::layer_norm> : known<norm_bounds, ledger::norm_lines> {};
 template <> struct known_of<op::rms_norm> : known<norm_bounds, ledger::norm_lines> {};
+template <> struct known_of<op::batch_norm> : known<norm_bounds, ledger::norm_lines> {};
+template <> struct known_of<op::group_norm> : known<norm_bounds, ledger::norm_lines> {};
 template <> struct known_of<op::softmax> : known<usual_bounds, ledger::softmax_lines> {};
 template <> struct known_of<op::log_softmax> : known<usual_bounds, ledger::softmax_lines> {};
 template <> struct known_of<op::embedding> : known<embedding_bounds, ledger::embedding_lines> {};

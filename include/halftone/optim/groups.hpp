@@ -88,7 +88,7 @@ inline void check_groups(const char* operation, const store& parameters, const s
         }
     }
     for (const store::entry& e : parameters.entries()) {
-        if (e.frozen && options_of(e.path, groups).training == training::updated)
+        if (e.frozen && !e.is_state && options_of(e.path, groups).training == training::updated)
             fail<argument_error>(operation, ": a group trains ", e.path,
                                  ", which was frozen before; what is frozen stays so");
     }

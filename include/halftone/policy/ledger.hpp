@@ -127,6 +127,10 @@ template <>
 inline constexpr bool computes_by_rows<op::layer_norm> = true;
 template <>
 inline constexpr bool computes_by_rows<op::rms_norm> = true;
+template <>
+inline constexpr bool computes_by_rows<op::batch_norm> = true;
+template <>
+inline constexpr bool computes_by_rows<op::group_norm> = true;
 
 /// The lines of a single operation.
 template <class L, class In, class Stream, class Op = typename computed_by<L>::type>

@@ -225,6 +225,13 @@ struct signature {
                          is_split ? master_layout::split : master_layout::whole>;
 };
 
+/// How a layer's state is stored: as full_fp32 does, or as full_fp64 where that is the policy.
+template <class P>
+struct state_signature_of {
+    static constexpr bool is_double = std::is_same_v<typename policy_within<P, as_given>::param, double>;
+    using type = typename signature<std::conditional_t<is_double, full_fp64, full_fp32>, void>::type;
+};
+
 template <class L>
 struct own_signature {
     using type = types<>;
@@ -233,6 +240,14 @@ template <parameter_owner L>
 struct own_signature<L> {
     using type = types<
         typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type>;
+};
+/// A layer that keeps a state beside its parameters says so: static constexpr bool owns_state = true.
+template <parameter_owner L>
+    requires requires { requires L::owns_state; }
+struct own_signature<L> {
+    using type = types<
+        typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type,
+        typename state_signature_of<typename L::policy>::type>;
 };
 
 template <class Layers>
@@ -275,6 +290,10 @@ constexpr bool any_keeps_amaxes(types<Ls...>) {
 /// amp_bf16 computes in fp32, so it reads its master and has no copy.
 template <class P, class Op = void>
 using storage_signature = typename detail::storage_for<Op, typename detail::signature<P, Op>::type>::type;
+
+/// How the state of a layer with policy P is stored, such as running statistics.
+template <class P>
+using state_signature = typename detail::state_signature_of<P>::type;
 
 namespace detail {
 

@@ -142,6 +142,13 @@ struct glu : as_input { static constexpr const char* name = "glu"; };
 struct swiglu : as_input { static constexpr const char* name = "swiglu"; };
 struct geglu : as_input { static constexpr const char* name = "geglu"; };
 
+// Pictures. Normalisation with a batch's statistics keeps its input's type and computes in float whatever that is.
+struct batch_norm : as_input { static constexpr const char* name = "batch_norm"; };
+struct group_norm : fp32 { static constexpr const char* name = "group_norm"; };
+struct max_pool2d : as_input { static constexpr const char* name = "max_pool2d"; };
+struct avg_pool2d : as_input { static constexpr const char* name = "avg_pool2d"; };
+struct adaptive_avg_pool2d : as_input { static constexpr const char* name = "adaptive_avg_pool2d"; };
+
 struct binary_cross_entropy : detail::in_category<category::banned> {
     static constexpr const char* name = "binary_cross_entropy";
     static constexpr bool has_logits_form = true;  // binary_cross_entropy_with_logits, which does not overflow

@@ -11,10 +11,10 @@
 /// Such a tape accepts operations whose gradients are recorded operations. The others do not compile: a map of an
 /// opaque functor, products of 8-bit operands, an operation of your own (ht::apply) whose backward function launches
 /// kernels, and a record of your own without a rule. Attention uses its math strategy, linear_cross_entropy stores its
-/// logits, and mlp stores the input of its gelu. The gradient of a sparse embedding's table is dense as a variable, and
+/// logits, mlp stores the input of its gelu, and batch_norm and group_norm their normalised input. The gradient of a sparse embedding's table is dense as a variable, and
 /// sparse in the accumulator.
 ///
-/// Numeric contract: forward results are those of a plain tape, except for the roundings of these three operations'
+/// Numeric contract: forward results are those of a plain tape, except for the roundings of these operations'
 /// intermediate results; gradients have the types of the policy, and intermediate results of their formulas are float.
 /// Masked operands of attention have no effect in any bit.
 #pragma once
@@ -22,6 +22,7 @@
 #include <halftone/autodiff/double_backward/apply.hpp>
 #include <halftone/autodiff/double_backward/attention.hpp>
 #include <halftone/autodiff/double_backward/axis_rules.hpp>
+#include <halftone/autodiff/double_backward/channel_norm.hpp>
 #include <halftone/autodiff/double_backward/conv2d.hpp>
 #include <halftone/autodiff/double_backward/free_rules.hpp>
 #include <halftone/autodiff/double_backward/loss_rules.hpp>

@@ -24,6 +24,7 @@
 #include <halftone/autodiff/op/conv2d.hpp>
 #include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/modified_attention.hpp>
+#include <halftone/autodiff/op/channel_norm.hpp>
 #include <halftone/autodiff/op/dropout.hpp>
 #include <halftone/autodiff/op/embedding.hpp>
 #include <halftone/autodiff/op/linear.hpp>
@@ -123,6 +124,16 @@ struct norm_lines<rms_norm_record<X, Y, Rank, Gain>> {
     static auto lines(const rms_norm_record<X, Y, Rank, Gain>& r) {
         return running_rows<X, Y, typename Gain::storage>(op::rms_norm::name, r);
     }
+};
+/// Pictures' norms: the type of gain's and bias's gradients is the record's.
+template <class Record>
+struct channel_storage {
+    using accumulate = typename Record::types::gradient;
+};
+template <class Op, class X, class Y, class Gain, class Bias>
+struct norm_lines<channel_norm_record<Op, X, Y, Gain, Bias>> {
+    using record = channel_norm_record<Op, X, Y, Gain, Bias>;
+    static auto lines(const record& r) { return running_rows<X, Y, channel_storage<record>>(Op::name, r); }
 };
 template <class Y, class Table, class Positions>
 struct embedding_lines<embedding_record<Y, Table, Positions>> {

@@ -30,6 +30,7 @@
 #include <halftone/error.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/observe/shadow/attention.hpp>
+#include <halftone/observe/shadow/channel_norm.hpp>
 #include <halftone/observe/shadow/conv2d.hpp>
 #include <halftone/observe/shadow/linear.hpp>
 #include <halftone/observe/shadow/losses.hpp>

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Batch norm and group norm as functions of a device and views:
+///
+///     ht::batch_norm(device, x, running_mean, running_var, gain, bias, y, mean, rstd, {.training = true});
+///     ht::batch_norm_gradients(device, x, gain, dy, mean, rstd, dx, dgain, dbias);
+///     ht::group_norm(device, x, 8, gain, bias, y, mean, rstd);
+///
+/// x, y and their gradients: (batch, channels, height, width), contiguous; gain, bias, running statistics: (channels), or without
+/// data (ht::view<float, 1>{}), and then 1, 0 and none. Statistics are float, or double where a view holds doubles. They take
+/// no policy: the element types say everything (channel_norm.hpp has the contract).
+#pragma once
+
+#include <halftone/kernel/channel_norm/each/whole.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// Options of batch_norm, in the order of PyTorch's arguments.
+struct batch_norm_options {
+    bool training = false;  ///< whether to normalise by the batch's own statistics, and to bring running ones up to date
+    double momentum = 0.1;  ///< the new statistics' weight in the running ones
+    double eps = 1e-5;      ///< what is added to variances
+};
+
+namespace detail {
+
+/// Views of x, of (batch, channels, height, width), and of what is one a channel or set, without const and with.
+template <class V>
+using picture_in = const_view<element_in<V>, 4>;
+template <class V>
+using picture_out = view<element_in<V>, 4>;
+template <class V>
+using vector_in = const_view<element_in<V>, 1>;
+template <class V>
+using vector_out = view<element_in<V>, 1>;
+
+template <class X, class Y>
+void expect_alike(const char* operation, const char* name_of_x, const view<X, 4>& x, const char* name_of_y,
+                  const view<Y, 4>& y) {
+    kernel::expect(operation, name_of_x, x, x.shape());
+    kernel::expect(operation, name_of_y, y, x.shape());
+}
+/// Throws argument_error for a momentum outside [0, 1].
+inline void expect_momentum(const char* operation, double momentum) {
+    if (!(momentum >= 0 && momentum <= 1))
+        fail<argument_error>(operation, ": momentum is ", momentum, "; expected 0 to 1");
+}
+
+/// The statistics by which batch norm normalises, into mean and rstd: the batch's, or the running ones. Throws shape_error and
+/// argument_error.
+template <class Device, class X, class R, class S>
+void batch_statistics(Device& device, const kernel::channel_sets& sets, const X* x, R* running_mean, R* running_var,
+                      const batch_norm_options& options, S* mean, S* rstd) {
+    expect_epsilon("batch_norm", options.eps);
+    expect_momentum("batch_norm", options.momentum);
+    if ((running_mean == nullptr) != (running_var == nullptr))
+        fail<argument_error>("batch_norm: running means without running variances, or the other way round");
+    if (options.training) {
+        expect_several("batch_norm", sets);
+        kernel::channel_each::statistics(
+            device, kernel::channel_statistics<X, S, R>{
+                        sets, x, mean, rstd, options.eps, {running_mean, running_var, options.momentum}});
+    } else {
+        if (running_mean == nullptr)
+            fail<argument_error>("batch_norm: no running statistics, and without training none of the batch");
+        kernel::channel_each::take_statistics(device, sets.channels, running_mean, running_var, options.eps, mean, rstd);
+    }
+}
+
+template <class Device, class X, class W, class Y, class S>
+void normalise_views(Device& device, const char* operation, const kernel::channel_sets& sets, const const_view<X, 4>& x,
+                     const const_view<W, 1>& gain, const const_view<W, 1>& bias, const view<Y, 4>& y, const S* mean,
+                     const S* rstd) {
+    kernel::expect_optional(operation, "gain", gain, {sets.channels});
+    kernel::expect_optional(operation, "bias", bias, {sets.channels});
+    kernel::channel_each::normalise(
+        device, kernel::channel_norm_forward<X, W, Y>{sets, x.data(), mean, rstd, gain.data(), bias.data(), y.data()});
+}
+template <class Device, class X, class W, class Y, class S, class G>
+void norm_gradient_views(Device& device, const char* operation, const kernel::channel_sets& sets,
+                         const const_view<X, 4>& x, const const_view<W, 1>& gain, const const_view<Y, 4>& dy,
+                         const const_view<S, 1>& mean, const const_view<S, 1>& rstd, const view<X, 4>& dx,
+                         const view<G, 1>& dgain, const view<G, 1>& dbias, bool are_given) {
+    expect_alike(operation, "x", x, "dy", dy);
+    kernel::expect_optional(operation, "dx", dx, x.shape());
+    kernel::expect_optional(operation, "gain", gain, {sets.channels});
+    kernel::expect(operation, "mean", mean, {sets.sets()});
+    kernel::expect(operation, "rstd", rstd, {sets.sets()});
+    kernel::expect_optional(operation, "dgain", dgain, {sets.channels});
+    kernel::expect_optional(operation, "dbias", dbias, {sets.channels});
+    kernel::channel_each::gradients(device, kernel::channel_norm_backward<X, W, Y, G>{.sets = sets,
+                                                                                      .x = x.data(),
+                                                                                      .mean = mean.data(),
+                                                                                      .rstd = rstd.data(),
+                                                                                      .gain = gain.data(),
+                                                                                      .dy = dy.data(),
+                                                                                      .dx = dx.data(),
+                                                                                      .dgain = dgain.data(),
+                                                                                      .dbias = dbias.data(),
+                                                                                      .are_given = are_given});
+}
+
+}  // namespace detail
+
+/// y = (x - mean) rstd gain + bias, with a channel's mean and 1 / sqrt(variance + eps): in training those of x over batch, height and
+/// width, which also bring running_mean and running_var up to date; else the running ones. They are written to mean and rstd,
+/// (channels). Throws shape_error, also for one value a channel in training, and argument_error for an eps below 0 and a momentum
+/// outside [0, 1].
+template <class Device, class X, class Running, class Gain, class Bias, class Y, class Statistic>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Running, Gain, Bias, Y, Statistic>)
+void batch_norm(Device& device, const X& x, const Running& running_mean, const Running& running_var, const Gain& gain,
+                const Bias& bias, const Y& y, const Statistic& mean, const Statistic& rstd,
+                const batch_norm_options& options = {}) {
+    const char* const name = "batch_norm";
+    const detail::picture_in<X> from = as_view(x);
+    const detail::picture_out<Y> to = as_view(y);
+    const detail::vector_out<Running> of_mean = as_view(running_mean), of_var = as_view(running_var);
+    const detail::vector_out<Statistic> used_mean = as_view(mean), used_rstd = as_view(rstd);
+    const kernel::channel_sets sets = detail::batch_sets(from.shape());
+    detail::expect_alike(name, "x", from, "y", to);
+    kernel::expect(name, "mean", used_mean, {sets.channels});
+    kernel::expect(name, "rstd", used_rstd, {sets.channels});
+    kernel::expect_optional(name, "running_mean", of_mean, {sets.channels});
+    kernel::expect_optional(name, "running_var", of_var, {sets.channels});
+    detail::batch_statistics(device, sets, from.data(), of_mean.data(), of_var.data(), options, used_mean.data(),
+                             used_rstd.data());
+    detail::normalise_views<Device, detail::element_in<X>, detail::element_in<Gain>>(
+        device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data());
+}
+
+/// The gradients of batch_norm, from dy, that of its result, and the statistics that it has left: dx, which may be dy's memory
+/// where the types agree, dgain and dbias, summed over all but the channels; any of them may be without data. training: whether the
+/// statistics are the batch's own. All are overwritten. Throws shape_error.
+template <class Device, class X, class Gain, class Dy, class Statistic, class Dx, class G>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Dy, Statistic, Dx, G>)
+void batch_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Statistic& mean,
+                          const Statistic& rstd, const Dx& dx, const G& dgain, const G& dbias, bool training = true) {
+    const detail::picture_in<X> from = as_view(x);
+    detail::norm_gradient_views<Device, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
+                                detail::element_in<Statistic>, detail::element_in<G>>(
+        device, "batch_norm gradients", detail::batch_sets(from.shape()), from, as_view(gain), as_view(dy), as_view(mean),
+        as_view(rstd), as_view(dx), as_view(dgain), as_view(dbias), !training);
+}
+
+/// y = (x - mean) rstd gain + bias, with the mean and 1 / sqrt(variance + eps) of each picture's groups of channels, num_groups of
+/// equally many, over height and width; they are written to mean and rstd, (batch times num_groups). Throws shape_error where
+/// channels are no such groups, and argument_error for an eps below 0.
+template <class Device, class X, class Gain, class Bias, class Y, class Statistic>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Bias, Y, Statistic>)
+void group_norm(Device& device, const X& x, extent num_groups, const Gain& gain, const Bias& bias, const Y& y,
+                const Statistic& mean, const Statistic& rstd, double eps = 1e-5) {
+    const char* const name = "group_norm";
+    const detail::picture_in<X> from = as_view(x);
+    const detail::picture_out<Y> to = as_view(y);
+    const detail::vector_out<Statistic> used_mean = as_view(mean), used_rstd = as_view(rstd);
+    const kernel::channel_sets sets = detail::group_sets(name, from.shape(), num_groups);
+    detail::expect_alike(name, "x", from, "y", to);
+    detail::expect_epsilon(name, eps);
+    kernel::expect(name, "mean", used_mean, {sets.sets()});
+    kernel::expect(name, "rstd", used_rstd, {sets.sets()});
+    using statistic = detail::element_in<Statistic>;
+    kernel::channel_each::statistics(device, kernel::channel_statistics<detail::element_in<X>, statistic>{
+                                                 sets, from.data(), used_mean.data(), used_rstd.data(), eps});
+    detail::normalise_views<Device, detail::element_in<X>, detail::element_in<Gain>>(
+        device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data());
+}
+/// The gradients of group_norm, as batch_norm_gradients has those of batch_norm. Throws shape_error.
+template <class Device, class X, class Gain, class Dy, class Statistic, class Dx, class G>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Dy, Statistic, Dx, G>)
+void group_norm_gradients(Device& device, const X& x, extent num_groups, const Gain& gain, const Dy& dy,
+                          const Statistic& mean, const Statistic& rstd, const Dx& dx, const G& dgain, const G& dbias) {
+    const char* const name = "group_norm gradients";
+    const detail::picture_in<X> from = as_view(x);
+    detail::norm_gradient_views<Device, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
+                                detail::element_in<Statistic>, detail::element_in<G>>(
+        device, name, detail::group_sets(name, from.shape(), num_groups), from, as_view(gain), as_view(dy), as_view(mean),
+        as_view(rstd), as_view(dx), as_view(dgain), as_view(dbias), false);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

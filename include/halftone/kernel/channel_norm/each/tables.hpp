@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What normalisation by channels computes once a set, once a channel or once a segment, one of these a thread, on every
+/// device; S is float, or double where a view holds doubles. channel_norm.hpp has the contract.
+#pragma once
+
+#include <cmath>
+
+#include <halftone/kernel/channel_norm/channel_norm.hpp>
+#include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/number/classify.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+namespace channel_each {
+
+using simt::global_span;
+
+/// A segment's elements are (x - mean) scale + shift.
+template <class S>
+struct segment_line {
+    S mean, scale, shift;
+};
+/// The gradient of a segment's elements is by_dy dy + by_x (x - mean) + rest.
+template <class S>
+struct segment_slope {
+    S mean, by_dy, by_x, rest;
+};
+/// The sums of a segment: of dy, and of dy (x - mean).
+template <class S>
+struct segment_sums {
+    S dy, dy_x;
+};
+
+/// Variances to 1 / sqrt(variance + epsilon), and running statistics brought up to date.
+template <class S, class R>
+struct finish_statistics {
+    global_span<const S> mean, var;
+    global_span<S> rstd;
+    global_span<R> running_mean, running_var;
+    double epsilon, momentum, unbiased;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent set) const {
+        const auto m = static_cast<double>(thread.load(mean, set)), v = static_cast<double>(thread.load(var, set));
+        thread.store(rstd, set, static_cast<S>(1 / std::sqrt(v + epsilon)));
+        if (!running_mean.is_there() || !is_finite(m) || !is_finite(v)) return;
+        update(thread, running_mean, set, m);
+        update(thread, running_var, set, v * unbiased);
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void update(Thread thread, const global_span<R>& running, extent set, double now) const {
+        const auto before = static_cast<double>(thread.load(running, set));
+        thread.store(running, set, static_cast<R>(before + momentum * (now - before)));
+    }
+};
+/// Running variances to 1 / sqrt(variance + epsilon), and means in the type of sums.
+template <class S, class R>
+struct given_statistics {
+    global_span<const R> running_mean, running_var;
+    global_span<S> mean, rstd;
+    double epsilon;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent c) const {
+        thread.store(mean, c, static_cast<S>(thread.load(running_mean, c)));
+        thread.store(rstd, c, static_cast<S>(1 / std::sqrt(static_cast<double>(thread.load(running_var, c)) + epsilon)));
+    }
+};
+
+HALFTONE_KERNEL template <class S, class Thread, class W>
+HALFTONE_HD S load_or(Thread thread, const global_span<const W>& s, extent i, S otherwise) {
+    return s.is_there() ? static_cast<S>(thread.load(s, i)) : otherwise;
+}
+
+template <class S, class W>
+struct make_line {
+    channel_sets sets;
+    global_span<const S> mean, rstd;
+    global_span<const W> gain, bias;
+    global_span<segment_line<S>> table;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent segment) const {
+        const extent c = sets.channel_of(segment), set = sets.set_of(segment);
+        const S scale = thread.load(rstd, set) * load_or<S>(thread, gain, c, S(1));
+        thread.store(table, segment, segment_line<S>{thread.load(mean, set), scale, load_or<S>(thread, bias, c, S(0))});
+    }
+};
+
+/// dgain and dbias of a channel.
+template <class S, class G>
+struct sum_channel {
+    channel_sets sets;
+    global_span<const segment_sums<S>> sums;
+    global_span<const S> rstd;
+    global_span<G> dgain, dbias;
+    write_mode gain_mode, bias_mode;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent c) const {
+        double by_gain = 0, by_bias = 0;
+        for (extent n = 0; n < sets.images; ++n) {
+            const extent segment = n * sets.channels + c;
+            const segment_sums<S> of = thread.load(sums, segment);
+            by_gain += static_cast<double>(of.dy_x) * static_cast<double>(thread.load(rstd, sets.set_of(segment)));
+            by_bias += static_cast<double>(of.dy);
+        }
+        if (dgain.is_there()) put(thread, dgain, c, by_gain, gain_mode);
+        if (dbias.is_there()) put(thread, dbias, c, by_bias, bias_mode);
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void put(Thread thread, const global_span<G>& to, extent c, double value, write_mode mode) const {
+        if (mode == write_mode::add) value += static_cast<double>(thread.load(to, c));
+        thread.store(to, c, static_cast<G>(value));
+    }
+};
+
+/// What the gradients of a set's elements have in common: of its segments, the sums over h = dy gain, and from them the slopes.
+template <class S, class W>
+struct make_slopes {
+    channel_sets sets;
+    global_span<const segment_sums<S>> sums;
+    global_span<const S> mean, rstd;
+    global_span<const W> gain;
+    global_span<segment_slope<S>> table;
+    bool are_given;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent set) const {
+        const S average = thread.load(mean, set);
+        const auto scale = static_cast<double>(thread.load(rstd, set));
+        const auto count = static_cast<double>(sets.set_size());
+        double sum_h = 0, sum_hx = 0;
+        for (extent i = 0; !are_given && i < sets.in_set(); ++i) {
+            const extent segment = sets.segment_of(set, i);
+            const double by = gain_of(thread, segment);
+            const segment_sums<S> of = thread.load(sums, segment);
+            sum_h += by * static_cast<double>(of.dy);
+            sum_hx += by * static_cast<double>(of.dy_x);
+        }
+        const double by_x = -scale * scale * scale * sum_hx / count, rest = -scale * sum_h / count;
+        for (extent i = 0; i < sets.in_set(); ++i) {
+            const extent segment = sets.segment_of(set, i);
+            thread.store(table, segment,
+                         segment_slope<S>{average, static_cast<S>(scale * gain_of(thread, segment)),
+                                          static_cast<S>(by_x), static_cast<S>(rest)});
+        }
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD double gain_of(Thread thread, extent segment) const {
+        return load_or<double>(thread, gain, sets.channel_of(segment), 1.0);
+    }
+};
+
+// ---- elements, one a thread, as GPUs have them, and all devices for doubles
+
+template <class S, class X, class Y>
+struct apply_line {
+    extent area;
+    global_span<const X> x;
+    global_span<const segment_line<S>> table;
+    global_span<Y> y;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const segment_line<S> with = thread.load(table, i / area);
+        thread.store(y, i, static_cast<Y>((static_cast<S>(thread.load(x, i)) - with.mean) * with.scale + with.shift));
+    }
+};
+template <class S, class X, class Y>
+struct apply_slope {
+    extent area;
+    global_span<const X> x;
+    global_span<const Y> dy;
+    global_span<const segment_slope<S>> table;
+    global_span<X> dx;
+    write_mode mode;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const segment_slope<S> with = thread.load(table, i / area);
+        const S deviation = static_cast<S>(thread.load(x, i)) - with.mean;
+        S value = with.by_dy * static_cast<S>(thread.load(dy, i)) + (with.by_x * deviation + with.rest);
+        if (mode == write_mode::add) value = static_cast<S>(thread.load(dx, i)) + value;
+        thread.store(dx, i, static_cast<X>(value));
+    }
+};
+/// A segment's sums, one segment a thread: for doubles.
+template <class X, class Y>
+struct sum_segment {
+    channel_sets sets;
+    global_span<const X> x;
+    global_span<const Y> dy;
+    global_span<const double> mean;
+    global_span<segment_sums<double>> sums;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent segment) const {
+        const double average = thread.load(mean, sets.set_of(segment));
+        segment_sums<double> of{0, 0};
+        for (extent i = segment * sets.area; i < (segment + 1) * sets.area; ++i) {
+            const auto d = static_cast<double>(thread.load(dy, i));
+            of.dy += d;
+            of.dy_x += d * (static_cast<double>(thread.load(x, i)) - average);
+        }
+        thread.store(sums, segment, of);
+    }
+};
+
+}  // namespace channel_each
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pooling one place a thread: what GPUs run, with sums in float, and all devices for doubles, with sums in double. Its
+/// additions are those of the CPU's rows, in their order; pooling.hpp has the contract.
+#pragma once
+
+#include <limits>
+
+#include <halftone/kernel/common/fp64/each.hpp>
+#include <halftone/kernel/pooling/pooling.hpp>
+#include <halftone/number/classify.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+namespace pool_each {
+
+using simt::global_span;
+
+/// Place number i of planes of `height` times `width`.
+struct place {
+    extent plane, row, column;
+
+    HALFTONE_HD static constexpr place of(extent i, extent height, extent width) {
+        const extent rows = i / width;
+        return {rows / height, rows % height, i % width};
+    }
+};
+
+template <class S, class X, class Y>
+struct largest {
+    pool_layout l;
+    global_span<const X> x;
+    global_span<Y> y;
+    global_span<std::int32_t> index;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent o) const {
+        const place at = place::of(o, l.height.out, l.width.out);
+        const extent first = l.width.begin(at.column), last = l.width.end(at.column), bottom = l.height.end(at.row);
+        constexpr S beyond = std::numeric_limits<S>::infinity();
+        S found = -beyond;
+        extent chosen = -1;
+        for (extent h = l.height.begin(at.row); h < bottom; h += l.height.dilation) {
+            for (extent w = first; w < last; w += l.width.dilation) {
+                const extent i = h * l.width.in + w;
+                const S v = static_cast<S>(thread.load(x, at.plane * l.plane_in() + i));
+                if (chosen >= 0 && !(v > found) && !is_nan(v)) continue;
+                found = v;
+                chosen = i;
+            }
+        }
+        thread.store(y, o, static_cast<Y>(found));
+        if (index.is_there()) thread.store(index, o, static_cast<std::int32_t>(chosen));
+    }
+};
+
+/// dx[i] = (or +=) the sum of dy of the windows whose index is i.
+template <class S, class X, class Y>
+struct largest_gradient {
+    pool_layout l;
+    global_span<const Y> dy;
+    global_span<const std::int32_t> index;
+    global_span<X> dx;
+    write_mode mode;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const place at = place::of(i, l.height.in, l.width.in);
+        const extent own = at.row * l.width.in + at.column;
+        const extent first = l.width.first_window(at.column), last = l.width.end_window(at.column);
+        const extent below = l.height.end_window(at.row);
+        S sum = 0;
+        for (extent row = l.height.first_window(at.row); row < below; ++row) {
+            for (extent column = first; column < last; ++column) {
+                const extent o = at.plane * l.plane_out() + row * l.width.out + column;
+                if (thread.load(index, o) == own) sum += static_cast<S>(thread.load(dy, o));
+            }
+        }
+        if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
+        thread.store(dx, i, static_cast<X>(sum));
+    }
+};
+
+/// y[o] = x at the index of window o.
+template <class S, class X, class Y>
+struct chosen {
+    pool_layout l;
+    global_span<const X> x;
+    global_span<const std::int32_t> index;
+    global_span<Y> y;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent o) const {
+        const extent at = thread.load(index, o);
+        S value = 0;
+        if (at >= 0) value = static_cast<S>(thread.load(x, o / l.plane_out() * l.plane_in() + at));
+        thread.store(y, o, static_cast<Y>(value));
+    }
+};
+
+template <class S, class X, class Y>
+struct mean {
+    pool_layout l;
+    global_span<const X> x;
+    global_span<Y> y;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent o) const {
+        const place at = place::of(o, l.height.out, l.width.out);
+        const extent top = l.height.begin(at.row), bottom = l.height.end(at.row);
+        const extent right = l.width.end(at.column), plane = at.plane * l.plane_in();
+        S sum = 0;
+        for (extent w = l.width.begin(at.column); w < right; ++w) {
+            S column = 0;
+            for (extent h = top; h < bottom; ++h) column += static_cast<S>(thread.load(x, plane + h * l.width.in + w));
+            sum += column;
+        }
+        const S divisor = static_cast<S>(l.width.count(at.column)) * static_cast<S>(l.height.count(at.row));
+        thread.store(y, o, static_cast<Y>(sum / divisor));
+    }
+};
+
+/// dx[i] = (or +=) the sum of dy over its divisor, of the windows that i is in.
+template <class S, class X, class Y>
+struct mean_gradient {
+    pool_layout l;
+    global_span<const Y> dy;
+    global_span<X> dx;
+    write_mode mode;
+
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD void operator()(Thread thread, extent i) const {
+        const place at = place::of(i, l.height.in, l.width.in);
+        const extent top = l.height.first_window(at.row), below = l.height.end_window(at.row);
+        const extent last = l.width.end_window(at.column), plane = at.plane * l.plane_out();
+        S sum = 0;
+        for (extent column = l.width.first_window(at.column); column < last; ++column) {
+            const S width = static_cast<S>(l.width.count(column));
+            S windows = 0;
+            for (extent row = top; row < below; ++row) {
+                windows += static_cast<S>(thread.load(dy, plane + row * l.width.out + column)) /
+                           (width * static_cast<S>(l.height.count(row)));
+            }
+            sum += windows;
+        }
+        if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
+        thread.store(dx, i, static_cast<X>(sum));
+    }
+};
+
+/// All of pooling, one place a thread.
+template <class Device, class X, class Y>
+void run_largest(Device& device, const pool_forward<X, Y>& a) {
+    const pool_layout& l = a.layout;
+    if (l.outputs() == 0) return;
+    fp64::for_each(device, l.outputs(), l.plane_in() / l.plane_out() + 1,
+                   largest<statistic<X, Y>, X, Y>{
+                       l, {a.x, l.inputs()}, {a.y, l.outputs()}, {a.index, a.index == nullptr ? 0 : l.outputs()}});
+}
+template <class Device, class X, class Y>
+void run_largest_gradient(Device& device, const pool_backward<X, Y>& a) {
+    const pool_layout& l = a.layout;
+    if (l.inputs() == 0) return;
+    fp64::for_each(device, l.inputs(), 4,
+                   largest_gradient<statistic<X, Y>, X, Y>{
+                       l, {a.dy, l.outputs()}, {a.index, l.outputs()}, {a.dx, l.inputs()}, a.mode});
+}
+template <class Device, class X, class Y>
+void run_chosen(Device& device, const pool_layout& l, const X* x, const std::int32_t* index, Y* y) {
+    if (l.outputs() == 0) return;
+    fp64::for_each(device, l.outputs(), 4,
+                   chosen<statistic<X, Y>, X, Y>{l, {x, l.inputs()}, {index, l.outputs()}, {y, l.outputs()}});
+}
+template <class Device, class X, class Y>
+void run_mean(Device& device, const pool_forward<X, Y>& a) {
+    const pool_layout& l = a.layout;
+    if (l.outputs() == 0) return;
+    fp64::for_each(device, l.outputs(), l.plane_in() / l.plane_out() + 1,
+                   mean<statistic<X, Y>, X, Y>{l, {a.x, l.inputs()}, {a.y, l.outputs()}});
+}
+template <class Device, class X, class Y>
+void run_mean_gradient(Device& device, const pool_backward<X, Y>& a) {
+    const pool_layout& l = a.layout;
+    if (l.inputs() == 0) return;
+    fp64::for_each(device, l.inputs(), 4,
+                   mean_gradient<statistic<X, Y>, X, Y>{l, {a.dy, l.outputs()}, {a.dx, l.inputs()}, a.mode});
+}
+
+}  // namespace pool_each
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

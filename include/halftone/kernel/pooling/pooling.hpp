@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pooling of pictures (batch, channels, height, width): the largest number of each window, or the mean, and their gradients.
+///
+///     ht::max_pool2d(device, x, {.kernel_size = 3, .stride = 2, .padding = 1}, y, index);
+///     ht::avg_pool2d(device, x, {.kernel_size = 2}, y);
+///     ht::adaptive_avg_pool2d(device, x, y);                  // to as many windows as y has, evenly: (N, C, 1, 1) for one
+///
+/// Numeric contract: the largest is exact; a NaN in a window is its largest. Of numbers that are equally large the first in
+/// the window's rows is taken, of NaNs the last, as in PyTorch; it alone gets the gradient. A mean sums each column of
+/// its window from above, then these sums from the left, in float, divides once and rounds once to the result's type. An
+/// element's gradient is the sum over the windows that it is in, of a mean in the same manner, of the largest in the order
+/// of the windows; it is added to what is there and rounded once. So bits depend on no number of threads, and no two windows
+/// add to one place at once. Where a view holds doubles, all is in double. All views are contiguous.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/kernel/common/fp64/fp64.hpp>
+#include <halftone/kernel/expect.hpp>
+#include <halftone/kernel/function.hpp>
+#include <halftone/kernel/pooling/windows/windows.hpp>
+#include <halftone/kernel/write_mode.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// Pictures to windows.
+template <class X, class Y>
+struct pool_forward {
+    pool_layout layout;
+    const X* x;
+    Y* y;
+    std::int32_t* index = nullptr;  ///< of the largest: where it lies in its plane, or -1 for none; nullptr: not wanted
+};
+/// Gradients of windows to those of pictures.
+template <class X, class Y>
+struct pool_backward {
+    pool_layout layout;
+    const Y* dy;
+    X* dx;
+    const std::int32_t* index = nullptr;  ///< of the largest, as the forward pass left it; not read for means
+    write_mode mode = write_mode::overwrite;  ///< of dx
+};
+
+/// Specialised for each device: largest(device, pool_forward), largest_gradient(device, pool_backward), mean(device,
+/// pool_forward), mean_gradient(device, pool_backward); chosen(device, layout, x, index, y): y = what lies at the indices, or 0.
+template <class Device>
+struct pooling;
+
+}  // namespace kernel
+
+namespace detail {
+
+template <class X, class Y>
+consteval bool check_pictures() {
+    static_assert(view_of<X>::rank == 4 && view_of<Y>::rank == 4,
+                  "halftone: pooling takes pictures of four axes, (batch, channels, height, width)");
+    return true;
+}
+/// The layout of pooling x to y by options, or, for adaptive pooling, by an output's extents.
+template <class T, class Y, class Options>
+kernel::pool_layout checked_pooling(const char* operation, const view<T, 4>& x, const view<Y, 4>& y, const char* name_of_y,
+                                    const char* name_of_x, const Options& options) {
+    const kernel::pool_layout l = kernel::pool_layout_of(operation, x.shape(), options);
+    kernel::expect(operation, name_of_x, x, x.shape());
+    kernel::expect(operation, name_of_y, y, kernel::pooled_shape(x.shape(), l));
+    return l;
+}
+template <class T>
+height_width extents_of(const view<T, 4>& y) {
+    return {y.extent_of(2), y.extent_of(3)};
+}
+template <class Device, class X, class Y, class Options>
+void mean_of_windows(Device& device, const char* operation, const view<X, 4>& x, const Options& options,
+                     const view<Y, 4>& y) {
+    const kernel::pool_layout l = checked_pooling(operation, x, y, "y", "x", options);
+    kernel::pooling<Device>::mean(device, kernel::pool_forward<std::remove_const_t<X>, Y>{l, x.data(), y.data()});
+}
+template <class Device, class Y, class X, class Options>
+void mean_of_windows_gradient(Device& device, const char* operation, const view<Y, 4>& dy, const Options& options,
+                              const view<X, 4>& dx, write_mode mode) {
+    const kernel::pool_layout l = checked_pooling(operation, dx, dy, "dy", "dx", options);
+    kernel::pooling<Device>::mean_gradient(
+        device, kernel::pool_backward<X, std::remove_const_t<Y>>{l, dy.data(), dx.data(), nullptr, mode});
+}
+
+}  // namespace detail
+
+/// y = the largest number of each window of x, and index, of std::int32_t and y's shape, its place in its plane, row times width
+/// plus column: F.max_pool2d(x, ..., return_indices=True). x: (batch, channels, height, width); y: the same of windows.
+/// An index without data is not stored. Throws shape_error, and argument_error for windows that cannot be.
+template <class Device, class X, class Y, class Index>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y, Index>)
+void max_pool2d(Device& device, const X& x, const max_pool_options& options, const Y& y, const Index& index) {
+    static_assert(detail::check_pictures<X, Y>());
+    const const_view<detail::element_in<X>, 4> from = as_view(x);
+    const view<detail::element_in<Y>, 4> to = as_view(y);
+    const view<std::int32_t, 4> chosen = as_view(index);
+    const kernel::pool_layout l = detail::checked_pooling("max_pool2d", from, to, "y", "x", options);
+    kernel::expect_optional("max_pool2d", "index", chosen, to.shape());
+    kernel::pooling<Device>::largest(device, kernel::pool_forward<detail::element_in<X>, detail::element_in<Y>>{
+                                                 l, from.data(), to.data(), chosen.data()});
+}
+/// The same without indices.
+template <class Device, class X, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void max_pool2d(Device& device, const X& x, const max_pool_options& options, const Y& y) {
+    halftone::max_pool2d(device, x, options, y, view<std::int32_t, 4>{});
+}
+/// dx = (or += by mode) the gradient dy of max_pool2d's result, where the index says, 0 elsewhere. Throws as max_pool2d does.
+template <class Device, class Dy, class Dx>
+    requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
+void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& options,
+                         const const_view<std::int32_t, 4>& index, const Dx& dx,
+                         write_mode mode = write_mode::overwrite) {
+    static_assert(detail::check_pictures<Dy, Dx>());
+    const const_view<detail::element_in<Dy>, 4> from = as_view(dy);
+    const view<detail::element_in<Dx>, 4> to = as_view(dx);
+    const kernel::pool_layout l = detail::checked_pooling("max_pool2d gradient", to, from, "dy", "dx", options);
+    kernel::expect("max_pool2d gradient", "index", index, from.shape());
+    kernel::pooling<Device>::largest_gradient(
+        device, kernel::pool_backward<detail::element_in<Dx>, detail::element_in<Dy>>{l, from.data(), to.data(),
+                                                                                     index.data(), mode});
+}
+
+/// y = the mean of each window of x: F.avg_pool2d. x: (batch, channels, height, width); y: the same of windows. Throws
+/// shape_error, and argument_error for windows that cannot be.
+template <class Device, class X, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void avg_pool2d(Device& device, const X& x, const avg_pool_options& options, const Y& y) {
+    static_assert(detail::check_pictures<X, Y>());
+    const const_view<detail::element_in<X>, 4> from = as_view(x);
+    detail::mean_of_windows(device, "avg_pool2d", from, options, view<detail::element_in<Y>, 4>(as_view(y)));
+}
+/// dx = (or += by mode) the gradient by x, where dy is that of avg_pool2d's result. Throws as avg_pool2d does.
+template <class Device, class Dy, class Dx>
+    requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
+void avg_pool2d_gradient(Device& device, const Dy& dy, const avg_pool_options& options, const Dx& dx,
+                         write_mode mode = write_mode::overwrite) {
+    static_assert(detail::check_pictures<Dy, Dx>());
+    const const_view<detail::element_in<Dy>, 4> from = as_view(dy);
+    detail::mean_of_windows_gradient(device, "avg_pool2d gradient", from, options,
+                                     view<detail::element_in<Dx>, 4>(as_view(dx)), mode);
+}
+
+/// y = the means of as many windows as y has, which share x evenly, and overlap where that does not come out even:
+/// F.adaptive_avg_pool2d(x, (y.height, y.width)). Throws shape_error, and argument_error for no windows.
+template <class Device, class X, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void adaptive_avg_pool2d(Device& device, const X& x, const Y& y) {
+    static_assert(detail::check_pictures<X, Y>());
+    const const_view<detail::element_in<X>, 4> from = as_view(x);
+    const view<detail::element_in<Y>, 4> to = as_view(y);
+    detail::mean_of_windows(device, "adaptive_avg_pool2d", from, detail::extents_of(to), to);
+}
+/// dx = (or += by mode) the gradient by x, where dy is that of adaptive_avg_pool2d's result. Throws as it does.
+template <class Device, class Dy, class Dx>
+    requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
+void adaptive_avg_pool2d_gradient(Device& device, const Dy& dy, const Dx& dx, write_mode mode = write_mode::overwrite) {
+    static_assert(detail::check_pictures<Dy, Dx>());
+    const const_view<detail::element_in<Dy>, 4> from = as_view(dy);
+    detail::mean_of_windows_gradient(device, "adaptive_avg_pool2d gradient", from, detail::extents_of(from),
+                                     view<detail::element_in<Dx>, 4>(as_view(dx)), mode);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Batch norm and group norm as a GPU runs them.
+#include <halftone/kernel/channel_norm/device.hpp>
+
+#include <emulator/damage.hpp>
+
+#include "kernel/channel_norm/checks.hpp"
+
+namespace {
+
+using namespace channel_norm_checks;
+namespace emulator = ht::emulator;
+
+TEST_CASE("batch_norm, group_norm on a GPU: within their bounds of the definition") {
+    emulator::device device;
+    within_bounds<float, float, float>(device);
+    within_bounds<bfloat16, float, bfloat16>(device);
+    what_is_special(device);
+    refuses(device);
+}
+
+TEST_CASE("batch_norm on a GPU: the same bits in every schedule") {
+    emulator::device first{{.seed = 1}}, second{{.seed = 1000, .resident_blocks = 7}};
+    CHECK(many(first) == many(second));
+}
+
+}  // namespace

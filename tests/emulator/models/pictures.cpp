@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Pooling, batch norm and group norm on tapes as a GPU runs them.
+#include <halftone/kernel/device.hpp>
+
+#include <emulator/device.hpp>
+
+#include "autodiff/pictures_checks.hpp"
+
+namespace {
+
+TEST_CASE("pooling, batch_norm and group_norm on a GPU's tapes: gradients against differences") {
+    halftone::emulator::device device{{.seed = 3, .check = halftone::emulator::checking::values_only}};
+    pictures_checks::gradients(device);
+}
+
+}  // namespace
