@@ -151,6 +151,7 @@ rows_of_operations all_rows() {
     add_unary(rows, "std", [](auto& c, const auto& x) { return ht::std(c, x, ht::axes<0>); });
     add_unary(rows, "amax", [](auto& c, const auto& x) { return ht::amax(c, x, ht::axes<0>); });
     add_unary(rows, "amin", [](auto& c, const auto& x) { return ht::amin(c, x, ht::axes<0>); });
+    add_unary(rows, "prod", [](auto& c, const auto& x) { return ht::prod(c, x, ht::axes<0>); });
     add_binary(rows, "matmul", [](auto& c, const auto& a, const auto& b) { return ht::matmul(c, a, b); });
     add_binary(rows, "linear", [](auto& c, const auto& a, const auto& b) { return ht::linear(c, a, b); });
     add_binary(rows, "add", [](auto& c, const auto& a, const auto& b) { return ht::add(c, a, b); });
