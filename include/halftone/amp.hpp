@@ -42,6 +42,7 @@
 #include <halftone/autodiff/op/pooling.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/gpt.hpp>
+#include <halftone/optim/adafactor.hpp>
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/lion.hpp>

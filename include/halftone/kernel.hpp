@@ -27,6 +27,8 @@
 #include <halftone/kernel/multinomial/multinomial.hpp>
 #include <halftone/kernel/norm/cpu.hpp>
 #include <halftone/kernel/one_hot/one_hot.hpp>
+#include <halftone/kernel/optimizer_step/adafactor/cpu.hpp>
+#include <halftone/kernel/optimizer_step/adafactor/function.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>

@@ -153,6 +153,7 @@ rows_of_operations all_rows() {
     add_unary(rows, "std", [](auto& c, const auto& x) { return ht::std(c, x, ht::axes<0>); });
     add_unary(rows, "amax", [](auto& c, const auto& x) { return ht::amax(c, x, ht::axes<0>); });
     add_unary(rows, "amin", [](auto& c, const auto& x) { return ht::amin(c, x, ht::axes<0>); });
+    add_unary(rows, "prod", [](auto& c, const auto& x) { return ht::prod(c, x, ht::axes<0>); });
     add_binary(rows, "matmul", [](auto& c, const auto& a, const auto& b) { return ht::matmul(c, a, b); });
     add_binary(rows, "linear", [](auto& c, const auto& a, const auto& b) { return ht::linear(c, a, b); });
     const auto picture = [](auto& c, const auto& a) { return ht::reshape(c, a, ht::shape<4>{1, 1, 4, 4}); };

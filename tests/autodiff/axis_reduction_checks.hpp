@@ -49,6 +49,7 @@ void gradients_along(Device& device, const ht::shape<Rank>& s, ht::axis_list<Axe
     check("logsumexp", [&](auto& c, auto v) { return ht::logsumexp(c, v, along); });
     check("amax", [&](auto& c, auto v) { return ht::amax(c, v, along); });
     check("amin", [&](auto& c, auto v) { return ht::amin(c, v, along, keepdim); });
+    check("prod", [&](auto& c, auto v) { return ht::prod(c, v, along); });
     check("softmax", [&](auto& c, auto v) { return ht::softmax(c, v, along); });
     check("log_softmax", [&](auto& c, auto v) { return ht::log_softmax(c, v, along); });
     // A second use, so that gradients are added to the first ones.
@@ -100,6 +101,8 @@ void shapes_and_values(Device& device) {
     CHECK(values(device, ht::std(eval, x, axes<1>)) == doubles{2, 2, 2, 2});
     CHECK(values(device, ht::amax(eval, x)) == doubles{12});
     CHECK(values(device, ht::amin(eval, x, axes<0>)) == doubles{1, 2, 3, 4, 5, 6});
+    CHECK(values(device, ht::prod(eval, x, axes<1>, keepdim)) == doubles{15, 48, 693, 960});
+    CHECK(values(device, ht::prod(eval, x)) == doubles{479001600});
     CHECK(values(device, ht::argmax(eval, x)) == doubles{11});
     const auto at = ht::argmin(eval, x, axes<1>, keepdim);
     static_assert(std::is_same_v<typename decltype(at)::value_type, std::int32_t>);

@@ -22,7 +22,7 @@ TEST_CASE("choosing: an index outside the axis, sources of another shape") {
     const auto a = eval.constant(ht::const_view<float, 2>(x.data(), {2, 3}));
     const ht::const_view<std::int32_t, 2> at(index.data(), {2, 2});
     CHECK_THROWS_WITH_AS(ht::gather(eval, a, ht::axes<1>, at), "gather: index 1 is 3; expected 0 to 2", ht::argument_error);
-    CHECK_THROWS_WITH_AS(ht::one_hot(eval, at, 3), "one_hot: index 1 is 3; expected 0 to 2", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::one_hot(eval, at, 3), "one_hot: the index of row 1 is 3; expected 0 to 2", ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::scatter_add(eval, a, ht::axes<1>, at, a),
                          "scatter_add: the source is (2, 3); expected the index's shape, (2, 2)", ht::shape_error);
     const ht::const_view<std::int32_t, 1> rows(index.data(), {1});

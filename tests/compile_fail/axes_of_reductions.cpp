@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: this operation goes along one axis, ht::axes<1>
+// expect: halftone: this operation works along one axis: ht::axes<1>
 // expect: halftone: ht::axes<...> names an axis that the tensor does not have
 // expect: halftone: ht::axes<...> names one axis twice
 #include <halftone/autodiff/op/axis_reduction.hpp>

@@ -63,6 +63,7 @@ tests/cuda/shapes.cu 60
 tests/cuda/pictures.cu 60
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
+tests/cuda/adafactor.cu 40
 examples/train_gpt/amp_bf16.cu 160 again
 examples/03_regression.cpp 40 again
 bench/cuda/matmul.cu 40 again

@@ -19,6 +19,8 @@ TEST_CASE("axis_reduction on cuda: within its bound of the definition") {
         all_operations<float, float>(device, ht::shape<2>{40, 136}, ht::axes<0>, apart);
         all_operations<bfloat16, bfloat16>(device, ht::shape<3>{3, 4, 67}, ht::axes<0, 2>, apart);
         all_operations<bfloat16, float>(device, ht::shape<3>{2, 37, 16}, ht::axes<1>, apart);
+        products<float, float>(device, ht::shape<2>{9, 1100}, ht::axes<1>, apart);
+        products<float, float>(device, ht::shape<2>{40, 136}, ht::axes<0>, apart);
     }
 }
 

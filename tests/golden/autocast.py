@@ -60,7 +60,7 @@ OPERATIONS = {
     "norm": (1, lambda x: torch.norm(x)),
     "embedding": (1, lambda w: F.embedding(targets(), w)),
     "cross_entropy": (1, lambda x: F.cross_entropy(x, targets())),
-    **{n: (1, lambda x, n=n: getattr(torch, n)(x, 0)) for n in ("cumsum", "logsumexp", "var", "std", "amax", "amin")},
+    **{n: (1, lambda x, n=n: getattr(torch, n)(x, 0)) for n in ("cumsum", "logsumexp", "var", "std", "amax", "amin", "prod")},
     "matmul": (2, torch.matmul),
     "linear": (2, lambda x, w: F.linear(x, w)),
     "conv2d": (2, lambda x, w: F.conv2d(x.reshape(1, 1, 4, 4), w.reshape(1, 1, 4, 4))),

@@ -25,11 +25,12 @@ OPERATIONS = {
     "amin": lambda x, a: x.amin(a),
     "argmax": lambda x, a: x.argmax(*a),
     "argmin": lambda x, a: x.argmin(*a),
+    "prod": lambda x, a: x.prod(*a),
     "cumsum": lambda x, a: x.cumsum(*a),
     "softmax": lambda x, a: x.softmax(*a),
     "log_softmax": lambda x, a: x.log_softmax(*a),
 }
-ALONG_ONE = ["argmax", "argmin", "cumsum", "softmax", "log_softmax"]
+ALONG_ONE = ["argmax", "argmin", "prod", "cumsum", "softmax", "log_softmax"]
 
 
 def numbers(count, by, start, modulus, divisor):

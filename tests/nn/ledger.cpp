@@ -527,7 +527,7 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::atan2(ctx, x, z), ht::addcmul(ctx, x, z, z), ht::addcdiv(ctx, x, z, z);
     ht::mean(ctx, x), ht::dot(ctx, x, z), ht::norm(ctx, x), ht::softmax(ctx, x), ht::log_softmax(ctx, x);
     ht::cumsum(ctx, x, ht::axes<0>), ht::logsumexp(ctx, x), ht::var(ctx, x), ht::std(ctx, x), ht::amax(ctx, x);
-    ht::amin(ctx, x);
+    ht::amin(ctx, x), ht::prod(ctx, x);
     ht::mean_squared_error(ctx, x, z), ht::l1_loss(ctx, x, z), ht::smooth_l1_loss(ctx, x, z), ht::huber_loss(ctx, x, z);
     ht::binary_cross_entropy_with_logits(ctx, x, z), ht::binary_cross_entropy(bare, z, z);
     ht::conv2d(ctx, ht::reshape(ctx, x, ht::shape<4>{1, 1, 4, 4}), ht::reshape(ctx, z, ht::shape<4>{4, 1, 2, 2}));
@@ -632,7 +632,7 @@ TEST_CASE("ledger of calls: every operation reports its types, inside and outsid
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
                    op::permute, op::transpose, op::slice, op::select, op::split, op::flip, op::expand,
                    op::rotary, op::glu, op::swiglu, op::geglu, op::conv2d,
-                   op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
+                   op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin, op::prod,
                    op::embedding, op::binary_cross_entropy,
                    op::max_pool2d, op::avg_pool2d, op::adaptive_avg_pool2d, op::batch_norm, op::group_norm,
                    op::gather, op::index_select, op::take_along_dim, op::index_add,

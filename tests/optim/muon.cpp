@@ -29,6 +29,11 @@ TEST_CASE("muon: all but hidden matrices goes by AdamW, groups and frozen parame
     muon_checks::leaves_the_rest_to_adamw(device);
 }
 
+TEST_CASE("muon: matrices of one shape have the bits that they have one by one") {
+    ht::cpu device{{.threads = 2}};
+    muon_checks::batches_alike(device);
+}
+
 TEST_CASE("muon: options out of range are refused") {
     ht::cpu device{{.threads = 1}};
     net<ht::full_fp32> model{device};
@@ -43,6 +48,7 @@ TEST_CASE("muon: options out of range are refused") {
     CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .newton_schulz = {.epsilon = 0}}}), ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .adamw = {.beta1 = 1}}}), ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .weight_decay = -1}}), ht::argument_error);
+    CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .batch = -1}}), ht::argument_error);
 }
 
 }  // namespace

@@ -17,45 +17,18 @@
 #include <halftone/scale/grad_scaler.hpp>
 
 #include "optim/golden.hpp"
-#include "optim/small_model.hpp"
+#include "optim/matrix_model.hpp"
 #include "support/bounds.hpp"
 
 namespace muon_checks {
 
 namespace ht = halftone;
 
+using small::gradient, small::initial_parameter;
 template <class P>
-struct matrix_layer {
-    using policy = P;
-    using operation = ht::op::linear;
-    static constexpr bool owns_parameters = true;
-    ht::parameter<ht::storage_signature<P, operation>, 2> weight;
-    ht::parameter<ht::storage_signature<P, operation>, 1> bias;
-
-    matrix_layer(ht::store& s, ht::extent rows, ht::extent columns)
-        : weight(s.add<P, operation>("weight", ht::shape<2>{rows, columns}, {.deviation = 0.5f})),
-          bias(s.add<P, operation>("bias", ht::shape<1>{rows}, {.deviation = 0.5f})) {}
-};
-
-/// Entries: wide.weight, wide.bias, tall.weight, tall.bias, head.weight, head.bias.
-template <class P>
-struct net : ht::nn::model {
-    using policy = P;
-    matrix_layer<ht::at<P, "wide">> wide;
-    matrix_layer<ht::at<P, "tall">> tall;
-    matrix_layer<ht::at<P, "head">> head;
-
-    template <class Device>
-    explicit net(Device& device)
-        : ht::nn::model(device), wide(parameters(), 7, 13), tall(parameters(), 13, 7), head(parameters(), 3, 5) {
-        commit(*this, 1);
-    }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.wide, self.tall, self.head); }
-};
+using net = small::matrix_net<P>;
 
 inline constexpr int matrix_count = 91;
-inline double initial_parameter(int i) { return ((31 * i) % 65 - 32) / 64.0; }
-inline double gradient(int i, int t) { return ((7919 * t + 104729 * i + 31 * i * i + 17 * t * i) % 2049 - 1024) / 1024.0; }
 /// Of any entry; those of the two matrices are the golden file's.
 inline float gradient_of(std::size_t entry, std::size_t i, int t) {
     const int base = entry == 0 ? 0 : entry == 2 ? matrix_count : 300;
@@ -86,13 +59,7 @@ struct exact {
 
 template <class Model>
 void set_parameters(Model& model) {
-    const auto set = [](const auto& parameter, int first) {
-        using param = typename std::remove_cvref_t<decltype(parameter)>::param;
-        std::vector<param> values;
-        for (int i = 0; i < matrix_count; ++i) values.push_back(param(static_cast<float>(initial_parameter(first + i))));
-        parameter.assign(values);
-    };
-    set(model.wide.weight, 0), set(model.tall.weight, matrix_count);
+    small::assign_initial(model.wide.weight, 0), small::assign_initial(model.tall.weight, matrix_count);
 }
 template <class Model>
 std::vector<float> matrices(Model& model) {
@@ -156,6 +123,64 @@ void equals_definition(Device& device, int last) {
             }
         }
     }
+}
+
+/// Entries: a to d of one shape, e and f of another, each with a bias.
+template <class P>
+struct alike_net : ht::nn::model {
+    using policy = P;
+    small::matrix_layer<ht::at<P, "a">> a;
+    small::matrix_layer<ht::at<P, "b">> b;
+    small::matrix_layer<ht::at<P, "c">> c;
+    small::matrix_layer<ht::at<P, "d">> d;
+    small::matrix_layer<ht::at<P, "e">> e;
+    small::matrix_layer<ht::at<P, "f">> f;
+
+    template <class Device>
+    explicit alike_net(Device& device)
+        : ht::nn::model(device),
+          a(parameters(), 16, 24),
+          b(parameters(), 16, 24),
+          c(parameters(), 16, 24),
+          d(parameters(), 16, 24),
+          e(parameters(), 13, 7),
+          f(parameters(), 13, 7) {
+        commit(*this, 1);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.a, self.b, self.c, self.d, self.e, self.f); }
+};
+
+/// Matrices of one shape have the bits that they have one by one, however many go together, also in a step that reaches some.
+template <class Device>
+void batches_alike(Device& device) {
+    using model_type = alike_net<ht::amp_fp16>;
+    std::vector<std::vector<std::vector<float>>> all;
+    for (const int batch : {1, 0, 3}) {
+        model_type model{device};
+        ht::muon muon{device, model,
+                      ht::muon_options{.hidden = {"*"}, .lr = 0.0625, .batch = batch, .adamw = {.lr = 0.03125}},
+                      {{"d", {.lr_scale = 0.5}}}};
+        ht::grad_scaler scaler{device};
+        ht::accumulator acc{model};
+        small::tape tape;
+        for (int t = 1; t <= 3; ++t) {
+            tape.reaches = [=](std::size_t entry) { return t != 2 || entry != 2; };
+            tape.gradients = [=](std::size_t entry, std::size_t i) {
+                return static_cast<float>(gradient(static_cast<int>(500 * entry + i), t));
+            };
+            tape.backward(scaler.scale(small::loss{}), acc, model.parameters());
+            auto grads = scaler.unscale(acc.take());
+            CHECK_FALSE(muon.step(grads).skipped());
+            scaler.update();
+        }
+        all.push_back({small::master_of(model.a.weight), small::master_of(model.b.weight), small::master_of(model.c.weight),
+                       small::master_of(model.d.weight), small::master_of(model.e.weight), small::master_of(model.f.weight)});
+    }
+    CHECK((all[1] == all[0]));
+    CHECK((all[2] == all[0]));
+    const model_type untouched{device};
+    CHECK((all[0][1] != small::master_of(untouched.b.weight)));
+    CHECK((all[0][1] != all[0][0]));
 }
 
 /// What is no hidden matrix has the bits of AdamW's; a skipped step changes nothing.

@@ -21,7 +21,7 @@ static_assert(all_are<ht::category::as_input, op::gather, op::index_select, op::
 static_assert(all_are<ht::category::as_input, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                       op::tanh, op::cat, op::stack, op::cast, op::leaky_relu, op::sigmoid, op::relu, op::gelu, op::silu,
                       op::mean, op::dropout, op::embedding, op::rotary, op::glu, op::swiglu, op::geglu>);
-static_assert(all_are<ht::category::fp32, op::cumsum, op::logsumexp>);
+static_assert(all_are<ht::category::fp32, op::cumsum, op::logsumexp, op::prod>);
 static_assert(all_are<ht::category::as_input, op::var, op::std_dev, op::amax, op::amin>);
 static_assert(all_are<ht::category::as_input, op::permute, op::transpose, op::slice, op::select, op::split, op::flip,
                       op::expand>);

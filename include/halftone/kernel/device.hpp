@@ -20,6 +20,8 @@
 #include <halftone/kernel/map/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/norm/device.hpp>
+#include <halftone/kernel/optimizer_step/adafactor/device.hpp>
+#include <halftone/kernel/optimizer_step/adafactor/function.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>

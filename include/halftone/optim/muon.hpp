@@ -15,13 +15,15 @@
 /// those of the other optimizers (rule_optimizer.hpp, kernel/optimizer_step/optimizer_step.hpp).
 ///
 /// The optimizer's rate is that of hidden matrices. Others have theirs as a share of it, so that a schedule and set_lr move
-/// both. Memory is taken for both moments of all parameters, of which a hidden matrix uses the first, and room for the
-/// largest of them: four copies of it in P's output type, at most.
+/// both. Hidden matrices of one shape go through the products together, `batch` of them at most; their bits do not depend on
+/// it. Memory is taken for both moments of all parameters, of which a hidden matrix uses the first, and room for the largest
+/// batch: four copies of its matrices in P's output type, at most.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <halftone/kernel/optimizer_step/muon/orthogonal.hpp>
@@ -47,6 +49,7 @@ struct muon_options {
     bool nesterov = true;
     newton_schulz_options newton_schulz{};
     muon_adjust_lr adjust_lr_fn = muon_adjust_lr::original;
+    int batch = 0;          ///< matrices of one shape in a batched product, each with its room; 0: all of them
     adamw_options adamw{};  ///< of all other parameters, rate and decay too; its seed and ema_decay are all parameters'
 };
 
@@ -84,8 +87,12 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     /// Updates parameters, moments and copies. Throws as the other optimizers' step().
     template <class G>
     step_outcome<Device> step(G&& g) {
-        if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>())
-            return base::run_step(g, launch{this}, kernel::muon_momentum_rule::largest_gradient());
+        if constexpr (detail::check_step<Device, Model, std::remove_cvref_t<G>>()) {
+            waiting_.clear();
+            const auto outcome = base::run_step(g, launch{this}, kernel::muon_momentum_rule::largest_gradient());
+            update_waiting();
+            return outcome;
+        }
     }
 
     /// As it was made.
@@ -100,7 +107,7 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         void operator()(const detail::update_segment& s, const gradient_slabs& slabs,
                         const kernel::gradient_factors* factors) const {
             if constexpr (!has_sparse_gradient<Storage>) {
-                if (self->is_hidden(s.entry)) return self->template update_matrix<Storage>(s, slabs, factors);
+                if (self->is_hidden(s.entry)) return self->wait(s, slabs, factors);
             }
             self->template update<Storage>(s, slabs, factors);
         }
@@ -112,6 +119,7 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         base::check_rate("epsilon", options_.adamw.epsilon);
         base::check_rate("adamw.lr", options_.adamw.lr);
         base::check_rate("adamw.weight_decay", options_.adamw.weight_decay);
+        if (options_.batch < 0) fail<argument_error>("muon: batch is ", options_.batch, "; expected 0 or more");
         if (!(options_.lr > 0)) fail<argument_error>("muon: lr is 0; expected more, since AdamW's is a share of it");
         if (!(options_.momentum >= 0 && options_.momentum < 1))
             fail<argument_error>("muon: momentum is ", options_.momentum, "; expected 0 or more and less than 1");
@@ -123,7 +131,6 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     }
 
     void find_hidden(store& parameters) {
-        std::size_t most = 0, most_gram = 0;
         hidden_.resize(parameters.entries().size());
         for (const std::string& pattern : options_.hidden) {
             bool names_one = false;
@@ -134,13 +141,25 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
                 if (parameters.groups()[e.group].has_sparse_gradients)
                     fail<argument_error>("muon: the hidden pattern '", pattern, "' names ", e.path,
                                          ", whose gradient is sparse; leave it out, and AdamW takes it");
-                const auto least = static_cast<std::size_t>(std::min(e.rows, e.width));
                 hidden_[i] = !e.frozen && e.count > 0;
-                if (!hidden_[i]) continue;
-                most = std::max(most, e.count);
-                most_gram = std::max(most_gram, least * least);
             }
             if (!names_one) fail<argument_error>("muon: the hidden pattern '", pattern, "' names no matrix");
+        }
+        take_room(parameters);
+    }
+    /// Room for the largest batch.
+    void take_room(store& parameters) {
+        std::size_t most = 0, most_gram = 0;
+        for (std::size_t i = 0; i < hidden_.size(); ++i) {
+            if (!hidden_[i]) continue;
+            const store::entry& e = parameters.entries()[i];
+            std::size_t alike = 0;
+            for (std::size_t j = 0; j < hidden_.size(); ++j)
+                alike += hidden_[j] && shape_of(parameters.entries()[j]) == shape_of(e) ? 1 : 0;
+            const std::size_t together = std::min(alike, most_together());
+            const auto least = static_cast<std::size_t>(std::min(e.rows, e.width));
+            most = std::max(most, together * e.count);
+            most_gram = std::max(most_gram, together * least * least);
         }
         for (buffer* b : {&first_, &second_, &grams_}) {
             const std::size_t count = b == &grams_ ? 2 * most_gram : most;
@@ -148,50 +167,91 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
             parameters.memory().clear(b->data(), b->bytes());
         }
     }
+    std::size_t most_together() const {
+        return options_.batch == 0 ? static_cast<std::size_t>(-1) : static_cast<std::size_t>(options_.batch);
+    }
+    static std::pair<extent, extent> shape_of(const store::entry& e) { return {e.rows, e.width}; }
 
     double ratio(double rows, double columns) const {
         if (options_.adjust_lr_fn == muon_adjust_lr::original) return std::sqrt(std::max(1.0, rows / columns));
         return 0.2 * std::sqrt(std::max(rows, columns));
     }
 
+    /// Keeps a hidden matrix of the step for later. Its gradient and factors stay until the step ends.
+    void wait(const detail::update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) {
+        waiting_.push_back(s);
+        slabs_ = &slabs, factors_ = factors;
+    }
+    /// Updates the matrices that wait, those of one shape together.
+    void update_waiting() {
+        const auto shape = [this](const detail::update_segment& s) { return shape_of(base::entry_of(s)); };
+        std::stable_sort(waiting_.begin(), waiting_.end(), [&](const auto& a, const auto& b) { return shape(a) < shape(b); });
+        for (auto first = waiting_.begin(); first != waiting_.end();) {
+            auto last = first + 1;
+            while (last != waiting_.end() && shape(*last) == shape(*first) &&
+                   static_cast<std::size_t>(last - first) < most_together())
+                ++last;
+            update_batch({first, last});
+            first = last;
+        }
+    }
+    void update_batch(const std::vector<detail::update_segment>& all) {
+        const store::entry& e = base::entry_of(all.front());
+        const shape<3> shape{static_cast<extent>(all.size()), e.rows, e.width};
+        const view<direction, 3> first(reinterpret_cast<direction*>(first_.data()), shape),
+            second(reinterpret_cast<direction*>(second_.data()), shape);
+        base::for_each_segment(all, [&]<class Storage>(const detail::update_segment& s) {
+            if constexpr (!has_sparse_gradient<Storage>) find_direction<Storage>(s, matrix(first, &s - all.data()));
+        });
+        const view<direction, 3> orthogonal =
+            detail::orthogonalize<P>(base::device(), first, second, reinterpret_cast<direction*>(grams_.data()),
+                                     options_.newton_schulz, records_.data());
+        base::for_each_segment(all, [&]<class Storage>(const detail::update_segment& s) {
+            if constexpr (!has_sparse_gradient<Storage>) update_matrix<Storage>(s, matrix(orthogonal, &s - all.data()));
+        });
+    }
+
+    /// Moves the momentum of a matrix and writes its direction.
     template <class Storage>
-    void update_matrix(detail::update_segment s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+    void find_direction(detail::update_segment s, const view<direction, 2>& to) const {
         using accumulate = typename Storage::accumulate;
         using state = typename Storage::state;
         static_assert(kernel::muon_momentum_rule::check_state<state>());
-        using step = kernel::optimizer_step<Device>;
-        const store::entry& e = base::entry_of(s);
-        s.count = e.count;
-        const shape<2> shape{e.rows, e.width};
-        const view<direction, 2> first(reinterpret_cast<direction*>(first_.data()), shape),
-            second(reinterpret_cast<direction*>(second_.data()), shape);
+        s.count = base::entry_of(s).count;
         const auto gradient = base::template part_of<accumulate>(
-            reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
-        step::template run<rounding::nearest_even>(
+            reinterpret_cast<std::byte*>(slabs_->template group<Storage>(s.group).data()), s.gradient, s.count);
+        kernel::optimizer_step<Device>::template run<rounding::nearest_even>(
             base::device(),
             kernel::optimizer_step_arguments<kernel::muon_momentum_rule, direction, direction, accumulate, state>{
-                .master = flatten(first),
+                .master = flatten(to),
                 .gradient = gradient,
                 .moments = {base::template part_of<state>(base::moment(0, s.group).data(), s.gradient, s.count)},
                 .rule = {options_.momentum, options_.nesterov},
-                .factors = factors,
+                .factors = factors_,
                 .step = base::step_data(s),
                 .key = base::key_of(s, options_.adamw.seed)});
-        const view<direction, 2> orthogonal =
-            detail::orthogonalize<P>(base::device(), first, second, reinterpret_cast<direction*>(grams_.data()),
-                                     options_.newton_schulz, records_.data());
+    }
+    /// Moves a matrix along its orthogonal direction.
+    template <class Storage>
+    void update_matrix(detail::update_segment s, const view<direction, 2>& orthogonal) const {
+        const store::entry& e = base::entry_of(s);
+        s.count = e.count;
         auto arguments = base::template arguments_of<Storage, kernel::muon_rule, direction, float>(
             s, {ratio(static_cast<double>(e.rows), static_cast<double>(e.width))});
         base::finish_arguments(arguments, s);
         arguments.gradient = flatten(orthogonal);
         arguments.factors = &records_.data()->none;
-        step::template run<Storage::param_rounding, kernel::muon_rule, typename Storage::master, typename Storage::compute,
-                           direction, float, Storage::copy_rounding>(base::device(), arguments);
+        kernel::optimizer_step<Device>::template run<Storage::param_rounding, kernel::muon_rule, typename Storage::master,
+                                                     typename Storage::compute, direction, float, Storage::copy_rounding>(
+            base::device(), arguments);
     }
 
     muon_options options_;
     std::vector<bool> hidden_;          // of each parameter of the store
-    buffer first_, second_, grams_;     // room for the largest
+    buffer first_, second_, grams_;     // room for the largest batch
+    std::vector<detail::update_segment> waiting_;         // hidden matrices of the step under way
+    const gradient_slabs* slabs_ = nullptr;               // their gradients
+    const kernel::gradient_factors* factors_ = nullptr;
     detail::device_value<detail::orthogonal_records, Device> records_;
 };
 

@@ -190,7 +190,7 @@ class optimizer {
 
     static constexpr int moments = Moments;
     /// Moment number `which` of all parameters of a group of the store, in their `state` type and with the layout of
-    /// gradients, in the device's memory; empty if the optimizer has none.
+    /// gradients, in the device's memory; empty if the optimizer has none. (Adafactor's has a layout of its own.)
     std::span<std::byte> moment(int which, std::size_t group) const {
         const buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
         return {b.data(), b.bytes()};
@@ -208,8 +208,7 @@ class optimizer {
     template <class Storage, int Rank>
     const_view<float, Rank> ema(const parameter<Storage, Rank>& p) const {
         if (averages_.empty()) fail<argument_error>(name_, ": ema() of an optimizer that was made without ema_decay");
-        if (&p.owner() != parameters_ || p.is_frozen())
-            fail<argument_error>(name_, ": ema() of a parameter that this optimizer does not update");
+        if (!updates(p)) fail<argument_error>(name_, ": ema() of a parameter that this optimizer does not update");
         const store::entry& e = parameters_->entries()[p.entry()];
         return {ema(e.group).data() + e.gradient, p.shape()};
     }
@@ -242,6 +241,22 @@ class optimizer {
                 parameters_->tell_slab(memory_kind::moment, e, parameters_->groups()[e.group].state_bytes);
         }
         make_averages(ema_decay);
+    }
+
+    /// Whether a parameter is one that steps change.
+    template <class Storage, int Rank>
+    bool updates(const parameter<Storage, Rank>& p) const {
+        return &p.owner() == parameters_ && !p.is_frozen();
+    }
+
+    /// Takes memory for a moment whose layout is the optimizer's own: so many bytes for each group of the store. Before the
+    /// first step.
+    void take_moment(int which, const std::vector<std::size_t>& bytes) {
+        for (std::size_t g = 0; g < bytes.size(); ++g) {
+            buffer& b = moments_[static_cast<std::size_t>(which) * bytes.size() + g];
+            b = buffer(parameters_->memory(), bytes[g], memory_kind::moment);
+            parameters_->memory().clear(b.data(), b.bytes());
+        }
     }
 
     void check_rate(const char* what, double value) const {

@@ -137,6 +137,7 @@ struct var : as_input { static constexpr const char* name = "var"; };
 struct std_dev : as_input { static constexpr const char* name = "std"; };
 struct amax : as_input { static constexpr const char* name = "amax"; };
 struct amin : as_input { static constexpr const char* name = "amin"; };
+struct prod : fp32 { static constexpr const char* name = "prod"; };
 struct rotary : as_input { static constexpr const char* name = "rotary"; };
 struct glu : as_input { static constexpr const char* name = "glu"; };
 struct swiglu : as_input { static constexpr const char* name = "swiglu"; };

@@ -26,6 +26,8 @@ TEST_CASE_TEMPLATE("axis_reduction on a GPU: within its bound of the definition"
             all_operations<X, X>(device, shape<2>{7, n}, axes<0>, apart);
             all_operations<X, X>(device, shape<3>{2, n, 9}, axes<1>, apart);
             all_operations<X, X>(device, shape<3>{3, 4, n}, axes<0, 2>, apart);
+            products<X, X>(device, shape<2>{23, n}, axes<1>, apart);
+            products<X, X>(device, shape<3>{2, n, 9}, axes<1>, apart);
         }
         all_operations<X, X>(device, shape<4>{3, 2, 5, 16}, axes<0, 2>, apart);
         all_operations<X, X>(device, shape<4>{3, 2, 5, 4}, axes<1, 3>, apart);
@@ -37,6 +39,8 @@ TEST_CASE("axis_reduction on a GPU: results of another type, and long rows and c
     all_operations<float16, float>(device, ht::shape<2>{5, 1300}, ht::axes<1>);
     all_operations<float, bfloat16>(device, ht::shape<2>{1030, 7}, ht::axes<0>);
     all_operations<bfloat16, float>(device, ht::shape<1>{33001}, ht::axes<0>);
+    products<bfloat16, float>(device, ht::shape<1>{33001}, ht::axes<0>);
+    products<float, bfloat16>(device, ht::shape<2>{1030, 7}, ht::axes<0>);
 }
 
 TEST_CASE("axis_reduction on a GPU: strides, axes that stay, infinities, NaNs, nothing") {

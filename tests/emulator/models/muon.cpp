@@ -20,7 +20,12 @@ TEST_CASE("muon on a GPU: equals its definition, in bfloat16 as well as torch.op
     muon_checks::equals_definition<ht::amp_bf16>(device, 10);
 }
 
-TEST_CASE("muon on a GPU: AdamW updates all but hidden matrices; skipped steps change nothing") {
+TEST_CASE("muon on a GPU: matrices of one shape have the bits that they have one by one") {
+    emulator::device device;
+    muon_checks::batches_alike(device);
+}
+
+TEST_CASE("muon on a GPU: all but hidden matrices goes by AdamW; skipped steps change nothing") {
     emulator::device device;
     muon_checks::leaves_the_rest_to_adamw(device);
 }

@@ -32,6 +32,8 @@ TEST_CASE("axis_reduction: results of another type, and long rows and columns") 
         all_operations<bfloat16, float>(device, ht::shape<2>{20011, 9}, ht::axes<0>);
         all_operations<float, float>(device, ht::shape<2>{130, 2500}, ht::axes<0>);
         all_operations<bfloat16, bfloat16>(device, ht::shape<3>{30, 2, 2500}, ht::axes<0, 2>);
+        products<float, float>(device, ht::shape<1>{150001}, ht::axes<0>);
+        products<bfloat16, float>(device, ht::shape<2>{20011, 9}, ht::axes<0>);
     });
 }
 

@@ -83,6 +83,10 @@ inline ht::reference::reduced error_of(axis_operation operation, const std::vect
             sum_error(x.size()) + error / sum + 2 * support::u * (std::fabs(want.value) + std::fabs(largest));
         return {off, off};
     }
+    if (operation == prod) {
+        const double off = support::gamma(n) * std::fabs(want.value) + n * 0x1p-126;
+        return {off, off};
+    }
     return {0, 0};
 }
 
@@ -152,6 +156,8 @@ void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes..
                 double error = (4 + 8) * support::u * std::fabs(want);
                 if (operation == axis_operation::logsumexp)
                     error += std::fabs(want) * 2 * support::u * std::fabs(element(i) - k) + 0x1p-126 * std::fabs(slope);
+                if (operation == axis_operation::prod)
+                    error += support::gamma(static_cast<double>(l.reduced_size)) * std::fabs(want);
                 const double old = mode == ht::write_mode::add ? 0.5 : 0.0;
                 c.expect(static_cast<double>(dx.data()[l.output_offset(o) + l.reduced_offset(i)]), old + want,
                          support::rounded<X>(old + want, error + support::u * std::fabs(old + want)));
@@ -159,6 +165,24 @@ void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes..
     }
     CHECK_MESSAGE(c.within(), c);
     CHECK(dx.intact());
+}
+
+/// Products of elements near 1, of either sign: every fifth output has a zero, every seventh one or another.
+template <class X, class Y, int Rank, int... Axes, class Device>
+void products(Device& device, const ht::shape<Rank>& s, axis_list<Axes...> along, extent apart = 1) {
+    CAPTURE(s);
+    support::random data(static_cast<std::uint64_t>(s.size()) + 3);
+    const guarded<X> x(s.size(), apart);
+    for (extent i = 0; i < s.size(); ++i)
+        x[i] = static_cast<X>(static_cast<float>(std::exp(data.uniform(-0.1, 0.1)) * (i % 3 == 1 ? -1 : 1)));
+    const axis_layout l = ht::kernel::axis_layout_of(x.const_view(s), along);
+    for (extent o = 0; o < l.outputs && l.reduced_size > 2; ++o) {
+        if (o % 5 == 1) x[l.output_offset(o) + l.reduced_offset(l.reduced_size - 1)] = X(0.0f);
+        if (o % 7 == 1) x[l.output_offset(o) + l.reduced_offset(1)] = X(0.0f);
+    }
+    forward<X, Y>(device, x.const_view(s), along, axis_operation::prod);
+    backward<X, Y>(device, x.const_view(s), along, axis_operation::prod, ht::write_mode::overwrite);
+    backward<X, Y>(device, x.const_view(s), along, axis_operation::prod, ht::write_mode::add);
 }
 
 template <class X, class Y, int Rank, int... Axes, class Device>
@@ -203,6 +227,9 @@ void every_layout(Device& device, extent apart = 1) {
         all_operations<X, Y>(device, shape<3>{2, n, 9}, axes<1>, apart);
         all_operations<X, Y>(device, shape<3>{3, 4, n}, axes<0, 2>, apart);
         all_operations<X, Y>(device, shape<3>{3, 4, n}, axes<0, 1>, apart);
+        products<X, Y>(device, shape<2>{23, n}, axes<1>, apart);
+        products<X, Y>(device, shape<3>{2, n, 9}, axes<1>, apart);
+        products<X, Y>(device, shape<3>{3, 14, n}, axes<0, 2>, apart);
     }
     all_operations<X, Y>(device, shape<4>{3, 2, 5, 17}, axes<0, 2>, apart);
     all_operations<X, Y>(device, shape<4>{3, 2, 5, 4}, axes<1, 3>, apart);
@@ -243,6 +270,7 @@ void free_functions(Device& device) {
         check([&](auto& v, auto a, auto y) { ht::amax(device, v, a, y); }, in, along, amax, 1, false);
         check([&](auto& v, auto a, auto y) { ht::amin(device, v, a, y); }, in, along, amin, 1, false);
         check([&](auto& v, auto a, auto y) { ht::logsumexp(device, v, a, y); }, in, along, logsumexp, 1, false);
+        check([&](auto& v, auto a, auto y) { ht::prod(device, v, a, y); }, in, along, prod, 1, false);
     };
     const auto spread = [&](const auto& in, auto along) {
         const auto n = static_cast<double>(ht::kernel::axis_layout_of(in, along).reduced_size);
@@ -285,6 +313,8 @@ void what_is_special(Device& device) {
     const ht::const_view<float, 2> nothing(rows, {4, 0}), no_rows(rows, {0, 3});
     ht::sum(device, nothing, ht::axes<1>, out);
     CHECK((y[0] == 0 && y[3] == 0));
+    ht::prod(device, nothing, ht::axes<1>, out);
+    CHECK((y[0] == 1 && y[3] == 1));
     ht::mean(device, nothing, ht::axes<1>, out);
     CHECK((ht::is_nan(y[0]) && ht::is_nan(y[3])));
     ht::var(device, nothing, ht::axes<1>, out);

@@ -17,6 +17,9 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
     template <class Tape>
     static void run(Tape& tape, const record& r) {
         using enum kernel::axis_operation;
+        static_assert(Kind != prod,
+                      "halftone: prod: products along axes have no second derivatives: multiply the slices, ht::mul(tape, "
+                      "ht::select(tape, x, ht::axes<1>, 0), ...), or record on ht::tape tape{device}");
         if (!tape.has(r.dy)) return;
         const auto dy = tape.take(r.dy);
         if (!tape.takes(r.dx())) return;

@@ -199,24 +199,28 @@ struct sum_with<absent, Output> {
 template <class Residual, class Output>
 using sum_type = typename sum_with<Residual, Output>::type;
 
-/// Ids in memory that the device can read. Ids from host memory are checked here: one outside [0, count) that is not
-/// `ignored` throws. For ids that only a GPU can read, its kernels give NaN instead.
+/// Throws argument_error for an id outside [0, count) that is not `ignored`; the host reads them.
+template <int Rank>
+void expect_ids(const char* operation, const char* what, const view<const std::int32_t, Rank>& ids, extent count,
+                const std::int32_t* ignored = nullptr) {
+    const auto all = flatten(ids);
+    for (extent r = 0; r < all.size(); ++r) {
+        const std::int32_t id = all(r);
+        if ((id >= 0 && id < count) || (ignored != nullptr && id == *ignored)) continue;
+        if (ignored == nullptr)
+            fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1);
+        fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1, ", or ",
+                             *ignored, " to ignore the row");
+    }
+}
+
+/// Ids in memory that the device can read. Ids from host memory are checked here (expect_ids). For ids that only a GPU can
+/// read, its kernels give NaN instead.
 template <class Root, int Rank>
 variable<std::int32_t, Rank> ids_to_device(Root& root, const char* operation, const char* what,
                                        const view<const std::int32_t, Rank>& ids, extent count,
                                        const std::int32_t* ignored = nullptr) {
-    if (!root.device().reaches(ids.data())) {
-        const auto all = flatten(ids);
-        for (extent r = 0; r < all.size(); ++r) {
-            const std::int32_t id = all(r);
-            if ((id >= 0 && id < count) || (ignored != nullptr && id == *ignored)) continue;
-            if (ignored == nullptr)
-                fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ",
-                                     count - 1);
-            fail<argument_error>(operation, ": the ", what, " of row ", r, " is ", id, "; expected 0 to ", count - 1,
-                                 ", or ", *ignored, " to ignore the row");
-        }
-    }
+    if (!root.device().reaches(ids.data())) expect_ids(operation, what, ids, count, ignored);
     return root.to_device(ids);
 }
 

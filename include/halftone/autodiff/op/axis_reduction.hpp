@@ -8,10 +8,9 @@
 ///     auto best = ht::argmax(ctx, x, ht::axes<1>);                            // (4, 6), of std::int32_t
 ///     auto attention = ht::softmax(ctx, x, ht::axes<1>);                      // along another axis than the last
 ///
-/// Numeric contract: kernel/axis_reduction's. Under autocast sum, logsumexp, cumsum and softmax return fp32, and mean,
-/// var, std, amax and amin the type of their input (PyTorch's categories); on a bare tape all return the type of their
-/// input. ht::sum<float>(ctx, x, ht::axes<1>) returns floats in any context. Indices are std::int32_t, like tokens and
-/// targets.
+/// Numeric contract: kernel/axis_reduction's. Under autocast sum, prod, logsumexp, cumsum and softmax give fp32; mean, var, std, amax
+/// and amin have their input's type (PyTorch's categories), as all do on a bare tape. ht::sum<float>(ctx, x, ht::axes<1>) gives
+/// floats anywhere. Indices are std::int32_t, as tokens and targets are everywhere in halftone.
 #pragma once
 
 #include <halftone/autodiff/engine/gradient_variables.hpp>
@@ -51,6 +50,7 @@ template <class Op, kernel::axis_operation Kind, class X, int Rank, class Y, cla
 struct axis_record {
     using operation = Op;
     static constexpr bool reads_x = Kind != kernel::axis_operation::sum;
+    static constexpr bool reads_kept = reads_x && Kind != kernel::axis_operation::prod;
     static constexpr int roundings = 1;
     struct reads {
         template <std::size_t, std::size_t>
@@ -105,7 +105,7 @@ auto reduce_axes(Context&& context, const variable<X, Rank>& x, axis_list<Axes..
     const auto layout = kernel::axis_layout_of(x.view(), along);
     variable<Y, out> y = root.template make<Y>(without_axes(x.shape(), along), wanted);
     variable<S, 1> kept;
-    if constexpr (record::reads_x && std::remove_cvref_t<Context>::records) {
+    if constexpr (record::reads_kept && std::remove_cvref_t<Context>::records) {
         if (wanted) kept = unrounded_results<S>(root.graph(), layout.outputs);
     }
     kernel::axis_reduction<typename std::remove_cvref_t<Context>::device_type>::run(
@@ -278,8 +278,24 @@ auto mean(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> alon
         x.shape(), along, keep...);
 }
 
-/// The largest elements along some axes, as torch.amax; NaN if one of the elements is NaN. Equally large elements share
-/// the gradient evenly. ht::keepdim as for sum. Throws shape_error if there are no elements.
+/// The products along some axes, as torch.prod(x, dim) has it along one; of no elements, 1. The gradient of an element is the
+/// product of the others, also where elements are zero. It has no second derivative. ht::keepdim as for sum.
+template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
+    requires detail::perhaps_keepdim<Keep...>
+auto prod(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
+    using Y = chosen_output<As, policy_of<Context>, op::prod, X>;
+    return detail::with_kept_axes(context,
+                                  detail::reduce_axes<op::prod, kernel::axis_operation::prod, Y>(context, x, along, 1.0),
+                                  x.shape(), along, keep...);
+}
+/// The product of all elements.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto prod(Context&& context, const variable<X, Rank>& x) {
+    return halftone::prod<As>(context, x, detail::every_axis<Rank>{});
+}
+
+/// The largest along some axes, as torch.amax: a NaN where one is, and elements that are equally large share the gradient
+/// evenly. ht::keepdim as for sum. Throws shape_error where there is nothing to choose from.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto amax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -372,7 +388,7 @@ auto std(Context&& context, const variable<X, Rank>& x, const var_options& optio
 template <recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto argmax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
-    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
+    static_assert(detail::only_axis<Rank>(axis_list<Axes...>{}) >= 0);
     return detail::with_kept_axes(context,
                                   detail::indices_along(context, "argmax", kernel::axis_operation::amax, x, along),
                                   x.shape(), along, keep...);
@@ -386,7 +402,7 @@ auto argmax(Context&& context, const variable<X, Rank>& x) {
 template <recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto argmin(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
-    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
+    static_assert(detail::only_axis<Rank>(axis_list<Axes...>{}) >= 0);
     return detail::with_kept_axes(context,
                                   detail::indices_along(context, "argmin", kernel::axis_operation::amin, x, along),
                                   x.shape(), along, keep...);
@@ -400,9 +416,8 @@ auto argmin(Context&& context, const variable<X, Rank>& x) {
 /// The cumulative sums along one axis, as torch.cumsum(x, dim), in x's shape; computed in double.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>
 auto cumsum(Context&& context, const variable<X, Rank>& x, axis_list<Axes...>) {
-    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     using Y = chosen_output<As, policy_of<Context>, op::cumsum, X>;
-    return detail::running_sums<Y, detail::resolved_axes<Rank, Axes...>::values[0]>(context, x, false);
+    return detail::running_sums<Y, detail::only_axis<Rank>(axis_list<Axes...>{})>(context, x, false);
 }
 
 namespace detail {

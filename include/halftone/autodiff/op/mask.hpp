@@ -137,13 +137,7 @@ variable<T, Index::rank + 1> one_hot(Context&& context, const Index& index, exte
     s[Index::rank] = classes;
     using device = typename std::remove_cvref_t<Context>::device_type;
     if constexpr (!requires { requires device::runs_simt_kernels; }) {  // a GPU's kernel cannot throw
-        const auto all = as_const(flatten(chosen));
-        root.device().run([&] {
-            for (extent i = 0; i < all.size(); ++i) {
-                if (all(i) < 0 || all(i) >= classes)
-                    fail<argument_error>("one_hot: index ", i, " is ", all(i), "; expected 0 to ", classes - 1);
-            }
-        });
+        root.device().run([&] { detail::expect_ids("one_hot", "index", as_const(flatten(chosen)), classes); });
     }
     auto y = root.template make<T>(s, false);
     halftone::one_hot(root.device(), as_const(flatten(chosen)), as_rows(y));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along any axes of a tensor: sums, means, variances, the largest and the smallest and where they are, the
-/// logarithm of a sum of exponentials; and their gradients. function.hpp has the functions that call them.
+/// Reductions along any axes of a tensor: sums, means, variances, products, the largest and the smallest and where they are,
+/// the logarithm of a sum of exponentials; and their gradients. function.hpp has the functions that call them.
 ///
 ///     ht::sum(device, x, ht::axes<0, 2>, y);                 // x: (4, 5, 6), y: (5)
 ///     kernel::axis_reduction<cpu>::run(device, kernel::reduction<float, float>{
@@ -11,7 +11,8 @@
 /// GPU), along at most axis_depth additions; the blocks in double; so that the error of a sum does not grow with its length.
 /// A variance is made in two passes, the mean first. What is made of the double is rounded to float, and that once to the
 /// result's type. Largest and smallest are exact; a NaN among the elements is both. A sum of exponentials subtracts the
-/// largest first, where that is finite. The cut into pieces follows from shape and strides alone. Where a view holds
+/// largest first, where that is finite. Products are made as sums are, in float in a block, where they may leave float's range
+/// although the whole product does not; a product's error is one rounding for each of its elements. The cut into pieces follows from shape and strides alone. Where a view holds
 /// doubles, all is in double, in the elements' order (reference.hpp).
 #pragma once
 
@@ -35,6 +36,7 @@ enum class axis_operation {
     logsumexp,  ///< log of the sum of their exponentials
     amax,       ///< the largest, or a NaN
     amin,       ///< the smallest, or a NaN
+    prod,       ///< their product
 };
 
 /// What a pass over the elements adds up or compares; p is the output's parameter.
@@ -45,6 +47,7 @@ enum class axis_term {
     equal,        ///< 1 where x is p, summed
     maximum,      ///< x, the largest
     minimum,      ///< x, the smallest
+    product,      ///< x, or p where x is 0, multiplied
 };
 
 /// Elements that a CPU sums in float, and the additions in float that a term passes through at most: a chain in each lane of
@@ -71,7 +74,7 @@ template <class X, class Y>
 struct reduction_gradient {
     const X* x;                   ///< contiguous, as dx; not read by that of a sum
     axis_layout layout;           ///< of both
-    const statistic<X, Y>* kept;  ///< as the forward pass left it
+    const statistic<X, Y>* kept;  ///< as the forward pass left it; not read by those of a sum and of a product
     const Y* dy;
     X* dx;
     axis_operation operation = axis_operation::sum;
@@ -112,7 +115,10 @@ HALFTONE_HD constexpr bool is_choice(axis_term term) {
 inline constexpr float beyond_all = std::numeric_limits<float>::infinity();
 /// What a pass over no elements gives.
 HALFTONE_HD constexpr float nothing_of(axis_term term) {
-    return term == axis_term::maximum ? -beyond_all : term == axis_term::minimum ? beyond_all : 0.0f;
+    return term == axis_term::maximum   ? -beyond_all
+           : term == axis_term::minimum ? beyond_all
+           : term == axis_term::product ? 1.0f
+                                        : 0.0f;
 }
 /// Two results of passes as one. A NaN is larger, and smaller, than any number.
 template <axis_term Term, class T>
@@ -121,6 +127,8 @@ HALFTONE_HD constexpr T combine(T a, T b) {
         return is_nan(a) ? a : is_nan(b) ? b : a < b ? b : a;
     } else if constexpr (Term == axis_term::minimum) {
         return is_nan(a) ? a : is_nan(b) ? b : b < a ? b : a;
+    } else if constexpr (Term == axis_term::product) {
+        return a * b;
     } else {
         return a + b;
     }
@@ -130,6 +138,18 @@ template <class T>
 HALFTONE_HD constexpr T finite_shift(T largest) {
     return is_inf(largest) ? T(0) : largest;
 }
+
+/// What the elements of a product share its gradient by: q at a zero, q p / x at others. `others` is the product of all elements
+/// but zeros. Where one element is zero, it alone has a gradient; where several are, none has.
+template <class T>
+struct product_shares {
+    T p, q;
+
+    HALFTONE_HD static constexpr product_shares of(T others, T zeros, T dy) {
+        if (zeros == T(0)) return {others, dy};
+        return {T(0), zeros == T(1) ? dy * others : T(0)};
+    }
+};
 
 /// Throws shape_error where there is nothing to choose from.
 inline void expect_elements(const char* operation, const axis_layout& l) {

@@ -215,6 +215,8 @@ struct passes {
                 return {1, {pass_of<axis_term::maximum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
             case amin:
                 return {1, {pass_of<axis_term::minimum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
+            case prod:
+                return {1, {pass_of<axis_term::product>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
             default:
                 return {1, {total, total}, {step_scaled, nullptr}, {factor, 1}, false};
         }
@@ -308,6 +310,7 @@ inline sharing sharing_of(const cpu& device, axis_operation operation) {
     return operation == var         ? sharing_of<var>(device)
            : operation == logsumexp ? sharing_of<logsumexp>(device)
            : operation == sum       ? sharing_of<sum>(device)
+           : operation == prod      ? sharing_of<prod>(device)
                                     : sharing_of<amax>(device);
 }
 
@@ -346,6 +349,23 @@ inline void scale_slopes(cpu& device, const source& dy, extent outputs, float fa
         dy.widen(dy.data + begin * dy.bytes, 1, count, slopes + begin);
         for (extent o = begin; o < begin + count; ++o)
             slopes[o] = slopes[o] * factor / (shared_by == nullptr ? 1.0f : shared_by[o]);
+    });
+}
+
+/// What a product's elements share its gradient by: `slopes` are the outputs' gradients, and become q; `p` is written.
+inline void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes) {
+    const workspace::lease memory(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
+    auto* const zeros = memory.as<float>();
+    passes count = passes::of(device, axis_operation::sum, l.reduced_size, 1);
+    count.with[0] = pass_of<axis_term::equal>(device);
+    reduce(device, x, l, count, nullptr, nullptr, zeros);
+    device.fill(p, l.outputs, 1.0f);
+    reduce(device, x, l, passes::of(device, axis_operation::prod, l.reduced_size, 1), p, nullptr, p);
+    device.parallel_for((l.outputs + columns - 1) / columns, [&](extent piece) {
+        for (extent o = piece * columns; o < std::min(l.outputs, (piece + 1) * columns); ++o) {
+            const auto shares = product_shares<float>::of(p[o], zeros[o], slopes[o]);
+            p[o] = shares.p, slopes[o] = shares.q;
+        }
     });
 }
 
@@ -457,11 +477,18 @@ struct axis_reduction<cpu> {
                 reduce(device, x, l, count, a.kept, nullptr, counted.as<float>());
                 scale_slopes(device, source_of(device, a.dy), l.outputs, 1, counted.as<float>(), slopes);
             } else {
-                const double factor = a.operation == var ? 2 * a.factor : a.operation == logsumexp ? 1 : a.factor;
+                const double factor = a.operation == var                                   ? 2 * a.factor
+                                      : a.operation == logsumexp || a.operation == prod ? 1
+                                                                                           : a.factor;
                 scale_slopes(device, source_of(device, a.dy), l.outputs, static_cast<float>(factor), nullptr, slopes);
             }
+            const workspace::lease products(device.scratch(), a.operation == prod ? bytes : 0);
+            if (a.operation == prod) share_products(device, x, l, products.as<float>(), slopes);
             give(device, x, a.operation != sum, l, sharing_of(device, a.operation),
-                 a.operation == sum ? slopes : a.kept, slopes, sink_of(device, a.dx), a.mode);
+                 a.operation == sum    ? slopes
+                 : a.operation == prod ? products.as<float>()
+                                       : a.kept,
+                 slopes, sink_of(device, a.dx), a.mode);
         }
     }
 

@@ -46,6 +46,7 @@ HALFTONE_INLINE f32 axis_term_of(f32 x, f32 p) {
     if constexpr (Term == term::square) return (x - p) * (x - p);
     if constexpr (Term == term::exponential) return exp(x - p);
     if constexpr (Term == term::equal) return select(equal(x, p), splat(1.0f), splat(0.0f));
+    if constexpr (Term == term::product) return select(equal(x, splat(0.0f)), p, x);
     return x;
 }
 template <kernel::axis_term Term>
@@ -55,6 +56,8 @@ HALFTONE_INLINE f32 axis_combine(f32 a, f32 b) {
         // b where it is beyond a, or a NaN; a NaN in a is beyond all.
         const mask is_number = equal(b, b), beyond = Term == term::maximum ? less(a, b) : less(b, a);
         return select(either(beyond, complement(is_number)), b, a);
+    } else if constexpr (Term == term::product) {
+        return a * b;
     } else {
         return a + b;
     }
@@ -72,7 +75,7 @@ float reduce_block(const float* x, extent count, float parameter) {
             all.v[k] = axis_combine<Term>(all.v[k], t);
         });
     const f32 one = axis_combine<Term>(axis_combine<Term>(all.v[0], all.v[1]), axis_combine<Term>(all.v[2], all.v[3]));
-    if constexpr (Term == kernel::axis_term::maximum || Term == kernel::axis_term::minimum) {
+    if constexpr (kernel::is_choice(Term) || Term == kernel::axis_term::product) {
         float lanes[f32::lanes], found = nothing;
         store(lanes, one);
         for (const float lane : lanes) found = kernel::combine<Term>(found, lane);
@@ -115,6 +118,7 @@ HALFTONE_INLINE f32 axis_share(f32 x, f32 p, f32 q) {
     if constexpr (Operation == var) return (x - p) * q;
     if constexpr (Operation == logsumexp) return exp(x - p) * q;
     if constexpr (Operation == amax || Operation == amin) return select(equal(x, p), q, q * 0.0f);
+    if constexpr (Operation == prod) return select(equal(x, splat(0.0f)), q, q * (p / x));
     return q;
 }
 /// Of one output: p and q are numbers. Of a row of outputs: they are rows, too.

@@ -71,23 +71,42 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     } else if (a.operation == amax) {
         pass(maximum);
         finish(maximum, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
+    } else if (a.operation == prod) {
+        constexpr axis_constant<axis_term::product> product;
+        device.fill(parameters.data, l.outputs, 0.0f);  // a zero counts as itself
+        pass(product);
+        finish(product, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
     } else {
         pass(minimum);
         finish(minimum, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
     }
 }
 
-/// How many elements of each output are what was kept of it, into `counts`.
-template <class Device, class X>
-void count_equal(Device& device, const X* x, const axis_layout& l, const float* kept, float* counts) {
-    constexpr axis_term equal = axis_term::equal;
+/// One pass over the elements of each output with its parameter, into `to`: how many are that, say.
+template <axis_term Term, class Device, class X>
+void reduce_by(Device& device, const X* x, const axis_layout& l, const float* parameters, float* to) {
     const axis_cut cut = axis_cut::of(l);
     const workspace::lease partial(device.scratch(), static_cast<std::size_t>(cut.pieces * l.outputs) * sizeof(float));
     const global_span<float> sums{partial.template as<float>(), cut.pieces * l.outputs};
-    const global_span<const float> of{kept, l.outputs};
-    run_axis_pass<equal>(device, x, l, cut, of, sums);
-    device.launch(axis_finish_kernel<equal, axis_step::scale, float>{
-        {sums.data, sums.count}, cut.pieces, of, 1.0, {counts, l.outputs}, {}, {}, write_mode::overwrite});
+    const global_span<const float> of{parameters, l.outputs};
+    run_axis_pass<Term>(device, x, l, cut, of, sums);
+    device.launch(axis_finish_kernel<Term, axis_step::scale, float>{
+        {sums.data, sums.count}, cut.pieces, of, 1.0, {to, l.outputs}, {}, {}, write_mode::overwrite});
+}
+
+/// The gradient of a product, from its zeros and the product of what is none.
+template <class Device, class X, class Y>
+void share_product(Device& device, reduction_gradient<X, Y> a) {
+    const axis_layout& l = a.layout;
+    const auto bytes = static_cast<std::size_t>(l.outputs) * sizeof(float);
+    const workspace::lease counts(device.scratch(), bytes), others(device.scratch(), bytes), read(device.scratch(), bytes);
+    float* const parameters = read.template as<float>();
+    device.fill(parameters, l.outputs, 0.0f);
+    reduce_by<axis_term::equal>(device, a.x, l, parameters, counts.template as<float>());
+    device.fill(parameters, l.outputs, 1.0f);
+    reduce_by<axis_term::product>(device, a.x, l, parameters, others.template as<float>());
+    a.kept = others.template as<float>();
+    share_out<axis_operation::prod>(device, a, 1, counts.template as<float>());
 }
 
 }  // namespace on_device
@@ -115,8 +134,9 @@ struct axis_reduction<Device> {
             if (a.operation == sum) return share_out<sum>(device, a, a.factor, nullptr);
             if (a.operation == var) return share_out<var>(device, a, 2 * a.factor, nullptr);
             if (a.operation == logsumexp) return share_out<logsumexp>(device, a, 1, nullptr);
+            if (a.operation == prod) return share_product(device, a);
             const workspace::lease counts(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
-            count_equal(device, a.x, l, a.kept, counts.template as<float>());
+            reduce_by<axis_term::equal>(device, a.x, l, a.kept, counts.template as<float>());
             share_out<amax>(device, a, 1, counts.template as<float>());
         }
     }

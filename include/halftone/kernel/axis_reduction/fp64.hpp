@@ -92,7 +92,7 @@ struct reduce_output_gradient {
             for (extent i = 0; i < layout.reduced_size; ++i) give(i, factor * slope);
         } else {
             reference::reduce_gradient(operation, layout.reduced_size, axis_elements_of(thread, x, layout, o),
-                                       thread.load(kept, o), slope, factor, give);
+                                       kept.is_there() ? thread.load(kept, o) : 0.0, slope, factor, give);
         }
     }
 };

@@ -57,12 +57,21 @@ HALFTONE_HD double log_of_exponentials(extent size, const X& x) {
     return std::log(sum) + shift;
 }
 
+/// The product of all x(i), or of those that are not 0.
+HALFTONE_KERNEL template <class X>
+HALFTONE_HD double product_of(extent size, const X& x, bool but_zeros) {
+    double product = 1;
+    for (extent i = 0; i < size; ++i) product *= but_zeros && x(i) == 0 ? 1.0 : x(i);
+    return product;
+}
+
 /// A reduction of all x(i).
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent size, const X& x, double factor) {
     using enum kernel::axis_operation;
     if (operation == var) return variance_of(size, x, factor);
     const double y = operation == sum         ? factor * sum_of(size, x)
+                     : operation == prod      ? product_of(size, x, false)
                      : operation == logsumexp ? log_of_exponentials(size, x)
                                               : x(index_of_most(size, x, operation == amax));
     return {y, y};
@@ -72,10 +81,18 @@ HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent siz
 ///
 ///     sum: factor dy      var: 2 factor (x - mean) dy      logsumexp: exp(x - y) dy
 ///     amax, amin: dy / (how many x are y) where x is y, else 0 times that, which tells of a NaN
+///     prod: dy times the product of all other x
 HALFTONE_KERNEL template <class X, class To>
 HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, const X& x, double kept, double dy,
                                  double factor, const To& dx) {
     using enum kernel::axis_operation;
+    if (operation == prod) {
+        double zeros = 0;
+        for (extent i = 0; i < size; ++i) zeros += x(i) == 0 ? 1 : 0;
+        const auto shares = kernel::product_shares<double>::of(product_of(size, x, true), zeros, dy);
+        for (extent i = 0; i < size; ++i) dx(i, x(i) == 0 ? shares.q : shares.q * (shares.p / x(i)));
+        return;
+    }
     const bool chooses = operation == amax || operation == amin;
     double count = 0;
     for (extent i = 0; chooses && i < size; ++i) count += x(i) == kept ? 1 : 0;

@@ -111,8 +111,35 @@ void product(Device& device, const view<A, 2>& a, const view<B, 2>& b, const vie
     }
 }
 
-/// c[i] = epilogue(a[i] b[i]), with the epilogue plain or add_product: in one launch if the device can, with the bits
-/// of one launch for each.
+/// The epilogue of matrix i of a batch.
+template <class Epilogue, class C>
+auto epilogue_of_each(const Epilogue& e, const view<C, 3>& c, extent i) {
+    return epilogue_of(e, matrix(c, i));
+}
+template <class F, class T, class C>
+auto epilogue_of_each(const then<F, view<T, 3>>& e, const view<C, 3>& c, extent i) {
+    return epilogue_of(then(e.f, matrix(e.operands.first, i)), matrix(c, i));
+}
+
+/// True, or a compile-time error; throws shape_error for an operand that is not like c.
+template <class Epilogue, class C>
+void check_batched_epilogue(const Epilogue&, const view<C, 3>&) {
+    static_assert(std::is_same_v<Epilogue, plain> || std::is_same_v<Epilogue, add_product>,
+                  "halftone: batched_matmul takes the epilogues plain, add_product, and then{f, x} with one operand (count, "
+                  "rows, columns) of c's element type");
+}
+template <class F, class T, class C>
+void check_batched_epilogue(const then<F, view<T, 3>>& e, const view<C, 3>& c) {
+    static_assert(std::is_same_v<std::remove_const_t<T>, C>,
+                  "halftone: batched_matmul: the operand of its epilogue has c's element type");
+    const auto& x = e.operands.first;
+    if (!(x.shape() == c.shape()) || (x.extent_of(0) > 1 && x.stride_of(0) != c.stride_of(0)))
+        fail<shape_error>("batched_matmul: the epilogue's operand is ", x.shape(), " with ", x.stride_of(0),
+                          " elements from one matrix to the next, c ", c.shape(), " with ", c.stride_of(0));
+}
+
+/// c[i] = epilogue(a[i] b[i]), with an epilogue of batched_matmul: in one launch if the device can, with the bits of one
+/// launch for each.
 template <class Compute, class Device, class A, class B, class C, class Epilogue>
 void run_product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c,
                       const Epilogue& epilogue) {
@@ -120,12 +147,12 @@ void run_product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, 
     const extent count = c.extent_of(0);
     if (count == 0) return;
     check_matmul(matrix(a, 0), matrix(b, 0), matrix(c, 0));
-    const auto first = epilogue_of(epilogue, matrix(c, 0));
+    const auto first = epilogue_of_each(epilogue, c, 0);
     if constexpr (requires { product_kernel::template run_each<Compute>(device, a, b, count, first, extent{}); }) {
         product_kernel::template run_each<Compute>(device, a, b, count, first, c.stride_of(0));
     } else {
         for (extent i = 0; i < count; ++i)
-            run_product<Compute>(device, matrix(a, i), matrix(b, i), epilogue_of(epilogue, matrix(c, i)), nullptr);
+            run_product<Compute>(device, matrix(a, i), matrix(b, i), epilogue_of_each(epilogue, c, i), nullptr);
     }
 }
 template <class Compute, class Device, class A, class B, class C>
@@ -162,10 +189,10 @@ void matmul(Device&, const A&, const B&, const C&, const Epilogue&...) {
                   "halftone: matmul is called without a policy: ht::matmul<ht::amp_bf16>(device, a, b, c)");
 }
 
-/// c[i] = a[i] b[i] for every i, with the bits of matmul; on a GPU in one launch. a: (count, m, k), b: (count, k, n), c:
-/// (count, m, n). Throws shape_error.
-template <class P, class Device, class A, class B, class C>
-void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
+/// c[i] = epilogue(a[i] b[i]) for every i, with the bits of matmul; on a GPU in one launch. a: (count, m, k), b: (count, k, n),
+/// c: (count, m, n). The epilogue is plain, add_product, or then{f, x} with an x that lies as c does. Throws shape_error.
+template <class P, class Device, class A, class B, class C, class Epilogue = plain>
+void batched_matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& epilogue = {}) {
     static_assert(decltype(as_view(a))::rank == 3 && decltype(as_view(b))::rank == 3 && decltype(as_view(c))::rank == 3,
                   "halftone: batched_matmul takes a, b and c of rank 3, (count, rows, columns)");
     const auto x = as_view(a);
@@ -176,9 +203,10 @@ void batched_matmul(Device& device, const A& a, const B& b, const C& c) {
                           z.extent_of(0));
     }
     detail::expect_elements_once("batched_matmul", "c", z);
+    detail::check_batched_epilogue(epilogue, z);
     using roles = resolve<P>;
     static_assert(check_policy<roles>());
-    detail::run_product_each<unscaled_compute<roles>>(device, x, y, z, plain{});
+    detail::run_product_each<unscaled_compute<roles>>(device, x, y, z, epilogue);
 }
 template <class Device, class A, class B, class C>
     requires(detail::viewable<A> && detail::viewable<B> && detail::viewable<C>)

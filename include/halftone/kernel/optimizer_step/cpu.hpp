@@ -8,6 +8,8 @@
 #include <halftone/kernel/optimizer_step/optimizer_step.hpp>
 #include <halftone/kernel/optimizer_step/rule/all.hpp>
 
+#define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/adafactor.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/adamw.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/rule/assign.simd.hpp>

@@ -19,7 +19,8 @@ void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accu
                              const typename Rule::scalars& s, const kernel::gradient_factors& factors,
                              const kernel::rounding_key& key, std::uint32_t step, extent index, bool stores_non_temporal,
                              float* average, float average_weight) {
-    constexpr bool random_moments = !std::is_same_v<State, float>;
+    constexpr bool writes_moments = !kernel::only_reads_moments<Rule>;
+    constexpr bool random_moments = writes_moments && !std::is_same_v<State, float>;
     constexpr bool is_split = std::is_same_v<Param, bfloat16_remainder>;
     constexpr bool random_master = Rounding == rounding::stochastic && !std::is_same_v<Param, float> && !is_split;
     constexpr int kinds = Keeps ? Rule::moments : 0, most_kinds = Rule::moments;
@@ -49,8 +50,10 @@ void optimizer_step_elements(extent count, Param* master, Copy* copy, const Accu
 #pragma GCC unroll 4
             for (int k = 0; k < kinds; ++k) m[k] = load(moment[k] + j, n);
             const f32 w = updated(s, load_master(master + j, is_split ? copy + j : copy, n), g, m, Keeps);
+            if constexpr (writes_moments) {
 #pragma GCC unroll 4
-            for (int k = 0; k < kinds; ++k) store_stochastic(moment[k] + j, m[k], n, for_moment[k], i);
+                for (int k = 0; k < kinds; ++k) store_stochastic(moment[k] + j, m[k], n, for_moment[k], i);
+            }
             if constexpr (is_split) {
                 store_halves(master + j, copy + j, w, n);
             } else if constexpr (random_master) {

@@ -93,7 +93,7 @@ struct optimizer_step_kernel {
             w[e] = floats::updated(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
         }
-        if (keeps) {
+        if (keeps && !only_reads_moments<Rule>) {
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) {
                 const word stream = static_cast<word>(1 + k);
                 store_run<Access>(simt, moments[k], i, here,

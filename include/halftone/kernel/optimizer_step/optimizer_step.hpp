@@ -56,7 +56,11 @@ struct optimizer_step_arguments {
     double average_decay = 0;  ///< of the average: at least 0 and less than 1
 };
 
-/// The weight of a parameter in the update of its average; 1 in its first step.
+/// Whether a rule leaves its moments as they are, by `static constexpr bool only_reads_moments = true`.
+template <class Rule>
+inline constexpr bool only_reads_moments = requires { requires Rule::only_reads_moments; };
+
+/// How much of a parameter goes into its average: all of it in its first step.
 HALFTONE_HD inline float average_weight_of(double decay, const step_record& step) {
     return step.steps <= 1 ? 1.0f : static_cast<float>(1 - decay);
 }

@@ -62,15 +62,6 @@ void reduce_view(Device& device, const char* name, kernel::axis_operation operat
                                                              .factor = factor});
 }
 
-/// True, or a compile-time error, for one axis.
-template <int... Axes>
-consteval bool check_one_axis(axis_list<Axes...>) {
-    static_assert(
-        sizeof...(Axes) == 1,
-        "halftone: this operation goes along one axis, ht::axes<1>: argmax and argmin count along it, or without "
-        "axes over all elements in row-major order; cumsum adds along it");
-    return true;
-}
 /// An index along `size` elements as a std::int32_t.
 inline void expect_indices(const char* operation, const kernel::axis_layout& l) {
     kernel::expect_elements(operation, l);
@@ -82,7 +73,7 @@ inline void expect_indices(const char* operation, const kernel::axis_layout& l) 
 template <class Device, class T, int Rank, int... Axes, int Out>
 void index_view(Device& device, const char* name, kernel::axis_operation operation, const view<T, Rank>& x,
                 axis_list<Axes...> along, const view<std::int32_t, Out>& y) {
-    static_assert(check_one_axis(axis_list<Axes...>{}));
+    static_assert(only_axis<Rank>(axis_list<Axes...>{}) >= 0);
     const kernel::axis_layout layout = checked_layout(name, x, along, y);
     expect_indices(name, layout);
     kernel::axis_reduction<Device>::index(
@@ -106,6 +97,12 @@ template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void sum(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::reduce_view(device, "sum", kernel::axis_operation::sum, as_view(x), along, as_view(y), 1.0);
+}
+/// y = the products of x along some axes; of no elements, 1. Throws shape_error.
+template <class Device, class X, int... Axes, class Y>
+    requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
+void prod(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
+    detail::reduce_view(device, "prod", kernel::axis_operation::prod, as_view(x), along, as_view(y), 1.0);
 }
 /// y = the means of x along some axes; of no elements, NaN. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
@@ -174,15 +171,14 @@ void argmin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void cumsum(Device& device, const X& x, axis_list<Axes...>, const Y& y) {
-    static_assert(detail::check_one_axis(axis_list<Axes...>{}));
     const auto from = as_view(x);
     const auto to = as_view(y);
-    using resolved = detail::resolved_axes<std::remove_const_t<decltype(from)>::rank, Axes...>;
+    constexpr int axis = detail::only_axis<std::remove_const_t<decltype(from)>::rank>(axis_list<Axes...>{});
     kernel::expect("cumsum", "x", from, from.shape());
     kernel::expect("cumsum", "y", to, from.shape());
     kernel::axis_reduction<Device>::accumulate(
         device, kernel::running_sum<detail::element_in<X>, detail::element_in<Y>>{
-                    from.data(), detail::around_axis<resolved::values[0]>(from.shape()), to.data()});
+                    from.data(), detail::around_axis<axis>(from.shape()), to.data()});
 }
 
 }  // namespace HALFTONE_ABI

@@ -27,7 +27,7 @@ struct axis_share_kernel {
     axis_layout layout;
     global_span<const float> kept;
     global_span<const Y> dy;
-    global_span<const float> shared_by;  // where it is there, how many elements share a gradient
+    global_span<const float> shared_by;  // where it is there, how many elements share a gradient; of a product, its zeros
     global_span<X> dx;
     float factor;
     write_mode mode;
@@ -51,7 +51,7 @@ struct axis_share_kernel {
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
             const extent o = is_columns ? output + e : output;
             float slope = factor * static_cast<float>(simt.load(dy, o));
-            if (shared_by.is_there()) slope /= simt.load(shared_by, o);
+            if (Operation != axis_operation::prod && shared_by.is_there()) slope /= simt.load(shared_by, o);
             out[e] += share(simt, v[e], o, slope);
         }
         store_rounded<N>(simt, dx.from(at), 0, out);
@@ -66,6 +66,10 @@ struct axis_share_kernel {
             const float p = simt.load(kept, o);
             if constexpr (Operation == axis_operation::var) return (v - p) * slope;
             if constexpr (Operation == axis_operation::logsumexp) return std::exp(v - p) * slope;
+            if constexpr (Operation == axis_operation::prod) {
+                const auto shares = product_shares<float>::of(p, simt.load(shared_by, o), slope);
+                return v == 0.0f ? shares.q : shares.q * (shares.p / v);
+            }
             return v == p ? slope : 0.0f * slope;
         }
     }

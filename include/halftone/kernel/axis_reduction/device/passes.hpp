@@ -38,11 +38,12 @@ HALFTONE_HD HALFTONE_INLINE float axis_term_of(float x, float p) {
     if constexpr (Term == axis_term::square) return (x - p) * (x - p);
     if constexpr (Term == axis_term::exponential) return std::exp(x - p);
     if constexpr (Term == axis_term::equal) return x == p ? 1.0f : 0.0f;
+    if constexpr (Term == axis_term::product) return x == 0.0f ? p : x;
     return x;
 }
 template <axis_term Term>
 inline constexpr bool reads_parameter =
-    Term == axis_term::square || Term == axis_term::exponential || Term == axis_term::equal;
+    Term == axis_term::square || Term == axis_term::exponential || Term == axis_term::equal || Term == axis_term::product;
 template <axis_term Term>
 struct axis_combine {
     HALFTONE_HD float operator()(float a, float b) const { return combine<Term>(a, b); }
@@ -203,7 +204,7 @@ struct axis_finish_kernel {
         } else if constexpr (Step == axis_step::logarithm) {
             value = static_cast<float>(std::log(total) + static_cast<double>(simt.load(parameters, o)));
         } else {
-            value = static_cast<float>(is_choice(Term) ? total : factor * total);
+            value = static_cast<float>(is_choice(Term) || Term == axis_term::product ? total : factor * total);
         }
         if (kept.is_there()) simt.store(kept, o, value);
         if (mode == write_mode::add) value += static_cast<float>(simt.load(y, o));

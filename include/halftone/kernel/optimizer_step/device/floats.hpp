@@ -33,6 +33,8 @@ HALFTONE_HD HALFTONE_INLINE float select(bool condition, float yes, float no) { 
 #undef HALFTONE_SET
 #define HALFTONE_SET kernel::on_device::floats
 #define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
+#include <halftone/kernel/optimizer_step/rule/adafactor.simd.hpp>
+#define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/adamw.simd.hpp>
 #define HALFTONE_RULE HALFTONE_HD HALFTONE_INLINE
 #include <halftone/kernel/optimizer_step/rule/assign.simd.hpp>

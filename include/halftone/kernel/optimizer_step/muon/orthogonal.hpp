@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The orthogonalisation of Muon: a matrix with the singular vectors of a given one and singular values near 1, by
-/// Newton-Schulz iterations, which consist of products.
+/// Matrices with the singular vectors of others and singular values near 1, by Newton and Schulz's iteration in products: what
+/// Muon makes of directions. Matrices of one shape go through each product together.
 ///
-///     detail::orthogonalize<amp_bf16>(device, x, other, squares, {.steps = 5}, records);      // the result is in x or other
+///     detail::orthogonalize<amp_bf16>(device, x, others, squares, {.steps = 5}, records);     // the results lie in x or others
 ///
 /// Numeric contract: x / max(|x|, epsilon), with the Frobenius norm, is rounded to x's type. With G the smaller of the Gram
 /// matrices X Xᵀ and Xᵀ X, and with the coefficients a, b, c of an odd polynomial, an iteration computes
@@ -50,42 +50,45 @@ struct divide_by_norm {
     }
 };
 
-/// One iteration, from x to y, with memory for the matrices G and H. Coefficients are floats, like the sums.
+/// One iteration of each matrix of x into y, over Gram matrices g and h. Coefficients are floats, as the sums are.
 template <class P, class Device, class T>
-void newton_schulz_step(Device& device, const view<T, 2>& x, const view<T, 2>& y, const view<T, 2>& g, const view<T, 2>& h,
+void newton_schulz_step(Device& device, const view<T, 3>& x, const view<T, 3>& y, const view<T, 3>& g, const view<T, 3>& h,
                         const newton_schulz_options& o) {
     const float a = static_cast<float>(o.a), b = static_cast<float>(o.b), c = static_cast<float>(o.c);
-    const bool is_wide = x.extent_of(0) <= x.extent_of(1);
+    const bool is_wide = x.extent_of(1) <= x.extent_of(2);
     const auto polynomial = [b, c](auto sum, auto gram) { return c * sum + b * gram; };
     const auto next = [a](auto sum, auto before) { return sum + a * before; };
     if (is_wide) {
-        halftone::matmul<P>(device, x, transpose(x), g);                          // (r, c) (c, r)
+        halftone::batched_matmul<P>(device, x, transpose(x), g);                          // (r, c) (c, r)
     } else {
-        halftone::matmul<P>(device, transpose(x), x, g);                          // (c, r) (r, c)
+        halftone::batched_matmul<P>(device, transpose(x), x, g);                          // (c, r) (r, c)
     }
-    halftone::matmul<P>(device, g, g, h, then{polynomial, g});
+    halftone::batched_matmul<P>(device, g, g, h, then{polynomial, g});
     if (is_wide) {
-        halftone::matmul<P>(device, h, x, y, then{next, x});                      // (r, r) (r, c)
+        halftone::batched_matmul<P>(device, h, x, y, then{next, x});                      // (r, r) (r, c)
     } else {
-        halftone::matmul<P>(device, x, h, y, then{next, x});                      // (r, c) (c, c)
+        halftone::batched_matmul<P>(device, x, h, y, then{next, x});                      // (r, c) (c, c)
     }
 }
 
-/// Orthogonalises the matrix in `direction`. `other` and `grams` are scratch memory; `grams` has two matrices of the
-/// size of the smaller Gram matrix. Returns `direction` or `other`, whichever has the result.
+/// Takes the matrices of `directions`, and for room `others`, which lie next to each other in each, and `grams`, two matrices
+/// as large as the smaller Gram matrix for each. Gives the one of the first two in which the results lie, each with the bits
+/// that it has by itself.
 template <class P, class Device, class T>
-view<T, 2> orthogonalize(Device& device, const view<T, 2>& direction, const view<T, 2>& other, T* grams,
+view<T, 3> orthogonalize(Device& device, const view<T, 3>& directions, const view<T, 3>& others, T* grams,
                          const newton_schulz_options& o, orthogonal_records* records) {
-    const extent least = std::min(direction.extent_of(0), direction.extent_of(1));
-    const shape<2> gram_shape{least, least};
-    const view<T, 2> g(grams, gram_shape), h(grams + least * least, gram_shape);
-    const view<T, 1> from = flatten(direction), to = flatten(other);
-    halftone::gradient_norm(device, &records->norm, from);
-    device.run(divide_by_norm{records, static_cast<float>(o.epsilon)});
-    kernel::optimizer_step<Device>::template run<rounding::nearest_even>(
-        device, kernel::optimizer_step_arguments<kernel::assign_rule, T, T, T, float>{
-                    .master = to, .gradient = from, .factors = &records->to_unit, .step = &records->step});
-    view<T, 2> x = other, y = direction;
+    const extent count = directions.extent_of(0), least = std::min(directions.extent_of(1), directions.extent_of(2));
+    const shape<3> gram_shape{count, least, least};
+    const view<T, 3> g(grams, gram_shape), h(grams + gram_shape.size(), gram_shape);
+    for (extent i = 0; i < count; ++i) {
+        const view<T, 1> from = flatten(matrix(directions, i)), to = flatten(matrix(others, i));
+        halftone::gradient_norm(device, &records->norm, from);
+        device.run(divide_by_norm{records, static_cast<float>(o.epsilon)});
+        kernel::optimizer_step<Device>::template run<rounding::nearest_even>(
+            device, kernel::optimizer_step_arguments<kernel::assign_rule, T, T, T, float>{
+                        .master = to, .gradient = from, .factors = &records->to_unit, .step = &records->step});
+    }
+    view<T, 3> x = others, y = directions;
     for (int i = 0; i < o.steps; ++i) {
         newton_schulz_step<P>(device, x, y, g, h, o);
         std::swap(x, y);

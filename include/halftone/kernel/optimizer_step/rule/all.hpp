@@ -3,6 +3,7 @@
 /// Includes every rule. A new rule is added here, in ../cpu.hpp and in ../device/floats.hpp.
 #pragma once
 
+#include <halftone/kernel/optimizer_step/rule/adafactor.hpp>
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
 #include <halftone/kernel/optimizer_step/rule/assign.hpp>
 #include <halftone/kernel/optimizer_step/rule/lion.hpp>
