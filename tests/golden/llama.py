@@ -8,10 +8,10 @@ Weights and tokens come from a generator that the test runs, too, so that they n
 q_proj, k_proj and v_proj are one matrix, gate_proj and up_proj another. Gradients are in float32; beside them stands how far
 PyTorch's own autocast to bfloat16 is off: the norm of the difference over the norm, of the logits and of each gradient.
 """
-import pathlib
-
 import torch
 import transformers
+
+from golden_model import generator, numbers, off, write
 
 COMMON = dict(
     vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -25,25 +25,12 @@ CASES = {
                dict(rope_type="llama3", rope_theta=500.0, **LLAMA3)),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM, dict(rms_norm_eps=1e-6, tie_word_embeddings=True),
               dict(rope_type="default", rope_theta=1000.0)),
+    "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM, dict(rms_norm_eps=1e-6, tie_word_embeddings=True, head_dim=8),
+              dict(rope_type="default", rope_theta=1000.0)),
+    "mistral": (transformers.MistralConfig, transformers.MistralForCausalLM,
+                dict(rms_norm_eps=1e-5, tie_word_embeddings=False, sliding_window=5), dict(rope_type="default", rope_theta=10000.0)),
 }
 BATCH, TIME = 2, 13
-
-
-class generator:
-    """Numbers of [-1, 1), multiples of 2^-15: exact in float32."""
-
-    def __init__(self):
-        self.state = 12345
-
-    def next(self):
-        self.state = (self.state * 1664525 + 1013904223) % 2**32
-        return self.state >> 16
-
-    def numbers(self, shape, scale, mean=0.0):
-        count = 1
-        for n in shape:
-            count *= n
-        return torch.tensor([mean + (self.next() - 32768) / 32768 * scale for _ in range(count)]).reshape(shape)
 
 
 def groups(model, config):
@@ -57,6 +44,9 @@ def groups(model, config):
         yield [p.weight for p in projections], 0.25, 0.0
         if projections[0].bias is not None:
             yield [p.bias for p in projections], 0.5, 0.0
+        if hasattr(attention, "q_norm"):
+            yield [attention.q_norm.weight], 0.5, 1.0
+            yield [attention.k_norm.weight], 0.5, 1.0
         yield [attention.o_proj.weight], 0.25, 0.0
         yield [block.post_attention_layernorm.weight], 0.5, 1.0
         yield [mlp.gate_proj.weight, mlp.up_proj.weight], 0.25, 0.0
@@ -73,14 +63,6 @@ def step(model, tokens, targets, low):
         loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), targets.flatten())
     loss.backward()
     return logits.detach().float(), loss.item()
-
-
-def off(a, b):
-    return ((a - b).norm() / b.norm()).item()
-
-
-def numbers(values):
-    return " ".join(f"{v:.6g}" for v in values.flatten().tolist())
 
 
 def run(name):
@@ -109,12 +91,4 @@ def run(name):
         yield f"gradient {off(low, g):.6g} " + numbers(g)
 
 
-lines = [
-    "# SPDX-License-Identifier: MIT",
-    f"# Written by llama.py with torch {torch.__version__.split('+')[0]} and transformers {transformers.__version__}: for each model",
-    "# how many parameters it has, by how much bfloat16 errs in the logits, relative, and in the loss, and the loss; the logits;",
-    "# and of each parameter by how much bfloat16 errs in its gradient, relative, and the gradient.",
-]
-for case in CASES:
-    lines.extend(run(case))
-(pathlib.Path(__file__).parent / "llama.txt").write_text("\n".join(lines) + "\n")
+write("llama", [line for case in CASES for line in run(case)])

@@ -515,7 +515,7 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::select(ctx, x, ht::axes<1>, 1), ht::chunk<2>(ctx, x, ht::axes<1>), ht::flip(ctx, x, ht::axes<1>);
     ht::expand(ctx, x, ht::shape<3>{2, -1, -1});
     ht::dropout(ctx, x, {.p = 0.5f}), ht::dropout(ctx, x, {.p = 0.5f}, z), ht::apply<cubed>(ctx, x);
-    ht::glu(ctx, x), ht::swiglu(ctx, x), ht::geglu(ctx, x);
+    ht::glu(ctx, x), ht::swiglu(ctx, x), ht::geglu(ctx, x), ht::erf(ctx, x), ht::gelu_erf(ctx, x);
     static const float angles[8] = {};
     ht::rotary(ctx, ht::reshape(ctx, x, ht::shape<4>{1, 2, 2, 4}), ht::const_view<float, 2>(angles, {2, 4}));
     ht::cross_entropy(ctx, x, ht::const_view<std::int32_t, 1>(ids.data(), {4}));
@@ -606,7 +606,7 @@ TEST_CASE("ledger of calls: every operation tells its types, in a region and in 
                    op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
                    op::permute, op::transpose, op::slice, op::select, op::split, op::flip, op::expand,
-                   op::rotary, op::glu, op::swiglu, op::geglu,
+                   op::rotary, op::glu, op::swiglu, op::geglu, op::erf, op::gelu_erf,
                    op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
                    op::embedding, op::binary_cross_entropy,
                    op::gather, op::index_select, op::take_along_dim, op::index_add,
