@@ -20,6 +20,7 @@
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
 #include <halftone/autodiff/op/gated.hpp>
 #include <halftone/nn/gpt.hpp>
+#include <halftone/nn/classifier.hpp>
 #include <halftone/nn/llama.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/observe/ledger/ledger.hpp>
@@ -294,6 +295,9 @@ using mixed_llama =
                rule<"h.1.mlp.gate_up", ht::with_output<amp_bf16, float>>, rule<"head", ht::with_output<amp_bf16, float>>>;
 // As a GPT: turns, gates and grouped heads cast nothing.
 static_assert(ht::casts<llama<amp_bf16>> == 3 * 3 + 2 && ht::casts<llama<ht::full_fp32>> == 0);
+// Two norms more in each block.
+static_assert(ht::casts<ht::nn::qwen3<amp_bf16>> == 5 * 3 + 2 && ht::casts<ht::nn::qwen3<ht::full_fp32>> == 0);
+static_assert(ht::casts<ht::nn::classifier<ht::full_fp32>> == 0 && ht::casts_at<ht::nn::classifier<amp_bf16>, "*.mlp.up"> == 0);
 
 TEST_CASE("ledger: a Llama's types say what its operations are called with") {
     recorder device;

@@ -27,14 +27,14 @@ TEST_CASE("llama: norms of queries and keys are Qwen3's") {
     ht::cpu device{{.threads = 2}};
     const golden_case c = golden_case_of("qwen3");
     is_as_transformers_has_it<ht::full_fp32, ht::nn::qk_norm::rms>(device, c);
-    is_as_transformers_has_it<ht::amp_bf16, ht::nn::qk_norm::rms>(device, c);
+    is_as_transformers_has_it<autocast_bf16, ht::nn::qk_norm::rms>(device, c);
 }
 
 TEST_CASE("llama: with a sliding window as Mistral's, and not with another") {
     ht::cpu device{{.threads = 2}};
     const golden_case c = golden_case_of("mistral");
     is_as_transformers_has_it<ht::full_fp32>(device, c, ht::sliding_window{5});
-    is_as_transformers_has_it<ht::amp_bf16>(device, c, ht::sliding_window{5});
+    is_as_transformers_has_it<autocast_bf16>(device, c, ht::sliding_window{5});
     ht::nn::llama<ht::full_fp32> model{device, config_of("mistral")};
     const batch b(model);
     ht::inference eval{device};

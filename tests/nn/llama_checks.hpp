@@ -7,6 +7,7 @@
 #pragma once
 
 #include <halftone/nn/llama.hpp>
+#include <halftone/policy/recipe.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
 #include "nn/golden_model.hpp"
@@ -51,6 +52,9 @@ inline ht::nn::llama_config config_of(const std::string& name) {
 }
 
 constexpr int rows = 2, steps = 13;
+
+/// What PyTorch's autocast computes: the stream between blocks is float.
+using autocast_bf16 = ht::recipe<ht::amp_bf16, ht::rule<"embed", ht::with_output<ht::amp_bf16, float>>>;
 
 /// The model's masters, and tokens and targets behind them, by the generator.
 struct batch {
