@@ -19,8 +19,8 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/linear_cross_entropy/device/by_rows.hpp>
 #include <halftone/autodiff/op/gated.hpp>
-#include <halftone/nn/gpt.hpp>
 #include <halftone/nn/classifier.hpp>
+#include <halftone/nn/gpt.hpp>
 #include <halftone/nn/llama.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
 #include <halftone/observe/ledger/ledger.hpp>
