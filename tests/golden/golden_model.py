@@ -29,6 +29,11 @@ def off(a, b):
     return ((a - b).norm() / b.norm()).item()
 
 
+def mean_square(values):
+    """The root of the mean of squares."""
+    return (sum(v * v for v in values) / len(values)) ** 0.5
+
+
 def numbers(values):
     return " ".join(f"{v:.6g}" for v in values.flatten().tolist())
 

@@ -6,12 +6,14 @@
 
 Weights and tokens come from a generator that the test runs, too, so that they need not be stored. They stand in halftone's order:
 q_proj, k_proj and v_proj are one matrix, gate_proj and up_proj another. Gradients are in float32; beside them stands how far
-PyTorch's own autocast to bfloat16 is off: the norm of the difference over the norm, of the logits and of each gradient.
+PyTorch's own autocast to bfloat16 is off: the norm of the difference over the norm, of the logits and of each gradient; for Mistral the
+root mean square of that over 16 batches, the first of which is the test's: in that one the error of a gain of 16 numbers is half of
+what it is in others, by chance.
 """
 import torch
 import transformers
 
-from golden_model import generator, numbers, off, write
+from golden_model import generator, mean_square, numbers, off, write
 
 COMMON = dict(
     vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
@@ -31,6 +33,7 @@ CASES = {
                 dict(rms_norm_eps=1e-5, tie_word_embeddings=False, sliding_window=5), dict(rope_type="default", rope_theta=10000.0)),
 }
 BATCH, TIME = 2, 13
+DRAWS = {"mistral": 16}
 
 
 def groups(model, config):
@@ -78,17 +81,23 @@ def run(name):
         for parameters, scale, mean in all_groups:
             for p in parameters:
                 p.copy_(values.numbers(p.shape, scale, mean))
-    tokens = torch.tensor([values.next() % config.vocab_size for _ in range(BATCH * TIME)]).reshape(BATCH, TIME)
-    targets = torch.tensor([values.next() % config.vocab_size for _ in range(BATCH * TIME)]).reshape(BATCH, TIME)
-    targets[0, 3] = -100
-    logits, loss = step(model, tokens, targets, False)
-    gradients = [torch.cat([p.grad.flatten() for p in parameters]) for parameters, _, _ in all_groups]
-    low_logits, low_loss = step(model, tokens, targets, True)
-    low_gradients = [torch.cat([p.grad.flatten() for p in parameters]) for parameters, _, _ in all_groups]
-    yield f"case {name} {len(gradients)} {off(low_logits, logits):.6g} {abs(low_loss - loss):.6g} {loss:.8g}"
+    draws = []
+    for _ in range(DRAWS.get(name, 1)):
+        tokens = torch.tensor([values.next() % config.vocab_size for _ in range(BATCH * TIME)]).reshape(BATCH, TIME)
+        targets = torch.tensor([values.next() % config.vocab_size for _ in range(BATCH * TIME)]).reshape(BATCH, TIME)
+        targets[0, 3] = -100
+        results = []
+        for low in (False, True):
+            logits, loss = step(model, tokens, targets, low)
+            results.append((logits, loss, [torch.cat([p.grad.flatten() for p in ps]) for ps, _, _ in all_groups]))
+        draws.append(results)
+    logits, loss, gradients = draws[0][0]
+    of_logits = mean_square([off(low[0], exact[0]) for exact, low in draws])
+    of_loss = mean_square([low[1] - exact[1] for exact, low in draws])
+    yield f"case {name} {len(gradients)} {of_logits:.6g} {of_loss:.6g} {loss:.8g}"
     yield "logits " + numbers(logits)
-    for g, low in zip(gradients, low_gradients):
-        yield f"gradient {off(low, g):.6g} " + numbers(g)
+    for i, g in enumerate(gradients):
+        yield f"gradient {mean_square([off(low[2][i], exact[2][i]) for exact, low in draws]):.6g} " + numbers(g)
 
 
 write("llama", [line for case in CASES for line in run(case)])

@@ -104,7 +104,7 @@ TEST_CASE("sparse gradients: a step changes the rows that were looked up, decay 
     ht::cpu device{{.threads = 1}};
     lone_table<P, ht::op::sparse_embedding> model(device, width);
     ht::adamw optimizer{device, model, {.lr = 0.02, .weight_decay = 0.1}};
-    ht::accumulator acc{model};
+    ht::accumulator acc{model, ht::unscaled};
     ht::tape tape{device};
     const std::vector<std::int32_t> ids{4, 7, 29, 7, 29, 4};
     const auto before = masters_of(model.items.table);
