@@ -141,6 +141,8 @@ rows_of_operations all_rows() {
     add_unary(rows, "mean", [](auto& c, const auto& x) { return ht::mean(c, x); });
     add_unary(rows, "softplus", [](auto& c, const auto& x) { return ht::softplus(c, x); });
     add_unary(rows, "gelu", [](auto& c, const auto& x) { return ht::gelu(c, x); });
+    add_unary(rows, "erf", [](auto& c, const auto& x) { return ht::erf(c, x); });
+    add_unary(rows, "gelu_erf", [](auto& c, const auto& x) { return ht::gelu_erf(c, x); });
     add_unary(rows, "silu", [](auto& c, const auto& x) { return ht::silu(c, x); });
     add_unary(rows, "leaky_relu", [](auto& c, const auto& x) { return ht::leaky_relu(c, x); });
     add_unary(rows, "norm", [](auto& c, const auto& x) { return ht::norm(c, x); });

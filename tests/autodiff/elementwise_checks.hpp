@@ -119,7 +119,7 @@ void check(Device& device, const char* name, const Operation& operation, const F
 
 template <class Device>
 void functions(Device& device) {
-    constexpr double float_constant = 0x1p-24;  // log2 and log10 multiply by one
+    constexpr double float_constant = 0x1p-24;  // log2, log10, erf and its slope multiply by one
     HALFTONE_UNARY(abs, std::fabs(a), -3, 3, 0);
     HALFTONE_UNARY(sqrt, std::sqrt(a), 0.1, 9, 0);
     HALFTONE_UNARY(rsqrt, 1 / std::sqrt(a), 0.1, 9, 0);
@@ -135,7 +135,9 @@ void functions(Device& device) {
     HALFTONE_UNARY(tan, std::tan(a), -1.4, 1.4, 0);
     HALFTONE_UNARY(sigmoid, 1 / (1 + std::exp(-a)), -9, 9, 0);
     HALFTONE_UNARY(softplus, std::log(1 + std::exp(a)), -9, 9, 0);
-    // silu's derivative crosses zero, so that its error bound is absolute.
+    HALFTONE_UNARY(erf, std::erf(a), -3, 3, float_constant);
+    HALFTONE_UNARY(gelu_erf, a / 2 * (1 + std::erf(a / std::sqrt(2.0))), -0.5, 4, 4 * float_constant);
+    // silu's slope crosses zero, and is stated absolutely.
     HALFTONE_UNARY(silu, a / (1 + std::exp(-a)), -9, 9, 0);
     check<1, depth::value>(
         device, "neg", [](auto& tape, const auto* x) { return ht::neg(tape, x[0]); }, [](auto a) { return -a; },

@@ -147,6 +147,17 @@ void soft_case(Device& device, const golden_case& c) {
         expect<T, S>(values(device, tape.gradient(a)), c.values.at("d" + name));
         expect<T, S>(values(device, tape.gradient(b)), c.values.at("dq" + name));
     }
+    ht::cross_entropy_options o{.label_smoothing = c.fraction(3)};
+    if (c.number(4) != 0) o.weight = ht::const_view<float, 1>(weight.data(), {s[1]});
+    std::vector<S> scale;
+    for (extent i = 1; i <= s[0]; ++i) scale.push_back(static_cast<S>(static_cast<float>(i)));
+    ht::tape tape{device};
+    const auto a = tape.leaf(ht::view<T, 2>(x.data(), s)), b = tape.leaf(ht::view<T, 2>(q.data(), s));
+    const auto losses = ht::cross_entropy<ht::reduction::none>(tape, a, b, o);
+    expect<S, S>(values(device, losses.view()), c.values.at("none"));
+    tape.backward(ht::dot<S>(tape, losses, tape.constant(ht::const_view<S, 1>(scale.data(), {s[0]}))));
+    expect<T, S>(values(device, tape.gradient(a)), c.values.at("dnone"));
+    expect<T, S>(values(device, tape.gradient(b)), c.values.at("dqnone"));
 }
 
 template <class T, class Device, class Reduced, class Each>

@@ -46,9 +46,10 @@ def flat(x):
 
 OPERATIONS = {
     **unary("exp", "expm1", "log", "log1p", "log2", "log10", "reciprocal", "rsqrt", "sinh", "cosh", "tan"),
-    **unary("neg", "abs", "sqrt", "tanh", "sigmoid", "relu", "mean", "sum"),
+    **unary("neg", "abs", "sqrt", "tanh", "sigmoid", "relu", "mean", "sum", "erf"),
     "softplus": (1, F.softplus),
     "gelu": (1, F.gelu),
+    "gelu_erf": (1, F.gelu),
     "silu": (1, F.silu),
     "leaky_relu": (1, F.leaky_relu),
     "dropout": (1, F.dropout),

@@ -47,9 +47,10 @@ def soft_case(rows, classes, smoothing, weighted):
     yield f"soft {rows} {classes} {smoothing} {int(weighted)}"
     yield line("logits", x)
     yield line("probabilities", q)
-    for reduction in ["mean", "sum"]:
+    for reduction in ["none", "mean", "sum"]:
         loss = F.cross_entropy(x, q, weight=weight, reduction=reduction, label_smoothing=smoothing)
-        dx, dq = torch.autograd.grad(loss, [x, q])
+        scale = torch.arange(1, rows + 1, dtype=torch.float64) if reduction == "none" else 1.0
+        dx, dq = torch.autograd.grad((loss * scale).sum(), [x, q])
         yield line(reduction, loss)
         yield line("d" + reduction, dx)
         yield line("dq" + reduction, dq)

@@ -22,6 +22,7 @@
 #include <halftone/autodiff/op/channel_norm.hpp>
 #include <halftone/autodiff/op/gated.hpp>
 #include <halftone/autodiff/op/pooling.hpp>
+#include <halftone/nn/classifier.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/nn/llama.hpp>
 #include <halftone/nn/sparse_embedding.hpp>
@@ -314,6 +315,9 @@ using mixed_llama =
                rule<"h.1.mlp.gate_up", ht::with_output<amp_bf16, float>>, rule<"head", ht::with_output<amp_bf16, float>>>;
 // As for a GPT: rotations, gates and grouped heads add no casts.
 static_assert(ht::casts<llama<amp_bf16>> == 3 * 3 + 2 && ht::casts<llama<ht::full_fp32>> == 0);
+// Two norms more in each block.
+static_assert(ht::casts<ht::nn::qwen3<amp_bf16>> == 5 * 3 + 2 && ht::casts<ht::nn::qwen3<ht::full_fp32>> == 0);
+static_assert(ht::casts<ht::nn::classifier<ht::full_fp32>> == 0 && ht::casts_at<ht::nn::classifier<amp_bf16>, "*.mlp.up"> == 0);
 
 TEST_CASE("ledger: a Llama's operations are called with the types in the ledger") {
     recorder device;
@@ -536,7 +540,7 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::select(ctx, x, ht::axes<1>, 1), ht::chunk<2>(ctx, x, ht::axes<1>), ht::flip(ctx, x, ht::axes<1>);
     ht::expand(ctx, x, ht::shape<3>{2, -1, -1});
     ht::dropout(ctx, x, {.p = 0.5f}), ht::dropout(ctx, x, {.p = 0.5f}, z), ht::apply<cubed>(ctx, x);
-    ht::glu(ctx, x), ht::swiglu(ctx, x), ht::geglu(ctx, x);
+    ht::glu(ctx, x), ht::swiglu(ctx, x), ht::geglu(ctx, x), ht::erf(ctx, x), ht::gelu_erf(ctx, x);
     static const float angles[8] = {};
     ht::rotary(ctx, ht::reshape(ctx, x, ht::shape<4>{1, 2, 2, 4}), ht::const_view<float, 2>(angles, {2, 4}));
     ht::cross_entropy(ctx, x, ht::const_view<std::int32_t, 1>(ids.data(), {4}));
@@ -631,8 +635,8 @@ TEST_CASE("ledger of calls: every operation reports its types, inside and outsid
                    op::stack, op::cast, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                    op::tanh, op::sigmoid, op::relu, op::gelu, op::leaky_relu, op::silu, op::mean, op::dropout,
                    op::permute, op::transpose, op::slice, op::select, op::split, op::flip, op::expand,
-                   op::rotary, op::glu, op::swiglu, op::geglu, op::conv2d,
-                   op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin, op::prod,
+                   op::rotary, op::glu, op::swiglu, op::geglu, op::erf, op::gelu_erf,
+                   op::cumsum, op::logsumexp, op::var, op::std_dev, op::amax, op::amin,
                    op::embedding, op::binary_cross_entropy,
                    op::max_pool2d, op::avg_pool2d, op::adaptive_avg_pool2d, op::batch_norm, op::group_norm,
                    op::gather, op::index_select, op::take_along_dim, op::index_add,

@@ -15,14 +15,36 @@ using strings = std::vector<std::string>;
 
 TEST_CASE("llama: logits, loss and gradients are transformers', in float32") {
     ht::cpu device{{.threads = 2}};
-    const auto cases = golden_cases();
-    REQUIRE(cases.size() == 3);
-    for (const golden_case& c : cases) is_as_transformers_has_it<ht::full_fp32>(device, c);
+    for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::full_fp32>(device, c);
 }
 
 TEST_CASE("llama: in bfloat16 at most twice as far off as PyTorch's autocast") {
     ht::cpu device{{.threads = 2}};
     for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::amp_bf16>(device, c);
+}
+
+TEST_CASE("llama: norms of queries and keys are Qwen3's") {
+    ht::cpu device{{.threads = 2}};
+    const golden_case c = golden_case_of("qwen3");
+    is_as_transformers_has_it<ht::full_fp32, ht::nn::qk_norm::rms>(device, c);
+    is_as_transformers_has_it<autocast_bf16, ht::nn::qk_norm::rms>(device, c);
+}
+
+TEST_CASE("llama: with a sliding window as Mistral's, and not with another") {
+    ht::cpu device{{.threads = 2}};
+    const golden_case c = golden_case_of("mistral");
+    is_as_transformers_has_it<ht::full_fp32>(device, c, ht::sliding_window{5});
+    is_as_transformers_has_it<autocast_bf16>(device, c, ht::sliding_window{5});
+    ht::nn::llama<ht::full_fp32> model{device, config_of("mistral")};
+    const batch b(model);
+    ht::inference eval{device};
+    CHECK(off(support::doubles(model.logits(eval, b.tokens, {}, ht::sliding_window{4}).view()), c.logits) > 1e-3);
+    const std::int32_t offsets[] = {0, 5, steps};
+    const ht::const_view<std::int32_t, 2> row(b.token_ids.data(), {1, steps});
+    CHECK_THROWS_WITH_AS(model.logits(eval, row, ht::packed{{offsets, {3}}}, ht::sliding_window{5}),
+                         "rotary_attention: packed documents beside functions of scores; ht::document_mask(ids) is a function "
+                         "that keeps documents apart",
+                         ht::argument_error);
 }
 
 TEST_CASE("llama: paths, and what tied heads and biases add") {

@@ -98,6 +98,31 @@ TEST_CASE("sparse gradients: rows of every step have the bits of dense ones step
     }
 }
 
+TEST_CASE("sparse gradients: a step changes the rows that were looked up, decay and all, but not that of padding") {
+    using P = ht::with_state<ht::pure_bf16, ht::bfloat16>;
+    constexpr std::size_t width = 3;
+    ht::cpu device{{.threads = 1}};
+    lone_table<P, ht::op::sparse_embedding> model(device, width);
+    ht::adamw optimizer{device, model, {.lr = 0.02, .weight_decay = 0.1}};
+    ht::accumulator acc{model, ht::unscaled};
+    ht::tape tape{device};
+    const std::vector<std::int32_t> ids{4, 7, 29, 7, 29, 4};
+    const auto before = masters_of(model.items.table);
+    const auto rows = ht::embedding<ht::layer_roles<P, ht::op::embedding, ht::tape<ht::cpu>&>>(
+        tape, ht::const_view<std::int32_t, 2>(ids.data(), {2, 3}), model.items.table, ht::absent{}, {}, -1);
+    tape.backward(ht::sum<float>(tape, ht::mul(tape, rows, ht::add(tape, rows, 0.5f))), acc);
+    auto grads = acc.take();
+    optimizer.step(grads);
+    const auto after = masters_of(model.items.table);
+    for (std::size_t row = 0; row < 30; ++row) {
+        CAPTURE(row);
+        const bool same = std::equal(after.begin() + static_cast<std::ptrdiff_t>(row * width),
+                                     after.begin() + static_cast<std::ptrdiff_t>((row + 1) * width),
+                                     before.begin() + static_cast<std::ptrdiff_t>(row * width));
+        CHECK(same == (row != 4 && row != 7));
+    }
+}
+
 TEST_CASE("sparse gradients: in the norm, and in the finite check once duplicates are summed") {
     ht::cpu one, two;
     norms_agree(one, two);

@@ -17,7 +17,7 @@ static_assert(all_are<ht::category::fp32, op::exp, op::expm1, op::log, op::log1p
                       op::binary_cross_entropy_with_logits, op::sum, op::norm>);
 static_assert(all_are<ht::category::promote, op::addcmul, op::addcdiv, op::atan2, op::dot, op::scatter_add>);
 static_assert(all_are<ht::category::as_input, op::gather, op::index_select, op::take_along_dim, op::index_add, op::where,
-                      op::masked_fill, op::tril, op::triu>);
+                      op::masked_fill, op::tril, op::triu, op::erf, op::gelu_erf>);
 static_assert(all_are<ht::category::as_input, op::map, op::add, op::sub, op::mul, op::div, op::neg, op::abs, op::sqrt,
                       op::tanh, op::cat, op::stack, op::cast, op::leaky_relu, op::sigmoid, op::relu, op::gelu, op::silu,
                       op::mean, op::dropout, op::embedding, op::rotary, op::glu, op::swiglu, op::geglu>);

@@ -36,7 +36,7 @@ struct embedding {
         : tokens(s.add<P, operation, computes>("tokens", shape<2>{vocabulary, width}, tables)),
           positions(s.add<P, operation, computes>("positions", shape<2>{context, width}, tables)),
           padding_idx(padding) {
-        detail::padding_token(padding, vocabulary);
+        halftone::detail::padding_token(padding, vocabulary);
     }
 
     /// tokens[ids] + positions[time], (batch, time, width), in the policy's `output`. With packed documents, `at` from

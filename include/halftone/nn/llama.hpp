@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Llama, and what has its form (Qwen2, Mistral without a window): a decoder of pre-norm blocks with rms norms, rotary
-/// positions, grouped queries and gated perceptrons (Touvron et al. 2023).
+/// Llama, and what has its form (Qwen2, Qwen3, Mistral): a decoder of pre-norm blocks with rms norms, rotary positions, grouped
+/// queries and gated perceptrons (Touvron et al. 2023).
 ///
 ///     ht::nn::llama<ht::amp_bf16> model{device, {.vocab_size = 256, .hidden_size = 256, .intermediate_size = 688}};
 ///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
 ///     auto logits = model.logits(eval, tokens);              // (batch, time, vocab_size)
 ///     auto loss = model.loss(tape, ht::packed_batch{tokens, targets, {offsets}});       // documents in one row
+///     auto loss = model.loss(tape, batch, ht::sliding_window{4096});                    // Mistral: functions of scores
+///     ht::nn::qwen3<ht::amp_bf16> model{device, {.head_dim = 128}};                     // with norms of queries and keys
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down", "norm",
 /// "head". The weights of transformers' q_proj, k_proj and v_proj are the rows of "qkv", those of gate_proj and up_proj the rows
@@ -46,10 +48,10 @@ struct llama_config {
 };
 
 /// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
-template <class P>
+template <class P, qk_norm Norm = qk_norm::none>
 struct llama_block {
     rms_norm<at<at<P, "attn">, "norm">> attn_norm;
-    rotary_attention<at<P, "attn">> attn;
+    rotary_attention<at<P, "attn">, Norm> attn;
     rms_norm<at<at<P, "mlp">, "norm">> mlp_norm;
     gated_mlp<at<P, "mlp">> mlp;
 
@@ -60,15 +62,16 @@ struct llama_block {
                 .kv_heads = c.num_key_value_heads,
                 .head_size = c.head_dim,
                 .qkv_bias = c.attention_bias,
+                .norm_eps = c.rms_norm_eps,
                 .attention = {.mask = attention_mask::causal, .strategy = c.strategy}}),
           mlp_norm(s, c.hidden_size, c.rms_norm_eps),
           mlp(s, c.hidden_size, c.intermediate_size) {}
 
     /// x: (batch, time, hidden_size); so is the result, in x's type.
-    template <class Context, class X>
+    template <class Context, class X, class... F>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const const_view<float, 2>& table,
-                    const documents& packed = {}) const {
-        const auto mixed = attn(ctx, attn_norm(ctx, x), x, table, packed);
+                    const documents& packed = {}, const F&... functions) const {
+        const auto mixed = attn(ctx, attn_norm(ctx, x), x, table, packed, functions...);
         return mlp(ctx, mlp_norm(ctx, mixed), mixed);
     }
     static decltype(auto) visit(auto&& self, auto&& f) {
@@ -77,8 +80,11 @@ struct llama_block {
 };
 
 /// A Llama: a table of tokens, blocks, a norm and a head.
-template <class P>
+template <class P, qk_norm Norm = qk_norm::none>
 class llama : public model {
+    template <class Q>
+    using block = llama_block<Q, Norm>;
+
   public:
     using policy = P;
 
@@ -91,22 +97,24 @@ class llama : public model {
 
     /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's memory must stay
     /// until the backward pass is through. Where it has `documents` (ht::packed_batch), its row holds these one behind the
-    /// other. Throws shape_error, and argument_error for a token outside the vocabulary.
-    template <class Context, class Batch>
-    auto loss(Context&& ctx, const Batch& batch) const {
+    /// other. Functions of attention's scores, as ht::sliding_window{256}, hold in every block. Throws shape_error, and
+    /// argument_error for a token outside the vocabulary, and for documents beside functions.
+    template <class Context, class Batch, class... F>
+    auto loss(Context&& ctx, const Batch& batch, const F&... functions) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
         if (!(tokens.shape() == targets.shape()))
             fail<shape_error>("llama: tokens are ", tokens.shape(), ", targets ", targets.shape());
         packed rows{};
         if constexpr (requires { batch.documents; }) rows = batch.documents;
-        return head_.loss(ctx, hidden(ctx, tokens, rows), embed_.tokens, targets, config_.logits);
+        return head_.loss(ctx, hidden(ctx, tokens, rows, functions...), embed_.tokens, targets, config_.logits);
     }
 
     /// The logits of every token's successor: (batch, time, vocab_size), before any softmax, in the `output` of the policy at
-    /// "head". Arguments and errors as of nn::gpt::logits.
-    template <class Context>
-    auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
-        return head_.logits(ctx, hidden(ctx, tokens, rows), embed_.tokens);
+    /// "head". Arguments and errors as of nn::gpt::logits, and functions as of loss.
+    template <class Context, class... F>
+    auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {},
+                const F&... functions) const {
+        return head_.logits(ctx, hidden(ctx, tokens, rows, functions...), embed_.tokens);
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }
@@ -118,24 +126,28 @@ class llama : public model {
                                  c.max_position_embeddings, " positions; expected at least 1 of each");
         return c;  // the layers check what else they take
     }
-    template <class Context>
-    auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows) const {
+    template <class Context, class... F>
+    auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows, const F&... functions) const {
         const documents at = documents_to_device(ctx, rows, tokens.shape(), config_.max_position_embeddings);
-        return norm_(ctx, h_(ctx, embed_(ctx, tokens), table_.const_view(), at));
+        return norm_(ctx, h_(ctx, embed_(ctx, tokens), table_.const_view(), at, functions...));
     }
 
     llama_config config_;
     token_embedding<at<P, "embed">> embed_;
-    stack<llama_block, P, "h"> h_;
+    stack<block, P, "h"> h_;
     rms_norm<at<P, "norm">> norm_;
     language_head<at<P, "head">> head_;
     tensor<float, 2> table_;  // cosines and sines of all positions
 };
 
-// Not `inline`, so that a library can have it.
+/// A Llama whose heads of queries and keys are normalised: Qwen3.
 template <class P>
+using qwen3 = llama<P, qk_norm::rms>;
+
+// Not `inline`, so that a library can have it.
+template <class P, qk_norm Norm>
 template <class Device>
-llama<P>::llama(Device& device, const llama_config& c, std::uint64_t seed)
+llama<P, Norm>::llama(Device& device, const llama_config& c, std::uint64_t seed)
     : model(device),
       config_(checked(c)),
       embed_(parameters(), c.vocab_size, c.hidden_size),

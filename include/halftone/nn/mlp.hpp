@@ -5,13 +5,15 @@
 ///     ht::nn::mlp<ht::at<P, "mlp">> mlp{store, width, 4 * width};
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
 ///
+///     ht::nn::mlp<ht::at<P, "mlp">, ht::nn::approximate::none> mlp{store, width, 4 * width};      // BERT's gelu, by erf
+///
 /// Paths below it: "up" and "down". If both have one policy, it is a single operation, which computes the gelu in the
-/// first product's epilogue; otherwise two products with a gelu between. In both cases its category is
+/// first product's epilogue; otherwise, and with a gelu by erf, two products with a gelu between. In both cases its category is
 /// operation_category<ht::op::linear>.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>
-#include <halftone/autodiff/op/pointwise.hpp>
+#include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/nn/linear.hpp>
 
 namespace halftone {
@@ -50,12 +52,19 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// How a gelu is computed: the argument of PyTorch's nn.GELU.
+enum class approximate {
+    tanh,  ///< ht::gelu: GPT-2
+    none,  ///< ht::gelu_erf: BERT
+};
+
 /// Two linear layers with a gelu between them: from width to hidden, and back.
-template <class P>
+template <class P, approximate Approximate = approximate::tanh>
 struct mlp {
     static_assert(halftone::detail::check_mlp_category<P>());
     using policy = P;
     using operation = op::linear;
+    using activation = std::conditional_t<Approximate == approximate::tanh, op::gelu, op::gelu_erf>;  // policy/ledger.hpp
     static constexpr bool adds_to_stream = true;  // policy/ledger.hpp
 
     linear<at<P, "up">> up;
@@ -82,7 +91,9 @@ struct mlp {
   private:
     template <class Context, class X, int Rank, class Residual>
     auto run(Context&& ctx, const variable<X, Rank>& x, const Residual& residual) const {
-        if constexpr (halftone::detail::one_mlp<at<P, "up">, at<P, "down">, Context, Residual>) {
+        if constexpr (Approximate == approximate::none) {
+            return down(ctx, gelu_erf(ctx, up(ctx, x)), residual);
+        } else if constexpr (halftone::detail::one_mlp<at<P, "up">, at<P, "down">, Context, Residual>) {
             using types = typename halftone::detail::layer_types<at<P, "up">, op::linear, Context, X>::type;
             return halftone::mlp<halftone::detail::marked_roles<types, P, Context>>(ctx, x, up.weight, up.bias,
                                                                                     down.weight, down.bias, residual);

@@ -15,7 +15,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// Layer normalisation of rows, with learnable gain and bias (Ba, Kiros, Hinton 2016); epsilon is 1e-5.
+/// Layer normalisation of rows, with learnable gain and bias (Ba, Kiros, Hinton 2016); epsilon is 1e-5 unless given.
 template <class P>
 struct layer_norm {
     using policy = P;
@@ -23,15 +23,17 @@ struct layer_norm {
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 1> gain, bias;  // (width)
+    float epsilon;                                             ///< what is added to the variance
 
-    layer_norm(store& s, extent width)
+    layer_norm(store& s, extent width, float e = 1e-5f)
         : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})),
-          bias(s.add<P, operation>("bias", shape<1>{width}, initial{})) {}
+          bias(s.add<P, operation>("bias", shape<1>{width}, initial{})),
+          epsilon(e) {}
 
     /// x: (…, width); the result has the same shape, in the policy's `output`. Throws shape_error.
     template <class Context, class X, int Rank>
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
-        return halftone::layer_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain, bias);
+        return halftone::layer_norm<layer_roles<P, operation, Context, X>>(ctx, x, gain, bias, epsilon);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

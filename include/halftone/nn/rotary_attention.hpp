@@ -7,14 +7,19 @@
 ///     const ht::tensor<float, 2> table = ht::rotary_table(device, context, attn.head_size());
 ///     auto y = attn(ctx, x, residual, table);                // (batch, time, width)
 ///     auto y = attn(ctx, x, residual, table, documents);     // packed ones (autodiff/op/packed.hpp)
+///     auto y = attn(ctx, x, residual, table, {}, ht::sliding_window{4096});             // Mistral
+///     ht::nn::rotary_attention<ht::at<P, "attn">, ht::nn::qk_norm::rms> attn{store, width, {.heads = 32}};      // Qwen3
 ///
-/// Paths below it: "qkv" and "proj". The weight of "qkv" has the rows of q_proj, then those of k_proj, then those of v_proj.
+/// Paths below it: "qkv" and "proj", and "q_norm" and "k_norm" where heads are normalised. The weight of "qkv" has the rows of
+/// q_proj, then those of k_proj, then those of v_proj.
 #pragma once
 
-#include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/modified_attention.hpp>
 #include <halftone/autodiff/op/packed.hpp>
 #include <halftone/autodiff/op/rotary.hpp>
+#include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/nn/linear.hpp>
+#include <halftone/nn/norm.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -26,6 +31,7 @@ struct rotary_attention_options {
     extent kv_heads = 0;    ///< of keys and values; 0: as many as queries have
     extent head_size = 0;   ///< 0: width / heads
     bool qkv_bias = false;  ///< Qwen2: the product of queries, keys and values has a bias
+    float norm_eps = 1e-6f;  ///< of qk_norm::rms
     rotary_layout layout = rotary_layout::half_split;
     attention_options attention{.mask = attention_mask::causal};
 };
@@ -55,14 +61,36 @@ struct linear_perhaps_bias {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// Self-attention with rotary embedding and grouped queries: x (batch, time, width) to (batch, time, width).
+/// What becomes of each head of queries and keys before it is turned.
+enum class qk_norm {
+    none,
+    rms,  ///< Qwen3: an rms norm, with a gain for queries and one for keys that their heads share
+};
+
+namespace detail {
+
 template <class P>
+struct no_head_norms {
+    no_head_norms(store&, extent, float) {}
+};
+template <class P>
+struct head_norms {
+    rms_norm<at<P, "q_norm">> q;
+    rms_norm<at<P, "k_norm">> k;
+    head_norms(store& s, extent head_size, float epsilon) : q(s, head_size, epsilon), k(s, head_size, epsilon) {}
+};
+
+}  // namespace detail
+
+/// Self-attention with rotary embedding and grouped queries: x (batch, time, width) to (batch, time, width).
+template <class P, qk_norm Norm = qk_norm::none>
 struct rotary_attention {
     using policy = P;
     using operation = op::attention;
-    static constexpr bool adds_to_stream = true, turns_heads = true;  // policy/ledger.hpp
+    static constexpr bool adds_to_stream = true, turns_heads = true, norms_heads = Norm == qk_norm::rms;  // policy/ledger.hpp
 
     linear_perhaps_bias<at<P, "qkv">> qkv;  // width to (heads + 2 kv_heads) head_size
+    std::conditional_t<norms_heads, detail::head_norms<P>, detail::no_head_norms<P>> norms;
     linear_no_bias<at<P, "proj">> proj;     // heads head_size to width
     rotary_attention_options options;       ///< with every number stated
 
@@ -75,29 +103,64 @@ struct rotary_attention {
     extent head_size() const { return options.head_size; }
 
     /// table: as ht::rotary_table makes it, of the head_size or fewer numbers. In packed documents positions begin anew in
-    /// each. Throws shape_error, and argument_error for a position that the table has not (on a CPU).
-    template <class Context, class X, class Residual = absent>
+    /// each. Functions change scores or hide keys, as ht::sliding_window{256} does (kernel/attention/score_mod/score_mod.hpp);
+    /// documents are kept apart by one of them, ht::document_mask(ids), in place of packing. Throws shape_error, and
+    /// argument_error for a position that the table has not (on a CPU), and for packed documents beside functions.
+    template <class Context, class X, class Residual = absent, class... F>
+        requires(halftone::detail::attention_function<F> && ...)
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual, const const_view<float, 2>& table,
-                    const documents& packed = {}) const {
+                    const documents& packed = {}, const F&... functions) const {
         const rotary_attention_options& o = options;
-        const auto both = qkv(ctx, x);
-        const shape<3> s = both.shape();
+        const auto all = qkv(ctx, x);
+        const shape<3> s = all.shape();
+        const auto heads = normed(ctx, reshape(ctx, all, shape<4>{s[0], s[1], o.heads + 2 * o.kv_heads, o.head_size}));
         // Queries and keys lie side by side: one pass turns their heads, and copies those of values.
         const auto turned =
-            rotary(ctx, reshape(ctx, both, shape<4>{s[0], s[1], o.heads + 2 * o.kv_heads, o.head_size}), table,
-                   {.layout = o.layout, .heads = o.heads + o.kv_heads}, packed.positions);
-        const auto mixed = self_attention<layer_roles<P, operation, Context>>(
-            ctx, reshape(ctx, turned, s), attention_heads{o.heads, o.kv_heads}, o.attention, packed.sequences);
-        return proj(ctx, mixed, residual);
+            rotary(ctx, heads, table, {.layout = o.layout, .heads = o.heads + o.kv_heads}, packed.positions);
+        return proj(ctx, mix(ctx, reshape(ctx, turned, s), packed, functions...), residual);
     }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.qkv, self.proj); }
+    static decltype(auto) visit(auto&& self, auto&& f) {
+        if constexpr (norms_heads) {
+            return f(self.qkv, self.norms.q, self.norms.k, self.proj);
+        } else {
+            return f(self.qkv, self.proj);
+        }
+    }
 
   private:
     rotary_attention(store& s, extent width, const initial& inner, const initial& projection,
                      const rotary_attention_options& o)
         : qkv(s, width, (o.heads + 2 * o.kv_heads) * o.head_size, inner, o.qkv_bias),
+          norms(s, o.head_size, o.norm_eps),
           proj(s, o.heads * o.head_size, width, projection),
           options(o) {}
+
+    /// The heads of queries and keys normalised, those of values as they are.
+    template <class Context, class T>
+    auto normed(Context&& ctx, const variable<T, 4>& heads) const {
+        if constexpr (norms_heads) {
+            const rotary_attention_options& o = options;
+            const auto [q, k, v] =
+                split_with_sizes(ctx, heads, axes<2>, std::array<extent, 3>{o.heads, o.kv_heads, o.kv_heads});
+            return cat(ctx, axes<2>, norms.q(ctx, q), norms.k(ctx, k), v);
+        } else {
+            return heads;
+        }
+    }
+    template <class Context, class T, class... F>
+    auto mix(Context&& ctx, const variable<T, 3>& turned, const documents& packed, const F&... functions) const {
+        using roles = layer_roles<P, operation, Context>;
+        const attention_heads count{options.heads, options.kv_heads};
+        if constexpr (sizeof...(F) == 0) {
+            return self_attention<roles>(ctx, turned, count, options.attention, packed.sequences);
+        } else {
+            if (packed.sequences.sequences.are_there()) {
+                fail<argument_error>("rotary_attention: packed documents beside functions of scores; ht::document_mask(ids) is "
+                                     "a function that keeps documents apart");
+            }
+            return self_attention<roles>(ctx, turned, count, options.attention, functions...);
+        }
+    }
 
     static rotary_attention_options checked(extent width, rotary_attention_options o) {
         check_shape("rotary_attention", shape<2>{3, width});

@@ -32,6 +32,9 @@ struct sparse_embedding_options {
     /// A window with more throws argument_error in its backward pass. 0: the capacity grows to that of the largest
     /// window, after which captured steps are captured again.
     extent most_rows = 0;
+    /// The token whose row gets no gradient and is not changed by steps, counted from the end if negative; it keeps its initial
+    /// values, which are random, as the other rows' are (PyTorch has zeros there); table.assign sets them.
+    std::optional<extent> padding_idx{};
 };
 
 /// A table of learnable vectors, one for each id, whose gradient consists of the rows that were looked up.
@@ -43,15 +46,20 @@ struct sparse_embedding {
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 2> table;  // (vocabulary, width)
+    std::optional<extent> padding_idx;
 
+    /// Throws argument_error for a padding_idx outside the vocabulary.
     sparse_embedding(store& s, extent vocabulary, extent width, const sparse_embedding_options& options = {})
-        : table(s.add<P, operation>("table", shape<2>{vocabulary, width}, options.table, options.most_rows)) {}
+        : table(s.add<P, operation>("table", shape<2>{vocabulary, width}, options.table, options.most_rows)),
+          padding_idx(options.padding_idx) {
+        halftone::detail::padding_token(padding_idx, vocabulary);
+    }
 
     /// The rows of these ids: (batch, time, width), in the policy's `output`. Throws argument_error for an id outside
     /// the table (on a CPU).
     template <class Context>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& ids) const {
-        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, table, absent{});
+        return halftone::embedding<layer_roles<P, op::embedding, Context>>(ctx, ids, table, absent{}, {}, padding_idx);
     }
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };

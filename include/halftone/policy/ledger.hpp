@@ -21,9 +21,9 @@
 /// layer before, in the order of `visit`. A layer with `static constexpr bool adds_to_stream = true` adds its result to
 /// the residual stream: its result has the type that arrived at the layer before it (or at itself, if it is the first).
 /// If your model's data flow differs, use observe/ledger/ledger.hpp, which runs the model once and records what its
-/// operations were called with. Free operations (add, gelu, a loss) appear only there, except those that layers call
-/// between their products: the gelu of a perceptron whose two products have different types, the gate of nn::gated_mlp,
-/// the rotation of nn::rotary_attention. The lines of layers are the same in both.
+/// operations were called with. Free operations (add, gelu, a loss) appear only there, except those that layers call between
+/// their products: the gelu of a perceptron that is not one operation, the gate of nn::gated_mlp, the rotation of
+/// nn::rotary_attention. The lines of layers are the same in both.
 ///
 /// Input is the type of the first layer's input: `float` if it takes a gradient, `const float` for data, whose gradient
 /// pass then does not appear. A model that takes token ids needs no Input; a model whose first layer takes numbers does
@@ -245,14 +245,59 @@ struct of_layer<L, In, Stream> {
     }
 };
 
+template <class List>
+struct four;
+template <class A, class B, class C, class D>
+struct four<types<A, B, C, D>> {
+    using first = A;
+    using second = B;
+    using third = C;
+    using fourth = D;
+};
+template <class L>
+concept normed_heads = requires { requires L::norms_heads; };
+
+/// One product, norms of queries and of keys, attention, another product.
+template <class L, class In, class Stream>
+    requires(std::is_same_v<operation_of<L>, op::attention> && normed_heads<L>)
+struct of_layer<L, In, Stream> {
+    using parts = four<children_of<L>>;
+    using before = of_operation<typename parts::first, In, void>;
+    using of_q = of_operation<typename parts::second, typename before::out, void>;
+    using of_k = of_operation<typename parts::third, typename before::out, void>;
+    using heads = promote<typename of_q::out, typename of_k::out, typename before::out>;  // of a concatenation
+    using behind = of_operation<typename parts::fourth, heads, Stream>;
+    using out = typename behind::out;
+    static constexpr auto lines() {
+        using P = typename L::policy;
+        using policy = policy_within<P, as_given>;
+        using compute = compute_type<policy, op::attention>;
+        using backward = input_grad_type<policy, op::attention>;
+        return join(join(before::lines(), join(of_q::lines(), of_k::lines())),
+                    join(lines_of_turn<L, heads, typename parts::first::policy>(),
+                         join(at_path<P>(attention<compute, backward, heads>(op::attention::name)), behind::lines())));
+    }
+};
+
 template <class A, class B>
 inline constexpr bool same_types =
     std::is_same_v<typename A::compute, typename B::compute>&& std::is_same_v<typename A::output, typename B::output>&&
         std::is_same_v<typename A::input_grad, typename B::input_grad>&&
             std::is_same_v<typename A::weight_grad, typename B::weight_grad>;
 
-/// A perceptron: one operation if both products have the same types, otherwise two products and the activation between
-/// them.
+/// The activation of a perceptron that names none.
+template <class L>
+struct activation_of {
+    using type = op::gelu;
+};
+template <class L>
+    requires requires { typename L::activation; }
+struct activation_of<L> {
+    using type = typename L::activation;
+};
+
+/// A perceptron: one operation if both products have the same types and the activation is what their kernel has, otherwise two
+/// products and the activation between them.
 template <class L, class In, class Stream>
     requires(std::is_same_v<operation_of<L>, op::linear> && two_linear_layers<L>)
 struct of_layer<L, In, Stream> {
@@ -263,15 +308,16 @@ struct of_layer<L, In, Stream> {
     using up_out = typename up_types::output;
     using out = std::remove_const_t<stream_or<Stream, typename down_types::output>>;
     using up_storage = typename storage_read<up>::type;
-    static constexpr bool whole =
-        same_types<up_types, down_types> && std::is_same_v<up_storage, typename storage_read<down>::type>;
+    using between = typename activation_of<L>::type;
+    static constexpr bool whole = std::is_same_v<between, op::gelu> && same_types<up_types, down_types> &&
+                                  std::is_same_v<up_storage, typename storage_read<down>::type>;
     static constexpr auto lines() {
         if constexpr (whole) {
             using arrives = typename arrival<In, op::mlp, up_out>::type;
             return at_path<typename L::policy>(wanted<In, 3>(mlp<up_types, arrives, out, up_storage>(op::mlp::name)));
         } else {
             return join(of_operation<up, In, void>::lines(),
-                        join(activation<up_out>(op::gelu::name, place_text<typename up::policy>.data),
+                        join(activation<up_out>(between::name, place_text<typename up::policy>.data),
                              of_operation<down, up_out, Stream>::lines()));
         }
     }

@@ -21,6 +21,7 @@ TEST_CASE("llama on a GPU: logits, loss and gradients are transformers', in floa
 TEST_CASE("llama on a GPU: in bfloat16 at most twice as far off as PyTorch's autocast") {
     ht::emulator::device device;
     for (const golden_case& c : golden_cases()) is_as_transformers_has_it<ht::amp_bf16>(device, c);
+    is_as_transformers_has_it<autocast_bf16, ht::nn::qk_norm::rms>(device, golden_case_of("qwen3"));
 }
 
 }  // namespace

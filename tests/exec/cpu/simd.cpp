@@ -112,6 +112,7 @@ const definition definitions[] = {
     {simd_function::softplus, "softplus",
      [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); },
      [](double, double y) { return 4 * ulp(y); }},
+    {simd_function::erf, "erf", [](double x) { return std::erf(x); }, [](double, double y) { return 2 * ulp(y); }},
     {simd_function::exp2, "exp2", [](double x) { return std::exp2(x); }, [](double, double y) { return 2 * ulp(y); }},
     {simd_function::log, "log", [](double x) { return std::log(x); }, [](double, double y) { return 2 * ulp(y); }},
     {simd_function::rsqrt, "rsqrt", [](double x) { return 1 / std::sqrt(x); },

@@ -16,6 +16,7 @@ enum class simd_function {
     log,
     log1p,
     softplus,
+    erf,
     rsqrt,
     tanh,
     tanh_derivative,

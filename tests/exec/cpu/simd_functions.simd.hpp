@@ -33,6 +33,8 @@ HALFTONE_INLINE f32 simd_apply(simd_function function, f32 x) {
             return log1p(x);
         case simd_function::softplus:
             return softplus(x);
+        case simd_function::erf:
+            return erf(x);
         case simd_function::log:
             return log(x);
         case simd_function::rsqrt:

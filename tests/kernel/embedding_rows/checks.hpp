@@ -151,6 +151,49 @@ void as_dense_everywhere(Device& device) {
     as_dense<bfloat16, float>(device, 1 << 20, 2, {50, 50});
 }
 
+/// Lookups of a padding token have no row and move no other's: the rows are those of the tokens beside it, alone, bit by bit.
+template <class Device>
+void leaves_out_padding(Device& device) {
+    constexpr extent width = 7, vocabulary = 23;
+    for (const std::int32_t padding : {0, 11, 22}) {  // 11 is the frequent one
+        CAPTURE(padding);
+        support::random data(5);
+        const rows_of<float> rows(vocabulary, width, 1), others(vocabulary, width, 1);
+        extent before = 0, before_others = 0;
+        for (const extent n : {40, 9, 64}) {
+            const guarded<std::int32_t> tokens(tokens_of(data, n, vocabulary));
+            const guarded<bfloat16> dy(data.normals<bfloat16>(n * width));
+            std::vector<std::int32_t> kept;
+            std::vector<bfloat16> kept_dy;
+            for (extent r = 0; r < n; ++r) {
+                if (tokens[r] == padding) continue;
+                kept.push_back(tokens[r]);
+                for (extent j = 0; j < width; ++j) kept_dy.push_back(dy[r * width + j]);
+            }
+            const auto count = static_cast<extent>(kept.size());
+            const guarded<std::int32_t> kept_tokens(kept);
+            const guarded<bfloat16> kept_rows(kept_dy);
+            ht::embedding_row_gradients(device, tokens.const_view(), dy.const_view(ht::shape<2>{n, width}), vocabulary,
+                                        rows.view(), before, padding);
+            ht::embedding_row_gradients(device, kept_tokens.const_view(), kept_rows.const_view(ht::shape<2>{count, width}),
+                                        vocabulary, others.view(), before_others);
+            before = std::min(before + n, vocabulary), before_others = std::min(before_others + count, vocabulary);
+        }
+        CHECK(rows.intact());
+        CHECK(rows.count[0] > 1);
+        for (extent r = 0; r < rows.count[0]; ++r) CHECK(rows.indices[r] != padding);
+        CHECK(rows.bytes() == others.bytes());
+    }
+    // Nothing but padding.
+    const guarded<std::int32_t> tokens(std::vector<std::int32_t>{5, 5, 5});
+    const guarded<bfloat16> dy(3 * width);
+    const rows_of<float> none(3, width, 1);
+    ht::embedding_row_gradients(device, tokens.const_view(), dy.const_view(ht::shape<2>{3, width}), vocabulary, none.view(),
+                                0, 5);
+    CHECK(none.count[0] == 0);
+    CHECK(none.intact());
+}
+
 /// 64000 + 64000 at one index is an infinity in fp16, and in a single row of it.
 template <class Device>
 void overflows_where_rows_are_summed(Device& device) {

@@ -21,6 +21,13 @@ TEST_CASE("embedding rows: the bits of a dense gradient, on every instruction se
     });
 }
 
+TEST_CASE("embedding rows: padding has no row") {
+    for (const int threads : {1, 2}) {
+        ht::cpu device{{.threads = threads}};
+        leaves_out_padding(device);
+    }
+}
+
 TEST_CASE("embedding rows: duplicates overflow where they are summed") {
     ht::cpu device;
     overflows_where_rows_are_summed(device);

@@ -153,6 +153,7 @@ inline bounded monotonic(const bounded& a, double relative, auto operation) {
 inline bounded apply(op::expm1 f, const bounded& a) { return monotonic(a, 6 * unit, f); }
 inline bounded apply(op::log1p f, const bounded& a) { return monotonic(a, 6 * unit, f); }
 inline bounded apply(op::softplus f, const bounded& a) { return monotonic(a, 8 * unit, f); }
+inline bounded apply(op::erf f, const bounded& a) { return monotonic(a, 4 * unit, f); }
 inline bounded apply(op::sinh f, const bounded& a) { return monotonic(a, 8 * unit, f); }
 inline bounded apply(op::cosh f, const bounded& a) { return monotonic({std::fabs(a.value), a.error}, 8 * unit, f); }
 inline bounded apply(op::tan f, const bounded& a) { return monotonic(a, 8 * unit, f); }

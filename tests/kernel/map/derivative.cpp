@@ -84,6 +84,8 @@ TEST_CASE("derivative: further functions") {
     check(ht::expm1(x * y), moderate);
     check(ht::log1p(x) * y, {-0.9, -0.2, 0.3, 5});
     check(ht::softplus(x * y));
+    check(ht::erf(x * y), moderate);
+    check(ht::gelu_erf(x) * y, moderate);
     check(ht::sinh(x * y), moderate);
     check(ht::cosh(x * y), moderate);
     check(ht::tan(x) * y, moderate);

@@ -123,6 +123,7 @@ TEST_CASE("fast math: a NaN in is a NaN out, and zeros and infinities stay what 
         keeps_nan("exp", [](auto x) { return ht::exp(x); });
         keeps_nan("log1p", [](auto x) { return ht::log1p(x); });
         keeps_nan("softplus", [](auto x) { return ht::softplus(x); });
+        keeps_nan("erf", [](auto x) { return ht::erf(x); });
         keeps_nan("silu", [](auto x) { return ht::silu(x); });
         CHECK(ht::is_nan(at([](auto x) { return ht::sqrt(x); }, nan)));
         CHECK(ht::is_nan(at([](auto x) { return ht::sqrt(x); }, of_bits(0xbf800000))));

@@ -81,6 +81,8 @@ void all_of(Device& device) {
     check<T>(
         device, "tanh", [](auto x) { return ht::tanh(x); }, [](double x) { return std::tanh(x); });
     check<T>(
+        device, "erf", [](auto x) { return ht::erf(x); }, [](double x) { return std::erf(x); });
+    check<T>(
         device, "sinh", [](auto x) { return ht::sinh(x); }, [](double x) { return std::sinh(x); });
     check<T>(
         device, "cosh", [](auto x) { return ht::cosh(x); }, [](double x) { return std::cosh(x); });

@@ -90,6 +90,10 @@ void silu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void softplus(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void erf(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
+void gelu_erf(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
+template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void gelu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }
 template <class As = by_category, class Context, class... T> requires detail::parameter_given<Context, T...>
 void relu(Context&&, const T&...) { detail::refuse_parameter<Context>(); }

@@ -7,6 +7,7 @@
 ///     auto losses = ht::cross_entropy<ht::reduction::none>(ctx, logits, targets);           // in the targets' shape
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets, {.z_loss = 1e-4f});
 ///     auto loss = ht::cross_entropy(ctx, logits, probabilities, {.label_smoothing = 0.1f});   // in the logits' shape
+///     auto losses = ht::cross_entropy<ht::reduction::none>(ctx, logits, probabilities);       // without the last axis
 ///
 /// The definition is PyTorch's; kernel/weighted_cross_entropy has the formula. Results have the types of the loss without
 /// options (autodiff/op/loss.hpp), which is a separate kernel.
@@ -15,6 +16,7 @@
 #include <tuple>
 
 #include <halftone/autodiff/engine/gradient_variables.hpp>
+#include <halftone/autodiff/op/axis_reduction.hpp>
 #include <halftone/autodiff/op/loss.hpp>
 #include <halftone/autodiff/op/reduce.hpp>
 #include <halftone/autodiff/op/reduction.hpp>
@@ -259,6 +261,38 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const con
     return detail::given_as<op::cross_entropy, Y>(context, detail::reshaped(losses, targets.shape()));
 }
 
+namespace detail {
+
+/// -(keep q + each) l of one class: q is its probability, l its log softmax.
+struct soft_target_function {
+    double keep, each;
+    constexpr auto operator()(auto l, auto q) const { return -(keep * q + each) * l; }
+
+    static soft_target_function of(const cross_entropy_options& o, extent classes) {
+        return {1 - o.label_smoothing, o.label_smoothing / static_cast<double>(classes)};
+    }
+};
+
+/// log softmax of the logits, times the classes' weights. Throws for what cannot stand beside probabilities.
+template <class S, class Context, class X, class T, int Rank>
+variable<S, Rank> weighted_log_softmax(Context&& context, const variable<X, Rank>& logits, const variable<T, Rank>& targets,
+                                       const cross_entropy_options& options) {
+    static_assert(number<T>, "halftone: cross_entropy: targets of std::int32_t are given as a view; these are probabilities");
+    check_options("cross_entropy", options);
+    if (options.z_loss != 0) fail<argument_error>("cross_entropy: z_loss is for targets that are classes, and these are "
+                                                  "probabilities; add its term by ht::softmax and ht::map");
+    if (!(logits.shape() == targets.shape()))
+        fail<shape_error>("cross_entropy: the logits are ", logits.shape(), ", the probabilities ", targets.shape());
+    const auto log_p = log_softmax<S>(context, logits);
+    if (options.weight.data() == nullptr) return log_p;
+    kernel::expect("cross_entropy", "weight", options.weight, {logits.shape()[Rank - 1]});
+    return evaluate<op::cross_entropy, S>(context, log_p.shape(),
+                                          halftone::trace<2>([](auto l, auto w) { return l * w; }), log_p,
+                                          context.root().to_device(options.weight));
+}
+
+}  // namespace detail
+
 /// Targets that are probabilities of the classes, in the logits' shape (soft targets): the mean over rows, or the sum, of
 /// -(sum over j of weight[j] q[j] log softmax(logits)[j]), q being (1 - label_smoothing) target + label_smoothing / classes, as
 /// in PyTorch, whose mean divides by the number of rows. Logits and targets both get gradients. ignore_index and z_loss
@@ -266,29 +300,30 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const con
 template <recording_context Context, class X, class T, int Rank>
 auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const variable<T, Rank>& targets,
                    const cross_entropy_options& options = {}) {
-    static_assert(number<T>, "halftone: cross_entropy: targets of std::int32_t are given as a view; these are probabilities");
     using S = detail::loss_type<X, T>;
     using Y = detail::loss_output<policy_of<Context>, op::cross_entropy, X, T>;
     detail::check_reduces("cross_entropy", options.reduction);
-    detail::check_options("cross_entropy", options);
-    if (options.z_loss != 0) fail<argument_error>("cross_entropy: z_loss is for targets that are classes, and these are "
-                                                  "probabilities; add its term by ht::softmax and ht::map");
-    if (!(logits.shape() == targets.shape()))
-        fail<shape_error>("cross_entropy: the logits are ", logits.shape(), ", the probabilities ", targets.shape());
-    const extent classes = logits.shape()[Rank - 1], rows = detail::rows_of(logits.shape());
-    const double keep = 1 - options.label_smoothing, each = options.label_smoothing / static_cast<double>(classes);
-    const double factor = options.reduction == reduction::mean ? 1.0 / static_cast<double>(rows) : 1.0;
-    const auto log_p = log_softmax<S>(context, logits);
-    const auto f = [keep, each](auto l, auto q) { return -(keep * q + each) * l; };
-    if (options.weight.data() == nullptr)
-        return detail::given_as<op::cross_entropy, Y>(
-            context, detail::reduce<op::cross_entropy, S>(context, factor, f, log_p, targets));
-    kernel::expect("cross_entropy", "weight", options.weight, {classes});
-    const auto weighted = detail::evaluate<op::cross_entropy, S>(
-        context, log_p.shape(), halftone::trace<2>([](auto l, auto w) { return l * w; }), log_p,
-        context.root().to_device(options.weight));
+    const auto weighted = detail::weighted_log_softmax<S>(context, logits, targets, options);
+    const auto rows = static_cast<double>(detail::rows_of(logits.shape()));
+    const auto f = detail::soft_target_function::of(options, logits.shape()[Rank - 1]);
     return detail::given_as<op::cross_entropy, Y>(
-        context, detail::reduce<op::cross_entropy, S>(context, factor, f, weighted, targets));
+        context, detail::reduce<op::cross_entropy, S>(context, options.reduction == reduction::mean ? 1.0 / rows : 1.0, f,
+                                                      weighted, targets));
+}
+
+/// The loss of each row, in the logits' shape without the last axis. `reduction` of the options is not looked at.
+template <reduction Reduction, recording_context Context, class X, class T, int Rank>
+auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const variable<T, Rank>& targets,
+                   const cross_entropy_options& options = {}) {
+    static_assert(Reduction == reduction::none,
+                  "halftone: cross_entropy: only reduction::none, which is another type, is a template argument; the mean and "
+                  "the sum are an option, ht::cross_entropy(ctx, logits, probabilities, {.reduction = ht::reduction::sum})");
+    using S = detail::loss_type<X, T>;
+    using Y = detail::loss_output<policy_of<Context>, op::cross_entropy, X, T>;
+    const auto weighted = detail::weighted_log_softmax<S>(context, logits, targets, options);
+    const auto f = detail::soft_target_function::of(options, logits.shape()[Rank - 1]);
+    const auto each = detail::evaluate<op::cross_entropy, S>(context, logits.shape(), halftone::trace<2>(f), weighted, targets);
+    return detail::given_as<op::cross_entropy, Y>(context, sum<S>(context, each, axes<Rank - 1>));
 }
 
 /// cross_entropy of the logits x weightᵀ, with targets that are classes. The logits are computed in chunks of rows,

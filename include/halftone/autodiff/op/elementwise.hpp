@@ -102,6 +102,18 @@ template <class As = by_category, recording_context Context, class X, int Rank>
 auto softplus(Context&& context, const variable<X, Rank>& x) {
     return detail::pointwise<op::softplus, As>(context, [](auto a) { return halftone::softplus(a); }, x);
 }
+/// The error function of x.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto erf(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::erf, As>(context, [](auto a) { return halftone::erf(a); }, x);
+}
+/// x (1 + erf(x / sqrt(2))) / 2: the gelu of BERT, torch.nn.functional.gelu(x) with approximate="none"; ht::gelu is GPT-2's,
+/// which computes by tanh. Its absolute error is |x| 2^-22 before the result is rounded; far below 0 it loses digits, as
+/// PyTorch's does.
+template <class As = by_category, recording_context Context, class X, int Rank>
+auto gelu_erf(Context&& context, const variable<X, Rank>& x) {
+    return detail::pointwise<op::gelu_erf, As>(context, [](auto a) { return halftone::gelu_erf(a); }, x);
+}
 /// x if it is positive, otherwise slope x.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto leaky_relu(Context&& context, const variable<X, Rank>& x, double slope = 0.01) {

@@ -35,18 +35,19 @@ struct embedding_record {
         using kernel_type = kernel::embedding<typename Tape::device_type>;
         if (!dy.is_there()) return;
         const auto all = as_const(flatten(tokens));
-        const auto of_tokens = without_padding(tape);
-        const const_view<Y, 2> dtokens = of_tokens.is_empty() ? as_const(as_rows(dy)) : as_const(as_rows(of_tokens));
         if constexpr (has_sparse_gradient<typename Table::storage>) {
             if (const auto to = tape.row_target(table, all.size()); to.is_wanted) {
                 kernel::embedding_rows<typename Tape::device_type>::add(
                     tape.device(), kernel::embedding_rows_backward<Y, accumulate>{.tokens = all,
-                                                                                  .dy = dtokens,
+                                                                                  .dy = as_const(as_rows(dy)),
                                                                                   .vocabulary = table.shape()[0],
                                                                                   .rows = to.rows,
-                                                                                  .before = to.before});
+                                                                                  .before = to.before,
+                                                                                  .padding = padding});
             }
         } else if (const auto to = tape.gradient_target(table)) {
+            const auto copy = without_padding(tape);
+            const const_view<Y, 2> dtokens = copy.is_empty() ? as_const(as_rows(dy)) : as_const(as_rows(copy));
             kernel_type::backward(tape.device(), arguments{.tokens = all,
                                                            .dy = dtokens,
                                                            .dtable = view(to.data, table.shape()),
@@ -103,7 +104,8 @@ inline std::int32_t padding_token(const std::optional<extent>& padding_idx, exte
 /// `absent`. The tokens may be in host memory; memory that the device can read must stay unchanged until the backward
 /// pass has run. Throws shape_error if time exceeds the context, and argument_error for a token outside the vocabulary,
 /// unless only the GPU can read it: then its row is NaN. The row of the token padding_idx, counted
-/// from the end if negative, gets no gradient: torch.nn.functional.embedding's padding_idx.
+/// from the end if negative, gets no gradient: torch.nn.functional.embedding's padding_idx. A table with a sparse gradient
+/// does not hold that row, so that a step leaves it alone.
 template <class Roles, class Context, class Table, class Positions>
 auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table,
                const Positions& positions, const variable<std::int32_t, 2>& position_of = {},

@@ -106,6 +106,7 @@ struct embedding_keys_kernel {
     global_span<word> keys;                  // (rows)
     global_span<std::int32_t> rows;          // (rows), their indices
     word vocabulary;
+    word padding = ~word{0};                 // a token that counts as invalid; no token is ~0
 
     grid_shape grid() const { return simt::blocks_for(tokens.count, threads); }
 
@@ -114,7 +115,7 @@ struct embedding_keys_kernel {
         const extent row = static_cast<extent>(simt.block().x) * threads + simt.thread();
         if (row >= tokens.count) return;
         const word token = static_cast<word>(simt.load(tokens, row));  // 2^31 or more if it is negative
-        simt.store(keys, row, token < vocabulary ? token : vocabulary);
+        simt.store(keys, row, token < vocabulary && token != padding ? token : vocabulary);
         simt.store(rows, row, static_cast<std::int32_t>(row));
     }
 };

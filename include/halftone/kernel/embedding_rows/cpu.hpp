@@ -26,11 +26,13 @@ struct embedding_rows<cpu> {
                                       static_cast<std::size_t>(2 * lookups + a.vocabulary + 1) * sizeof(std::int32_t));
         auto* const order = memory.as<std::int32_t>();
         auto *const row_of = order + lookups, *const first = row_of + lookups;
+        extent counted = lookups;
         device.run([&] {
             embedding<cpu>::sort(a.tokens, a.vocabulary, order, first);
             make_rows(a, order, first, row_of);
+            counted -= leave_out_padding(a, order, first);
         });
-        embedding<cpu>::add_sorted<Y, G>(device, {row_of, {lookups}}, order, a.dy, a.rows.values.data(),
+        embedding<cpu>::add_sorted<Y, G>(device, {row_of, {counted}}, order, a.dy, a.rows.values.data(),
                                          a.before == 0 ? write_mode::overwrite : write_mode::add);
     }
 
@@ -44,7 +46,7 @@ struct embedding_rows<cpu> {
         std::int32_t* const indices = a.rows.indices.data();
         G* const values = a.rows.values.data();
         const auto row = [&](extent r) { return values + r * a.dy.extent_of(1); };
-        const auto begin_of = [&](extent t) { return t == 0 ? 0 : end[t - 1]; };
+        const auto begin_of = [&](extent t) { return t == a.padding ? end[t] : t == 0 ? 0 : end[t - 1]; };
         const extent old = a.before == 0 ? 0 : *a.rows.count;
         extent all = old;
         for (extent t = 0, i = 0; t < a.vocabulary; ++t) {
@@ -65,6 +67,15 @@ struct embedding_rows<cpu> {
             from -= is_old ? 1 : 0;
             --to;
         }
+    }
+
+    /// Takes the lookups of padding out of the order. Returns how many they are.
+    template <class Y, class G>
+    static extent leave_out_padding(const embedding_rows_backward<Y, G>& a, std::int32_t* order, const std::int32_t* end) {
+        if (a.padding < 0 || a.padding >= a.vocabulary) return 0;
+        const extent begin = a.padding == 0 ? 0 : end[a.padding - 1], behind = end[a.padding];
+        std::memmove(order + begin, order + behind, static_cast<std::size_t>(a.tokens.extent_of(0) - behind) * sizeof *order);
+        return behind - begin;
     }
 };
 

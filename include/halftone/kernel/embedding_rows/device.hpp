@@ -190,7 +190,8 @@ struct embedding_rows<Device> {
         const workspace::lease partials(device.scratch(), static_cast<std::size_t>(2 * pieces * width) * sizeof(float));
         float* const sums = partials.as<float>();
 
-        device.launch(embedding_keys_kernel{simt::span_of(a.tokens), {keys, lookups}, {numbers, lookups}, vocabulary});
+        device.launch(embedding_keys_kernel{
+            simt::span_of(a.tokens), {keys, lookups}, {numbers, lookups}, vocabulary, static_cast<word>(a.padding)});
         sort_pairs(device, keys, sorted, numbers, order, lookups, std::bit_width(vocabulary));
 
         row_merge merge{{sorted, lookups}, {old, before}, {}, vocabulary};

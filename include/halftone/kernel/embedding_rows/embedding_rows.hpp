@@ -32,6 +32,7 @@ struct embedding_rows_backward {
     extent vocabulary = 0;               ///< rows of the table
     gradient_rows<G> rows;               ///< with a capacity of min(vocabulary, before + lookups) rows
     extent before = 0;                   ///< upper bound of the existing rows; 0: none, and *rows.count is not read
+    std::int32_t padding = -1;           ///< a token whose lookups add nothing, and get it no row; -1: none
 };
 
 /// add(device, arguments). Throws shape_error for arguments that do not fit together, argument_error for a capacity
@@ -65,17 +66,19 @@ void check(const embedding_rows_backward<Y, G>& a) {
 /// The gradient of an embedding's table as the rows that were looked up, each once, in ascending order of tokens.
 /// tokens: (lookups); dy: (lookups, width), the gradient of the looked-up rows; `rows` has a capacity of
 /// min(vocabulary, before + lookups) rows of `width`. `before`: an upper bound of the rows from earlier calls, to which
-/// these are added; 0: none. It takes no policy: sums are in float. Throws shape_error, argument_error for a capacity
+/// these are added; 0: none. Lookups of the token `padding` count for nothing; -1: none. It takes no policy: sums are in
+/// float. Throws shape_error, argument_error for a capacity
 /// that is too small, and for a token outside the vocabulary if the host can read the tokens; otherwise that token has
 /// no gradient.
 template <class Device, class Dy, class G>
     requires(detail::kernel_device<Device> && detail::viewables<Dy>)
 void embedding_row_gradients(Device& device, const const_view<std::int32_t, 1>& tokens, const Dy& dy, extent vocabulary,
-                             const gradient_rows<G>& rows, extent before = 0) {
+                             const gradient_rows<G>& rows, extent before = 0, std::int32_t padding = -1) {
     static_assert(detail::check_ranks<2, Dy>());
     kernel::embedding_rows<Device>::add(
         device, kernel::embedding_rows_backward<detail::element_in<Dy>, G>{
-                    .tokens = tokens, .dy = as_view(dy), .vocabulary = vocabulary, .rows = rows, .before = before});
+                    .tokens = tokens, .dy = as_view(dy), .vocabulary = vocabulary, .rows = rows, .before = before,
+                    .padding = padding});
 }
 
 }  // namespace HALFTONE_ABI

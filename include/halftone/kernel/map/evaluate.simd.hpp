@@ -40,6 +40,8 @@ HALFTONE_INLINE V apply(symbolic::op::log1p, const V& a) { return log1p(a); }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::softplus, const V& a) { return softplus(a); }
 template <vectors V>
+HALFTONE_INLINE V apply(symbolic::op::erf, const V& a) { return erf(a); }
+template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::tanh, const V& a) { return tanh(a); }
 template <vectors V>
 HALFTONE_INLINE V apply(symbolic::op::tanh_derivative, const V& a) { return tanh_derivative(a); }

@@ -5,7 +5,7 @@
 ///
 /// Errors against the exact value, over all floats; an ulp is the distance between the two floats around the exact
 /// value:
-///     exp, exp2, log, rsqrt           2 ulp
+///     exp, exp2, log, rsqrt, erf      2 ulp
 ///     tanh, sigmoid, expm1, log1p     3 ulp; exp2_by_floor likewise, which others use
 ///     softplus                        4 ulp
 ///     tanh_derivative, sigmoid_derivative       5 ulp
@@ -298,6 +298,27 @@ HALFTONE_INLINE V tanh(const V& x) {
     const V e = exp(min(splat(20.0f), z + z));
     const V large = 1.0f - 2.0f / (e + 1.0f);
     return copy_sign(select(less(z, splat(0.625f)), small, large), x);  // the sign also of a zero
+}
+
+/// The error function as Juffa writes it in float: an odd polynomial below 0.93, beyond it 1 - e^(a polynomial of |x|). Both
+/// polynomials are his.
+template <vectors V>
+HALFTONE_INLINE V erf(const V& x) {
+    const V z = min(splat(4.0f), abs(x));  // erf(4) rounds to 1; NaNs pass, since min returns its second operand for them
+    const V s = z * z;
+    V p = fma(s, -5.96761703e-4f, splat(4.99119423e-3f));
+    p = fma(p, s, -2.67681349e-2f);
+    p = fma(p, s, 1.12819925e-1f);
+    p = fma(p, s, -3.76125336e-1f);
+    p = fma(p, s, 1.28379166e-1f);
+    const V small = fma(p, z, z);
+    V n = fma(z, -1.72853470e-5f, splat(3.83197126e-4f));
+    n = fma(n, s, fma(z, -3.88396438e-3f, splat(2.42546219e-2f)));
+    n = fma(n, z, -1.06777877e-1f);
+    n = fma(n, z, -6.34846687e-1f);
+    n = fma(n, z, -1.28717512e-1f);
+    const V large = 1.0f - exp_below_zero(fma(n, z, -z));
+    return copy_sign(select(less(z, splat(0.927734375f)), small, large), x);  // the sign also of a zero
 }
 
 template <vectors V>

@@ -70,6 +70,10 @@ HALFTONE_HD constexpr auto slope(op::softplus, const E&, const A& a) {
     return symbolic::sigmoid(a);
 }
 template <class E, class A>
+HALFTONE_HD constexpr auto slope(op::erf, const E&, const A& a) {
+    return 1.1283791670955126 * symbolic::exp(-symbolic::square(a));  // 2 / sqrt(pi)
+}
+template <class E, class A>
 HALFTONE_HD constexpr auto slope(op::sinh, const E&, const A& a) {
     return symbolic::cosh(a);
 }

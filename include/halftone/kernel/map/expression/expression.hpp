@@ -288,6 +288,17 @@ HALFTONE_HD constexpr unary<op::gelu, A> gelu(const A& a) {
     return {a};
 }
 
+/// The error function: twice the integral of exp(-t^2) from 0 to a, over sqrt(pi).
+template <expression A>
+HALFTONE_HD constexpr unary<op::erf, A> erf(const A& a) {
+    return {a};
+}
+/// The gelu of BERT: a times the probability that a normal number is below a, a (1 + erf(a / sqrt(2))) / 2.
+template <expression A>
+HALFTONE_HD constexpr auto gelu_erf(const A& a) {
+    return 0.5f * a * (one{} + symbolic::erf(0.70710678118654752 * a));
+}
+
 /// A functor of floats that returns a float and is not traced; see `halftone::opaque`.
 template <class Function>
 struct opaque_function {
@@ -305,9 +316,11 @@ struct opaque_function {
 using symbolic::abs;
 using symbolic::atan2;
 using symbolic::cosh;
+using symbolic::erf;
 using symbolic::exp;
 using symbolic::expm1;
 using symbolic::gelu;
+using symbolic::gelu_erf;
 using symbolic::log;
 using symbolic::log10;
 using symbolic::log1p;

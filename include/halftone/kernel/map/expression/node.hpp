@@ -37,6 +37,7 @@ struct expm1 {};
 struct log {};
 struct log1p {};
 struct softplus {};
+struct erf {};
 struct sinh {};
 struct cosh {};
 struct tan {};

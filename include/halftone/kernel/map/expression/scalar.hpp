@@ -5,11 +5,11 @@
 ///     const double x[] = {0.5, 2.0};
 ///     double y = ht::scalar::evaluate(e, x);
 ///
-/// Works for any type with the operators of a number whose namespace has exp, log, sqrt and tanh, or functions `apply`
+/// Works for any type with the operators of a number whose namespace has exp, log, sqrt, tanh and erf, or functions `apply`
 /// for the operations that need them.
 ///
 /// Errors in float on a GPU: those that exec/cpu/simd/math.simd.hpp states for the CPU, because the CUDA Programming
-/// Guide gives expf, expm1f, logf and log1pf 1 ulp, tanhf 2, and square roots and divisions 0.5; short forms
+/// Guide gives expf, expm1f, logf and log1pf 1 ulp, tanhf and erff 2, and square roots and divisions 0.5; short forms
 /// (short_form.hpp) have the errors stated there for float16, whatever the type. sinh, cosh, tan, pow and atan2 are
 /// <cmath>'s on both devices: within 4 ulp according to that guide and to glibc's manual. nvcc's --use_fast_math is
 /// rejected.
@@ -122,6 +122,11 @@ HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::softplus, const V& a) {
     using std::exp, std::log1p;
     return (a < V(0) ? V(0) : a) + log1p(exp(a < V(0) ? a : -a));  // e^-|a| does not overflow
+}
+HALFTONE_KERNEL template <class V>
+HALFTONE_HD inline V apply(op::erf, const V& a) {
+    using std::erf;
+    return erf(a);
 }
 HALFTONE_KERNEL template <class V>
 HALFTONE_HD inline V apply(op::sinh, const V& a) {
