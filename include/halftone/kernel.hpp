@@ -27,6 +27,7 @@
 #include <halftone/kernel/norm/cpu.hpp>
 #include <halftone/kernel/one_hot/one_hot.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>

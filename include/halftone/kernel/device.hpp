@@ -20,6 +20,7 @@
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/norm/device.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>

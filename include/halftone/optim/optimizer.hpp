@@ -244,6 +244,20 @@ class optimizer {
         make_averages(ema_decay);
     }
 
+    /// Throws argument_error unless a beta, the factor of an exponential mean, is 0 or more and less than 1.
+    void check_beta(double beta) const {
+        if (!(beta >= 0 && beta < 1))
+            fail<argument_error>(name_, ": a beta is ", beta, "; expected 0 or more and less than 1");
+    }
+    /// For an optimizer that was made without moments: takes memory for so many elements of moment number `which` in the
+    /// `state` type.
+    void take_moment(int which, std::size_t group, std::size_t elements) {
+        buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
+        b = buffer(parameters_->memory(), elements * parameters_->groups()[group].state_bytes, memory_kind::moment);
+        parameters_->memory().clear(b.data(), b.bytes());
+    }
+    const char* name() const { return name_; }
+
     void check_rate(const char* what, double value) const {
         if (!(value >= 0 && is_finite(value)))
             fail<argument_error>(name_, ": ", what, " is ", value, "; expected 0 or more");
