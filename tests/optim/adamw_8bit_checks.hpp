@@ -184,7 +184,10 @@ void resumes(Device& device) {
         other.for_state(g, [&](auto span) { load(span.data(), span.size_bytes()); });
     }
     other.optimizer.load(one.optimizer.state());
-    for (int t = 5; t <= 7; ++t) CHECK(one.step(t)), CHECK(other.step(t));
+    for (int t = 5; t <= 7; ++t) {
+        CHECK(one.step(t));
+        CHECK(other.step(t));
+    }
     CHECK((one.bytes() == other.bytes()));
 }
 
@@ -223,7 +226,8 @@ void splits(Device& device) {
     run_8bit<Device, whole> one(device, options);
     run_8bit<Device, split> other(device, options);
     for (int t = 1; t <= 4; ++t) {
-        CHECK(one.step(t)), CHECK(other.step(t));
+        CHECK(one.step(t));
+        CHECK(other.step(t));
         for (const std::size_t entry : {0u, 1u, 2u, 3u}) CHECK((one.masters(entry) == other.masters(entry)));
     }
 }

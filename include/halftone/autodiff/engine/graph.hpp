@@ -43,7 +43,8 @@ class record_memory {
     };
     position mark() const { return {current_, used_}; }
     /// What was taken since `to` is free again.
-    void rewind(const position& to = {}) { current_ = to.chunk, used_ = to.used; }
+    void rewind(const position& to) { current_ = to.chunk, used_ = to.used; }
+    void rewind() { rewind({}); }
     static constexpr std::size_t chunk_bytes = 16384;
 
   private:
