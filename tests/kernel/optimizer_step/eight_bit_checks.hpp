@@ -52,6 +52,13 @@ struct slabs {
     slabs(support::random& data, extent n, bool aligned = false)
         : slabs(data.normals<Param>(n), gradients(data, n), aligned) {}
 
+    /// Any codes, and absmaxes of their own.
+    void fill_state(support::random& data) const {
+        for (int k = 0; k < 2; ++k) {
+            for (extent i = 0; i < codes[k].size(); ++i) codes[k][i] = static_cast<std::uint8_t>(data.below(256));
+            for (extent i = 0; i < absmax[k].size(); ++i) absmax[k][i] = static_cast<float>(data.uniform(0.5, 1));
+        }
+    }
     /// Of magnitudes that fill the codes.
     static std::vector<Accumulate> gradients(support::random& data, extent n) {
         std::vector<Accumulate> g = data.normals<Accumulate>(n, 100);
