@@ -61,6 +61,7 @@ tests/cuda/rows.cu 200
 tests/cuda/shapes.cu 60
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
+tests/cuda/eight_bit.cu 10
 examples/train_gpt/amp_bf16.cu 160 again
 examples/03_regression.cpp 40 again
 bench/cuda/matmul.cu 40 again

@@ -27,6 +27,41 @@ TEST_CASE("adamw_8bit: averages of parameters, split masters, bytes of state") {
     counts_bytes(device);
 }
 
+/// Four parameters of one group, the first and the last of which have codes; the moments of the third end where, in their own
+/// slab, the codes of the last begin.
+struct chain : ht::nn::model {
+    using policy = ht::amp_bf16;
+    template <ht::path_name Name>
+    using layer = small::layer<ht::at<policy, Name>, ht::op::linear>;
+    layer<"a"> a;
+    layer<"b"> b;
+    layer<"c"> c;
+    layer<"d"> d;
+
+    explicit chain(ht::cpu& device)
+        : ht::nn::model(device), a(parameters(), 512), b(parameters(), 256), c(parameters(), 256), d(parameters(), 512) {
+        commit(*this, 1);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.a, self.b, self.c, self.d); }
+};
+
+TEST_CASE("adamw_8bit: neighbours with and without codes are not updated as one") {
+    ht::cpu device{{.threads = 2}};
+    chain model{device};
+    ht::adamw_8bit optimizer{device, model, {.min_8bit_size = 300}};
+    ht::accumulator acc{model, ht::unscaled};
+    small::tape tape;
+    tape.gradients = [](std::size_t entry, std::size_t i) { return gradient_of(entry, i, 1); };
+    tape.backward(small::loss{}, acc, model.parameters());
+    optimizer.step(acc.take());
+    CHECK(optimizer.place(3) == 512);
+    for (const std::size_t entry : {0u, 3u}) {
+        const std::size_t first = optimizer.place(entry);
+        for (std::size_t block = 0; block < 2; ++block) CHECK(optimizer.absmax(0, 0)[first / 256 + block] > 0);
+    }
+    CHECK(optimizer.moment(0, 0).size() == 512 * sizeof(float));
+}
+
 TEST_CASE("adamw_8bit: options out of range are refused") {
     ht::cpu device{{.threads = 1}};
     using model_type = small::model<ht::amp_bf16>;
