@@ -44,6 +44,7 @@
 #include <halftone/nn/gpt.hpp>
 #include <halftone/optim/adafactor.hpp>
 #include <halftone/optim/adamw.hpp>
+#include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/lion.hpp>
 #include <halftone/optim/muon.hpp>

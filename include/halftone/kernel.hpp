@@ -30,6 +30,7 @@
 #include <halftone/kernel/optimizer_step/adafactor/cpu.hpp>
 #include <halftone/kernel/optimizer_step/adafactor/function.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>

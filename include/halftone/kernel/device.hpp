@@ -23,6 +23,7 @@
 #include <halftone/kernel/optimizer_step/adafactor/device.hpp>
 #include <halftone/kernel/optimizer_step/adafactor/function.hpp>
 #include <halftone/kernel/optimizer_step/device.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 #include <halftone/kernel/optimizer_step/function.hpp>
 #include <halftone/kernel/packed_positions/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>

@@ -123,9 +123,12 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
                                      " is sparse; take a dense one, or another optimizer");
             const std::size_t rows = e.rows == 0 ? 0 : static_cast<std::size_t>(e.rows);
             const std::size_t columns = e.rows == 0 ? e.count : static_cast<std::size_t>(e.width);
-            bytes[e.group] += (round_up(rows, aligned) + round_up(columns, aligned)) * sizeof(float);
+            const std::size_t variances = (round_up(rows, aligned) + round_up(columns, aligned)) * sizeof(float);
+            bytes[e.group] += variances;
+            if (memory_listener* const listener = parameters.memory().usage().listener())
+                listener->on_parameter(memory_kind::moment, e.path.c_str(), static_cast<std::ptrdiff_t>(variances));
         }
-        base::take_moment(0, bytes);
+        for (std::size_t g = 0; g < bytes.size(); ++g) base::take_moment(0, g, bytes[g]);
     }
     placed placed_of(const store::entry& e, std::size_t index) const {
         const bool is_matrix = e.rows != 0;

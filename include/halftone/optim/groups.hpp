@@ -55,6 +55,8 @@ struct update_segment {
     std::size_t entry;       ///< the first parameter's
     std::size_t step_group = 0;  ///< of parameters with one count of steps (optim/step_counts.hpp)
     bool is_alone = false;       ///< updated as a whole by itself, as a matrix of Muon's
+    std::size_t state = 0;       ///< first element in the optimizer's moments; mostly as in the gradients
+    bool is_eight_bit = false;   ///< its moments are 8-bit codes (optim/eight_bit_optimizer.hpp)
 };
 
 inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
@@ -125,7 +127,7 @@ inline std::vector<update_segment> make_segments(const store& parameters, double
         const kernel::group_rates rates{o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1),
                                         o.weight_decay.value_or(weight_decay)};
         segments.push_back({e.group, e.master, e.copy, e.gradient,
-                            is_sparse ? e.count : round_up(e.count, store::granule), rates, entry});
+                            is_sparse ? e.count : round_up(e.count, store::granule), rates, entry, 0, false, e.gradient});
     }
     return segments;
 }
@@ -142,7 +144,8 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
         const auto joins_last = [&](const update_segment& s) {
             return !g.has_sparse_gradients && !s.is_alone && !next.is_alone && s.group == next.group && s.rates == next.rates &&
                    s.step_group == next.step_group && s.master + s.count == next.master &&
-                   s.gradient + s.count == next.gradient &&
+                   s.gradient + s.count == next.gradient && s.state + s.count == next.state &&
+                   s.is_eight_bit == next.is_eight_bit &&
                    (next.copy == store::nowhere || s.copy + s.count == next.copy);
         };
         update_segment* last = nullptr;

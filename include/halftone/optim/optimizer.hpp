@@ -248,16 +248,19 @@ class optimizer {
     bool updates(const parameter<Storage, Rank>& p) const {
         return &p.owner() == parameters_ && !p.is_frozen();
     }
-
-    /// Takes memory for a moment whose layout is the optimizer's own: so many bytes for each group of the store. Before the
-    /// first step.
-    void take_moment(int which, const std::vector<std::size_t>& bytes) {
-        for (std::size_t g = 0; g < bytes.size(); ++g) {
-            buffer& b = moments_[static_cast<std::size_t>(which) * bytes.size() + g];
-            b = buffer(parameters_->memory(), bytes[g], memory_kind::moment);
-            parameters_->memory().clear(b.data(), b.bytes());
-        }
+    /// Throws argument_error unless a beta, the factor of an exponential mean, is 0 or more and less than 1.
+    void check_beta(double beta) const {
+        if (!(beta >= 0 && beta < 1))
+            fail<argument_error>(name_, ": a beta is ", beta, "; expected 0 or more and less than 1");
     }
+    /// For an optimizer that was made without moments, before the first step: allocates `bytes` for moment number `which`
+    /// of a group of the store, in a layout of the optimizer's own.
+    void take_moment(int which, std::size_t group, std::size_t bytes) {
+        buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
+        b = buffer(parameters_->memory(), bytes, memory_kind::moment);
+        parameters_->memory().clear(b.data(), b.bytes());
+    }
+    const char* name() const { return name_; }
 
     void check_rate(const char* what, double value) const {
         if (!(value >= 0 && is_finite(value)))

@@ -34,19 +34,16 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     }
 
   protected:
-    /// `seed` is for stochastic rounding. Allocates the moments that the rule has.
+    /// `seed` is for stochastic rounding. Allocates the moments that the rule has, if the optimizer does not do so itself.
     rule_optimizer(Device& device, Model& model, const Rule& rule, double lr, double weight_decay, std::uint64_t seed,
-                   std::vector<parameter_group> groups, double ema_decay = 0, const char* name = Rule::name)
+                   std::vector<parameter_group> groups, double ema_decay = 0, const char* name = Rule::name,
+                   bool allocates = true)
         : base(name, device, model, lr, weight_decay, std::move(groups),
-               rule.keeps() ? base::kept::yes : base::kept::no, ema_decay),
+               rule.keeps() && allocates ? base::kept::yes : base::kept::no, ema_decay),
           rule_(rule),
           seed_(seed) {}
 
-    /// Throws argument_error unless a beta, the factor of an exponential mean, is 0 or more and less than 1.
-    static void check_beta(double beta) {
-        if (!(beta >= 0 && beta < 1))
-            fail<argument_error>(Rule::name, ": a beta is ", beta, "; expected 0 or more and less than 1");
-    }
+    const Rule& rule() const { return rule_; }
 
     /// The parameters and copies of a segment, and a rule.
     template <class Storage, class AnyRule, class Accumulate, class State>
@@ -84,7 +81,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
         arguments.factors = factors;
         finish_arguments(arguments, s);
         for (int i = 0; i < Rule::moments && rule_.keeps(); ++i)
-            arguments.moments[i] = base::template part_of<state>(base::moment(i, s.group).data(), s.gradient, s.count);
+            arguments.moments[i] = base::template part_of<state>(base::moment(i, s.group).data(), s.state, s.count);
         if constexpr (has_sparse_gradient<Storage>) {
             step::template run_rows<Storage::param_rounding, Rule, master, copy, accumulate, state,
                                     Storage::copy_rounding>(base::device(), arguments,

@@ -86,13 +86,7 @@ struct optimizer_step_kernel {
         if (keeps) {
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k] = load_run<n, Access>(simt, moments[k], i, here);
         }
-        vec<float, n> w = load_master<Access>(simt, master, copy, i, here);
-        HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
-            float of[kinds];
-            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) of[k] = m[k][e];
-            w[e] = floats::updated(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
-            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
-        }
+        const vec<float, n> w = updated(simt, p, i, here, g, keeps, m);
         if (keeps && !only_reads_moments<Rule>) {
             HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) {
                 const word stream = static_cast<word>(1 + k);
@@ -100,6 +94,28 @@ struct optimizer_step_kernel {
                                   round_run<State, rounding::stochastic, Access>(m[k], key, stream, p.step, i));
             }
         }
+        store_parameters(simt, p, i, here, w);
+    }
+
+    // ---- the same in parts, for moments that lie otherwise (eight_bit/device.hpp)
+
+    /// The new parameters of a run; moments become new ones.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<float, n> updated(Simt simt, const present& p, extent i, int here, const vec<float, n>& g,
+                                                      bool keeps, vec<float, n> (&m)[kinds]) const {
+        vec<float, n> w = load_master<Access>(simt, master, copy, i, here);
+        HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+            float of[kinds];
+            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) of[k] = m[k][e];
+            w[e] = floats::updated(p.scalars.rule, w[e], read_gradient(g[e], p.factors), of, keeps);
+            HALFTONE_UNROLL for (int k = 0; k < kinds; ++k) m[k][e] = of[k];
+        }
+        return w;
+    }
+    /// Stores the parameters of a run, their copies and averages.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void store_parameters(Simt simt, const present& p, extent i, int here,
+                                                      const vec<float, n>& w) const {
         if constexpr (std::is_same_v<Param, bfloat16_remainder>) {
             store_halves<Access>(simt, master, copy, i, here, w);
             if (average.is_there()) add_to_average(simt, p, i, here, w);

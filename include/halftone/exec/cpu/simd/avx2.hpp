@@ -327,6 +327,11 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b, int n = 8) {
     const std::uint64_t bytes = narrow_to_bytes(b);
     std::memcpy(p, &bytes, static_cast<std::size_t>(n));
 }
+/// The numbers of a table at these places.
+HALFTONE_INLINE words look_up(const std::uint32_t* table, words at) {
+    return reinterpret_cast<words>(
+        _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), reinterpret_cast<__m256i>(at), 4));
+}
 
 /// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(32)));

@@ -372,6 +372,10 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b) {
 HALFTONE_INLINE void store_eight_bit(void* p, words b, int n) {
     _mm_mask_storeu_epi8(p, first_lanes(n), _mm512_cvtepi32_epi8(reinterpret_cast<__m512i>(b)));
 }
+/// The numbers of a table at these places.
+HALFTONE_INLINE words look_up(const std::uint32_t* table, words at) {
+    return reinterpret_cast<words>(_mm512_i32gather_epi32(reinterpret_cast<__m512i>(at), table, 4));
+}
 
 /// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(64)));

@@ -272,6 +272,10 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b, int n = 4) {
                                    static_cast<std::uint8_t>(b[2]), static_cast<std::uint8_t>(b[3])};
     std::memcpy(p, lanes, static_cast<std::size_t>(n));
 }
+/// The numbers of a table at these places.
+HALFTONE_INLINE words look_up(const std::uint32_t* table, words at) {
+    return words{table[at[0]], table[at[1]], table[at[2]], table[at[3]]};
+}
 
 /// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(16)));

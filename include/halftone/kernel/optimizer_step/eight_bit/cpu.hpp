@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of an optimizer with 8-bit moments on the CPU; eight_bit.hpp has its arguments, its contract and an example.
+#pragma once
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/common/update/cpu.hpp>
+#include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/eight_bit.hpp>
+
+#define HALFTONE_BODY <halftone/kernel/optimizer_step/eight_bit/cpu.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+template <>
+struct eight_bit_step<cpu> {
+    template <rounding Rounding, class Rule, class Param, class Copy, class Accumulate,
+              rounding CopyRounding = rounding::nearest_even>
+    static void run(cpu& device, const eight_bit_step_arguments<Rule, Param, Copy, Accumulate>& a) {
+        check(a);
+        device.run([&] {
+            if (a.step.step->skips != 0) return;
+            static_assert(update_chunk % eight_bit_block == 0);
+            update_all(device, a.step.gradient, updater<Rounding, CopyRounding>(device, a));
+        });
+    }
+
+  private:
+    /// Updates n parameters from the i-th on, the first of a block, by their gradients.
+    template <rounding Rounding, rounding CopyRounding, class Rule, class Param, class Copy, class Accumulate>
+    static auto updater(cpu& device, const eight_bit_step_arguments<Rule, Param, Copy, Accumulate>& a) {
+        const auto body =
+            device.select(&portable::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>,
+                          &avx2::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>,
+                          &avx512::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>);
+        return [a, body, scalars = a.step.rule.scalars_of(a.step.rates, *a.step.step), factors = *a.step.factors,
+                step = static_cast<std::uint32_t>(a.step.step->steps),
+                average_weight = average_weight_of(a.step.average_decay, *a.step.step)](extent i, extent n,
+                                                                                       const Accumulate* gradient) {
+            const auto& s = a.step;
+            std::uint8_t* codes[Rule::moments];
+            float* absmax[Rule::moments];
+            const dynamic_map* maps[Rule::moments];
+            for (int k = 0; k < Rule::moments; ++k) {
+                codes[k] = a.codes[k].data() + i, absmax[k] = a.absmax[k].data() + i / eight_bit_block;
+                maps[k] = moment_has_sign<Rule>(k) ? &a.maps->with_sign : &a.maps->without_sign;
+            }
+            body(n, s.master.data() + i, s.copy.data() == nullptr ? nullptr : s.copy.data() + i, gradient, codes, absmax,
+                 maps, scalars, factors, s.key, step, i, streams_copies<Param>(s.copy, i),
+                 s.average.data() == nullptr ? nullptr : s.average.data() + i, average_weight);
+        };
+    }
+};
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

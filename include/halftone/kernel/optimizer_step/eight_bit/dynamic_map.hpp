@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The dynamic map: the 256 numbers that a byte of 8-bit optimizer state stands for, by "dynamic tree quantization" of
+/// Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", as bitsandbytes' create_dynamic_map has it.
+///
+///     const kernel::dynamic_maps maps = kernel::make_dynamic_maps();      // to be written into the device's memory
+///
+/// The map has 0, 1, and the magnitudes of seven decades from 1e-7 to 1, of which the decade that ends at 10^(i - 6) is cut
+/// into 2^i equal parts, or twice as many without signs; a part is represented by its middle. With signs each of these
+/// has its negative, 1 excepted. Sorted, they are the codes 0 to 255. So small numbers have a large range, large ones a
+/// high precision: a part is 0.7% (without signs) or 1.4% of 1 in the last decade.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/number/bits.hpp>
+#include <halftone/tensor/shape.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace kernel {
+
+/// Consecutive elements that share one largest magnitude.
+inline constexpr extent eight_bit_block = 256;
+
+/// A map, and how a number finds its code: in words, as kernels read it.
+///
+/// The magnitudes in ascending order have the ranks 0, 1, 2, ... Floats from 2^-23 to 1 are divided into cells by their
+/// upper 16 bits, so finely that at most one boundary between ranks is in a cell. Of a float with the lower 16 bits `low`,
+///
+///     rank = (cells[cell] + low) >> 16,      cells[cell] = rank at the cell's begin * 2^16 + 2^16 - place of the boundary
+struct dynamic_map {
+    static constexpr int codes = 256, decades = 7;
+    static constexpr std::uint32_t least = 0x34000000u;  ///< the bits of 2^-23: all below has the same code
+    static constexpr int cell_count = ((0x3f800000u - least) >> 16) + 1;
+
+    std::uint32_t values[codes];     ///< the bits of the codes' floats
+    std::uint32_t cells[cell_count];
+    std::uint32_t zero;  ///< the code of 0: with signs 127, the number of negative ones, else 0
+
+    HALFTONE_HD bool has_sign() const { return zero != 0; }
+    float value(int code) const { return detail::bit_cast<float>(values[code]); }
+};
+
+/// Both maps, as they lie in a device's memory.
+struct dynamic_maps {
+    dynamic_map with_sign, without_sign;
+};
+
+/// The code of a number from its magnitude's rank. With signs a negative number has a negative code, even if 0 is nearer:
+/// a moment keeps its sign, as in bitsandbytes.
+HALFTONE_HD inline std::uint32_t dynamic_code(std::uint32_t rank, bool is_negative, std::uint32_t zero) {
+    if (!is_negative) return zero + rank;
+    const std::uint32_t least_one = rank < 1 ? 1 : rank;
+    return zero - (least_one < zero ? least_one : zero);
+}
+
+/// Fills in the values: bitsandbytes' algorithm, in double, each number rounded to float once. Returns how many magnitudes
+/// there are.
+inline int make_magnitudes(float (&magnitudes)[dynamic_map::codes], bool has_sign) {
+    constexpr double ends[dynamic_map::decades] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+    int count = 0;
+    magnitudes[count++] = 0;
+    for (int i = 0; i < dynamic_map::decades; ++i) {
+        const int parts = has_sign ? 1 << i : 2 << i;
+        for (int j = 0; j < parts; ++j)
+            magnitudes[count++] = static_cast<float>(ends[i] * (0.1 + 0.9 * (j + 0.5) / parts));
+    }
+    magnitudes[count++] = 1;
+    return count;
+}
+
+/// The smallest float that is nearer to `above` than to `below`.
+inline std::uint32_t first_nearer(float below, float above) {
+    const double middle = (static_cast<double>(below) + static_cast<double>(above)) / 2;  // exact
+    const float rounded = static_cast<float>(middle);
+    return detail::bit_cast<std::uint32_t>(rounded) + (static_cast<double>(rounded) > middle ? 0 : 1);
+}
+
+inline dynamic_map make_dynamic_map(bool has_sign) {
+    float magnitudes[dynamic_map::codes];
+    const int ranks = make_magnitudes(magnitudes, has_sign);
+    dynamic_map map{};
+    map.zero = has_sign ? static_cast<std::uint32_t>(ranks - 2) : 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const std::uint32_t bits = detail::bit_cast<std::uint32_t>(magnitudes[rank]);
+        map.values[map.zero + static_cast<std::uint32_t>(rank)] = bits;
+        if (has_sign && rank > 0 && rank < ranks - 1) map.values[map.zero - static_cast<std::uint32_t>(rank)] = bits | 0x80000000u;
+    }
+    std::uint32_t rank = 0;
+    for (std::uint32_t cell = 0; cell < dynamic_map::cell_count; ++cell) {
+        const std::uint32_t begin = dynamic_map::least + (cell << 16);
+        const auto boundary = [&] {  // of the next rank
+            return static_cast<int>(rank) + 1 < ranks ? first_nearer(magnitudes[rank], magnitudes[rank + 1]) : 0xffffffffu;
+        };
+        while (boundary() <= begin) ++rank;
+        const std::uint32_t place = boundary() - begin;
+        map.cells[cell] = (rank << 16) + 0x10000u - (place < 0x10000u ? place : 0x10000u);
+    }
+    return map;
+}
+inline dynamic_maps make_dynamic_maps() { return {make_dynamic_map(true), make_dynamic_map(false)}; }
+
+}  // namespace kernel
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The definition of blockwise 8-bit optimizer state, in double.
+///
+///     const std::vector<double> map = reference::dynamic_map(true);                 // the numbers of codes 0 to 255
+///     reference::adamw_8bit(w, g, {m8, m_max}, {v8, v_max}, {.beta2 = 0.99}, lr, decay, t);
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include <halftone/kernel/optimizer_step/reference.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace reference {
+
+/// The numbers of codes 0 to 255, sorted: create_dynamic_map of bitsandbytes, whose numbers are floats.
+inline std::vector<double> dynamic_map(bool has_sign) {
+    std::vector<double> map{0, 1};
+    for (int i = 0; i < 7; ++i) {
+        const int parts = has_sign ? 1 << i : 2 << i;
+        for (int j = 0; j < parts; ++j) {
+            const double middle = 0.1 + 0.9 * (j + 0.5) / parts;
+            const double value = static_cast<double>(static_cast<float>(std::pow(10.0, i - 6) * middle));
+            map.push_back(value);
+            if (has_sign) map.push_back(-value);
+        }
+    }
+    std::sort(map.begin(), map.end());
+    return map;
+}
+
+/// The code of the number nearest to x; of two that are equally near, that of the smaller magnitude. A negative number has
+/// a negative one, even if 0 is nearer.
+inline std::uint8_t nearest_code(const std::vector<double>& map, double x) {
+    std::size_t best = 0;
+    for (std::size_t code = 1; code < map.size(); ++code) {
+        const double distance = std::fabs(map[code] - x), least = std::fabs(map[best] - x);
+        if (distance < least || (distance == least && std::fabs(map[code]) < std::fabs(map[best]))) best = code;
+    }
+    if (x < 0 && map[best] == 0 && best > 0) --best;
+    return static_cast<std::uint8_t>(best);
+}
+
+/// Moments in 8 bits: a code for each, and the largest magnitude of every 256 of them.
+struct eight_bit_moment {
+    view<std::uint8_t, 1> codes;
+    view<float, 1> absmax;
+
+    /// The moments as numbers.
+    std::vector<double> read(const std::vector<double>& map) const {
+        std::vector<double> m;
+        for (extent i = 0; i < codes.size(); ++i) m.push_back(map[codes(i)] * static_cast<double>(absmax(i / 256)));
+        return m;
+    }
+    void write(const std::vector<double>& map, const std::vector<double>& m) const {
+        for (extent block = 0; block < absmax.size(); ++block) {
+            const extent begin = block * 256, end = std::min(begin + 256, codes.size());
+            double most = 0;
+            for (extent i = begin; i < end; ++i) most = std::max(most, std::fabs(m[static_cast<std::size_t>(i)]));
+            absmax(block) = static_cast<float>(most);
+            for (extent i = begin; i < end; ++i)
+                codes(i) = nearest_code(map, most == 0 ? 0 : m[static_cast<std::size_t>(i)] / most);
+        }
+    }
+};
+
+/// A step of AdamW (reference::adamw) between reading and writing moments in 8 bits.
+template <class W, class G>
+void adamw_8bit(const view<W, 1>& weights, const view<G, 1>& gradients, const eight_bit_moment& first,
+                const eight_bit_moment& second, const kernel::adamw_rule& r, double lr, double weight_decay, double t,
+                const kernel::gradient_factors& factors = {}) {
+    const std::vector<double> with_sign = dynamic_map(true), without_sign = dynamic_map(false);
+    std::vector<double> m = first.read(with_sign), v = second.read(without_sign);
+    const auto flat = [](std::vector<double>& x) { return view<double, 1>{x.data(), {static_cast<extent>(x.size())}}; };
+    adamw(weights, gradients, flat(m), flat(v), r, lr, weight_decay, t, factors);
+    first.write(with_sign, m);
+    second.write(without_sign, v);
+}
+
+}  // namespace reference
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

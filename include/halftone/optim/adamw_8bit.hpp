@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// AdamW over a model's parameters with its two moments in 8 bits, as bitsandbytes' AdamW8bit stores them (Dettmers et al.
+/// 2022, "8-bit Optimizers via Block-wise Quantization"): 2.03 bytes of state a parameter in place of 8.
+///
+///     ht::adamw_8bit optimizer{device, model, {.lr = 3e-4, .weight_decay = 0.1}, {{"*.norm", {.weight_decay = 0}}}};
+///     optimizer.step(grads);               // one read-write pass, 18 bytes a parameter in fp32 with a 16-bit copy
+///
+/// The program includes the kernels of its device: <halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda.
+///
+/// Each block of 256 consecutive elements of a parameter has a float, the largest magnitude of its moments, and each moment
+/// the code of the nearest number of the dynamic map times that (kernel/optimizer_step/eight_bit/): with signs for the
+/// first moment, without for the second. Nothing is rounded at random. Parameters of fewer than `min_8bit_size` elements
+/// (biases, norms), and tables with a sparse gradient, keep moments in the policy's `state` type and have the bits of
+/// ht::adamw; of the others, `state` is not asked.
+///
+/// A step is that of ht::adamw in all else: scaled gradients, clipping, skipped steps (which leave all codes), groups,
+/// frozen parameters, split masters, the average of parameters, step counts. The parameter moves by the new moments before
+/// they are rounded, as in bitsandbytes; it decays before it moves, as in torch.optim.AdamW, while bitsandbytes' decays
+/// afterwards, a difference of lr * weight_decay times the move. The bits do not depend on the number of threads.
+#pragma once
+
+#include <halftone/kernel/optimizer_step/rule/adamw.hpp>
+#include <halftone/optim/eight_bit_optimizer.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// AdamW's hyperparameters, and which parameters have their moments in 8 bits.
+struct adamw_8bit_options {
+    double lr = 1e-3;
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double weight_decay = 1e-2;
+    extent min_8bit_size = 4096;  ///< parameters of fewer elements keep moments in the `state` type
+    std::uint64_t seed = 0;       ///< of stochastic rounding, where the policy asks for it
+    double ema_decay = 0;  ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
+};
+
+/// AdamW with moments in 8 bits over a model's parameters. Device and model must outlive it.
+template <class Device, class Model>
+class adamw_8bit : public detail::eight_bit_optimizer<Device, Model, kernel::adamw_rule> {
+    using base = detail::eight_bit_optimizer<Device, Model, kernel::adamw_rule>;
+
+  public:
+    /// Allocates two bytes a parameter, and two floats for each 256. If groups freeze parameters, make the optimizer before
+    /// accumulators. Throws argument_error for options out of range and for a group that names no parameter, state_error
+    /// before the store's commit, and out_of_memory.
+    adamw_8bit(Device& device, Model& model, const adamw_8bit_options& options = {},
+               std::initializer_list<parameter_group> groups = {})
+        : adamw_8bit(device, model, options, std::vector<parameter_group>(groups)) {}
+    adamw_8bit(Device& device, Model& model, const adamw_8bit_options& options, std::vector<parameter_group> groups)
+        : base("adamw_8bit", device, model, {options.beta1, options.beta2, options.epsilon}, options.lr,
+               options.weight_decay, options.seed, std::move(groups), options.ema_decay, options.min_8bit_size),
+          options_(options) {
+        base::check_beta(options.beta1);
+        base::check_beta(options.beta2);
+        base::check_rate("epsilon", options.epsilon);
+    }
+
+    /// The options that it was made with.
+    const adamw_8bit_options& options() const { return options_; }
+
+  private:
+    adamw_8bit_options options_;
+};
+
+template <class Device, class Model>
+adamw_8bit(Device&, Model&) -> adamw_8bit<Device, Model>;
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// An optimizer made from a rule, whose moments are stored in 8 bits: all of adamw_8bit.hpp except its options.
+///
+/// Where the state lies, by group of the store: for each moment one slab of codes, a byte an element, in which every
+/// parameter begins at a multiple of 256 (kernel::eight_bit_block), in the store's order; one slab of absmaxes, a float for
+/// each 256 codes; and one slab of the moments that stay in the policy's `state` type, one parameter after the other.
+/// Blocks are counted from a parameter's first element, as bitsandbytes counts them, so that a parameter's state does not
+/// depend on its neighbours.
+#pragma once
+
+#include <halftone/kernel/optimizer_step/eight_bit/eight_bit.hpp>
+#include <halftone/optim/rule_optimizer.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// An optimizer by a rule over a model's parameters, with moments in 8 bits. Device and model must outlive it.
+template <class Device, class Model, class Rule>
+class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
+    using base = rule_optimizer<Device, Model, Rule>;
+    static constexpr std::size_t block = static_cast<std::size_t>(kernel::eight_bit_block);
+
+  public:
+    /// Updates parameters, moments and copies. Throws as the other optimizers' step().
+    template <class G>
+    step_outcome<Device> step(G&& g) {
+        if constexpr (check_step<Device, Model, std::remove_cvref_t<G>>())
+            return base::run_step(g, launch{this}, base::rule().largest_gradient());
+    }
+
+    /// Whether a parameter's moments are in 8 bits, by its index in the store.
+    bool is_eight_bit(std::size_t entry) const { return places_[entry].is_eight_bit; }
+    /// The codes of moment number `which` of a group of the store, in the device's memory: see above. A run that is resumed
+    /// writes them, with absmax() and moment().
+    std::span<std::uint8_t> codes(int which, std::size_t group) const {
+        const buffer& b = codes_[at(which, group)];
+        return {reinterpret_cast<std::uint8_t*>(b.data()), b.bytes()};
+    }
+    /// The largest magnitudes of the codes' blocks.
+    std::span<float> absmax(int which, std::size_t group) const {
+        const buffer& b = absmax_[at(which, group)];
+        return {reinterpret_cast<float*>(b.data()), b.bytes() / sizeof(float)};
+    }
+    /// Where a parameter's codes begin in its group's slab, or its moments in that of moment().
+    std::size_t place(std::size_t entry) const { return places_[entry].first; }
+
+  protected:
+    /// Parameters of `min_8bit_size` elements or more have moments in 8 bits, unless their gradient is sparse.
+    eight_bit_optimizer(const char* name, Device& device, Model& model, const Rule& rule, double lr, double weight_decay,
+                        std::uint64_t seed, std::vector<parameter_group> groups, double ema_decay, extent min_8bit_size)
+        : base(device, model, rule, lr, weight_decay, seed, std::move(groups), ema_decay, name, false),
+          maps_(device, kernel::make_dynamic_maps()) {
+        if (min_8bit_size < 0)
+            fail<argument_error>(name, ": min_8bit_size is ", min_8bit_size, "; expected 0 or more");
+        make_places(model.parameters(), static_cast<std::size_t>(min_8bit_size));
+        base::set_segments([&](const store::entry& e, update_segment& s) {
+            s.is_eight_bit = places_[s.entry].is_eight_bit;
+            s.state = places_[s.entry].first;
+            if (s.is_eight_bit) s.count = e.count;  // the gap behind it is no part of its last block
+        });
+    }
+
+  private:
+    struct state_place {
+        bool is_eight_bit = false;
+        std::size_t first = 0;  // element of the group's codes, or of its other moments
+    };
+    struct launch {
+        const eight_bit_optimizer* self;
+        template <class Storage>
+        void operator()(const update_segment& s, const gradient_slabs& slabs,
+                        const kernel::gradient_factors* factors) const {
+            if constexpr (!has_sparse_gradient<Storage>) {
+                if (s.is_eight_bit) return self->template update_codes<Storage>(s, slabs, factors);
+            }
+            self->template update<Storage>(s, slabs, factors);
+        }
+    };
+
+    std::size_t at(int which, std::size_t group) const { return static_cast<std::size_t>(which) * groups_ + group; }
+
+    void make_places(store& parameters, std::size_t min_8bit_size) {
+        groups_ = parameters.groups().size();
+        places_.resize(parameters.entries().size());
+        std::vector<std::size_t> codes(groups_), others(groups_);
+        const auto take = [](std::size_t& end, std::size_t room) { return std::exchange(end, end + room); };
+        for (std::size_t i = 0; i < places_.size(); ++i) {
+            const store::entry& e = parameters.entries()[i];
+            if (e.frozen) continue;
+            state_place& p = places_[i];
+            p.is_eight_bit = e.count >= min_8bit_size && !parameters.groups()[e.group].has_sparse_gradients;
+            p.first = p.is_eight_bit ? take(codes[e.group], round_up(e.count, block))
+                                     : take(others[e.group], round_up(e.count, store::granule));
+        }
+        for (int which = 0; which < Rule::moments; ++which) {
+            for (std::size_t g = 0; g < groups_; ++g) {
+                codes_.push_back(cleared(parameters, codes[g]));
+                absmax_.push_back(cleared(parameters, codes[g] / block * sizeof(float)));
+                base::take_moment(which, g, others[g] * parameters.groups()[g].state_bytes);
+            }
+            for (std::size_t i = 0; i < places_.size(); ++i) tell(parameters, i);
+        }
+    }
+    static buffer cleared(store& parameters, std::size_t bytes) {
+        buffer b(parameters.memory(), bytes, memory_kind::moment);
+        parameters.memory().clear(b.data(), bytes);
+        return b;
+    }
+    /// Tells the memory's listener of the bytes of one moment of a parameter.
+    void tell(const store& parameters, std::size_t entry) const {
+        const store::entry& e = parameters.entries()[entry];
+        const state_place& p = places_[entry];
+        if (!p.is_eight_bit) return parameters.tell_slab(memory_kind::moment, e, parameters.groups()[e.group].state_bytes);
+        memory_listener* const listener = parameters.memory().usage().listener();
+        if (listener == nullptr) return;
+        // The slab of absmaxes is rounded up as a whole: each parameter has what it adds to that.
+        const std::size_t room = round_up(e.count, block);
+        const auto absmaxes = [](std::size_t end) { return round_up(end / block * sizeof(float), block_alignment); };
+        listener->on_parameter(memory_kind::moment, e.path.c_str(),
+                               static_cast<std::ptrdiff_t>(room + absmaxes(p.first + room) - absmaxes(p.first)));
+    }
+
+    /// A segment's step with moments in 8 bits.
+    template <class Storage>
+    void update_codes(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
+        using master = typename Storage::master;
+        using copy = typename Storage::compute;
+        using accumulate = typename Storage::accumulate;
+        kernel::eight_bit_step_arguments<Rule, master, copy, accumulate> a{
+            .step = base::template arguments_of<Storage, Rule, accumulate, float>(s, base::rule()), .maps = maps_.data()};
+        a.step.factors = factors;
+        base::finish_arguments(a.step, s);
+        a.step.gradient = base::template part_of<accumulate>(
+            reinterpret_cast<std::byte*>(slabs.template group<Storage>(s.group).data()), s.gradient, s.count);
+        for (int which = 0; which < Rule::moments; ++which) {
+            const std::size_t slab = at(which, s.group);
+            a.codes[which] = base::template part_of<std::uint8_t>(codes_[slab].data(), s.state, s.count);
+            a.absmax[which] =
+                base::template part_of<float>(absmax_[slab].data(), s.state / block, (s.count + block - 1) / block);
+        }
+        kernel::eight_bit_step<Device>::template run<Storage::param_rounding, Rule, master, copy, accumulate,
+                                                     Storage::copy_rounding>(base::device(), a);
+    }
+
+    std::size_t groups_ = 0;
+    std::vector<state_place> places_;      // of each parameter of the store
+    std::vector<buffer> codes_, absmax_;  // of each moment and group
+    device_value<kernel::dynamic_maps, Device> maps_;
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

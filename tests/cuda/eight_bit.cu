@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of AdamW with moments in 8 bits on a GPU: the checks of tests/kernel.
+#include <doctest/doctest.h>
+
+#include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
+
+#include "cuda/device.cuh"
+#include "kernel/optimizer_step/eight_bit_checks.hpp"
+
+namespace {
+
+using namespace eight_bit_checks;
+
+TEST_CASE("8-bit state on cuda: a step equals its definition, every number has the code of the nearest one") {
+    support::waiting_cuda device;
+    equals_definition<slabs<float, ht::bfloat16, float>>(device);
+    finds_nearest_codes(device);
+}
+
+TEST_CASE("8-bit state on cuda: codes and parameters of 100 steps are those of the golden file") {
+    support::waiting_cuda device;
+    CHECK(has_golden_bits(device, "fused"));
+}
+
+TEST_CASE("8-bit state on cuda: skipped steps, zeros, refusals") {
+    support::waiting_cuda device;
+    skips(device);
+    keeps_zeros(device);
+    refuses(device);
+}
+
+}  // namespace

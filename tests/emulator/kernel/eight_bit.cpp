@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A step of AdamW with moments in 8 bits as a GPU runs it.
+#include <emulator/damage.hpp>
+
+#include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
+
+#include "kernel/optimizer_step/eight_bit_checks.hpp"
+
+namespace {
+
+using namespace eight_bit_checks;
+namespace emulator = ht::emulator;
+using mixed = slabs<float, ht::bfloat16, float>;
+using pure = slabs<ht::bfloat16, ht::bfloat16, ht::bfloat16>;
+
+TEST_CASE("8-bit state on a GPU: a step equals its definition, and codes of 100 steps are those of the golden file") {
+    emulator::device device;
+    equals_definition<mixed>(device);
+    CHECK(has_golden_bits(device, "fused"));
+}
+
+TEST_CASE("8-bit state on a GPU: every number has the code of the nearest number") {
+    emulator::device device;
+    finds_nearest_codes(device);
+}
+
+TEST_CASE("8-bit state on a GPU: skipped steps, zeros, refusals") {
+    emulator::device device;
+    skips(device);
+    keeps_zeros(device);
+    refuses(device);
+}
+
+TEST_CASE("8-bit state on a GPU: the bits are the CPU's") {
+    // Portable code has no multiply-add of one rounding.
+    if (!ht::supports(ht::isa::avx2)) {
+        MESSAGE("not tested here: this processor lacks avx2");
+        return;
+    }
+    ht::cpu cpu{{.threads = 1, .instruction_set = ht::isa::avx2}};
+    emulator::device device;
+    const auto agree = [&]<class S, ht::rounding Rounding>(std::type_identity<S>,
+                                                           std::integral_constant<ht::rounding, Rounding>) {
+        for (const extent n : {extent{1}, extent{131}, extent{2563}}) {
+            for (const bool aligned : {true, false}) {
+                support::random one{1}, two{1};
+                const S there(one, n, aligned), here(two, n, aligned);
+                there.fill_state(one), here.fill_state(two);
+                run_steps<Rounding>(device, there, 2);
+                run_steps<Rounding>(cpu, here, 2);
+                CHECK(there.same_bits(here));
+                CHECK(there.intact());
+            }
+        }
+    };
+    agree(std::type_identity<mixed>{}, std::integral_constant<ht::rounding, ht::rounding::nearest_even>{});
+    agree(std::type_identity<pure>{}, std::integral_constant<ht::rounding, ht::rounding::stochastic>{});
+}
+
+TEST_CASE("8-bit state on a GPU: any schedule gives the same bits, and every damage shows") {
+    support::random data{9};
+    const mixed want(data, 2077);
+    want.fill_state(data);
+    emulator::device plain;
+    run_steps(plain, want, 1);
+    emulator::check_kernels([&](emulator::device& device) {
+        support::random again{9};
+        const mixed got(again, 2077);
+        got.fill_state(again);
+        run_steps(device, got, 1);
+        return got.same_bits(want);
+    });
+}
+
+}  // namespace

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// AdamW with moments in 8 bits where all it touches lies in a GPU's memory.
+#include <halftone/kernel/gradient_norm/device.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
+#include <halftone/kernel/quantize/device.hpp>
+
+#include <emulator/device.hpp>
+
+#include "optim/adamw_8bit_checks.hpp"
+
+namespace {
+
+namespace emulator = halftone::emulator;
+using namespace adamw_8bit_checks;
+
+TEST_CASE("adamw_8bit on a GPU: small parameters are AdamW's, a run goes on from its state, averages, bytes") {
+    emulator::device device;
+    small_parameters_are_adamws<ht::amp_bf16>(device);
+    resumes<ht::amp_bf16>(device);
+    averages<ht::amp_bf16>(device);
+    counts_bytes(device);
+}
+
+}  // namespace

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The dynamic maps, and a step of AdamW with moments in 8 bits on every instruction set; eight_bit_checks.hpp has what it
+/// has to do.
+#include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
+
+#include "kernel/optimizer_step/eight_bit_checks.hpp"
+#include "support/each_set.hpp"
+
+namespace {
+
+using namespace eight_bit_checks;
+
+template <class Check>
+void on_each_set(const Check& check) {
+    support::for_each_set([&](ht::isa set) {
+        ht::cpu device{{.threads = 2, .instruction_set = set}};
+        check(device, set);
+    });
+}
+
+TEST_CASE("8-bit state: the maps are bitsandbytes'") {
+    int compared = 0;
+    for (const support::golden_line& line : support::read_golden("adamw_8bit.txt")) {
+        if (line.kind != "map") continue;
+        const bool has_sign = line.words[0] == "with_sign";
+        const kernel::dynamic_map& map = has_sign ? maps().with_sign : maps().without_sign;
+        const std::vector<double> definition = ht::reference::dynamic_map(has_sign);
+        REQUIRE(line.words.size() == 257);
+        for (int code = 0; code < 256; ++code) {
+            CHECK(static_cast<double>(map.value(code)) == line.number(static_cast<std::size_t>(code) + 1));
+            CHECK(definition[static_cast<std::size_t>(code)] == line.number(static_cast<std::size_t>(code) + 1));
+        }
+        CHECK(map.value(static_cast<int>(map.zero)) == 0);
+        CHECK(map.has_sign() == has_sign);
+        ++compared;
+    }
+    CHECK(compared == 2);
+}
+
+/// The code that words of a map give to a magnitude.
+std::uint32_t rank_of(const kernel::dynamic_map& map, std::uint32_t bits) {
+    const std::uint32_t clamped = bits < kernel::dynamic_map::least ? kernel::dynamic_map::least : bits;
+    return (map.cells[(clamped - kernel::dynamic_map::least) >> 16] + (clamped & 0xffffu)) >> 16;
+}
+
+TEST_CASE("8-bit state: each number from 0 to 1 has the rank of the nearest magnitude") {
+    // A rank never falls as numbers grow, so it is right everywhere if it is right on both sides of each boundary, and of
+    // each cell.
+    for (const bool has_sign : {true, false}) {
+        const kernel::dynamic_map& map = has_sign ? maps().with_sign : maps().without_sign;
+        const std::vector<double> numbers = ht::reference::dynamic_map(has_sign);
+        const auto rank_by_definition = [&](std::uint32_t bits) {
+            return ht::reference::nearest_code(numbers, static_cast<double>(ht::detail::bit_cast<float>(bits))) - map.zero;
+        };
+        int boundaries = 0;
+        for (std::uint32_t code = map.zero; code < 255; ++code) {
+            const std::uint32_t boundary =
+                kernel::first_nearer(map.value(static_cast<int>(code)), map.value(static_cast<int>(code) + 1));
+            CHECK(rank_by_definition(boundary) == code + 1 - map.zero);
+            CHECK(rank_by_definition(boundary - 1) == code - map.zero);
+            CHECK(rank_of(map, boundary) == code + 1 - map.zero);
+            CHECK(rank_of(map, boundary - 1) == code - map.zero);
+            ++boundaries;
+        }
+        CHECK(boundaries == (has_sign ? 128 : 255));
+        std::uint32_t before = 0;
+        for (std::uint32_t bits = kernel::dynamic_map::least; bits <= 0x3f800000u; bits += 0x10000u) {
+            CHECK(rank_of(map, bits) >= rank_of(map, bits - 1));
+            CHECK(rank_of(map, bits - 1) >= before);
+            before = rank_of(map, bits);
+        }
+        CHECK(rank_of(map, 0x3f800000u) == 255 - map.zero);
+        CHECK(rank_of(map, 1) == 0);
+    }
+}
+
+TEST_CASE("8-bit state: every number has the code of the nearest number, on each instruction set") {
+    on_each_set([](ht::cpu& device, ht::isa) { finds_nearest_codes(device); });
+}
+
+TEST_CASE("8-bit state: codes and parameters of 100 steps are those of the golden file") {
+    on_each_set([](ht::cpu& device, ht::isa set) {
+        // Portable code has one rounding in a multiply-add or two, as the compiler likes.
+        CHECK((has_golden_bits(device, "fused") || (set == ht::isa::portable && has_golden_bits(device, "separate"))));
+    });
+}
+
+TEST_CASE_TEMPLATE("8-bit state: a step equals its definition", S, slabs<float, ht::bfloat16, float>) {
+    on_each_set([](ht::cpu& device, ht::isa) { equals_definition<S>(device); });
+}
+
+TEST_CASE("8-bit state: skipped steps, zeros, refusals") {
+    on_each_set([](ht::cpu& device, ht::isa) {
+        skips(device);
+        keeps_zeros(device);
+        refuses(device);
+    });
+}
+
+TEST_CASE("8-bit state: the bits do not depend on the number of threads") {
+    using mixed = slabs<float, ht::bfloat16, float>;
+    support::random data{9};
+    const extent n = 3 * 16384 + 300;
+    const mixed want(data, n);
+    want.fill_state(data);
+    ht::cpu one{{.threads = 1}};
+    run_steps(one, want, 3);
+    for (const int threads : {2, 3, 5}) {
+        support::random again{9};
+        const mixed got(again, n);
+        got.fill_state(again);
+        ht::cpu many{{.threads = threads}};
+        run_steps(many, got, 3);
+        CHECK(got.same_bits(want));
+        CHECK(got.intact());
+    }
+}
+
+}  // namespace
