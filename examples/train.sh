@@ -10,7 +10,7 @@ examples/train.sh [--yes] [TRAIN_GPT-ARGUMENT...]
 
 Installs what training needs (and says so first), builds examples/train_gpt in Release and trains a small GPT on the King
 James text, or on this repository's own text where that cannot be had, under each policy in turn: full_fp32, amp_fp16 and amp_bf16, or those that --policy
-names, tf32 and fp8_hybrid among them.
+names, tf32 and fp8_hybrid among them; with --model llama a small Llama in place of the GPT.
 
     --yes    install without asking; without a terminal nothing is asked anyway
     --help   this text; the program's own: examples/train.sh -- --help
@@ -44,7 +44,7 @@ for argument in "${arguments[@]}"; do
     case $argument in
         --text | --text=*) own_text=yes ;;
         --out | --out=*) own_out=yes ;;
-        *tf32* | *fp8_hybrid*) more=(-DHALFTONE_TRAIN_GPT_MORE=ON) ;;  # their code takes a minute more to compile
+        *tf32* | *fp8_hybrid* | llama | --model=llama) more=(-DHALFTONE_TRAIN_GPT_MORE=ON) ;;  # minutes more to compile
     esac
 done
 
