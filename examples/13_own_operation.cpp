@@ -72,8 +72,8 @@ void lesson(auto& device) {
     constexpr ht::extent rows = 8, columns = 16;
     ht::inference eval{device};
 
-    // 1. The values. Each of the columns - 1 additions and each of five other operations rounds once, by at most 2^-24 of what
-    // it gives; the root halves the error of its argument.
+    // 1. The values. A square and columns - 1 additions round by 2^-24 of what they give, and the root halves that; it is
+    // itself off by two units in the last place, 4 * 2^-24 at most, and the product rounds once more.
     const auto x = numbers(rows * columns, 3);
     const auto y = ht::apply<unit_rows>(eval, eval.to_device(ht::const_view<float, 2>(x.data(), {rows, columns})));
     const auto values = ht::to_host(device, y);

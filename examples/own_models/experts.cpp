@@ -4,7 +4,8 @@
 ///
 /// What it shows: layers of a list that are called side by side, a softmax that weighs their results, and the choice of
 /// one expert for each row where nothing is trained. The data follow two rules, of which the model is not told: where the
-/// first number is negative the target is a sum of the others, elsewhere a difference.
+/// first number is negative the target is the sum of the others, elsewhere a difference.
+#include <algorithm>
 #include <vector>
 
 #include "train.hpp"
@@ -50,7 +51,8 @@ struct samples {
         draws random(step);
         for (float& x : inputs) x = random.between(-1, 1);
         for (std::size_t i = 0; i < targets.size(); ++i) {
-            const float* x = &inputs[i * features];
+            float* const x = &inputs[i * features];
+            x[0] += x[0] < 0 ? -0.3f : 0.3f;  // nowhere near the border
             targets[i] = x[0] < 0 ? x[1] + x[2] + x[3] : x[1] - x[2] - x[3];
         }
     }
@@ -61,7 +63,7 @@ struct samples {
 template <class P>
 void learn(auto& device, const char* name) {
     mixture<P> model{device};
-    train<samples>(device, name, model, 300, 1e-2, [&](auto& tape, const auto& batch) {
+    train<samples>(device, name, model, 400, 2e-2, [&](auto& tape, const auto& batch) {
         return ht::mean_squared_error(tape, model(tape, tape.to_device(batch.x())), batch.y());
     });
     // The rows of one rule should go to one expert, whichever that is.

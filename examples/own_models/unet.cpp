@@ -2,9 +2,8 @@
 /// \file
 /// A model of your own: a U-Net (Ronneberger et al. 2015) over sequences, out of linear layers.
 ///
-/// What it shows: a way down on which two neighbours become one by reshape, a way up on which one becomes two by expand, and
-/// skips between both by cat. It marks what lies between two spikes: where these are far away, the bottom of the U alone
-/// knows.
+/// What it shows: a way down on which two neighbours become one, a way up on which one becomes two, both by reshape, and skips
+/// between them by cat. It marks what lies between two spikes: where these are far away, the bottom of the U alone knows.
 #include <utility>
 #include <vector>
 
@@ -27,16 +26,16 @@ struct down {
 
 template <class P>
 struct up {
+    ht::nn::linear<ht::at<P, "wide">> wide;  // a transposed convolution of stride 2
     ht::nn::linear<ht::at<P, "fc">> fc;
 
-    explicit up(ht::store& s) : fc{s, 2 * width, width} {}
+    explicit up(ht::store& s) : wide{s, width, 2 * width}, fc{s, 2 * width, width} {}
     // (rows, n, width), and what the way down had before it came here, to (rows, 2 n, width)
     auto operator()(auto&& ctx, const auto& x, const auto& skip) const {
-        const ht::shape<4> twice{x.shape()[0], x.shape()[1], 2, width};
-        const auto repeated = ht::expand(ctx, ht::unsqueeze(ctx, x, ht::axes<2>), twice);
-        return ht::gelu(ctx, fc(ctx, ht::cat(ctx, ht::axes<-1>, ht::reshape(ctx, repeated, skip.shape()), skip)));
+        const auto twice = ht::reshape(ctx, ht::gelu(ctx, wide(ctx, x)), skip.shape());
+        return ht::gelu(ctx, fc(ctx, ht::cat(ctx, ht::axes<-1>, twice, skip)));
     }
-    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.wide, self.fc); }
 };
 
 template <class P>
@@ -48,13 +47,13 @@ struct unet : ht::nn::model {
     ht::nn::linear<ht::at<P, "out">> out;
 
     explicit unet(auto& device)
-        : model{device}, in{parameters(), 1, width}, downs{parameters(), 3}, ups{parameters(), 3}, out{parameters(), width, 1} {
+        : model{device}, in{parameters(), 1, width}, downs{parameters(), 4}, ups{parameters(), 4}, out{parameters(), width, 1} {
         commit(*this, 7);
     }
     auto operator()(auto&& ctx, const auto& x) const {  // (rows, length, 1) to logits of the same shape
         std::vector skips{in(ctx, x)};
         for (int i = 0; i < downs.depth(); ++i) skips.push_back(downs[i](ctx, skips.back()));
-        auto y = skips.back();  // two places are left of sixteen
+        auto y = skips.back();  // one place is left of sixteen
         for (int i = ups.depth() - 1; i >= 0; --i) y = ups[i](ctx, y, skips[static_cast<std::size_t>(i)]);
         return out(ctx, y);
     }
@@ -78,7 +77,7 @@ struct spikes {
 template <class P>
 void learn(auto& device, const char* name) {
     unet<P> model{device};
-    train<spikes>(device, name, model, 300, 1e-2, [&](auto& tape, const auto& batch) {
+    train<spikes>(device, name, model, 150, 1e-2, [&](auto& tape, const auto& batch) {
         const ht::shape<3> shape{rows, length, 1};
         const auto logits = model(tape, tape.to_device(ht::const_view<float, 3>(batch.signal.data(), shape)));
         return ht::binary_cross_entropy_with_logits(tape, logits, ht::const_view<float, 3>(batch.between.data(), shape));

@@ -61,7 +61,8 @@ void check_llama(const options& o) {
     }
     check_range("--kv-heads", o.kv_heads, 1, o.heads);
     if (o.heads % o.kv_heads != 0) refuse("--kv-heads: ", o.kv_heads, " do not divide ", o.heads, " --heads");
-    if (o.width / o.heads % 2 != 0) refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
+    if (o.width / o.heads % 2 != 0)
+        refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
     if (o.shadow_step != 0) refuse("--shadow is of a gpt, not of a llama");
     for (const std::string& policy : o.policies) {
         if (std::find(std::begin(more_policies), std::end(more_policies), policy) != std::end(more_policies))

@@ -230,7 +230,8 @@ run_result run_llama(Device& device, const options& o, const ht::token_view& cor
     ht::nn::llama<Policy> model{device,
                                 {.vocab_size = 256,
                                  .hidden_size = o.width,
-                                 .intermediate_size = (8 * o.width / 3 + 15) / 16 * 16,  // the gate costs what the GPT's four widths do
+                                 // Three matrices with as many numbers as the GPT's two of four widths.
+                                 .intermediate_size = (8 * o.width / 3 + 15) / 16 * 16,
                                  .num_hidden_layers = static_cast<int>(o.layers),
                                  .num_attention_heads = o.heads,
                                  .num_key_value_heads = o.kv_heads,
