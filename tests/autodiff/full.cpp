@@ -10,7 +10,7 @@
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/sum/cpu.hpp>
 
-#include "support/random.hpp"
+#include "support/gradient_sink.hpp"
 
 namespace {
 
