@@ -110,8 +110,8 @@ void reporter::commit(const std::vector<run_result>& runs) {
                  {"machine", {{"cpu", ht::cpu_model()}, {"isa", state_->where.isa}, {"threads", state_->where.threads},
                    {"gpu", state_->where.gpu.empty() ? json(nullptr) : json(state_->where.gpu)}}},
                  {"arguments",
-                  {{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context},
-                   {"batch", o.batch}, {"accumulation", o.accumulation}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}}},
+                  {{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width},
+                   {"context", o.context}, {"batch", o.batch}, {"accumulation", o.accumulation}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}}},
                  {"runs", json::array()}};
     for (const run_result& r : runs) {
         const ht::training_result& t = r.training;
