@@ -10,7 +10,7 @@ examples/train.sh [--yes] [TRAIN_GPT-ARGUMENT...]
 
 Installs the packages that training needs (after listing them), builds examples/train_gpt in Release and trains a small GPT on the King
 James text, or on the text of this repository if that is not available, under each policy in turn: full_fp32, amp_fp16 and amp_bf16, or
-the policies in --policy, which may include tf32 and fp8_hybrid.
+the policies in --policy, which may include tf32 and fp8_hybrid. With --model llama it trains a small Llama instead of the GPT.
 
     --yes    install without asking; without a terminal it never asks
     --help   this text; examples/train.sh -- --help prints that of the program
@@ -44,7 +44,7 @@ for argument in "${arguments[@]}"; do
     case $argument in
         --text | --text=*) own_text=yes ;;
         --out | --out=*) own_out=yes ;;
-        *tf32* | *fp8_hybrid*) more=(-DHALFTONE_TRAIN_GPT_MORE=ON) ;;  # their code takes a minute more to compile
+        *tf32* | *fp8_hybrid* | llama | --model=llama) more=(-DHALFTONE_TRAIN_GPT_MORE=ON) ;;  # minutes more to compile
     esac
 done
 

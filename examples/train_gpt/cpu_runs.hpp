@@ -12,6 +12,9 @@ extern template run_result run<halftone::amp_fp16>(halftone::cpu&, const options
 extern template run_result run<halftone::amp_bf16>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
 extern template run_result run<halftone::tf32>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
 extern template run_result run<halftone::fp8_hybrid>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+extern template run_result run_llama<halftone::full_fp32>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+extern template run_result run_llama<halftone::amp_fp16>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
+extern template run_result run_llama<halftone::amp_bf16>(halftone::cpu&, const options&, const halftone::token_view&, const surroundings&);
 
 inline halftone::cpu_options cpu_options_of(const options& o) {
     return {.threads = o.threads,

@@ -11,6 +11,9 @@ extern template run_result run<ht::amp_fp16>(ht::cuda&, const options&, const ht
 extern template run_result run<ht::amp_bf16>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
 extern template run_result run<ht::tf32>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
 extern template run_result run<ht::fp8_hybrid>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run_llama<ht::full_fp32>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run_llama<ht::amp_fp16>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run_llama<ht::amp_bf16>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
 
 gpu_names describe_gpu() try {
     const ht::cuda device;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Trains the same byte-level GPT from the same initial weights on the same batches under full_fp32, amp_fp16 and
-/// amp_bf16 (and, if built and requested, tf32 and fp8_hybrid), and compares their cost and their losses. `train_gpt
-/// --help` lists the options.
+/// amp_bf16 (and, if built and requested, tf32 and fp8_hybrid, or a Llama in the GPT's place), and compares their cost and
+/// their losses. `train_gpt --help` lists the options.
 ///
 /// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind; 3 for a device
 /// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for everything else.

@@ -17,7 +17,7 @@ namespace ht = halftone;
 namespace {
 
 constexpr const char* known_policies[] = {"full_fp32", "amp_fp16", "amp_bf16"};
-constexpr const char* more_policies[] = {"tf32", "fp8_hybrid"};
+constexpr const char* more_policies[] = {"tf32", "fp8_hybrid"};  // of a GPT alone
 #if defined(TRAIN_GPT_MORE)
 constexpr bool has_more = true;
 #else
@@ -37,8 +37,9 @@ void check_range(const char* option, std::int64_t value, std::int64_t least, std
 double least_memory(const options& o) {
     const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
     const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);
+    const double squares = o.model == "gpt" ? 12 : 10;  // of the width, in a layer
     const double parameters =
-        (256.0 + static_cast<double>(o.context)) * width + layers * (12 * width * width + 13 * width);
+        (256.0 + static_cast<double>(o.context)) * width + layers * (squares * width * width + 2 * width);
     const double activations = tokens * width * 14 * layers;
     return 16 * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
 }
@@ -66,7 +67,24 @@ void parse_plant(const std::string& plant, options& o) {
     check_range("--plant: the step", o.planted_step, 1, o.steps);
 }
 
+void check_llama(const options& o) {
+    if (!has_more) {
+        refuse("--model: a llama is not in this build; configure with cmake -DHALFTONE_TRAIN_GPT_MORE=ON, or use "
+               "examples/train.sh, which does so when asked for it");
+    }
+    check_range("--kv-heads", o.kv_heads, 1, o.heads);
+    if (o.heads % o.kv_heads != 0) refuse("--kv-heads: ", o.kv_heads, " do not divide ", o.heads, " --heads");
+    if (o.width / o.heads % 2 != 0)
+        refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
+    if (o.shadow_step != 0) refuse("--shadow is of a gpt, not of a llama");
+    for (const std::string& policy : o.policies) {
+        if (std::find(std::begin(more_policies), std::end(more_policies), policy) != std::end(more_policies))
+            refuse("--policy: ", policy, " is of a gpt, not of a llama");
+    }
+}
+
 void check(options& o) {
+    if (o.model != "gpt" && o.model != "llama") refuse("--model: there is no '", o.model, "'; known: gpt, llama");
     if (o.policies.empty()) refuse("--policy names none");
     for (std::size_t i = 0; i < o.policies.size(); ++i) {
         const std::string& policy = o.policies[i];
@@ -105,6 +123,7 @@ void check(options& o) {
     }
     check_range("--write", o.write, 0, 1'000'000);
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
+    if (o.model == "llama") check_llama(o);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
     if (!o.isa.empty()) {
         try {
@@ -135,6 +154,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.option_defaults()->always_capture_default();
     app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
                                                            HALFTONE_VERSION_PATCH));
+    app.add_option("--model", o.model, "gpt or llama; the latter where this build has it");
     app.add_option(
            "--policy", o.policies,
            "which policies to train, in this order: full_fp32, amp_fp16, amp_bf16; tf32 and fp8_hybrid where this build has them")
@@ -147,6 +167,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--threads", o.threads, "0: all cores");
     app.add_option("--layers", o.layers, "transformer blocks");
     app.add_option("--heads", o.heads, "attention heads; they divide the width");
+    app.add_option("--kv-heads", o.kv_heads, "of a llama: heads of keys and values; they divide the heads");
     app.add_option("--width", o.width, "channels");
     app.add_option("--context", o.context, "bytes in a window");
     app.add_option("--batch", o.batch, "windows in a micro-batch");

@@ -17,6 +17,7 @@ struct exit_with : std::runtime_error {
 };
 
 struct options {
+    std::string model = "gpt";                ///< or llama
     std::vector<std::string> policies{"full_fp32", "amp_fp16", "amp_bf16"};
     std::vector<std::filesystem::path> text;  ///< empty: this repository's own text
     std::filesystem::path out = "train_gpt_out";
@@ -25,6 +26,7 @@ struct options {
     int threads = 0;                          ///< 0: all cores
 
     std::int64_t layers = 4, heads = 4, width = 256, context = 128;
+    std::int64_t kv_heads = 2;                ///< of a llama: heads of keys and values
     std::int64_t batch = 4, accumulation = 1, steps = 500;
     std::int64_t checkpointing = 0;           ///< every n-th block is computed again in the backward pass; 0: none
     double learning_rate = 1e-3;

@@ -94,7 +94,7 @@ json bytes_by_kind(const Bytes& of_kind) {
 }
 
 json arguments_of(const options& o) {
-    return {{"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
+    return {{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
             {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}};
 }
 

@@ -32,6 +32,9 @@ struct run_result {
 /// Defined for each policy and device in a file of its own, to keep each file's compile time short.
 template <class Policy, class Device>
 run_result run(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
+/// The same of a Llama.
+template <class Policy, class Device>
+run_result run_llama(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
 
 template <class Device>
 run_result run_named(const std::string& policy, Device& device, const options& o, const halftone::token_view& corpus,
@@ -42,6 +45,11 @@ run_result run_named(const std::string& policy, Device& device, const options& o
 #if defined(TRAIN_GPT_MORE)
     if (policy == "tf32") which = &run<halftone::tf32, Device>;
     if (policy == "fp8_hybrid") which = &run<halftone::fp8_hybrid, Device>;
+    if (o.model == "llama") {
+        which = policy == "full_fp32"  ? &run_llama<halftone::full_fp32, Device>
+                : policy == "amp_fp16" ? &run_llama<halftone::amp_fp16, Device>
+                                       : &run_llama<halftone::amp_bf16, Device>;
+    }
 #endif
     run_result result = which(device, o, corpus, around);
     result.policy = policy;

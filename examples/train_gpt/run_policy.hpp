@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of run(), which each policy's and device's file includes and instantiates.
+/// The definitions of run() and run_llama(), which each policy's and device's file includes to instantiate one of them.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #if defined(TRAIN_GPT_MORE)
 #include <iostream>
 
+#include <halftone/nn/llama.hpp>
 #include <halftone/observe/shadow/shadow.hpp>
 #endif
 
@@ -38,11 +39,11 @@ std::int32_t draw(const std::vector<Logit>& logits, double temperature, double u
     return static_cast<std::int32_t>(logits.size() - 1);
 }
 
-/// `count` bytes that continue `prompt`, each drawn from the model's prediction for the window before it. Deterministic
-/// for given weights and seed.
+/// `count` bytes that continue `prompt`, each drawn from the model's prediction for a window of at most `context` before it.
+/// Deterministic for given weights and seed.
 template <class Device, class Model>
 std::string write_text(Device& device, const Model& model, const std::string& prompt, std::int64_t count,
-                       std::uint64_t seed) {
+                       ht::extent context, std::uint64_t seed) {
     constexpr std::uint32_t stream = 0x80000001;  // a Philox tensor number that neither weights nor batches use
     constexpr double temperature = 0.8;
     ht::inference eval{device};
@@ -50,7 +51,7 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
     for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
     std::string text;
     while (static_cast<std::int64_t>(text.size()) < count) {
-        const auto length = std::min<ht::extent>(static_cast<ht::extent>(tokens.size()), model.config().context);
+        const auto length = std::min<ht::extent>(static_cast<ht::extent>(tokens.size()), context);
         const ht::const_view<std::int32_t, 2> window{tokens.data() + tokens.size() - static_cast<std::size_t>(length),
                                                      {1, length}};
         const auto logits = model.logits(eval, window);  // (1, length, vocabulary)
@@ -142,21 +143,11 @@ class shadower final : public ht::trainer_callback {
 };
 #endif
 
-}  // namespace
-
-template <class Policy, class Device>
-run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
+/// The run of a model, whatever it is. A step of a Llama beside fp32 is not compiled.
+template <class Model, class Device>
+run_result train_model(Device& device, Model& model, const options& o, const ht::token_view& corpus,
+                       const surroundings& around) {
     ht::language_data data{corpus, {.context = o.context, .most_windows = o.eval_windows, .seed = o.seed}};
-    ht::nn::gpt<Policy> model{device,
-                              {.vocabulary = 256,
-                               .context = o.context,
-                               .layers = static_cast<int>(o.layers),
-                               .heads = o.heads,
-                               .width = o.width,
-                               .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never,
-                               .checkpointing = static_cast<int>(o.checkpointing)},
-                              o.seed};
-    if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     ht::trainer trainer{
         device,
         model,
@@ -194,8 +185,14 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
     planter plant{model.parameters(), o.planted_layer, o.planted_step};
     trainer.add_callback(plant);
 #if defined(TRAIN_GPT_MORE)
-    shadower shadow{device, model, trainer, data, o};  // after the planter
-    trainer.add_callback(shadow);
+    auto shadow = [&] {
+        if constexpr (std::is_same_v<Model, ht::nn::gpt<typename Model::policy>>) {
+            return shadower{device, model, trainer, data, o};
+        } else {
+            return ht::trainer_callback{};
+        }
+    }();
+    trainer.add_callback(shadow);  // after the planter
 #endif
 
     run_result result;
@@ -208,7 +205,41 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
         const ht::token_view held_out = data.validation();
         for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i)
             prompt += static_cast<char>(held_out[i]);
-        result.text = write_text(device, model, prompt, o.write, o.seed);
+        result.text = write_text(device, model, prompt, o.write, o.context, o.seed);
     }
     return result;
 }
+
+}  // namespace
+
+template <class Policy, class Device>
+run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
+    ht::nn::gpt<Policy> model{device,
+                              {.vocabulary = 256,
+                               .context = o.context,
+                               .layers = static_cast<int>(o.layers),
+                               .heads = o.heads,
+                               .width = o.width,
+                               .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never,
+                               .checkpointing = static_cast<int>(o.checkpointing)},
+                              o.seed};
+    if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
+    return train_model(device, model, o, corpus, around);
+}
+
+#if defined(TRAIN_GPT_MORE)
+template <class Policy, class Device>
+run_result run_llama(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
+    ht::nn::llama<Policy> model{device,
+                                {.vocab_size = 256,
+                                 .hidden_size = o.width,
+                                 // Three matrices with as many numbers as the GPT's two of four widths.
+                                 .intermediate_size = (8 * o.width / 3 + 15) / 16 * 16,
+                                 .num_hidden_layers = static_cast<int>(o.layers),
+                                 .num_attention_heads = o.heads,
+                                 .num_key_value_heads = o.kv_heads,
+                                 .max_position_embeddings = o.context},
+                                o.seed};
+    return train_model(device, model, o, corpus, around);
+}
+#endif

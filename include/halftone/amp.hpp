@@ -26,6 +26,7 @@
 #include <halftone/autodiff/op/cross_entropy.hpp>
 #include <halftone/autodiff/op/elementwise.hpp>
 #include <halftone/autodiff/op/elementwise_loss.hpp>
+#include <halftone/autodiff/op/full.hpp>
 #include <halftone/autodiff/op/gather.hpp>
 #include <halftone/autodiff/op/gated.hpp>
 #include <halftone/autodiff/op/join.hpp>

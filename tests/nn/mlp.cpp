@@ -114,4 +114,28 @@ TEST_CASE("nn::mlp: precision of single products") {
     CHECK(f.layer(ctx, v, v).shape() == ht::shape<2>{5, 7});
 }
 
+TEST_CASE("nn::mlp: without a residual it gives what one of zeros leaves, in down's output") {
+    const alone<ht::nn::mlp<ht::at<ht::amp_bf16, "mlp">>> f(7, 19, ht::initial{.deviation = 0.4f},
+                                                            ht::initial{.deviation = 0.3f});
+    const input<ht::bfloat16, 2> x(ht::shape<2>{5, 7});
+    ht::cpu device{{.threads = 1}};
+    ht::tape tape{device};
+    const auto with = [&](const auto&... residual) {
+        support::gradient_sink sink(const_cast<ht::store&>(f.parameters));
+        const auto v = tape.leaf(x.view);
+        const auto y = f.layer(tape, v, residual...);
+        static_assert(std::is_same_v<decltype(y), const ht::variable<ht::bfloat16, 2>>);
+        std::vector<std::vector<double>> all{support::doubles(y.view())};
+        tape.backward(ht::sum(tape, y), sink);
+        all.push_back(support::doubles(tape.gradient(v)));
+        for (const std::vector<double>& slopes : {sink.of(f.layer.up.weight), sink.of(f.layer.up.bias),
+                                                  sink.of(f.layer.down.weight), sink.of(f.layer.down.bias)})
+            all.push_back(slopes);
+        return all;
+    };
+    const auto alone_gives = with();
+    CHECK(alone_gives == with(ht::zeros<ht::bfloat16>(tape, ht::shape<2>{5, 7})));
+    CHECK(alone_gives[0] != std::vector<double>(35, 0.0));
+}
+
 }  // namespace

@@ -67,4 +67,22 @@ TEST_CASE("nn::stack: blocks that rules name have types of their own, and the sa
     CHECK(alone<stack<recipe>>(3, 4, 0.5f).parameters.groups().size() == 3);
 }
 
+TEST_CASE("nn::stack: blocks by their index, called one after the other, give what the stack gives") {
+    using recipe = ht::recipe<ht::full_fp32, ht::rule<"h.1", ht::with_state<ht::full_fp32, ht::bfloat16>>>;
+    const input<float, 2> x(ht::shape<2>{2, 4});
+    ht::cpu device{{.threads = 1}};
+    ht::inference ctx{device};
+    const auto v = ctx.constant(x.view);
+    const auto check = [&](const auto& f) {
+        auto y = v;
+        for (int i = 0; i < f.layer.depth(); ++i) y = f.layer[i](ctx, y);
+        CHECK(support::doubles(y.view()) == support::doubles(f.layer(ctx, v).view()));
+        CHECK(support::doubles(f.layer[2](ctx, v).view()) != support::doubles(f.layer[0](ctx, v).view()));
+        CHECK_THROWS_WITH_AS(f.layer[3], "stack: block 3 of 3; expected 0 to 2", ht::argument_error);
+        CHECK_THROWS_WITH_AS(f.layer[-1], "stack: block -1 of 3; expected 0 to 2", ht::argument_error);
+    };
+    check(alone<stack<ht::full_fp32>>(3, 4, 0.5f));
+    check(alone<stack<recipe>>(3, 4, 0.5f));  // the block in the middle has a type of its own
+}
+
 }  // namespace

@@ -117,6 +117,8 @@ if ((code == 2)); then
         fail "policies that were not built: $(cat err)"
     "$program" "${small[@]}" --steps 2 --text text --out m --shadow 1 >out 2>err && fail "--shadow runs where it was not built"
     grep -q '^train_gpt: --shadow is not in this build; .*-DHALFTONE_TRAIN_GPT_MORE=ON' err || fail "--shadow that was not built: $(cat err)"
+    "$program" "${small[@]}" --steps 2 --text text --out l --model llama >out 2>err && fail "--model llama runs where it was not built"
+    grep -q '^train_gpt: --model: a llama is not in this build; .*-DHALFTONE_TRAIN_GPT_MORE=ON' err || fail "a llama that was not built: $(cat err)"
 else
     ((code == 0)) || fail "tf32 and fp8_hybrid: $code"
     for policy in tf32 fp8_hybrid; do
@@ -132,6 +134,15 @@ else
     (($(grep -c '^no tensor is beyond its bound$' out) == 2)) || fail "--shadow finds in a sound step: $(grep '^first' out)"
     "$program" "${small[@]}" --steps 3 --text text --out sp --policy amp_fp16 --plant h.0.mlp:2 --shadow 2 >out 2>err || fail "--shadow with a planted overflow: $?"
     grep -q '^first: h.0.mlp mlp, forward, value: .* beyond the bound in float16' out || fail "--shadow does not name what was planted: $(grep -e ^first -e ^no out)"
+    for threads in 1 2; do
+        "$program" "${small[@]}" --model llama --kv-heads 1 --steps 6 --text text --out "l$threads" --threads $threads >out 2>err || fail "a llama: $?"
+    done
+    [[ $(losses l1) == "$(losses l2)" && $(losses l1) != "$(losses a)" ]] || fail "a llama's losses depend on the number of threads, or are a GPT's"
+    grep -q '"model": "llama"' l1/summary.json || fail "summary.json does not name the llama"
+    awk '/"validation_loss"/ { sub(",", "", $2); loss[n++] = $2 } END { for (i = 1; i < n; i++) { d = loss[i] - loss[0]; if (d > 0.03 || d < -0.03) exit 1 } exit n != 3 }' \
+        l1/summary.json || fail "a llama's losses differ from policy to policy: $(losses l1)"
+    "$program" "${small[@]}" --model llama --kv-heads 3 --steps 2 --text text --out l3 >out 2>err && fail "three heads of keys for two of queries"
+    grep -q '^train_gpt: --kv-heads is 3; expected 1 to 2' err || fail "--kv-heads 3 says: $(cat err)"
 fi
 "$program" --policy amp_bf16 --layers 1 --heads 1 --width 320 --context 16 --batch 2 --steps 2 --eval-windows 2 --write 0 --text text --out wide >out 2>err ||
     fail "a head wider than flash attention takes: $?"
@@ -197,6 +208,7 @@ refuse "no layer 'h.9.mlp' has weights" --text text --context 16 --steps 2 --pla
 refuse 'expected 1 to 2' --text text --context 16 --steps 2 --plant h.0.mlp:3
 refuse 'no instruction set' --text text --isa mmx
 refuse "there is no 'tpu'" --text text --device tpu
+refuse "there is no 'bert'" --text text --model bert
 refuse 'not expected' --text text --no-such-option
 refuse_out 'is no folder\|cannot make the folder' text/below --text text
 refuse_out 'the folder.s name is empty' '' --text text

@@ -4,6 +4,7 @@
 ///
 ///     ht::nn::mlp<ht::at<P, "mlp">> mlp{store, width, 4 * width};
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
+///     auto y = mlp(ctx, x);                                  // the same without a residual
 ///
 ///     ht::nn::mlp<ht::at<P, "mlp">, ht::nn::approximate::none> mlp{store, width, 4 * width};      // BERT's gelu, by erf
 ///
@@ -85,6 +86,16 @@ struct mlp {
                 return halftone::dropout(ctx, run(ctx, x, absent{}), {residual_dropout}, residual);
         }
         return run(ctx, x, residual);
+    }
+    /// Without a residual; the result has the type of down's `output`.
+    template <class Context, class X, int Rank>
+    auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
+        halftone::detail::check_layer_dropout<Context>("mlp", residual_dropout);
+        auto y = run(ctx, x, absent{});
+        if constexpr (std::remove_cvref_t<Context>::records) {
+            if (residual_dropout != 0) return halftone::dropout(ctx, y, {residual_dropout});
+        }
+        return y;
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 

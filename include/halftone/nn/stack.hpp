@@ -3,7 +3,8 @@
 /// A list of blocks of one kind, whose number is known at run time, each with its own parameters.
 ///
 ///     ht::nn::stack<block, P, "h"> h{store, depth, config};     // block<at<at<P, "h">, "*">>, constructed as {store, config}
-///     x = h(ctx, x);
+///     x = h(ctx, x);                                         // one after the other
+///     auto y = h[2](ctx, x);                                 // one alone: a list whose layers are called side by side
 ///
 /// A recipe's rules may name single blocks, "h.0" or "h.last", which then have types of their own. All blocks must
 /// return the type that they take. In the store the blocks' paths are "h.0", "h.1", … under every recipe, also for the
@@ -86,7 +87,24 @@ class stack {
     template <class Context, class X, class... More>
     X operator()(Context&& ctx, X x, const More&... more) const;
 
+    /// One block, to be called as it is: experts[i](ctx, x). Blocks that rules name have to give the type that the others
+    /// give. Throws argument_error for a block that is not there.
+    auto operator[](int i) const {
+        if (i < 0 || i >= depth_) fail<argument_error>("stack: block ", i, " of ", depth_, "; expected 0 to ", depth_ - 1);
+        return single{this, i};
+    }
+
   private:
+    struct single {
+        const stack* list;
+        int i;
+        template <class Context, class... Inputs>
+        auto operator()(Context&& ctx, const Inputs&... inputs) const {
+            [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
+            return list->call_single(ctx, i, std::make_index_sequence<named::size>{}, inputs...);
+        }
+    };
+
     template <std::size_t... I, class... Arguments>
     void make(store& s, int i, std::index_sequence<I...>, const Arguments&... arguments) {
         const std::size_t kind = named::class_of(i, depth_);
@@ -116,6 +134,24 @@ class stack {
             };
             return halftone::checkpoint(ctx, std::move(again), x, more...);
         }
+    }
+    template <class Context, std::size_t... I, class... Inputs>
+    auto call_single(Context&& ctx, int index, std::index_sequence<I...>, const Inputs&... inputs) const {
+        using Y = decltype(common_[0](ctx, inputs...));
+        const std::size_t kind = named::class_of(index, depth_);
+        std::size_t among_common = 0;
+        for (int i = 0; i < index; ++i) among_common += named::class_of(i, depth_) == named::size ? 1 : 0;
+        if (kind == named::size) return common_[among_common](ctx, inputs...);
+        static_assert((std::is_same_v<decltype((*std::get<I>(special_))(ctx, inputs...)), Y> && ...),
+                      "halftone: blocks of a list that are called by their index give one type; see `output` of the "
+                      "policies of those that rules name");
+        std::optional<Y> y;
+        (static_cast<void>(kind == I ? (y.emplace((*std::get<I>(special_))(ctx, inputs...)), 0) : 0), ...);
+        return *std::move(y);
+    }
+    template <class F, std::size_t... I>
+    void visit_special(F& f, std::size_t kind, std::index_sequence<I...>) const {
+        (static_cast<void>(kind == I ? (f(*std::get<I>(special_)), 0) : 0), ...);
     }
     bool is_checkpointed(int i) const {
         return !checkpointed_.empty() && checkpointed_[static_cast<std::size_t>(i)];

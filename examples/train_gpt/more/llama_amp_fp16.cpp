@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: MIT
+#include "../run_policy.hpp"
+
+template run_result run_llama<ht::amp_fp16>(ht::cpu&, const options&, const ht::token_view&, const surroundings&);

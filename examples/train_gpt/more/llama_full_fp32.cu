@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+#include <halftone/cuda.cuh>
+
+#include "../run_policy.hpp"
+
+template run_result run_llama<ht::full_fp32>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
