@@ -7,6 +7,7 @@
 ///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
 ///     auto logits = model.logits(eval, tokens);              // (batch, time, vocab_size)
 ///     auto loss = model.loss(tape, ht::packed_batch{tokens, targets, {offsets}});       // documents in one row
+///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});               // nn/generation.hpp
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down", "norm",
 /// "head". The weights of transformers' q_proj, k_proj and v_proj are the rows of "qkv", those of gate_proj and up_proj the rows
@@ -16,6 +17,7 @@
 #include <halftone/autodiff/op/loss.hpp>
 #include <halftone/nn/embedding.hpp>
 #include <halftone/nn/gated_mlp.hpp>
+#include <halftone/nn/generation.hpp>
 #include <halftone/nn/language_head.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/norm.hpp>
@@ -107,6 +109,19 @@ class llama : public model {
     template <class Context>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return head_.logits(ctx, hidden(ctx, tokens, rows), embed_.tokens);
+    }
+    /// Those of the last token of each document that has tokens, or of each row: as nn::gpt::next_logits.
+    template <class Context>
+    auto next_logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
+        return head_.logits(ctx, last_tokens(ctx, hidden(ctx, tokens, rows), rows), embed_.tokens);
+    }
+    /// The most tokens of a sequence.
+    extent context() const { return config_.max_position_embeddings; }
+    /// Tokens that go on with the prompts: ht::generate.
+    template <class Context>
+    auto generate(Context&& ctx, std::span<const std::vector<std::int32_t>> prompts,
+                  const generation_options& options = {}) const {
+        return halftone::generate(ctx, *this, prompts, options);
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }
