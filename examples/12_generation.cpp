@@ -124,7 +124,10 @@ void lesson(auto& device) {
     draw("temperature 0.5", {.temperature = 0.5});
     draw("top-k 2", {.temperature = 1, .top_k = 2});
     draw("top-p 0.9", {.temperature = 1, .top_p = 0.9});
-    // Prints: TO BE FILLED
+    // Prints: temperature 1    639  248   82   31
+    // Prints: temperature 0.5  872  108   19    1
+    // Prints: top-k 2          733  267    0    0
+    // Prints: top-p 0.9        657  261   82    0
 }
 
 int main(int argc, char** argv) {
