@@ -45,7 +45,7 @@ class key_value_cache {
     /// theirs in the first step: of each place the keys and values of all heads. Throws argument_error.
     template <class Device>
     key_value_cache(Device& device, extent sequences, extent capacity)
-        : key_value_cache(device.memory(), sequences, capacity) {}
+        : key_value_cache(static_cast<memory_resource&>(device.memory()), sequences, capacity) {}
     key_value_cache(const key_value_cache&) = delete;
     key_value_cache& operator=(const key_value_cache&) = delete;
 
