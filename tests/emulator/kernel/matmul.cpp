@@ -349,7 +349,7 @@ struct of_two_minds : small_tiling {
 /// The first row's bits, of a product of so many rows.
 template <class P, class T>
 std::vector<float> first_row(const simt::architecture& gpu, extent rows) {
-    const sizes s{rows, 1100, 24};
+    const sizes s{rows, 2100, 24};
     const operand<T> a(s.rows, s.depth, layouts[0], normals(1)), b(s.depth, s.columns, layouts[0], normals(2));
     const operand<float> c(s.rows, s.columns, layouts[0]);
     emulator::device device{{}, gpu};
