@@ -21,7 +21,6 @@
 /// other prompts there are (tensor/key_value_cache.hpp).
 #pragma once
 
-#include <concepts>
 #include <type_traits>
 
 #include <halftone/autodiff/op/packed.hpp>
