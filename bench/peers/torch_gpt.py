@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The training step of bench_train_step in PyTorch: GPT-2's architecture as ht::nn::gpt has it (pre-norm blocks, learned
-positions, tied head, gelu by tanh), cross-entropy, clip_grad_norm_, fused AdamW. Registered with torch_cpu.py."""
+positions, tied head, gelu by tanh), cross-entropy, clip_grad_norm_, fused AdamW; and greedy generation of bench_generate with
+a cache of keys and values, by the same model and by transformers. Registered with torch_cpu.py."""
 import torch
 from torch import nn
 from torch.nn import functional as f
@@ -62,6 +63,68 @@ def train_step(q):
     return step
 
 
+class Generator:
+    """Greedy tokens of prompts padded on the left, all of a batch in one step, with keys and values in tensors made before."""
+
+    def __init__(self, q, dtype):
+        self.model = GPT(q["layers"], q["heads"], q["width"], q["vocabulary"], q["context"]).to(dtype).eval()
+        self.heads, self.new, self.dtype = q["heads"], q["new"], dtype
+        self.lengths = [len(p) for p in q["prompts"]]
+        self.longest = max(self.lengths)
+        self.tokens = torch.tensor([[0] * (self.longest - len(p)) + p for p in q["prompts"]])
+        shape = (len(self.lengths), self.heads, self.longest + self.new, q["width"] // self.heads)
+        self.cache = [(torch.empty(shape, dtype=dtype), torch.empty(shape, dtype=dtype)) for _ in self.model.blocks]
+        self.padding = torch.tensor([self.longest - n for n in self.lengths])
+        keys = torch.arange(self.longest + self.new)
+        self.seen = keys[None, :] >= self.padding[:, None]  # padding is hidden
+        self.causal = keys[None, :] <= keys[:, None]
+
+    def step(self, tokens, begin):
+        b, t = tokens.shape
+        end = begin + t
+        positions = (torch.arange(begin, end)[None, :] - self.padding[:, None]).clamp(min=0)
+        x = self.model.tokens(tokens) + self.model.positions(positions)
+        mask = self.seen[:, None, None, :end]
+        if t > 1:
+            mask = mask & self.causal[None, None, begin:end, :end] | torch.eye(t, end, dtype=torch.bool)
+        elif len(self.lengths) == 1:
+            mask = None
+        for block, (keys, values) in zip(self.model.blocks, self.cache):
+            c = x.shape[2]
+            q, k, v = block.qkv(block.norm1(x)).split(c, dim=2)
+            q, k, v = (z.view(b, t, self.heads, c // self.heads).transpose(1, 2) for z in (q, k, v))
+            keys[:, :, begin:end], values[:, :, begin:end] = k, v
+            y = f.scaled_dot_product_attention(q, keys[:, :, :end], values[:, :, :end], attn_mask=mask)
+            x = x + block.proj(y.transpose(1, 2).reshape(b, t, c))
+            x = x + block.down(f.gelu(block.up(block.norm2(x)), approximate="tanh"))
+        return self.model.head(self.model.norm(x[:, -1])).argmax(-1)
+
+    def __call__(self):
+        with torch.inference_mode():
+            made = [self.step(self.tokens, 0)]
+            while len(made) < self.new:
+                made.append(self.step(made[-1][:, None], self.longest + len(made) - 1))
+            return torch.stack(made, 1)
+
+
+def generate(q):
+    """{layers, heads, width, vocabulary, context, dtype, prompts, new}: so many tokens of each prompt."""
+    return Generator(q, getattr(torch, q["dtype"]))
+
+
+def generate_transformers(q):
+    """The same by transformers' GPT2LMHeadModel.generate."""
+    import transformers
+
+    config = transformers.GPT2Config(vocab_size=q["vocabulary"], n_positions=q["context"], n_embd=q["width"],
+                                     n_layer=q["layers"], n_head=q["heads"], bos_token_id=0, eos_token_id=None, pad_token_id=0)
+    model = transformers.GPT2LMHeadModel(config).to(getattr(torch, q["dtype"])).eval()
+    longest = max(len(p) for p in q["prompts"])
+    tokens = torch.tensor([[0] * (longest - len(p)) + p for p in q["prompts"]])
+    mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in q["prompts"]])
+    return lambda: model.generate(tokens, attention_mask=mask, max_new_tokens=q["new"], do_sample=False)
+
+
 def parameters_of(count):
     """`count` parameters in tensors like those of a GPT-2: one large one, then blocks of 12 width^2; and their gradients."""
     sizes = []
@@ -101,4 +164,5 @@ def sgd(q):
     return optimizer.step
 
 
-OPS = {"train_step": train_step, "adamw": adamw, "clip": clip, "sgd": sgd}
+OPS = {"train_step": train_step, "adamw": adamw, "clip": clip, "sgd": sgd, "generate": generate,
+       "generate_transformers": generate_transformers}

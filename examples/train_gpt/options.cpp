@@ -77,6 +77,7 @@ void check_llama(const options& o) {
     if (o.width / o.heads % 2 != 0)
         refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
     if (o.shadow_step != 0) refuse("--shadow is of a gpt, not of a llama");
+    if (o.budget != 0) refuse("--budget is of a gpt, not of a llama");
     for (const std::string& policy : o.policies) {
         if (std::find(std::begin(more_policies), std::end(more_policies), policy) != std::end(more_policies))
             refuse("--policy: ", policy, " is of a gpt, not of a llama");

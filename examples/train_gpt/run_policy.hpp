@@ -240,6 +240,7 @@ run_result run_llama(Device& device, const options& o, const ht::token_view& cor
                                  .num_key_value_heads = o.kv_heads,
                                  .max_position_embeddings = o.context},
                                 o.seed};
+    model.checkpoint_every(static_cast<int>(o.checkpointing));
     return train_model(device, model, o, corpus, around);
 }
 #endif

@@ -12,6 +12,7 @@
 #include <halftone/kernel/attention/cpu.hpp>
 #include <halftone/kernel/axis_reduction/cpu.hpp>
 #include <halftone/kernel/axis_reduction/along/function.hpp>
+#include <halftone/kernel/cache_heads/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/conv2d/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>

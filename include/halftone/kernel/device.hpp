@@ -7,6 +7,7 @@
 #include <halftone/kernel/attention/device.hpp>
 #include <halftone/kernel/axis_reduction/device.hpp>
 #include <halftone/kernel/axis_reduction/along/function.hpp>
+#include <halftone/kernel/cache_heads/device.hpp>
 #include <halftone/kernel/column_sum/device.hpp>
 #include <halftone/kernel/conv2d/device.hpp>
 #include <halftone/kernel/convert/device.hpp>

@@ -6,6 +6,7 @@
 ///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
 ///     auto logits = model.logits(eval, tokens);              // (batch, time, vocabulary)
 ///     auto loss = model.loss(tape, ht::packed_batch{tokens, targets, {offsets}});       // documents in one row
+///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});               // nn/generation.hpp
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.up", "h.*.mlp.down",
 /// "norm", "head"; a rule for "*.norm" matches all norms, one for "h.0" or "h.last" a single block. The head's weight
@@ -21,6 +22,7 @@
 #include <halftone/autodiff/op/loss.hpp>
 #include <halftone/nn/attention.hpp>
 #include <halftone/nn/embedding.hpp>
+#include <halftone/nn/generation.hpp>
 #include <halftone/nn/mlp.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/norm.hpp>
@@ -133,6 +135,21 @@ class gpt : public model {
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
             ctx, hidden(ctx, tokens, rows), embed_.tokens, absent{});
+    }
+    /// Those of the last token of each document that has tokens, or of each row: (documents, vocabulary). For inference contexts;
+    /// the offsets of `rows` are in host memory, and its cache keeps keys and values. Throws as logits does.
+    template <class Context>
+    auto next_logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
+        return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
+            ctx, last_tokens(ctx, hidden(ctx, tokens, rows), rows), embed_.tokens, absent{});
+    }
+    /// The most tokens of a sequence.
+    extent context() const { return config_.context; }
+    /// Tokens that go on with the prompts: ht::generate.
+    template <class Context>
+    auto generate(Context&& ctx, std::span<const std::vector<std::int32_t>> prompts,
+                  const generation_options& options = {}) const {
+        return halftone::generate(ctx, *this, prompts, options);
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }

@@ -39,8 +39,8 @@ struct language_head {
         return halftone::linear_cross_entropy<roles>(ctx, x, weight, targets, keep);
     }
     /// The logits, in the policy's `output`. Throws shape_error.
-    template <class Context, class X, class Table>
-    auto logits(Context&& ctx, const variable<X, 3>& x, const Table& table) const {
+    template <class Context, class X, int Rank, class Table>
+    auto logits(Context&& ctx, const variable<X, Rank>& x, const Table& table) const {
         using roles = layer_roles<P, operation, Context>;
         if (is_tied) return halftone::linear<roles>(ctx, x, table, absent{});
         return halftone::linear<roles>(ctx, x, weight, absent{});

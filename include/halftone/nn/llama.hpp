@@ -9,6 +9,7 @@
 ///     auto loss = model.loss(tape, ht::packed_batch{tokens, targets, {offsets}});       // documents in one row
 ///     auto loss = model.loss(tape, batch, ht::sliding_window{4096});                    // Mistral: functions of scores
 ///     ht::nn::qwen3<ht::amp_bf16> model{device, {.head_dim = 128}};                     // with norms of queries and keys
+///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});               // nn/generation.hpp
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down", "norm",
 /// "head". The weights of transformers' q_proj, k_proj and v_proj are the rows of "qkv", those of gate_proj and up_proj the rows
@@ -18,6 +19,7 @@
 #include <halftone/autodiff/op/loss.hpp>
 #include <halftone/nn/embedding.hpp>
 #include <halftone/nn/gated_mlp.hpp>
+#include <halftone/nn/generation.hpp>
 #include <halftone/nn/language_head.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/norm.hpp>
@@ -94,6 +96,14 @@ class llama : public model {
     llama(Device& device, const llama_config& c, std::uint64_t seed = 0);
 
     const llama_config& config() const { return config_; }
+    /// From now on every n-th block keeps only its input for the backward pass, which recomputes the block; 0: none.
+    /// Throws argument_error for a negative number.
+    void checkpoint_every(int n) { h_.checkpoint_every(n); }
+    /// The same for the blocks whose index i has chosen(i).
+    template <class Chosen>
+    void checkpoint_where(const Chosen& chosen) {
+        h_.checkpoint_where(chosen);
+    }
 
     /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's memory must stay
     /// until the backward pass is through. Where it has `documents` (ht::packed_batch), its row holds these one behind the
@@ -115,6 +125,19 @@ class llama : public model {
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {},
                 const F&... functions) const {
         return head_.logits(ctx, hidden(ctx, tokens, rows, functions...), embed_.tokens);
+    }
+    /// Those of the last token of each document that has tokens, or of each row: as nn::gpt::next_logits.
+    template <class Context>
+    auto next_logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
+        return head_.logits(ctx, last_tokens(ctx, hidden(ctx, tokens, rows), rows), embed_.tokens);
+    }
+    /// The most tokens of a sequence.
+    extent context() const { return config_.max_position_embeddings; }
+    /// Tokens that go on with the prompts: ht::generate.
+    template <class Context>
+    auto generate(Context&& ctx, std::span<const std::vector<std::int32_t>> prompts,
+                  const generation_options& options = {}) const {
+        return halftone::generate(ctx, *this, prompts, options);
     }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed_, self.h_, self.norm_, self.head_); }

@@ -13,7 +13,8 @@
 /// are checked. Offsets that only a GPU can read, such as the inputs of a captured step, are read by its kernels in
 /// every replay: they may change as long as the number of documents and of tokens stays. Tokens outside of all
 /// documents, and tokens at positions beyond a model's context, then have NaN as their results.
-/// has learned, have results of NaN there.
+///
+/// With a cache (tensor/key_value_cache.hpp) the documents are what its sequences go on with.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +24,19 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+class key_value_cache;
+
 /// The bounds of the documents in a row; without offsets the row is one document.
 struct packed {
     const_view<std::int32_t, 1> offsets{};  ///< (documents + 1)
+    key_value_cache* cache = nullptr;  ///< keeps keys and values, in inference contexts; the offsets are in host memory then
 
     /// Whether there are offsets.
     bool are_there() const { return offsets.data() != nullptr; }
     /// The same with f(offsets) in place of the offsets: a copy in the device's memory, say.
     template <class Function>
     packed with_views(const Function& f) const {
-        return {f(offsets)};
+        return {f(offsets), cache};
     }
 };
 

@@ -346,6 +346,28 @@ struct of_two_minds : small_tiling {
     };
 };
 
+/// The first row's bits, of a product of so many rows.
+template <class P, class T>
+std::vector<float> first_row(const simt::architecture& gpu, extent rows) {
+    const sizes s{rows, 2100, 24};
+    const operand<T> a(s.rows, s.depth, layouts[0], normals(1)), b(s.depth, s.columns, layouts[0], normals(2));
+    const operand<float> c(s.rows, s.columns, layouts[0]);
+    emulator::device device{{}, gpu};
+    ht::matmul<P>(device, a.view, b.view, c.view);
+    return {c.view.data(), c.view.data() + s.columns};
+}
+
+TEST_CASE("matmul on a GPU: where it is to be batch-invariant, a row has its bits whatever rows there are") {
+    simt::architecture gpu = simt::architecture_of(80);
+    gpu.multiprocessors = 2;  // so that many rows are not cut, and few are
+    CHECK(first_row<ht::amp_bf16, bfloat16>(gpu, 1) != first_row<ht::amp_bf16, bfloat16>(gpu, 100));
+    gpu.batch_invariant = true;
+    CHECK(first_row<ht::amp_bf16, bfloat16>(gpu, 1) == first_row<ht::amp_bf16, bfloat16>(gpu, 100));
+    CHECK(first_row<ht::full_fp32, float>(gpu, 1) == first_row<ht::full_fp32, float>(gpu, 100));
+    gpu.version = 90;
+    CHECK(plan_matmul(gpu, 4096, 4096, 4096, matmul_tile::widest).tile == matmul_tile::large);
+}
+
 TEST_CASE("matmul on a GPU: planted bugs are found") {
     const sizes s{70, 7 * 32, 40};
     for (const layout& l : {layouts[0], layouts[1]}) {

@@ -14,6 +14,8 @@
 
 #include <halftone/autodiff/engine/operation.hpp>
 #include <halftone/kernel/attention/attention.hpp>
+#include <halftone/kernel/cache_heads/cache_heads.hpp>
+#include <halftone/tensor/key_value_cache.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -61,12 +63,14 @@ view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
 struct device_sequences {
     variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty if nothing was copied
     packed_sequences sequences{};
+    key_value_cache* cache = nullptr;         ///< what keeps keys and values: `sequences` are those of a step of it
+    variable<std::int32_t, 1> places{};       ///< in the cache, of each token
 
     device_sequences() = default;
     device_sequences(const packed_sequences& s) : sequences(s) {}
     device_sequences(const variable<std::int32_t, 1>& of_queries, const variable<std::int32_t, 1>& of_keys,
-                      const packed_sequences& s)
-        : query_offsets(of_queries), key_offsets(of_keys), sequences(s) {}
+                     const packed_sequences& s, key_value_cache* keeps = nullptr, const variable<std::int32_t, 1>& at = {})
+        : query_offsets(of_queries), key_offsets(of_keys), sequences(s), cache(keeps), places(at) {}
 
     /// Offsets from host memory are checked here.
     template <class Root>
@@ -166,6 +170,50 @@ struct attention_record {
     }
 };
 
+/// Attention over the keys and values of a cache, which takes in those of this step first.
+template <class Roles, class Root, class T>
+variable<T, 3> cached_self_attention(Root& root, const variable<T, 3>& qkv, const attention_heads& heads,
+                                     const attention_options& options, const device_sequences& at) {
+    using device = typename Root::device_type;
+    const shape<3> s = qkv.shape(), result = attention_result(s, heads);
+    if (options.mask != attention_mask::causal)
+        fail<argument_error>("self_attention: a key-value cache keeps keys for a causal mask, and this one is full");
+    const extent size = result[2] / heads.queries;
+    const view<T, 3> cache = at.cache->template next_layer<T>(2 * heads.keys, size);  // (2 kv_heads, places, head_size)
+    kernel::cache_heads<device>::run(
+        root.device(), kernel::cache_heads_arguments<T>{as_rows(qkv), heads.queries * size, at.places.view(), cache});
+    auto o = root.template make<T>(result, false);
+    const extent places = cache.extent_of(1);
+    const auto kept = [&](extent first) {
+        return const_view<T, 4>(cache.data() + first * places * size, {1, places, heads.keys, size},
+                                {cache.size(), size, places * size, 1});
+    };
+    const kernel::attention_forward<T> all{.q = slice_of_qkv<const T>(qkv.view().data(), s, heads, 0),
+                                           .k = kept(0),
+                                           .v = kept(heads.keys),
+                                           .o = in_heads(o.view().data(), o.shape(), heads.queries),
+                                           .options = options,
+                                           .sequences = at.sequences};
+    const attention_extents extents{1, s[1], places, heads.queries, heads.keys, size};
+    if (!std::is_same_v<T, double> && strategy_for<device>(options, extents) != attention_strategy::math) {
+        run_attention<typename Roles::compute>(root.device(), all);
+        return o;
+    }
+    // Stored scores of all sequences together would be many that nobody sees, and doubles know no packed ones: one by one.
+    const cache_step& step = at.cache->step();
+    for (std::size_t i = 0; i + 1 < step.query_offsets.size(); i += 2) {
+        const extent query = step.query_offsets[i], queries = step.query_offsets[i + 1] - query, key = step.key_offsets[i];
+        if (queries == 0) continue;
+        kernel::attention_forward<T> one = all;
+        one.q = times_of(all.q, query, queries), one.o = times_of(all.o, query, queries);
+        one.k = times_of(all.k, key, step.key_offsets[i + 1] - key);
+        one.v = times_of(all.v, key, step.key_offsets[i + 1] - key);
+        one.sequences = {};
+        run_attention<typename Roles::compute>(root.device(), one);
+    }
+    return o;
+}
+
 }  // namespace detail
 
 /// o = softmax(scale q kᵀ + mask) v. q and o: (batch, queries, heads, head_size), k and v: (batch, keys, heads,
@@ -199,13 +247,18 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
 }
 
 /// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads) head_size).
-/// Throws shape_error if the last extent is not a multiple of heads + 2 kv_heads.
+/// With the sequences of a key-value cache's step (tensor/key_value_cache.hpp) queries see that cache's keys. Throws shape_error
+/// if the last extent is not a multiple of heads + 2 kv_heads.
 template <class Roles, class Context, class T>
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, const attention_heads& heads,
                               const attention_options& options = {}, const detail::device_sequences& sequences = {}) {
     const shape<3> s = qkv.shape(), result = detail::attention_result(s, heads);
     auto& root = context.root();
     const auto range = root.template range<Roles>(op::attention::name);
+    if constexpr (!std::remove_cvref_t<Context>::records) {
+        if (sequences.cache != nullptr)
+            return detail::cached_self_attention<Roles>(root, qkv, heads, options, sequences);
+    }
     const bool wanted = qkv.wants_gradient();
     const bool keeps = std::remove_cvref_t<Context>::records && wanted;
     auto o = root.template make<T>(result, wanted);

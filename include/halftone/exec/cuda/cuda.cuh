@@ -120,6 +120,9 @@ struct cuda_options {
     std::span<std::byte> workspace{};  ///< the caller's GPU memory as scratch memory; empty: its own
     cudaMemPool_t pool = nullptr;      ///< none: its own if the stream is its own, else the GPU's current pool
     std::size_t pool_keeps = cuda_pool::everything;  ///< free bytes that its own pool keeps
+    /// The bits of a product's row do not depend on how many rows there are: k is never cut into parts, which takes longer for few
+    /// rows, and no engine is used.
+    bool batch_invariant = false;
 };
 
 namespace detail {
@@ -142,7 +145,7 @@ class cuda_stream {
             fail<argument_error>("cuda: ", properties().name, " is of architecture ", major, ".", minor,
                                  "; halftone's kernels need 8.0 or newer");
         architecture_ = {10 * major + minor, attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin),
-                         attribute(cudaDevAttrMultiProcessorCount)};
+                         attribute(cudaDevAttrMultiProcessorCount), o.batch_invariant};
         if (!is_owned_) return;
         const current_device here(device_);
         cuda_check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -230,7 +233,9 @@ class cuda {
         engines_.hold(engine.is_there() ? engine.start(stream(), properties()) : nullptr);
     }
     /// The engine, if it is to compute this product; nullptr: halftone's kernels do.
-    matmul_engine* engine_for(const product_description& p) const { return engines_.engine_for(p); }
+    matmul_engine* engine_for(const product_description& p) const {
+        return architecture().batch_invariant ? nullptr : engines_.engine_for(p);
+    }
 
     /// Whether the kernel's code, as loaded on this GPU, uses 8-bit matrix instructions: code compiled for an older
     /// architecture cannot.

@@ -37,6 +37,7 @@ struct architecture {
     int version;       ///< 10 times the compute capability: 80 is an A100's, 90 an H100's
     int shared_bytes;  ///< the most shared memory that one block may use
     int multiprocessors = 108;
+    bool batch_invariant = false;  ///< the bits of a product's row must not depend on how many rows there are
 
     template <class Kernel>
     constexpr bool fits() const {

@@ -6,7 +6,8 @@
 ///     const matmul_plan cut = plan_matmul(device.architecture(), m, n, k);      // {matmul_tile::large, 7}
 ///
 /// Partial sums are floats in scratch memory, which a second kernel adds in order. The partition is a function of the
-/// shape and the GPU's model alone, and so are the bits of c: parts change them, tiles do not.
+/// shape and the GPU's model alone, and so are the bits of c: parts change them, tiles do not. Where a device is to be
+/// batch-invariant, k is one part, and all tiles are those of mma.sync, so that a row's bits do not depend on the number of rows.
 ///
 /// The choice minimises the time predicted by a simple model: how many blocks one multiprocessor computes one after the
 /// other, how long each takes, and the memory traffic of partial sums. On an H100 the chosen plan took at most 1.1
@@ -82,7 +83,9 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
                                 matmul_tile largest = matmul_tile::large, int slowness = 1) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
     const double multiprocessors = gpu.multiprocessors;
-    const int most_parts = static_cast<int>(std::clamp<extent>(k / least_part_depth, 1, most_matmul_parts));
+    const int most_parts =
+        gpu.batch_invariant ? 1 : static_cast<int>(std::clamp<extent>(k / least_part_depth, 1, most_matmul_parts));
+    if (gpu.batch_invariant) largest = std::min(largest, matmul_tile::large);
     matmul_plan best{matmul_tile::small, 1};
     double least = -1;
     for (const tile_pace& pace : tile_paces) {

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Text from a language model, token by token, with a key-value cache: a batch of prompts of various lengths.
+///
+///     ht::inference eval{device};
+///     const std::vector<std::vector<std::int32_t>> prompts{{10, 20, 30}, {40}};
+///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});                         // greedy
+///     auto texts = ht::generate(eval, model, prompts, {.temperature = 0.8, .top_p = 0.95, .seed = 1});      // any model
+///
+/// A model is what has
+///
+///     model.logits(ctx, tokens, packed)             tokens (1, time); logits (1, time, vocabulary)
+///     model.next_logits(ctx, tokens, packed)        optional: only those of each document's last token, (documents, vocabulary)
+///     model.context()                               optional: the most tokens of a sequence
+///
+/// and hands `packed` on to documents_to_device (autodiff/op/packed.hpp), and what that gives to its layers: self_attention then
+/// keeps keys and values.
+///
+/// The first step takes all prompts, one behind the other, each further one a token of every sequence that goes on. A sequence's
+/// tokens follow from its prompt, the options and its number alone: they are those of full recomputation, bit by bit, whatever
+/// other prompts there are (tensor/key_value_cache.hpp).
+#pragma once
+
+#include <type_traits>
+
+#include <halftone/autodiff/op/packed.hpp>
+#include <halftone/nn/token_sampler.hpp>
+#include <halftone/tensor/host_tensor.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// The texts so far, and what the next step takes of them.
+class generation {
+  public:
+    using texts = std::vector<std::vector<std::int32_t>>;
+
+    /// most: the tokens that the model's context holds. Throws argument_error.
+    generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o, extent most)
+        : options_(o), prompts_(prompts), new_tokens_(prompts.size()) {
+        check_generation(o);
+        extent longest = 0;
+        for (std::size_t i = 0; i < prompts.size(); ++i) {
+            const auto length = static_cast<extent>(prompts[i].size());
+            if (length == 0)
+                fail<argument_error>("generate: prompt ", i, " has no tokens; begin with one that stands for a text's begin");
+            if (length > most || o.max_new_tokens > most - length)
+                fail<argument_error>("generate: prompt ", i, " has ", length, " tokens, and ", o.max_new_tokens,
+                                     " more are asked for; the model's context holds ", most);
+            longest = std::max(longest, length);
+            if (o.max_new_tokens > 0) going_on_.push_back(i);
+        }
+        // The last token is not read any more.
+        capacity_ = std::max<extent>(1, longest + o.max_new_tokens - 1);
+    }
+
+    extent sequences() const { return static_cast<extent>(prompts_.size()); }
+    extent capacity() const { return capacity_; }
+    bool is_done() const { return going_on_.empty(); }
+
+    /// The tokens of the next step and the offsets of all sequences in them; both stay until the one after it.
+    void begin_step() {
+        tokens_.clear(), offsets_.assign(1, 0);
+        auto next = going_on_.begin();
+        for (std::size_t i = 0; i < prompts_.size(); ++i) {
+            if (next != going_on_.end() && *next == i) {
+                const auto& made = new_tokens_[i];
+                if (made.empty()) {
+                    tokens_.insert(tokens_.end(), prompts_[i].begin(), prompts_[i].end());
+                } else {
+                    tokens_.push_back(made.back());
+                }
+                ++next;
+            }
+            offsets_.push_back(static_cast<std::int32_t>(tokens_.size()));
+        }
+    }
+    const_view<std::int32_t, 2> tokens() const { return {tokens_.data(), {1, static_cast<extent>(tokens_.size())}}; }
+    const_view<std::int32_t, 1> offsets() const { return {offsets_.data(), {static_cast<extent>(offsets_.size())}}; }
+
+    /// Takes the logits of what follows, (sequences that go on, vocabulary).
+    template <class T>
+    void take(const host_tensor<T, 2>& logits) {
+        std::vector<float> row(static_cast<std::size_t>(logits.shape()[1]));
+        std::vector<std::size_t> rest;
+        for (std::size_t r = 0; r < going_on_.size(); ++r) {
+            for (std::size_t j = 0; j < row.size(); ++j)
+                row[j] = static_cast<float>(logits(static_cast<extent>(r), static_cast<extent>(j)));
+            if (take_row(going_on_[r], row)) rest.push_back(going_on_[r]);
+        }
+        going_on_ = std::move(rest);
+    }
+
+    texts result() { return std::move(new_tokens_); }
+
+  private:
+    /// Whether the sequence goes on.
+    bool take_row(std::size_t i, std::span<const float> logits) {
+        const std::size_t position = prompts_[i].size() + new_tokens_[i].size();
+        const std::uint64_t number = static_cast<std::uint64_t>(options_.first_sequence) + i;
+        const std::int32_t token = sample_token(logits, options_, number, static_cast<std::uint32_t>(position));
+        new_tokens_[i].push_back(token);
+        return token != options_.eos && static_cast<extent>(new_tokens_[i].size()) < options_.max_new_tokens;
+    }
+
+    generation_options options_;
+    std::span<const std::vector<std::int32_t>> prompts_;
+    texts new_tokens_;
+    std::vector<std::size_t> going_on_;  // in ascending order
+    extent capacity_;
+    std::vector<std::int32_t> tokens_, offsets_;
+};
+
+/// The logits of what follows each document that has tokens, by the model's own function or out of those of all tokens.
+template <class Context, class Model>
+auto next_logits_of(Context&& context, const Model& model, const const_view<std::int32_t, 2>& tokens, const packed& rows) {
+    if constexpr (requires { model.next_logits(context, tokens, rows); }) {
+        return model.next_logits(context, tokens, rows);
+    } else {
+        static_assert(requires { model.logits(context, tokens, rows); },
+                      "halftone: generate: a model has logits(ctx, tokens, packed), (1, time, vocabulary) from tokens (1, time), "
+                      "or next_logits, and hands `packed` to ht::documents_to_device");
+        return last_tokens(context, model.logits(context, tokens, rows), rows);
+    }
+}
+
+}  // namespace detail
+
+/// The tokens that the model adds to each prompt: options.max_new_tokens, or fewer where options.eos comes, which is the last one
+/// then. Runs in inference contexts. No prompts give no texts, max_new_tokens 0 empty ones. Throws argument_error for options out
+/// of range, an empty prompt, one that is too long for the context together with what is asked for, a token outside the
+/// vocabulary, and logits with a NaN. Source: transformers' model.generate, which also returns the prompts.
+template <class Context, class Model>
+std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model,
+                                                std::span<const std::vector<std::int32_t>> prompts,
+                                                const generation_options& options = {}) {
+    static_assert(!std::remove_cvref_t<Context>::records,
+                  "halftone: generate records nothing: call it in an inference context, ht::inference eval{device}");
+    extent most = 2147483647;
+    if constexpr (requires { model.context(); }) most = model.context();
+    detail::generation texts(prompts, options, most);
+    auto& device = context.root().device();
+    key_value_cache cache{device, texts.sequences(), texts.capacity()};
+    while (!texts.is_done()) {
+        texts.begin_step();
+        const auto logits = detail::next_logits_of(context, model, texts.tokens(), packed{texts.offsets(), &cache});
+        texts.take(to_host(device, logits));
+    }
+    return texts.result();
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

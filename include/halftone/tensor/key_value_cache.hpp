@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The keys and values that attention has computed of sequences so far, so that a further token costs one token's work.
+///
+///     ht::key_value_cache cache{device, 2, 128};             // two sequences of up to 128 tokens
+///     const std::int32_t offsets[] = {0, 5, 9};              // five new tokens of the first one, four of the second
+///     auto logits = model.logits(eval, tokens, ht::packed{{offsets, {3}}, &cache});      // tokens: (1, 9)
+///     const std::int32_t next[] = {0, 1, 2};                 // then one of each
+///     auto more = model.logits(eval, next_tokens, ht::packed{{next, {3}}, &cache});
+///
+/// A step takes new tokens of each sequence, any number, none as well. They stand behind those of the steps before: so do their
+/// positions, and they see all of their sequence's. Logits have the bits that a whole sequence has in one step, whatever steps it
+/// is cut into and whatever other sequences there are. docs/models.md names the exceptions.
+///
+/// Any model takes one that passes packed documents on: each call of self_attention in a step keeps its keys and values here, in
+/// the type in which it is given them. A step that throws leaves its sequences undefined: clear() or truncate() them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <halftone/tensor/tensor.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// What a step needs beside its tokens, in host memory. For attention each sequence's room in the cache is two sequences: what
+/// is filled, with the step's queries, and what is not yet, with none.
+struct cache_step {
+    std::vector<std::int32_t> positions;                   ///< of each token in its sequence
+    std::vector<std::int32_t> places;                      ///< of each token in the cache
+    std::vector<std::int32_t> query_offsets, key_offsets;  ///< (2 sequences + 1)
+    extent longest = 0;                                    ///< new tokens of a sequence at most
+};
+
+}  // namespace detail
+
+/// Keys and values of several sequences, for all layers of a model. Neither copyable nor movable.
+class key_value_cache {
+  public:
+    /// Room for so many sequences of up to `capacity` tokens, in the memory of the device, which must outlive it. Layers take
+    /// theirs in the first step: of each place the keys and values of all heads. Throws argument_error.
+    template <class Device>
+    key_value_cache(Device& device, extent sequences, extent capacity)
+        : key_value_cache(static_cast<memory_resource&>(device.memory()), sequences, capacity) {}
+    key_value_cache(const key_value_cache&) = delete;
+    key_value_cache& operator=(const key_value_cache&) = delete;
+
+    extent sequences() const { return static_cast<extent>(lengths_.size()); }
+    extent capacity() const { return capacity_; }
+    /// The tokens that a sequence has so far. Throws argument_error for one that there is not.
+    extent length(extent sequence) const { return lengths_[checked(sequence)]; }
+    /// Bytes of all layers' keys and values.
+    std::size_t bytes() const {
+        std::size_t n = 0;
+        for (const layer& l : layers_) n += static_cast<std::size_t>(l.memory.size());
+        return n;
+    }
+
+    /// Only the first `length` tokens of a sequence stay. Throws argument_error for more than it has.
+    void truncate(extent sequence, extent length) {
+        extent& now = lengths_[checked(sequence)];
+        if (length < 0 || length > now)
+            fail<argument_error>("key_value_cache: sequence ", sequence, " has ", now, " tokens; ", length, " cannot stay");
+        now = length;
+    }
+    /// All sequences are empty; the memory of the layers stays.
+    void clear() { std::fill(lengths_.begin(), lengths_.end(), 0); }
+
+    // ---- called by documents_to_device and by attention
+
+    /// Begins a step of tokens[offsets[i]] to tokens[offsets[i + 1]] of sequence i. Throws shape_error, with nothing changed, for
+    /// offsets that are none and for a sequence that would be longer than `most` or the capacity.
+    const detail::cache_step& begin_step(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
+        check(offsets, tokens, most);
+        layer_ = 0;
+        is_new_ = std::all_of(lengths_.begin(), lengths_.end(), [](extent n) { return n == 0; });
+        step_.positions.clear(), step_.places.clear();
+        step_.query_offsets.assign(1, 0), step_.key_offsets.assign(1, 0);
+        step_.longest = 0;
+        for (extent i = 0; i < sequences(); ++i) {
+            extent& length = lengths_[static_cast<std::size_t>(i)];
+            const extent count = extent{offsets(i + 1)} - offsets(i), begin = i * capacity_;
+            for (const extent end = length + count; length < end; ++length) {
+                step_.positions.push_back(static_cast<std::int32_t>(length));
+                step_.places.push_back(static_cast<std::int32_t>(begin + length));
+            }
+            step_.query_offsets.insert(step_.query_offsets.end(), 2, offsets(i + 1));
+            step_.key_offsets.push_back(static_cast<std::int32_t>(begin + length));
+            step_.key_offsets.push_back(static_cast<std::int32_t>(begin + capacity_));
+            step_.longest = std::max(step_.longest, count);
+        }
+        return step_;
+    }
+    /// The step that has begun.
+    const detail::cache_step& step() const { return step_; }
+    /// The vectors of the next layer, (heads, sequences * capacity, head_size): keys, then values. Throws state_error where the
+    /// steps before had no such layer.
+    template <class T>
+    view<T, 3> next_layer(extent heads, extent head_size) {
+        const shape<3> s{heads, sequences() * capacity_, head_size};
+        return {reinterpret_cast<T*>(take(s, sizeof(T))), s};
+    }
+
+  private:
+    struct layer {
+        shape<3> extents;
+        std::size_t element;
+        tensor<std::byte, 1> memory;
+    };
+
+    key_value_cache(memory_resource& memory, extent sequences, extent capacity) : memory_(&memory), capacity_(capacity) {
+        constexpr extent most = 2147483647;
+        if (sequences < 0 || capacity < 1 || capacity > most || sequences > most / capacity)
+            fail<argument_error>("key_value_cache: ", sequences, " sequences of ", capacity,
+                                 " tokens; expected at least 1 token, and at most 2^31 - 1 together");
+        lengths_.resize(static_cast<std::size_t>(sequences));
+    }
+
+    std::size_t checked(extent sequence) const {
+        if (sequence < 0 || sequence >= sequences())
+            fail<argument_error>("key_value_cache: sequence ", sequence, " of ", sequences());
+        return static_cast<std::size_t>(sequence);
+    }
+    void check(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) const {
+        if (offsets.extent_of(0) != sequences() + 1)
+            fail<shape_error>("key_value_cache: ", offsets.extent_of(0), " offsets; expected ", sequences() + 1,
+                              ", one more than there are sequences");
+        if (offsets(0) != 0 || offsets(sequences()) != tokens)
+            fail<shape_error>("key_value_cache: the offsets go from ", offsets(0), " to ", offsets(sequences()),
+                              "; expected 0 to ", tokens, ", the tokens of the row");
+        for (extent i = 0; i < sequences(); ++i) {
+            const extent count = extent{offsets(i + 1)} - offsets(i), length = lengths_[static_cast<std::size_t>(i)];
+            if (count < 0) fail<shape_error>("key_value_cache: sequence ", i, " gets ", count, " tokens; offsets ascend");
+            if (length + count > most || length + count > capacity_)
+                fail<shape_error>("key_value_cache: sequence ", i, " has ", length, " tokens and gets ", count,
+                                  most < capacity_ ? "; the context holds " : "; the cache holds ", std::min(most, capacity_));
+        }
+    }
+    std::byte* take(const shape<3>& s, std::size_t element) {
+        if (layer_ == layers_.size() && is_new_) {
+            layers_.push_back(
+                {s, element, tensor<std::byte, 1>(*memory_, {s.size() * static_cast<extent>(element)})});
+        }
+        if (layer_ == layers_.size() || !(layers_[layer_].extents == s) || layers_[layer_].element != element)
+            fail<state_error>("key_value_cache: layer ", layer_, " keeps ", s, " numbers of ", element,
+                              " bytes, which it did not in the steps before; a cache is for one model, or clear() it");
+        return layers_[layer_++].memory.data();
+    }
+
+    memory_resource* memory_;
+    extent capacity_;
+    std::vector<extent> lengths_;
+    std::vector<layer> layers_;
+    std::size_t layer_ = 0;
+    bool is_new_ = true;
+    detail::cache_step step_;
+};
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Generation with a key-value cache on the CPU: bits of whole sequences, ends of texts, models of the user's own, refusals.
+#include <string>
+#include <vector>
+
+#include <halftone/kernel.hpp>
+
+#include "nn/generation_checks.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using namespace generation_test;
+
+template <class P>
+void gpt_is_as_recomputed(extent new_tokens) {
+    ht::cpu device{{.threads = 2}};
+    const lively<ht::nn::gpt<P>> model(device, gpt_of(new_tokens + 9));
+    check_generation(device, model, new_tokens);
+}
+template <class P>
+void llama_is_as_recomputed(extent new_tokens) {
+    ht::cpu device{{.threads = 2}};
+    const lively<ht::nn::llama<P>> model(device, llama_of(new_tokens + 9));
+    check_generation(device, model, new_tokens);
+}
+
+// More than 256 tokens: attention goes over several blocks of keys.
+template <class Model, class Config>
+void steps_are_as_one(const Config& config) {
+    ht::cpu device{{.threads = 2}};
+    const lively<Model> model(device, config);
+    CHECK(different_rows(device, model, {300, 1, 70, 17, 265}, 2) == 0);
+}
+
+TEST_CASE("key_value_cache: steps of a GPT, cut at random, have the bits of whole texts") {
+    steps_are_as_one<ht::nn::gpt<ht::amp_bf16>>(gpt_of(300));
+    steps_are_as_one<ht::nn::gpt<ht::amp_fp16>>(gpt_of(300));
+    steps_are_as_one<ht::nn::gpt<ht::full_fp32>>(gpt_of(300));
+}
+
+TEST_CASE("key_value_cache: steps of a Llama, cut at random, have the bits of whole texts") {
+    steps_are_as_one<ht::nn::llama<ht::amp_bf16>>(llama_of(300));
+    steps_are_as_one<ht::nn::llama<ht::full_fp32>>(llama_of(300));
+}
+
+TEST_CASE("generate: the tokens of recomputation, in a batch and alone") {
+    gpt_is_as_recomputed<ht::amp_bf16>(60);
+    gpt_is_as_recomputed<ht::amp_fp16>(60);
+    gpt_is_as_recomputed<ht::full_fp32>(60);
+    llama_is_as_recomputed<ht::amp_bf16>(60);
+}
+
+TEST_CASE("generate: 512 tokens are those of recomputation" * doctest::skip()) {
+    gpt_is_as_recomputed<ht::amp_bf16>(512);
+    gpt_is_as_recomputed<ht::amp_fp16>(512);
+    gpt_is_as_recomputed<ht::full_fp32>(512);
+    llama_is_as_recomputed<ht::amp_bf16>(512);
+    llama_is_as_recomputed<ht::full_fp32>(512);
+}
+
+TEST_CASE("key_value_cache: a thousand random cuts" * doctest::skip()) {
+    ht::cpu device{{.threads = 2}};
+    const lively<ht::nn::gpt<ht::amp_bf16>> model(device, gpt_of(60));
+    CHECK(different_rows(device, model, {60, 1, 33, 17, 40}, 1000) == 0);
+}
+
+/// A model that has logits alone.
+struct plain_model {
+    const ht::nn::gpt<ht::full_fp32>& inner;
+
+    auto logits(auto&& ctx, const ht::const_view<std::int32_t, 2>& tokens, const ht::packed& rows) const {
+        return inner.logits(ctx, tokens, rows);
+    }
+};
+
+TEST_CASE("generate: a model of one's own; the token that ends a text; nothing to do") {
+    ht::cpu device{{.threads = 1}};
+    const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(32));
+    ht::inference eval{device};
+    const std::vector<ids> prompts{{1, 2, 3}, {4}};
+    const auto texts = model.generate(eval, prompts, {.max_new_tokens = 12});
+    REQUIRE(texts.size() == 2);
+    CHECK(texts[0].size() == 12);
+    CHECK(ht::generate(eval, plain_model{model}, prompts, {.max_new_tokens = 12}) == texts);
+
+    // The first text ends where its fifth token comes for the first time; the second goes on, or ends there, too.
+    const std::int32_t end = texts[0][4];
+    auto ended = texts;
+    for (ids& text : ended) {
+        const auto found = std::find(text.begin(), text.end(), end);
+        if (found != text.end()) text.erase(found + 1, text.end());
+    }
+    CHECK(model.generate(eval, prompts, {.max_new_tokens = 12, .eos = end}) == ended);
+
+    CHECK(model.generate(eval, prompts, {.max_new_tokens = 0}) == std::vector<ids>(2));
+    CHECK(model.generate(eval, std::vector<ids>{}, {}).empty());
+    // As much as the context holds.
+    CHECK(model.generate(eval, prompts, {.max_new_tokens = 29})[0].size() == 29);
+}
+
+TEST_CASE("generate: prompts and options that are refused") {
+    ht::cpu device{{.threads = 1}};
+    const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(8));
+    ht::inference eval{device};
+    const auto run = [&](const std::vector<ids>& prompts, const ht::generation_options& o) { model.generate(eval, prompts, o); };
+    CHECK_THROWS_WITH_AS(run({{1}, {}}, {.max_new_tokens = 2}), "generate: prompt 1 has no tokens; begin with one that stands for a text's begin",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(run({{1}, {1, 2, 3}}, {.max_new_tokens = 6}),
+                         "generate: prompt 1 has 3 tokens, and 6 more are asked for; the model's context holds 8",
+                         ht::argument_error);
+    CHECK_THROWS_AS(run({ids(9, 1)}, {.max_new_tokens = 0}), ht::argument_error);
+    CHECK_THROWS_AS(run({{1}}, {.max_new_tokens = -1}), ht::argument_error);
+    CHECK_THROWS_AS(run({{vocabulary}}, {.max_new_tokens = 1}), ht::argument_error);
+    CHECK_THROWS_AS(run({{-1}}, {.max_new_tokens = 1}), ht::argument_error);
+    CHECK_THROWS_AS(run({{1}}, {.max_new_tokens = 1, .temperature = -1}), ht::argument_error);
+}
+
+TEST_CASE("key_value_cache: what it refuses") {
+    ht::cpu device{{.threads = 1}};
+    const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(8));
+    ht::inference eval{device};
+    CHECK_THROWS_AS((ht::key_value_cache{device, 1, 0}), ht::argument_error);
+    CHECK_THROWS_AS((ht::key_value_cache{device, 1 << 16, 1 << 16}), ht::argument_error);
+    ht::key_value_cache cache{device, 2, 6};
+    const ids tokens{1, 2, 3, 4, 5};
+    const auto step = [&](const auto& of, const ids& offsets) {
+        return of.next_logits(eval, {tokens.data(), {1, offsets.back()}},
+                              ht::packed{{offsets.data(), {static_cast<extent>(offsets.size())}}, &cache});
+    };
+    CHECK_THROWS_WITH_AS(step(model, {0, 5}), "key_value_cache: 2 offsets; expected 3, one more than there are sequences",
+                         ht::shape_error);
+    CHECK(step(model, {0, 3, 5}).shape() == ht::shape<2>{2, vocabulary});
+    CHECK(cache.length(0) == 3);
+    CHECK(cache.bytes() == 2 * 2 * 6 * 2 * 16 * sizeof(float));  // layers, sequences, places, keys and values, width, bytes
+    CHECK_THROWS_WITH_AS(step(model, {0, 4, 5}), "key_value_cache: sequence 0 has 3 tokens and gets 4; the cache holds 6",
+                         ht::shape_error);
+    CHECK(cache.length(0) == 3);
+    CHECK_THROWS_AS(cache.truncate(0, 4), ht::argument_error);
+    CHECK_THROWS_AS(cache.length(2), ht::argument_error);
+
+    // A token less, and another in its place.
+    const auto before = ht::to_host(device, step(model, {0, 1, 1}));
+    cache.truncate(0, 3);
+    CHECK(same_bits(row_of(ht::to_host(device, step(model, {0, 1, 1})), 0), row_of(before, 0)));
+
+    const lively<ht::nn::gpt<ht::full_fp32>> other(
+        device, ht::nn::gpt_config{.vocabulary = vocabulary, .context = 8, .layers = 3, .heads = 2, .width = 16});
+    CHECK_THROWS_AS(step(other, {0, 1, 1}), ht::state_error);
+    ht::tape tape{device};
+    const ids offsets{0, 1, 1};
+    CHECK_THROWS_WITH_AS(model.logits(tape, {tokens.data(), {1, 1}}, ht::packed{{offsets.data(), {3}}, &cache}),
+                         "packed: a key-value cache goes with an inference context; a tape computes all keys itself",
+                         ht::argument_error);
+}
+
+TEST_CASE("generate: attention with stored scores, whose sums have another order by their length, chooses the same tokens") {
+    ht::cpu device{{.threads = 1}};
+    auto config = gpt_of(21);
+    config.strategy = ht::attention_strategy::math;
+    const lively<ht::nn::gpt<ht::full_fp32>> model(device, config);
+    check_generation(device, model, 12);
+}
+
+}  // namespace
