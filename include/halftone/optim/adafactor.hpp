@@ -69,12 +69,12 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
             return base::run_step(g, launch{this}, kernel::adafactor_rule::largest_gradient());
     }
 
-    /// The variances of a parameter's rows and of its columns, in the device's memory; of one that is no matrix, none and those
-    /// of its elements. moment(0, group) is the memory of all of a group of the store, fp32 whatever `state` is. Throws
-    /// argument_error for parameters of other models and frozen ones.
+    /// The variances of a matrix's rows and columns; of other parameters, no rows, and their elements as columns.
     struct parameter_variances {
         const_view<float, 1> rows, columns;
     };
+    /// The variances of a parameter, in the device's memory. moment(0, group) is the memory of a whole group of the store,
+    /// fp32 whatever `state` is. Throws argument_error for parameters of other models and frozen ones.
     template <class Storage, int Rank>
     parameter_variances variances(const parameter<Storage, Rank>& p) const {
         if (!base::updates(p)) fail<argument_error>("adafactor: variances() of a parameter that it does not update");

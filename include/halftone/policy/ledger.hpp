@@ -246,9 +246,9 @@ struct of_layer<L, In, Stream> {
 };
 
 template <class List>
-struct four;
+struct four_children;
 template <class A, class B, class C, class D>
-struct four<types<A, B, C, D>> {
+struct four_children<types<A, B, C, D>> {
     using first = A;
     using second = B;
     using third = C;
@@ -261,7 +261,7 @@ concept normed_heads = requires { requires L::norms_heads; };
 template <class L, class In, class Stream>
     requires(std::is_same_v<operation_of<L>, op::attention> && normed_heads<L>)
 struct of_layer<L, In, Stream> {
-    using parts = four<children_of<L>>;
+    using parts = four_children<children_of<L>>;
     using before = of_operation<typename parts::first, In, void>;
     using of_q = of_operation<typename parts::second, typename before::out, void>;
     using of_k = of_operation<typename parts::third, typename before::out, void>;

@@ -56,6 +56,7 @@ struct eight_bit_moment {
         for (extent i = 0; i < codes.size(); ++i) m.push_back(map[codes(i)] * static_cast<double>(absmax(i / 256)));
         return m;
     }
+    /// Stores numbers: the largest magnitude of each block, and the nearest code of each number.
     void write(const std::vector<double>& map, const std::vector<double>& m) const {
         for (extent block = 0; block < absmax.size(); ++block) {
             const extent begin = block * 256, end = std::min(begin + 256, codes.size());
