@@ -56,7 +56,7 @@ tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/losses.cu 120
 tests/cuda/reductions.cu 150
 tests/cuda/choosing.cu 100
-tests/cuda/conv2d.cu 150 ptx
+tests/cuda/conv2d.cu 80 ptx
 tests/cuda/pointwise.cu 220
 tests/cuda/rows.cu 200
 tests/cuda/shapes.cu 60

@@ -18,6 +18,7 @@ fail() {
 declare -A cases=(
     [matmul]="256x256x256 bf16"
     [attention]="T=128"
+    [conv2d]="forward"
     [memory_bound]="rms_norm"
     [linear_cross_entropy]="256"
     [optimizer]=""
@@ -31,6 +32,7 @@ for name in $names; do
     short=${name#bench_}
     more=()
     [[ $short == optimizer ]] && more=(--parameters 100000)
+    [[ $short == conv2d ]] && more=(--quick --images 1)
     [[ -v cases[$short] ]] || fail "$name: no case is known here"
     "$program" --filter "${cases[$short]:-}" --rounds 1 --seconds 0.001 "${more[@]}" --json "$work/$short.json" >"$work/out" 2>&1 ||
         fail "$name ends with $?: $(tail -n 1 "$work/out")"

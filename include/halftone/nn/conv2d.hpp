@@ -31,7 +31,8 @@ inline shape<4> conv2d_layer_shape(extent in, extent out, const shape<2>& kernel
 }
 /// PyTorch's initial values of weight and bias: uniform up to 1 / sqrt(terms of a sum), which is what kaiming_uniform_ with
 /// a = sqrt(5) comes to.
-inline initial conv2d_layer_initial(const shape<4>& weight) {
+inline initial conv2d_layer_initial(extent in, extent out, const shape<2>& kernel_size, const conv2d_options& options) {
+    const shape<4> weight = conv2d_layer_shape(in, out, kernel_size, options);
     return {.bound = 1.0f / std::sqrt(static_cast<float>(weight[1] * weight[2] * weight[3]))};
 }
 
@@ -54,12 +55,12 @@ struct conv2d {
     /// groups, and for options that say no window.
     conv2d(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how = {})
         : conv2d(s, in, out, kernel_size, how,
-                 detail::conv2d_layer_initial(detail::conv2d_layer_shape(in, out, kernel_size, how)),
-                 detail::conv2d_layer_initial(detail::conv2d_layer_shape(in, out, kernel_size, how))) {}
+                 halftone::detail::conv2d_layer_initial(in, out, kernel_size, how),
+                 halftone::detail::conv2d_layer_initial(in, out, kernel_size, how)) {}
     /// They begin as said. Throws argument_error for initial values that are none, too.
     conv2d(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how,
            const initial& weights, const initial& biases = {})
-        : weight(s.add<P, operation>("weight", detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),
+        : weight(s.add<P, operation>("weight", halftone::detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),
           bias(s.add<P, operation>("bias", shape<1>{out}, biases)),
           options(how) {}
 
@@ -86,11 +87,11 @@ struct conv2d_no_bias {
     /// and for options that say no window.
     conv2d_no_bias(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how = {})
         : conv2d_no_bias(s, in, out, kernel_size, how,
-                         detail::conv2d_layer_initial(detail::conv2d_layer_shape(in, out, kernel_size, how))) {}
+                         halftone::detail::conv2d_layer_initial(in, out, kernel_size, how)) {}
     /// It begins as said. Throws argument_error for initial values that are none, too.
     conv2d_no_bias(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how,
                    const initial& weights)
-        : weight(s.add<P, operation>("weight", detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),
+        : weight(s.add<P, operation>("weight", halftone::detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),
           options(how) {}
 
     /// x: (images, in, height, width); the result is (images, out, rows, columns), in the policy's `output`. Throws

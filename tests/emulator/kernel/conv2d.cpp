@@ -2,9 +2,11 @@
 /// \file
 /// Convolution as a GPU runs it.
 #include <halftone/kernel/conv2d/device.hpp>
+#include <halftone/kernel/sum/device.hpp>
 
 #include <emulator/damage.hpp>
 
+#include "autodiff/conv2d_checks.hpp"
 #include "kernel/conv2d/checks.hpp"
 
 namespace {
@@ -28,6 +30,12 @@ TEST_CASE("conv2d on a GPU: within bounds") {
     emulator::device device;
     within_bounds<ht::amp_bf16, bfloat16, bfloat16, bfloat16>(device);
     refuses(device);
+}
+
+TEST_CASE("conv2d on a GPU's tapes: values and gradients, exact on small whole numbers") {
+    emulator::device device;
+    conv2d_tape_checks::of_variables<bfloat16>(device);
+    conv2d_tape_checks::of_parameters<ht::amp_bf16>(device);
 }
 
 }  // namespace
