@@ -85,8 +85,7 @@ void lesson(auto& device) {
     }
     std::printf("values: %d of %zu beyond the bound\n", beyond, expected.size());
     // Prints: values: 0 of 128 beyond the bound
-
-    // 2. The gradient, beside differences in double. cast_inputs = float in place of the category would round here.
+    // 2. The gradient, beside differences in double.
     ht::host_tensor<double, 2> wide({2, 3});
     for (int i = 0; i < 6; ++i) wide.data()[i] = static_cast<double>(x[static_cast<std::size_t>(i)]);
     const auto check = [&]<class Op>(Op) {
