@@ -301,6 +301,10 @@ void what_is_special(Device& device) {
     CHECK((at[0] == 1 && at[1] == 0 && at[2] == 1 && at[3] == 2));
     ht::logsumexp(device, x, ht::axes<1>, out);
     CHECK((ht::is_nan(y[0]) && y[1] == -infinity && y[2] == infinity && std::fabs(y[3] - 3.7586f) < 1e-4f));
+    // Exponentials of large numbers are those of their distance to the largest.
+    const float large[] = {200, 200, 200, -300, -300, -300};
+    ht::logsumexp(device, ht::const_view<float, 2>(large, {2, 3}), ht::axes<1>, ht::view<float, 1>(y, {2}));
+    CHECK((std::fabs(y[0] - 201.09861f) < 1e-4f && std::fabs(y[1] + 298.90139f) < 1e-4f));
     // The same by columns, of which one is a NaN's.
     const float columns[] = {1, nan, 2, 3, -infinity, 1, 5, 2};
     const ht::const_view<float, 2> down(columns, {2, 4});

@@ -208,19 +208,14 @@ struct split_heads_record {
         bool any = false;
         for (const auto& d : dparts) any = any || d.is_there();
         if (!any) return;
-        if (const auto to = tape.gradient_target(dtogether)) {
-            const extent count = dtogether.shape().size();
-            const bool adds = to.mode == write_mode::add;
-            const auto own = adds ? tape.template make<T>(shape<1>{count}, false) : variable<T, 1>{};
-            T* const out = adds ? own.view().data() : to.data;
-            tape.device().fill(out, count, T(0.0f));
+        contribute(tape, dtogether, [&](const view<T, 1>& out) {
+            tape.device().fill(out.data(), out.size(), T(0.0f));
             for (std::size_t p = 0; p < Parts; ++p) {
                 if (dparts[p].is_there())
                     join_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dparts[p].view()).data(),
-                              out);
+                              out.data());
             }
-            if (adds) add_into(tape, own.view(), view(to.data, dtogether.shape()));
-        }
+        });
         for (const auto& d : dparts) tape.finish(d);
     }
 };
@@ -235,13 +230,10 @@ struct join_heads_record {
     void backward(Tape& tape) {
         if (!dtogether.is_there()) return;
         for (std::size_t p = 0; p < Parts; ++p) {
-            const auto to = tape.gradient_target(dparts[p]);
-            if (!to) continue;
-            const bool adds = to.mode == write_mode::add;
-            const auto own = adds ? tape.template make<T>(dparts[p].shape(), false) : variable<T, 1>{};
-            split_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dtogether.view()).data(),
-                       adds ? own.view().data() : to.data);
-            if (adds) add_into(tape, own.view(), view(to.data, dparts[p].shape()));
+            contribute(tape, dparts[p], [&](const view<T, 1>& out) {
+                split_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dtogether.view()).data(),
+                           out.data());
+            });
         }
         tape.finish(dtogether);
     }
@@ -321,16 +313,13 @@ struct scatter_record {
     template <class Tape>
     void backward(Tape& tape) {
         if (!dtable.is_there()) return;
-        if (const auto to = tape.gradient_target(drows)) {
-            const bool adds = to.mode == write_mode::add;
-            const auto own = adds ? tape.template make<Y>(drows.shape(), false) : variable<Y, 1>{};
+        contribute(tape, drows, [&](const view<Y, 1>& out) {
             kernel::embedding<typename Tape::device_type>::forward(
                 tape.device(), kernel::embedding_forward<float, Y>{
                                    .tokens = tokens.view(),
                                    .table = const_view<float, 2>(dtable.view().data(), {vocabulary, width}),
-                                   .out = view<Y, 2>(adds ? own.view().data() : to.data, {tokens.size(), width})});
-            if (adds) add_into(tape, own.view(), view(to.data, drows.shape()));
-        }
+                                   .out = view<Y, 2>(out.data(), {tokens.size(), width})});
+        });
         tape.finish(dtable);
     }
 };

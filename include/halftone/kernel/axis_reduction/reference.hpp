@@ -89,8 +89,11 @@ HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, 
     if (operation == prod) {
         double zeros = 0;
         for (extent i = 0; i < size; ++i) zeros += x(i) == 0 ? 1 : 0;
-        const auto shares = kernel::product_shares<double>::of(product_of(size, x, true), zeros, dy);
-        for (extent i = 0; i < size; ++i) dx(i, x(i) == 0 ? shares.q : shares.q * (shares.p / x(i)));
+        const double all = product_of(size, x, true);
+        for (extent i = 0; i < size; ++i) {
+            const bool is_zero = x(i) == 0, has_others = zeros > (is_zero ? 1 : 0);
+            dx(i, dy * (has_others ? 0.0 : is_zero ? all : all / x(i)));
+        }
         return;
     }
     const bool chooses = operation == amax || operation == amin;
