@@ -13,6 +13,7 @@
 #pragma once
 
 #include <halftone/kernel/attention/cpu.hpp>
+#include <halftone/kernel/cache_heads/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/count_nonfinite/cpu.hpp>
