@@ -60,6 +60,9 @@ tests/cuda/conv2d.cu 80 ptx
 tests/cuda/pointwise.cu 220
 tests/cuda/rows.cu 200
 tests/cuda/shapes.cu 60
+tests/cuda/rotary.cu 30
+tests/cuda/cache_heads.cu 30
+tests/cuda/target_share.cu 20
 tests/cuda/pictures.cu 60
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
