@@ -29,7 +29,8 @@ using group_type = decltype(ht::group_norm(std::declval<Context&>(), std::declva
 static_assert(std::is_same_v<max_type<region, narrow>, narrow> && std::is_same_v<max_type<region, wide>, wide>);
 static_assert(std::is_same_v<batch_type<region, narrow>, narrow> && std::is_same_v<batch_type<region, wide>, wide>);
 static_assert(std::is_same_v<group_type<region, narrow>, wide> && std::is_same_v<group_type<tape, narrow>, narrow>);
-static_assert(std::is_same_v<decltype(ht::avg_pool2d<float>(std::declval<tape&>(), std::declval<narrow>(), {2})), wide>);
+static_assert(
+    std::is_same_v<decltype(ht::avg_pool2d<float>(std::declval<tape&>(), std::declval<narrow>(), {2})), wide>);
 
 TEST_CASE("max_pool2d: indices are kept where a gradient is wanted") {
     ht::cpu device{{.threads = 1}};
@@ -54,13 +55,15 @@ TEST_CASE("batch_norm, group_norm on tapes: refusals") {
     const auto two = eval.constant(ht::const_view<float, 1>(three.data(), {2}));
     const ht::view<float, 1> running(three.data(), {3}), short_one(three.data(), {2});
     const ht::absent none;
-    CHECK_THROWS_WITH_AS(ht::batch_norm(eval, v, running, running, two, none), "batch_norm: weight is (2); expected (3)",
-                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(ht::batch_norm(eval, v, running, running, two, none),
+                         "batch_norm: weight is (2); expected (3)", ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::batch_norm(eval, v, running, short_one, none, none),
                          "batch_norm: running statistics is (2); expected (3)", ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::batch_norm(eval, v, none, none, none, none),
-                         "batch_norm: no running statistics, and without training none of the batch", ht::argument_error);
-    CHECK_THROWS_WITH_AS(ht::group_norm(eval, v, 3, none, two), "group_norm: bias is (2); expected (3)", ht::shape_error);
+                         "batch_norm: no running statistics, and without training none of the batch",
+                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::group_norm(eval, v, 3, none, two), "group_norm: bias is (2); expected (3)",
+                         ht::shape_error);
 }
 
 }  // namespace

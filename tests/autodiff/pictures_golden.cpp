@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling, batch norm and group norm on a tape beside PyTorch's: values, gradients, running statistics and what throws, over a
-/// table of shapes and types (golden/pictures.py).
+/// Pooling, batch norm and group norm on a tape beside PyTorch's: values, gradients, running statistics and what
+/// throws, over a table of shapes and types (golden/pictures.py).
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -105,9 +105,10 @@ void add_type(std::map<std::string, function>& all, const std::string& type) {
             pooled<T>([out](auto& t, auto& x) { return ht::adaptive_avg_pool2d(t, x, out); });
     }
     for (const bool training : {true, false}) {
-        all[(training ? "batch " : "eval ") + type] = normed<T>([=](auto& t, auto& x, auto mean, auto var, auto& w, auto& b) {
-            return ht::batch_norm(t, x, mean, var, w, b, {training, 0.3, 0.01});
-        });
+        all[(training ? "batch " : "eval ") + type] =
+            normed<T>([=](auto& t, auto& x, auto mean, auto var, auto& w, auto& b) {
+                return ht::batch_norm(t, x, mean, var, w, b, {training, 0.3, 0.01});
+            });
     }
     for (const extent groups : {1, 2}) {
         all[(groups == 1 ? "group1 " : "group2 ") + type] = normed<T>(
@@ -115,10 +116,11 @@ void add_type(std::map<std::string, function>& all, const std::string& type) {
     }
 }
 
-/// How far the numbers of both may lie apart: `roundings` of numbers up to `magnitude`, and of the result. Inputs are at most 5/4,
-/// slopes 3/2, weights 5/2, 1 / sqrt(variance + eps) at most 10; there are 42 elements in a channel at most. The largest is exact.
-/// In 16 bits both round once; PyTorch's gradients of pooling besides round each time they add. Sums over a channel have as
-/// many terms in float, of 3/2 times 6.5 at most: no element is further than sqrt(42) deviations from the mean.
+/// How far the numbers of both may lie apart: `roundings` of numbers up to `magnitude`, and of the result. Inputs are
+/// at most 5/4, slopes 3/2, weights 5/2, 1 / sqrt(variance + eps) at most 10; there are 42 elements in a channel at
+/// most. The largest is exact. In 16 bits both round once; PyTorch's gradients of pooling besides round each time they
+/// add. Sums over a channel have as many terms in float, of 3/2 times 6.5 at most: no element is further than sqrt(42)
+/// deviations from the mean.
 struct distance {
     double roundoff, roundings, magnitude;
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Second derivatives of pooling, batch norm and group norm against central differences in double.
-#include <halftone/kernel.hpp>
-
 #include <halftone/autodiff/op/channel_norm.hpp>
 #include <halftone/autodiff/op/pooling.hpp>
+#include <halftone/kernel.hpp>
 #include <halftone/kernel/channel_norm/reference.hpp>
 #include <halftone/kernel/pooling/reference.hpp>
 
@@ -43,7 +42,8 @@ TEST_CASE("second derivatives of pooling") {
             doubles y(18);
             std::vector<std::int32_t> index(18);
             const ht::shape<4> windows{1, 2, 3, 3};
-            ht::reference::max_pool2d(shown(x), largest, shown(y, windows), ht::view<std::int32_t, 4>(index.data(), windows));
+            ht::reference::max_pool2d(shown(x), largest, shown(y, windows),
+                                      ht::view<std::int32_t, 4>(index.data(), windows));
             for (double& v : y) v = std::exp(v);
             return weighed(y);
         });
@@ -62,7 +62,11 @@ TEST_CASE("second derivatives of pooling") {
             });
     };
     of_mean([&](auto& t, const auto& x) { return ht::avg_pool2d(t, x, mean); }, mean, {1, 2, 4, 2});
-    of_mean([](auto& t, const auto& x) { return ht::adaptive_avg_pool2d(t, x, {2, 3}); }, ht::reference::adaptive{}, {1, 2, 2, 3});
+    of_mean(
+        [](auto& t, const auto& x) {
+            return ht::adaptive_avg_pool2d(t, x, {2, 3});
+        },
+        ht::reference::adaptive{}, {1, 2, 2, 3});
 }
 
 TEST_CASE("second derivatives of batch_norm and group_norm, by their input, weight and bias") {
@@ -70,19 +74,23 @@ TEST_CASE("second derivatives of batch_norm and group_norm, by their input, weig
     using P = ht::at<ht::full_fp32, "norm">;
     for (const ht::extent groups : {0, 1, 2}) {
         ht::store parameters{device.memory()};
-        const auto weight = parameters.add<P, ht::op::group_norm>("weight", ht::shape<1>{2}, ht::initial{.mean = 1.5f, .deviation = 0.5f});
-        const auto bias = parameters.add<P, ht::op::group_norm>("bias", ht::shape<1>{2}, ht::initial{.deviation = 0.5f});
+        const auto weight = parameters.add<P, ht::op::group_norm>("weight", ht::shape<1>{2},
+                                                                  ht::initial{.mean = 1.5f, .deviation = 0.5f});
+        const auto bias =
+            parameters.add<P, ht::op::group_norm>("bias", ht::shape<1>{2}, ht::initial{.deviation = 0.5f});
         parameters.commit(3);
         check(
             device, &parameters, {2, 12}, 24,
             [&](auto& t, const auto& x) {
                 const auto in = picture_of(x);
-                const auto y = groups == 0 ? ht::batch_norm(t, in, ht::absent{}, ht::absent{}, weight, bias, {.training = true})
-                                           : ht::group_norm(t, in, groups, weight, bias);
+                const auto y = groups == 0
+                                   ? ht::batch_norm(t, in, ht::absent{}, ht::absent{}, weight, bias, {.training = true})
+                                   : ht::group_norm(t, in, groups, weight, bias);
                 return weigh(t, as_matrix(ht::tanh(t, y)));
             },
             [&](const doubles& all) {
-                const auto sets = groups == 0 ? ht::detail::batch_sets(pictures) : ht::detail::group_sets("test", pictures, groups);
+                const auto sets =
+                    groups == 0 ? ht::detail::batch_sets(pictures) : ht::detail::group_sets("test", pictures, groups);
                 const ht::shape<3> parts{1, 2, 12};
                 doubles y(24), mean(2), var(2), rstd(2);
                 const ht::const_view<double, 3> x(all.data(), parts);

@@ -29,9 +29,11 @@ struct network : ht::nn::model {
 // Running statistics are fp32 under every policy, and beside fp32 masters of the same group.
 template <class P>
 using state_of = ht::state_signature<P>;
-static_assert(std::is_same_v<state_of<ht::pure_bf16>::param, float> && std::is_same_v<state_of<ht::pure_bf16>::compute, float>);
+static_assert(std::is_same_v<state_of<ht::pure_bf16>::param, float> &&
+              std::is_same_v<state_of<ht::pure_bf16>::compute, float>);
 static_assert(std::is_same_v<state_of<ht::full_fp64>::param, double>);
-static_assert(ht::signatures_of<network<ht::amp_bf16>>::size == 1 && ht::signatures_of<network<ht::pure_bf16>>::size == 2);
+static_assert(ht::signatures_of<network<ht::amp_bf16>>::size == 1 &&
+              ht::signatures_of<network<ht::pure_bf16>>::size == 2);
 
 struct input {
     std::vector<float> values = support::random(3).normals<float>(3 * 4 * 2 * 5, 2, 1);
@@ -75,7 +77,8 @@ TEST_CASE("batch_norm2d: a tape's pass brings them up to date, an inference cont
     const auto before = model.bn(eval, eval.constant(in.view));
     static_assert(std::is_same_v<decltype(before), const ht::variable<ht::bfloat16, 4>>);
     CHECK(moved() == std::vector<double>(4));
-    CHECK(static_cast<float>(before.view()(1, 2, 1, 3)) == static_cast<float>(ht::bfloat16(in.view(1, 2, 1, 3) / std::sqrt(1.00001f))));
+    CHECK(static_cast<float>(before.view()(1, 2, 1, 3)) ==
+          static_cast<float>(ht::bfloat16(in.view(1, 2, 1, 3) / std::sqrt(1.00001f))));
 
     ht::tape tape{device};
     model.bn(tape, tape.constant(in.view));
@@ -91,7 +94,9 @@ TEST_CASE("batch_norm2d: a tape's pass brings them up to date, an inference cont
     CHECK(moved() == once);
 }
 
-TEST_CASE("batch_norm2d: optimizers, decay and groups pass running statistics by; a skipped step leaves them brought up to date") {
+TEST_CASE(
+    "batch_norm2d: optimizers, decay and groups pass running statistics by; a skipped step leaves them brought up to "
+    "date") {
     ht::cpu device{{.threads = 1}};
     network<ht::full_fp32> model{device};
     ht::sgd optimizer{device, model, {.lr = 0.5f, .weight_decay = 0.5f}, {{"*", ht::trained}}};
@@ -121,10 +126,11 @@ TEST_CASE("batch_norm2d, group_norm: wrong options and groups") {
     ht::cpu device{{.threads = 1}};
     ht::store s{device.memory()};
     using P = ht::at<ht::full_fp32, "norm">;
-    CHECK_THROWS_WITH_AS((ht::nn::batch_norm2d<P>{s, 4, {.momentum = 2}}), "batch_norm2d: momentum is 2; expected 0 to 1",
-                         ht::argument_error);
+    CHECK_THROWS_WITH_AS((ht::nn::batch_norm2d<P>{s, 4, {.momentum = 2}}),
+                         "batch_norm2d: momentum is 2; expected 0 to 1", ht::argument_error);
     CHECK_THROWS_WITH_AS((ht::nn::group_norm<P>{s, 3, 4}),
-                         "group_norm: 4 channels in 3 groups; expected groups of equally many channels", ht::shape_error);
+                         "group_norm: 4 channels in 3 groups; expected groups of equally many channels",
+                         ht::shape_error);
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Shadow runs of batch norm, group norm and mean pooling: their differences are what rounding allows for, and not more.
-#include <halftone/amp.hpp>
-
+/// Shadow runs of batch norm, group norm and mean pooling: their differences are what rounding allows for, and not
+/// more.
 #include <doctest/doctest.h>
 
+#include <halftone/amp.hpp>
 #include <halftone/nn/channel_norm.hpp>
 #include <halftone/observe/shadow/shadow.hpp>
 
@@ -20,7 +20,9 @@ struct net : ht::nn::model {
     ht::nn::batch_norm2d<ht::at<P, "bn">> bn;
     ht::nn::group_norm<ht::at<P, "gn">> gn;
     double eps;
-    net(auto& device, double e) : model(device), bn(parameters(), 6), gn(parameters(), 3, 6, e), eps(e) { commit(*this, 3); }
+    net(auto& device, double e) : model(device), bn(parameters(), 6), gn(parameters(), 3, 6, e), eps(e) {
+        commit(*this, 3);
+    }
     auto operator()(auto&& t, const auto& x) const {
         return ht::adaptive_avg_pool2d(t, gn(t, ht::avg_pool2d(t, bn(t, x), {3, 2, 1})), {2, 3});
     }

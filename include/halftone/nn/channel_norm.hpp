@@ -6,8 +6,8 @@
 ///     ht::nn::group_norm<ht::at<P, "gn1">> gn1{store, 8, channels};
 ///     auto y = bn1(ctx, x);                                  // (batch, channels, height, width)
 ///
-/// Numeric contract: computed in float; weight and bias are the fp32 masters under a mixed policy, as those of layer_norm;
-/// running statistics are fp32 under every policy; the result is rounded once to `output`.
+/// Numeric contract: computed in float; weight and bias are the fp32 masters under a mixed policy, as those of
+/// layer_norm; running statistics are fp32 under every policy; the result is rounded once to `output`.
 #pragma once
 
 #include <halftone/autodiff/op/channel_norm.hpp>
@@ -22,9 +22,10 @@ struct batch_norm_settings {
     double momentum = 0.1;  ///< the batch's weight in the running statistics
 };
 
-/// Batch normalisation of pictures (Ioffe, Szegedy 2015). Where a tape records it normalises by the batch's statistics, and brings the
-/// running ones up to date; in an inference context, and anywhere once `training` is false, it normalises by the running ones. These
-/// are states of the store, "running_mean" and "running_var" beside weight and bias: read, saved and assigned as parameters are.
+/// Batch normalisation of pictures (Ioffe, Szegedy 2015). Where a tape records it normalises by the batch's statistics,
+/// and brings the running ones up to date; in an inference context, and anywhere once `training` is false, it
+/// normalises by the running ones. These are states of the store, "running_mean" and "running_var" beside weight and
+/// bias: read, saved and assigned as parameters are.
 template <class P>
 struct batch_norm2d {
     using policy = P;
@@ -36,10 +37,11 @@ struct batch_norm2d {
     parameter<storage_signature<P, operation>, 1> weight, bias;  // (channels)
     parameter<state_signature<P>, 1> running_mean, running_var;  // (channels)
     batch_norm_settings settings;
-    bool training = true;  ///< whether tapes normalise by the batch's statistics; PyTorch's eval() of this layer alone is false
+    bool training =
+        true;  ///< whether tapes normalise by the batch's statistics; PyTorch's eval() of this layer alone is false
 
-    /// Weights begin as 1, biases as 0, running statistics as 0 and 1. Throws argument_error for an eps below 0 and a momentum
-    /// outside [0, 1].
+    /// Weights begin as 1, biases as 0, running statistics as 0 and 1. Throws argument_error for an eps below 0 and a
+    /// momentum outside [0, 1].
     batch_norm2d(store& s, extent channels, const batch_norm_settings& options = {})
         : weight(s.add<P, operation>("weight", shape<1>{channels}, initial{.mean = 1.0f})),
           bias(s.add<P, operation>("bias", shape<1>{channels}, initial{})),
@@ -50,14 +52,16 @@ struct batch_norm2d {
         halftone::detail::expect_momentum("batch_norm2d", options.momentum);
     }
 
-    /// x: (batch, channels, height, width); the result has the same shape, in the policy's `output`. Throws shape_error, also for
-    /// one value a channel in training.
+    /// x: (batch, channels, height, width); the result has the same shape, in the policy's `output`. Throws
+    /// shape_error, also for one value a channel in training.
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 4>& x) const {
-        static_assert(!halftone::detail::runs_own_operation<Context>,
-                      "halftone: batch_norm2d: the functions of an operation of your own (ht::apply) run in a context that "
-                      "records nothing, where it would not train on a tape either: call it on the tape, or ht::batch_norm, which is "
-                      "told whether it trains");
+        static_assert(
+            !halftone::detail::runs_own_operation<Context>,
+            "halftone: batch_norm2d: the functions of an operation of your own (ht::apply) run in a context that "
+            "records nothing, where it would not train on a tape either: call it on the tape, or ht::batch_norm, which "
+            "is "
+            "told whether it trains");
         using roles = layer_roles<P, computes, Context, X>;
         const bool trains = training && std::remove_cvref_t<Context>::records;
         return halftone::detail::batch_normalised<roles, typename roles::output>(
@@ -77,7 +81,8 @@ struct group_norm {
     extent num_groups;                                           ///< of equally many channels
     double eps;                                                  ///< what is added to variances
 
-    /// Weights begin as 1, biases as 0. Throws shape_error where channels are no such groups, argument_error for an eps below 0.
+    /// Weights begin as 1, biases as 0. Throws shape_error where channels are no such groups, argument_error for an eps
+    /// below 0.
     group_norm(store& s, extent groups, extent channels, double e = 1e-5)
         : weight(s.add<P, operation>("weight", shape<1>{channels}, initial{.mean = 1.0f})),
           bias(s.add<P, operation>("bias", shape<1>{channels}, initial{})),
@@ -87,7 +92,8 @@ struct group_norm {
         halftone::detail::expect_epsilon("group_norm", e);
     }
 
-    /// x: (batch, channels, height, width); the result has the same shape, in the policy's `output`. Throws shape_error.
+    /// x: (batch, channels, height, width); the result has the same shape, in the policy's `output`. Throws
+    /// shape_error.
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 4>& x) const {
         using roles = layer_roles<P, operation, Context, X>;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Batch norm and group norm as a GPU runs them.
-#include <halftone/kernel/channel_norm/device.hpp>
-
 #include <emulator/damage.hpp>
+
+#include <halftone/kernel/channel_norm/device.hpp>
 
 #include "kernel/channel_norm/checks.hpp"
 

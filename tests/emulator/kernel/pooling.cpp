@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Pooling as a GPU runs it.
+#include <emulator/damage.hpp>
+
 #include <halftone/kernel/pooling/cpu.hpp>
 #include <halftone/kernel/pooling/device.hpp>
-
-#include <emulator/damage.hpp>
 
 #include "kernel/pooling/checks.hpp"
 

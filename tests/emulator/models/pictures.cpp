@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Pooling, batch norm and group norm on tapes as a GPU runs them.
-#include <halftone/kernel/device.hpp>
-
 #include <emulator/device.hpp>
+
+#include <halftone/kernel/device.hpp>
 
 #include "autodiff/pictures_checks.hpp"
 

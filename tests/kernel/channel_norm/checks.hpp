@@ -24,9 +24,10 @@ struct norm_case {
     ht::shape<4> x;
     extent groups;
 };
-inline constexpr norm_case cases[] = {{{1, 1, 1, 2}, 0}, {{3, 4, 1, 1}, 0},  {{2, 3, 5, 7}, 0},  {{2, 6, 9, 31}, 0}, {{2, 3, 33, 40}, 0},
-                                      {{0, 3, 4, 4}, 0}, {{2, 0, 3, 3}, 0},  {{2, 3, 0, 4}, 0},  {{2, 6, 9, 31}, 1}, {{2, 6, 9, 31}, 3},
-                                      {{2, 6, 5, 1}, 6}, {{1, 4, 1, 33}, 2}, {{0, 4, 3, 3}, 2}};
+inline constexpr norm_case cases[] = {{{1, 1, 1, 2}, 0},   {{3, 4, 1, 1}, 0},  {{2, 3, 5, 7}, 0}, {{2, 6, 9, 31}, 0},
+                                      {{2, 3, 33, 40}, 0}, {{0, 3, 4, 4}, 0},  {{2, 0, 3, 3}, 0}, {{2, 3, 0, 4}, 0},
+                                      {{2, 6, 9, 31}, 1},  {{2, 6, 9, 31}, 3}, {{2, 6, 5, 1}, 6}, {{1, 4, 1, 33}, 2},
+                                      {{0, 4, 3, 3}, 2}};
 
 inline channel_sets sets_of(const norm_case& c) {
     return c.groups == 0 ? ht::detail::batch_sets(c.x) : ht::detail::group_sets("test", c.x, c.groups);
@@ -34,7 +35,9 @@ inline channel_sets sets_of(const norm_case& c) {
 inline ht::shape<3> parts_of(const channel_sets& s) { return {s.images, s.channels, s.area}; }
 /// The set of element i.
 inline std::size_t set_at(const channel_sets& s, extent i) { return static_cast<std::size_t>(s.set_of(i / s.area)); }
-inline std::size_t channel_at(const channel_sets& s, extent i) { return static_cast<std::size_t>(s.channel_of(i / s.area)); }
+inline std::size_t channel_at(const channel_sets& s, extent i) {
+    return static_cast<std::size_t>(s.channel_of(i / s.area));
+}
 
 /// What a set's statistics are, and by how much they may be off before they are rounded.
 struct defined_statistics {
@@ -45,7 +48,8 @@ defined_statistics statistics_of(const channel_sets& sets, const guarded<X>& x, 
     const auto n = static_cast<std::size_t>(sets.sets());
     defined_statistics d{doubles(n), doubles(n), doubles(n), doubles(n), doubles(n), doubles(n)};
     if (sets.elements() == 0) return d;
-    ht::reference::channel_statistics(sets, x.const_view(parts_of(sets)), eps, d.mean.data(), d.var.data(), d.rstd.data());
+    ht::reference::channel_statistics(sets, x.const_view(parts_of(sets)), eps, d.mean.data(), d.var.data(),
+                                      d.rstd.data());
     for (std::size_t s = 0; s < n; ++s) {
         doubles in;
         ht::reference::for_each_in_set(sets, static_cast<extent>(s), [&](extent i, extent c, extent k) {
@@ -78,8 +82,8 @@ void forward(Device& device, const norm_case& c, support::comparison& results, s
         ht::batch_norm(device, x.const_view(c.x), running_mean.view(), running_var.view(), gain.const_view(),
                        bias.const_view(), y.view(c.x), mean.view(), rstd.view(), {true, momentum, eps});
     } else {
-        ht::group_norm(device, x.const_view(c.x), c.groups, gain.const_view(), bias.const_view(), y.view(c.x), mean.view(),
-                       rstd.view(), eps);
+        ht::group_norm(device, x.const_view(c.x), c.groups, gain.const_view(), bias.const_view(), y.view(c.x),
+                       mean.view(), rstd.view(), eps);
     }
     CHECK((y.intact() && mean.intact() && rstd.intact() && running_mean.intact() && running_var.intact()));
     if (sets.elements() == 0) return;
@@ -99,8 +103,8 @@ void forward(Device& device, const norm_case& c, support::comparison& results, s
                              support::rounded<S>(of_var, momentum * d.var_error[s] * m / (m - 1) + 1e-15));
     }
     doubles want(static_cast<std::size_t>(c.x.size()));
-    ht::reference::channel_norm(sets, x.const_view(parts_of(sets)), d.mean.data(), d.rstd.data(), gain.data(), bias.data(),
-                                ht::view<double, 3>(want.data(), parts_of(sets)));
+    ht::reference::channel_norm(sets, x.const_view(parts_of(sets)), d.mean.data(), d.rstd.data(), gain.data(),
+                                bias.data(), ht::view<double, 3>(want.data(), parts_of(sets)));
     for (extent i = 0; i < c.x.size(); ++i) {
         const std::size_t s = set_at(sets, i), channel = channel_at(sets, i);
         const double by = std::fabs(static_cast<double>(gain[static_cast<extent>(channel)]));
@@ -132,28 +136,31 @@ void backward(Device& device, const norm_case& c, bool training, support::compar
     }
     const guarded<X> dx(c.x.size(), 5);
     if (c.groups == 0) {
-        ht::batch_norm_gradients(device, x.const_view(c.x), gain.const_view(), dy.const_view(c.x), mean.view(), rstd.view(),
-                                 dx.view(c.x), dgain.view(), dbias.view(), training);
+        ht::batch_norm_gradients(device, x.const_view(c.x), gain.const_view(), dy.const_view(c.x), mean.view(),
+                                 rstd.view(), dx.view(c.x), dgain.view(), dbias.view(), training);
     } else {
-        ht::group_norm_gradients(device, x.const_view(c.x), c.groups, gain.const_view(), dy.const_view(c.x), mean.view(),
-                                 rstd.view(), dx.view(c.x), dgain.view(), dbias.view());
+        ht::group_norm_gradients(device, x.const_view(c.x), c.groups, gain.const_view(), dy.const_view(c.x),
+                                 mean.view(), rstd.view(), dx.view(c.x), dgain.view(), dbias.view());
     }
     CHECK((dx.intact() && dgain.intact() && dbias.intact()));
     const auto n = static_cast<std::size_t>(c.x.size()), channels = static_cast<std::size_t>(sets.channels);
-    doubles means, scales, want(n), of_gain(channels), of_bias(channels), most_of_gain(channels), most_of_bias(channels);
+    doubles means, scales, want(n), of_gain(channels), of_bias(channels), most_of_gain(channels),
+        most_of_bias(channels);
     for (extent s = 0; s < sets.sets(); ++s)
         means.push_back(static_cast<double>(mean[s])), scales.push_back(static_cast<double>(rstd[s]));
-    ht::reference::channel_norm_backward(sets, x.const_view(parts_of(sets)), means.data(), scales.data(), gain.data(),
-                                         dy.const_view(parts_of(sets)), !training, ht::view<double, 3>(want.data(), parts_of(sets)),
-                                         of_gain.data(), of_bias.data());
-    // Terms are rounded twice, pass through the additions of a segment, on the CPU or in a warp, and the sums are rounded.
+    ht::reference::channel_norm_backward(
+        sets, x.const_view(parts_of(sets)), means.data(), scales.data(), gain.data(), dy.const_view(parts_of(sets)),
+        !training, ht::view<double, 3>(want.data(), parts_of(sets)), of_gain.data(), of_bias.data());
+    // Terms are rounded twice, pass through the additions of a segment, on the CPU or in a warp, and the sums are
+    // rounded.
     const extent depth = std::max(ht::kernel::axis_depth(sets.area), sets.area / 32 + 6) + 3;
     doubles plain(scales.size()), weighed(scales.size());
     const auto at = [&](extent i) {
         const std::size_t s = set_at(sets, i), channel = channel_at(sets, i);
         const double slope = std::fabs(static_cast<double>(dy[i]));
         const double normal = std::fabs(static_cast<double>(x[i]) - means[s]) * scales[s];
-        return std::tuple(s, channel, slope, normal, std::fabs(static_cast<double>(gain[static_cast<extent>(channel)])));
+        return std::tuple(s, channel, slope, normal,
+                          std::fabs(static_cast<double>(gain[static_cast<extent>(channel)])));
     };
     for (extent i = 0; i < c.x.size(); ++i) {
         const auto [s, channel, slope, normal, by] = at(i);
@@ -169,8 +176,10 @@ void backward(Device& device, const norm_case& c, bool training, support::compar
     }
     for (std::size_t k = 0; k < channels; ++k) {
         const auto i = static_cast<extent>(k);
-        parameters.expect(static_cast<double>(dgain[i]), of_gain[k], support::rounded<S>(of_gain[k], relative * most_of_gain[k]));
-        parameters.expect(static_cast<double>(dbias[i]), of_bias[k], support::rounded<S>(of_bias[k], relative * most_of_bias[k]));
+        parameters.expect(static_cast<double>(dgain[i]), of_gain[k],
+                          support::rounded<S>(of_gain[k], relative * most_of_gain[k]));
+        parameters.expect(static_cast<double>(dbias[i]), of_bias[k],
+                          support::rounded<S>(of_bias[k], relative * most_of_bias[k]));
     }
 }
 
@@ -196,7 +205,8 @@ void what_is_special(Device& device) {
     const float inf = std::numeric_limits<float>::infinity();
     const ht::shape<4> s{2, 2, 1, 2};
     const guarded<float> x(std::vector<float>{1, 3, 2, inf, 5, 7, 4, 4}), y(8);
-    const guarded<float> running_mean(std::vector<float>{1, 2}), running_var(std::vector<float>{4, 0.25f}), mean(2), rstd(2);
+    const guarded<float> running_mean(std::vector<float>{1, 2}), running_var(std::vector<float>{4, 0.25f}), mean(2),
+        rstd(2);
     const ht::view<float, 1> none{};
     ht::batch_norm(device, x.const_view(s), running_mean.view(), running_var.view(), none, none, y.view(s), mean.view(),
                    rstd.view(), {false, 0.1, 0});
@@ -215,17 +225,20 @@ void refuses(Device& device) {
     const auto norm = [&](const ht::shape<4>& shape, const auto& running, const ht::batch_norm_options& o) {
         ht::batch_norm(device, x.const_view(shape), running, running, c, c, y.view(shape), c, c, o);
     };
-    CHECK_THROWS_WITH_AS(norm(one, c, {true}),
-                         "batch_norm: one value a channel, whose variance is 0; expected more, or evaluation by running "
-                         "statistics",
-                         ht::shape_error);
+    CHECK_THROWS_WITH_AS(
+        norm(one, c, {true}),
+        "batch_norm: one value a channel, whose variance is 0; expected more, or evaluation by running "
+        "statistics",
+        ht::shape_error);
     CHECK_THROWS_WITH_AS(norm(s, c, {true, 2}), "batch_norm: momentum is 2; expected 0 to 1", ht::argument_error);
     CHECK_THROWS_WITH_AS(norm(s, c, {true, 0.1, -1}), "batch_norm: eps is -1; expected 0 or more", ht::argument_error);
     CHECK_THROWS_WITH_AS(norm(s, ht::view<float, 1>{}, {}),
-                         "batch_norm: no running statistics, and without training none of the batch", ht::argument_error);
+                         "batch_norm: no running statistics, and without training none of the batch",
+                         ht::argument_error);
     CHECK_THROWS_WITH_AS(norm(s, x.view(), {}), "batch_norm: running_mean is (12); expected (3)", ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::group_norm(device, x.const_view(s), 2, c, c, y.view(s), c, c),
-                         "group_norm: 3 channels in 2 groups; expected groups of equally many channels", ht::shape_error);
+                         "group_norm: 3 channels in 2 groups; expected groups of equally many channels",
+                         ht::shape_error);
 }
 
 /// Results and gradients, for comparisons of bits.
@@ -237,11 +250,11 @@ std::vector<float> many(Device& device) {
     std::vector<float> statistics(12), gradients(12);
     std::vector<bfloat16> y(x.size()), dx(x.size());
     const ht::view<float, 1> none{}, mean(statistics.data(), {6}), rstd(statistics.data() + 6, {6});
-    ht::batch_norm(device, ht::const_view<bfloat16, 4>(x.data(), s), none, none, none, none, ht::view<bfloat16, 4>(y.data(), s),
-                   mean, rstd, {true});
-    ht::batch_norm_gradients(device, ht::const_view<bfloat16, 4>(x.data(), s), none, ht::const_view<bfloat16, 4>(dy.data(), s),
-                             mean, rstd, ht::view<bfloat16, 4>(dx.data(), s), ht::view<float, 1>(gradients.data(), {6}),
-                             ht::view<float, 1>(gradients.data() + 6, {6}));
+    ht::batch_norm(device, ht::const_view<bfloat16, 4>(x.data(), s), none, none, none, none,
+                   ht::view<bfloat16, 4>(y.data(), s), mean, rstd, {true});
+    ht::batch_norm_gradients(device, ht::const_view<bfloat16, 4>(x.data(), s), none,
+                             ht::const_view<bfloat16, 4>(dy.data(), s), mean, rstd, ht::view<bfloat16, 4>(dx.data(), s),
+                             ht::view<float, 1>(gradients.data(), {6}), ht::view<float, 1>(gradients.data() + 6, {6}));
     std::vector<float> all = statistics;
     all.insert(all.end(), gradients.begin(), gradients.end());
     for (const auto& v : {y, dx}) {

@@ -35,7 +35,8 @@ struct pool_case {
     ht::shape<4> x;
     ht::max_pool_options o;
 };
-/// Empty ones, of one element, windows side by side, overlapping, apart, beyond the edges and, of the last, outside the picture.
+/// Empty ones, of one element, windows side by side, overlapping, apart, beyond the edges and, of the last, outside the
+/// picture.
 inline const pool_case cases[] = {{{1, 1, 1, 1}, {1}},
                                   {{2, 3, 7, 9}, {2}},
                                   {{2, 3, 7, 9}, {3, 2, 1}},
@@ -56,15 +57,16 @@ void for_each_case(const F& f) {
     }
 }
 
-/// The gradient's sums: `want` and `sizes` are sums of shares and of their magnitudes over `uses` windows, each share rounded twice
-/// before, and added to what was there.
+/// The gradient's sums: `want` and `sizes` are sums of shares and of their magnitudes over `uses` windows, each share
+/// rounded twice before, and added to what was there.
 template <class G>
 void compare_sums(support::comparison& all, const guarded<G>& got, const std::vector<G>& before, write_mode mode,
                   const doubles& want, const doubles& sizes, const doubles& uses) {
     for (std::size_t i = 0; i < want.size(); ++i) {
         const double old = mode == write_mode::add ? static_cast<double>(before[i]) : 0;
         const double error = support::gamma(uses[i] + 3) * (sizes[i] + std::fabs(old));
-        all.expect(static_cast<double>(got[static_cast<extent>(i)]), want[i] + old, support::rounded<G>(want[i] + old, error));
+        all.expect(static_cast<double>(got[static_cast<extent>(i)]), want[i] + old,
+                   support::rounded<G>(want[i] + old, error));
     }
     CHECK(got.intact());
 }
@@ -117,7 +119,8 @@ void mean_of(const ht::shape<4>& s, const ht::shape<4>& windows, const Options& 
     run(x.const_view(s), y.view(windows));
     doubles want(static_cast<std::size_t>(windows.size())), sizes(want.size()), of_x = magnitudes(x);
     ht::reference::mean_pool2d(x.const_view(s), o, ht::view<double, 4>(want.data(), windows));
-    ht::reference::mean_pool2d(ht::const_view<double, 4>(of_x.data(), s), o, ht::view<double, 4>(sizes.data(), windows));
+    ht::reference::mean_pool2d(ht::const_view<double, 4>(of_x.data(), s), o,
+                               ht::view<double, 4>(sizes.data(), windows));
     for (std::size_t i = 0; i < want.size(); ++i)
         means.expect(static_cast<double>(y[static_cast<extent>(i)]), want[i],
                      support::rounded<Y>(want[i], support::gamma(static_cast<double>(most) + 2) * sizes[i]));
@@ -129,7 +132,8 @@ void mean_of(const ht::shape<4>& s, const ht::shape<4>& windows, const Options& 
     back(dy.const_view(windows), dx.view(s));
     const auto n = static_cast<std::size_t>(s.size());
     // Of windows whose share is their number of elements at most, the sum is no less than the number of windows.
-    doubles sums(n), of_sums(n), uses(n), of_dy = magnitudes(dy), shares(of_dy.size(), static_cast<double>(most * most));
+    doubles sums(n), of_sums(n), uses(n), of_dy = magnitudes(dy),
+                                          shares(of_dy.size(), static_cast<double>(most * most));
     const auto add = [&](const auto* from, doubles& to) {
         ht::reference::mean_pool2d_gradient(ht::view(from, windows), o, ht::view<double, 4>(to.data(), s));
     };
@@ -175,7 +179,8 @@ void what_is_special(Device& device) {
     const guarded<std::int32_t> index(4);
     const ht::shape<4> s{1, 1, 3, 4}, windows{1, 1, 1, 2};
     const ht::max_pool_options o{{3, 2}};
-    ht::max_pool2d(device, x.const_view(s), o, ht::view<float, 4>(y.data(), windows), ht::view<std::int32_t, 4>(index.data(), windows));
+    ht::max_pool2d(device, x.const_view(s), o, ht::view<float, 4>(y.data(), windows),
+                   ht::view<std::int32_t, 4>(index.data(), windows));
     CHECK((std::isnan(y[0]) && y[1] == 0));
     CHECK((index[0] == 5 && index[1] == 10));
     const ht::max_pool_options rows{{2, 2}};
@@ -211,7 +216,8 @@ std::vector<float> overlapping(Device& device) {
     std::vector<float> y(dy.size()), all(2 * x.size() + dy.size());
     const ht::const_view<bfloat16, 4> from(x.data(), s);
     const ht::const_view<float, 4> slopes(dy.data(), windows);
-    ht::max_pool2d(device, from, o, ht::view<float, 4>(y.data(), windows), ht::view<std::int32_t, 4>(index.data(), windows));
+    ht::max_pool2d(device, from, o, ht::view<float, 4>(y.data(), windows),
+                   ht::view<std::int32_t, 4>(index.data(), windows));
     ht::max_pool2d_gradient(device, slopes, o, ht::const_view<std::int32_t, 4>(index.data(), windows),
                             ht::view<float, 4>(all.data(), s));
     ht::avg_pool2d_gradient(device, slopes, a, ht::view<float, 4>(all.data() + x.size(), s));
@@ -228,7 +234,8 @@ void refuses(Device& device) {
     CHECK_THROWS_WITH_AS(ht::max_pool2d(device, in, {}, out),
                          "max_pool2d: kernel_size is 0 along the height; expected 1 to 16777216", ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::max_pool2d(device, in, {2, 1, 2}, out),
-                         "max_pool2d: padding is 2 along the height; expected 0 to 1, half the window", ht::argument_error);
+                         "max_pool2d: padding is 2 along the height; expected 0 to 1, half the window",
+                         ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::max_pool2d(device, in, {2, {1, -1}}, out),
                          "max_pool2d: stride is -1 along the width; expected 1 or more", ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::max_pool2d(device, in, {2, 1, 0, 0}, out),

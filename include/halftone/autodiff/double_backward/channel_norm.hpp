@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Batch norm and group norm out of operations that can be differentiated twice: means and variances along axes, and maps that
-/// broadcast.
+/// Batch norm and group norm out of operations that can be differentiated twice: means and variances along axes, and
+/// maps that broadcast.
 #pragma once
 
 #include <halftone/autodiff/double_backward/axis_rules.hpp>
@@ -27,8 +27,8 @@ struct channel_composition {
         } else if (sets.groups == 0) {
             normal = normalised(root, pictures, axis_list<0, 2>{}, epsilon);
         } else {
-            normal = reshaped(normalised(root, reshaped(x, shape<2>{sets.sets(), sets.set_size()}), axis_list<1>{}, epsilon),
-                              parts);
+            normal = reshaped(
+                normalised(root, reshaped(x, shape<2>{sets.sets(), sets.set_size()}), axis_list<1>{}, epsilon), parts);
         }
         if constexpr (!is_absent<Gain>)
             normal = halftone::map<float>(
@@ -38,9 +38,10 @@ struct channel_composition {
                                 root, [](auto a) { return a + 0.0f; }, normal),
                             x.shape());
         } else {
-            return reshaped(halftone::map<Y>(
-                                root, [](auto a, auto b) { return a + b; }, normal, reshaped(as_read(root, bias), each)),
-                            x.shape());
+            return reshaped(
+                halftone::map<Y>(
+                    root, [](auto a, auto b) { return a + b; }, normal, reshaped(as_read(root, bias), each)),
+                x.shape());
         }
     }
 
@@ -52,8 +53,8 @@ struct channel_composition {
         const auto var = halftone::var<float>(root, x, along, keepdim, {.correction = 0});
         return halftone::map<float>(
             root,
-            [e = static_cast<float>(epsilon)](auto a, auto m, auto v) { return (a - m) * halftone::rsqrt(v + e); }, x, mean,
-            var);
+            [e = static_cast<float>(epsilon)](auto a, auto m, auto v) { return (a - m) * halftone::rsqrt(v + e); }, x,
+            mean, var);
     }
     template <class Root, class Storage>
     static auto as_read(Root& root, const parameter<Storage, 1>& p) {

@@ -6,12 +6,14 @@
 ///     auto y = ht::batch_norm(ctx, x, running_mean, running_var, weight, bias, {.training = true});
 ///     auto y = ht::group_norm(ctx, x, 8, weight, bias);                         // 8 groups of channels
 ///
-/// x: (batch, channels, height, width); weight and bias: variables or parameters of (channels), or ht::absent{}: 1 and 0;
-/// running statistics: views or states (store.add_state) of (channels), or ht::absent{}: none. In training the forward pass brings
-/// running statistics up to date, whatever becomes of the step: as in PyTorch also of one that is skipped for an overflow of
-/// gradients, as its statistics are right; a channel's statistics that are not finite leave the running ones as they are.
+/// x: (batch, channels, height, width); weight and bias: variables or parameters of (channels), or ht::absent{}: 1 and
+/// 0; running statistics: views or states (store.add_state) of (channels), or ht::absent{}: none. In training the
+/// forward pass brings running statistics up to date, whatever becomes of the step: as in PyTorch also of one that is
+/// skipped for an overflow of gradients, as its statistics are right; a channel's statistics that are not finite leave
+/// the running ones as they are.
 ///
-/// Numeric contract: kernel/channel_norm's. In a region group_norm gives fp32 and batch_norm its input's type, as in PyTorch.
+/// Numeric contract: kernel/channel_norm's. In a region group_norm gives fp32 and batch_norm its input's type, as in
+/// PyTorch.
 #pragma once
 
 #include <halftone/autodiff/op/matmul.hpp>
@@ -118,7 +120,8 @@ struct channel_norm_record {
     }
 };
 
-/// x, normalised by what statistics(device, mean, rstd) leaves there. Where says whose range it is: a policy, or a layer's roles.
+/// x, normalised by what statistics(device, mean, rstd) leaves there. Where says whose range it is: a policy, or a
+/// layer's roles.
 template <class Op, class Where, class Y, class Context, class X, class Gain, class Bias, class Statistics>
 variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, const kernel::channel_sets& sets,
                                   bool are_given, double epsilon, const Gain& gain, const Bias& bias,
@@ -140,12 +143,12 @@ variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, co
         const bool wanted = wants_gradient(x, gain, bias);
         auto y = root.template make<Y>(x.shape(), wanted);
         kernel::channel_each::normalise(
-            root.device(), kernel::channel_norm_forward<X, W, Y>{sets, as_const(x.view()).data(), as_const(mean.view()).data(),
-                                                                 as_const(rstd.view()).data(), values_or_none<W>(gain),
-                                                                 values_or_none<W>(bias), y.view().data()});
+            root.device(),
+            kernel::channel_norm_forward<X, W, Y>{sets, as_const(x.view()).data(), as_const(mean.view()).data(),
+                                                  as_const(rstd.view()).data(), values_or_none<W>(gain),
+                                                  values_or_none<W>(bias), y.view().data()});
         if constexpr (std::remove_cvref_t<Context>::records) {
-            if (wanted)
-                root.record(record{sets, are_given, x, mean, rstd, gradient_of(x), gradient_of(y), gain, bias});
+            if (wanted) root.record(record{sets, are_given, x, mean, rstd, gradient_of(x), gradient_of(y), gain, bias});
         }
         return y;
     }
@@ -191,34 +194,36 @@ variable<Y, 4> group_normalised(Context&& context, const variable<X, 4>& x, exte
 template <int Rank>
 consteval bool check_normed_rank() {
     static_assert(Rank == 4,
-                  "halftone: batch_norm and group_norm take pictures of four axes, (batch, channels, height, width): reshape others");
+                  "halftone: batch_norm and group_norm take pictures of four axes, (batch, channels, height, width): "
+                  "reshape others");
     return true;
 }
 
 }  // namespace detail
 
-/// (x - mean) / sqrt(variance + eps) weight + bias with each channel's statistics, as F.batch_norm (Ioffe, Szegedy 2015): in training
-/// those of the batch, which bring the running ones up to date, with the unbiased variance there; else the running ones. Recorded
-/// with its gradients by x, weight and bias. Throws shape_error, also for one value a channel in training, and argument_error.
+/// (x - mean) / sqrt(variance + eps) weight + bias with each channel's statistics, as F.batch_norm (Ioffe, Szegedy
+/// 2015): in training those of the batch, which bring the running ones up to date, with the unbiased variance there;
+/// else the running ones. Recorded with its gradients by x, weight and bias. Throws shape_error, also for one value a
+/// channel in training, and argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class Running, class Weight, class Bias>
 auto batch_norm(Context&& context, const variable<X, Rank>& x, const Running& running_mean, const Running& running_var,
                 const Weight& weight, const Bias& bias, const batch_norm_options& options = {}) {
     static_assert(detail::check_normed_rank<Rank>());
     using Y = chosen_output<As, policy_of<Context>, op::batch_norm, X>;
-    return detail::batch_normalised<policy_of<Context>, Y>(context, x, running_mean, running_var, detail::as_weight(weight),
-                                                          detail::as_weight(bias), options);
+    return detail::batch_normalised<policy_of<Context>, Y>(context, x, running_mean, running_var,
+                                                           detail::as_weight(weight), detail::as_weight(bias), options);
 }
 
-/// (x - mean) / sqrt(variance + eps) weight + bias with the statistics of each picture's groups of channels, num_groups of equally
-/// many, as F.group_norm (Wu, He 2018); one group for each channel is instance norm. Recorded with its gradients by x, weight and
-/// bias. Throws shape_error where channels are no such groups, and argument_error.
+/// (x - mean) / sqrt(variance + eps) weight + bias with the statistics of each picture's groups of channels, num_groups
+/// of equally many, as F.group_norm (Wu, He 2018); one group for each channel is instance norm. Recorded with its
+/// gradients by x, weight and bias. Throws shape_error where channels are no such groups, and argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class Weight, class Bias>
-auto group_norm(Context&& context, const variable<X, Rank>& x, extent num_groups, const Weight& weight, const Bias& bias,
-                double eps = 1e-5) {
+auto group_norm(Context&& context, const variable<X, Rank>& x, extent num_groups, const Weight& weight,
+                const Bias& bias, double eps = 1e-5) {
     static_assert(detail::check_normed_rank<Rank>());
     using Y = chosen_output<As, policy_of<Context>, op::group_norm, X>;
     return detail::group_normalised<policy_of<Context>, Y>(context, x, num_groups, detail::as_weight(weight),
-                                                          detail::as_weight(bias), eps);
+                                                           detail::as_weight(bias), eps);
 }
 /// The same without weight and bias.
 template <class As = by_category, recording_context Context, class X, int Rank>

@@ -2,12 +2,13 @@
 /// \file
 /// Pooling of pictures on a tape; names, options and their order are those of PyTorch's functions.
 ///
-///     auto y = ht::max_pool2d(ctx, x, {.kernel_size = 3, .stride = 2, .padding = 1});       // x: (batch, channels, height, width)
-///     auto y = ht::avg_pool2d(ctx, x, {.kernel_size = {2, 3}});                              // 2 rows, 3 columns
-///     auto y = ht::adaptive_avg_pool2d(ctx, x, 1);                                           // (batch, channels, 1, 1)
+///     auto y = ht::max_pool2d(ctx, x, {.kernel_size = 3, .stride = 2});     // x: (batch, channels, height, width)
+///     auto y = ht::avg_pool2d(ctx, x, {.kernel_size = {2, 3}});             // 2 rows, 3 columns
+///     auto y = ht::adaptive_avg_pool2d(ctx, x, 1);                          // (batch, channels, 1, 1)
 ///
-/// Results have their input's type in every region, as in PyTorch, or the type given, ht::avg_pool2d<float>(...). Of the
-/// largest, the indices are kept for the backward pass: 4 bytes a window. All can be differentiated as often as you like.
+/// Results have their input's type in every region, as in PyTorch, or the type given, ht::avg_pool2d<float>(...). Of
+/// the largest, the indices are kept for the backward pass: 4 bytes a window. All can be differentiated as often as you
+/// like.
 ///
 /// Numeric contract: kernel/pooling's.
 #pragma once
@@ -196,7 +197,8 @@ variable<Y, 4> window_means(Root& root, const variable<X, 4>& x, const kernel::p
     return y;
 }
 template <class Op, class X, class Root, class Y>
-variable<X, 4> spread_means(Root& root, const variable<Y, 4>& dy, const shape<4>& s, const kernel::pool_layout& layout) {
+variable<X, 4> spread_means(Root& root, const variable<Y, 4>& dy, const shape<4>& s,
+                            const kernel::pool_layout& layout) {
     auto x = root.template make<X>(s, dy.wants_gradient());
     pooling_of<typename Root::device_type>::mean_gradient(
         root.device(), kernel::pool_backward<X, Y>{layout, as_const(dy.view()).data(), x.view().data()});
@@ -209,9 +211,10 @@ variable<X, 4> spread_means(Root& root, const variable<Y, 4>& dy, const shape<4>
 /// True, or a compile-time error for what is no batch of pictures.
 template <int Rank>
 consteval bool check_picture_rank() {
-    static_assert(Rank == 4,
-                  "halftone: this operation takes pictures of four axes, (batch, channels, height, width): ht::unsqueeze makes "
-                  "one more of three");
+    static_assert(
+        Rank == 4,
+        "halftone: this operation takes pictures of four axes, (batch, channels, height, width): ht::unsqueeze makes "
+        "one more of three");
     return true;
 }
 template <class Op, class As, class Context, class X, int Rank, class Options>
@@ -225,9 +228,10 @@ auto mean_pool(Context&& context, const variable<X, Rank>& x, const Options& opt
 
 }  // namespace detail
 
-/// The largest number of each window, as F.max_pool2d. x: (batch, channels, height, width); the result has as many rows and
-/// columns as there are windows. A NaN in a window is its largest. Recorded with its gradient, which of equally large
-/// numbers the first gets. Throws shape_error where no window fits, and argument_error for windows that cannot be.
+/// The largest number of each window, as F.max_pool2d. x: (batch, channels, height, width); the result has as many rows
+/// and columns as there are windows. A NaN in a window is its largest. Recorded with its gradient, which of equally
+/// large numbers the first gets. Throws shape_error where no window fits, and argument_error for windows that cannot
+/// be.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto max_pool2d(Context&& context, const variable<X, Rank>& x, const max_pool_options& options) {
     static_assert(detail::check_picture_rank<Rank>());
@@ -249,17 +253,17 @@ auto max_pool2d(Context&& context, const variable<X, Rank>& x, const max_pool_op
     return y;
 }
 
-/// The mean of each window, as F.avg_pool2d. x: (batch, channels, height, width); the result has as many rows and columns as there
-/// are windows. Recorded with its gradient. Throws shape_error where no window fits, and argument_error for windows that
-/// cannot be.
+/// The mean of each window, as F.avg_pool2d. x: (batch, channels, height, width); the result has as many rows and
+/// columns as there are windows. Recorded with its gradient. Throws shape_error where no window fits, and
+/// argument_error for windows that cannot be.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto avg_pool2d(Context&& context, const variable<X, Rank>& x, const avg_pool_options& options) {
     return detail::mean_pool<op::avg_pool2d, As>(context, x, options);
 }
 
-/// The means of as many windows as are asked for, which share the picture evenly, as F.adaptive_avg_pool2d: of a number, as many
-/// along both axes, of 1 all of a picture. Recorded with its gradient. Throws shape_error for pictures without elements,
-/// argument_error for no windows.
+/// The means of as many windows as are asked for, which share the picture evenly, as F.adaptive_avg_pool2d: of a
+/// number, as many along both axes, of 1 all of a picture. Recorded with its gradient. Throws shape_error for pictures
+/// without elements, argument_error for no windows.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto adaptive_avg_pool2d(Context&& context, const variable<X, Rank>& x, const height_width& output_size) {
     return detail::mean_pool<op::adaptive_avg_pool2d, As>(context, x, output_size);

@@ -2,8 +2,8 @@
 /// \file
 /// Normalisation by channels on the CPU; channel_norm.hpp has the contract and examples.
 ///
-/// A task takes some segments, and of a segment blocks of floats: what is of another type becomes floats, and results are
-/// rounded, a block at a time in the cache.
+/// A task takes some segments, and of a segment blocks of floats: what is of another type becomes floats, and results
+/// are rounded, a block at a time in the cache.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,8 @@ void for_blocks(cpu& device, const channel_sets& sets, const Block& block) {
     });
 }
 
-inline void apply(cpu& device, const channel_sets& sets, const source& x, const segment_line<float>* table, const sink& y) {
+inline void apply(cpu& device, const channel_sets& sets, const source& x, const segment_line<float>* table,
+                  const sink& y) {
     const auto body = device.select(&portable::apply_line, &avx2::apply_line, &avx512::apply_line);
     for_blocks(device, sets, [&](extent segment, extent first, extent count, worker& w) {
         body(x.floats(first, 1, count, w.x), count, table[segment], w.to);
@@ -88,7 +89,8 @@ inline void input_gradient(cpu& device, const channel_sets& sets, const source& 
 template <>
 struct channel_norm<cpu> {
     template <class X, class Y, class S>
-    static void apply(cpu& device, const channel_sets& sets, const X* x, const channel_each::segment_line<S>* table, Y* y) {
+    static void apply(cpu& device, const channel_sets& sets, const X* x, const channel_each::segment_line<S>* table,
+                      Y* y) {
         if constexpr (std::is_same_v<S, double>) {
             channel_each::apply_each(device, sets, x, table, y);
         } else {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks of floats of one segment: moved and scaled, summed for gradients, and the gradients themselves. What knows element
-/// types is axis_reduction's.
+/// Blocks of floats of one segment: moved and scaled, summed for gradients, and the gradients themselves. What knows
+/// element types is axis_reduction's.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
@@ -16,9 +16,8 @@ namespace HALFTONE_SET {
 inline void apply_line(const float* x, extent count, const kernel::channel_each::segment_line<float>& with, float* to) {
     const f32 mean = splat(with.mean), scale = splat(with.scale), shift = splat(with.shift);
     for_vectors(
-        count, [&](extent j, int, auto n) __attribute__((always_inline)) {
-            store(to + j, fma(load(x + j, n) - mean, scale, shift), n);
-        });
+        count, [&](extent j, int, auto n)
+                   __attribute__((always_inline)) { store(to + j, fma(load(x + j, n) - mean, scale, shift), n); });
 }
 /// The sums of dy and of dy (x - mean), of at most axis_block elements.
 inline kernel::channel_each::segment_sums<float> sum_slopes(const float* x, const float* dy, extent count, float mean) {

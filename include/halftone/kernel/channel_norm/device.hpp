@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Normalisation by channels on devices that run GPU kernels; channel_norm.hpp has the contract and examples. A warp sums a
-/// segment; elements are one a thread.
+/// Normalisation by channels on devices that run GPU kernels; channel_norm.hpp has the contract and examples. A warp
+/// sums a segment; elements are one a thread.
 #pragma once
 
 #include <halftone/exec/simt/reduce.hpp>
@@ -61,11 +61,8 @@ struct channel_norm<Device> {
         if constexpr (std::is_same_v<S, double>) {
             channel_each::sums_each(device, sets, x, mean, dy, sums);
         } else {
-            device.launch(on_device::segment_sums_kernel<X, Y>{sets,
-                                                               {x, sets.elements()},
-                                                               {dy, sets.elements()},
-                                                               {mean, sets.sets()},
-                                                               {sums, sets.segments()}});
+            device.launch(on_device::segment_sums_kernel<X, Y>{
+                sets, {x, sets.elements()}, {dy, sets.elements()}, {mean, sets.sets()}, {sums, sets.segments()}});
         }
     }
     template <class X, class Y, class S>

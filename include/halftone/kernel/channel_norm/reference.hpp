@@ -28,8 +28,8 @@ void for_each_in_set(const kernel::channel_sets& sets, extent set, const F& elem
 
 /// The mean, and 1 / sqrt(variance + epsilon), of each set; variances are those of all elements, not estimates.
 template <class X>
-void channel_statistics(const kernel::channel_sets& sets, const view<X, 3>& x, double epsilon, double* mean, double* var,
-                        double* rstd) {
+void channel_statistics(const kernel::channel_sets& sets, const view<X, 3>& x, double epsilon, double* mean,
+                        double* var, double* rstd) {
     const auto count = static_cast<double>(sets.set_size());
     for (extent s = 0; s < sets.sets(); ++s) {
         double sum = 0, squares = 0;
@@ -56,12 +56,12 @@ void channel_norm(const kernel::channel_sets& sets, const view<X, 3>& x, const d
     }
 }
 
-/// With n the normalised x and h = dy gain: dx = rstd (h - mean of h - n (mean of h n)), means over a set; or, where statistics
-/// are given, rstd h. Adds into dx, dgain and dbias.
+/// With n the normalised x and h = dy gain: dx = rstd (h - mean of h - n (mean of h n)), means over a set; or, where
+/// statistics are given, rstd h. Adds into dx, dgain and dbias.
 template <class X, class W, class Y>
-void channel_norm_backward(const kernel::channel_sets& sets, const view<X, 3>& x, const double* mean, const double* rstd,
-                           const W* gain, const view<Y, 3>& dy, bool are_given, const view<double, 3>& dx, double* dgain,
-                           double* dbias) {
+void channel_norm_backward(const kernel::channel_sets& sets, const view<X, 3>& x, const double* mean,
+                           const double* rstd, const W* gain, const view<Y, 3>& dy, bool are_given,
+                           const view<double, 3>& dx, double* dgain, double* dbias) {
     const auto count = static_cast<double>(sets.set_size());
     for (extent s = 0; s < sets.sets(); ++s) {
         double sum_h = 0, sum_hn = 0;

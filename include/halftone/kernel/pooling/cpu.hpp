@@ -2,9 +2,9 @@
 /// \file
 /// Pooling on the CPU; pooling.hpp has the contract and examples.
 ///
-/// A task takes some rows of windows, or of pictures where gradients go there. What a window's rows have in common is made for
-/// a whole row in vectors, of floats whatever the element types are; then each window goes over its columns. So a window of
-/// k times k elements costs k vector operations a row and k numbers a window.
+/// A task takes some rows of windows, or of pictures where gradients go there. What a window's rows have in common is
+/// made for a whole row in vectors, of floats whatever the element types are; then each window goes over its columns.
+/// So a window of k times k elements costs k vector operations a row and k numbers a window.
 #pragma once
 
 #include <algorithm>
@@ -35,14 +35,14 @@ void for_rows(cpu& device, extent rows, extent cost, extent floats, const Work& 
     });
 }
 
-/// The column in [first, end) with the largest number: in the uppermost row of those that have it, and in that row the first; of
-/// NaNs the last in the lowest row.
+/// The column in [first, end) with the largest number: in the uppermost row of those that have it, and in that row the
+/// first; of NaNs the last in the lowest row.
 inline extent largest_column(const float* largest, const float* rows, extent first, extent end, extent step) {
     extent at = first;
     for (extent w = first + step; w < end; w += step) {
         const float v = largest[w], found = largest[at];
-        const bool is_better = is_nan(v) ? !is_nan(found) || rows[w] >= rows[at]
-                                         : v > found || (v == found && rows[w] < rows[at]);
+        const bool is_better =
+            is_nan(v) ? !is_nan(found) || rows[w] >= rows[at] : v > found || (v == found && rows[w] < rows[at]);
         if (is_better) at = w;
     }
     return at;
@@ -52,12 +52,15 @@ inline void largest(cpu& device, const pool_layout& l, const source& x, const si
     const auto take = device.select(&portable::pool_largest_rows, &avx2::pool_largest_rows, &avx512::pool_largest_rows);
     const extent in = l.width.in, out = l.width.out;
     for_rows(device, l.planes * l.height.out, in * l.height.size, 3 * in + out, [&](extent r, float* buffer) {
-        float *const largest = buffer, *const rows = largest + in, *const widened = rows + in, *const results = widened + in;
-        const extent plane = r / l.height.out, top = l.height.begin(r % l.height.out), bottom = l.height.end(r % l.height.out);
+        float *const largest = buffer, *const rows = largest + in, *const widened = rows + in,
+                     *const results = widened + in;
+        const extent plane = r / l.height.out, top = l.height.begin(r % l.height.out),
+                     bottom = l.height.end(r % l.height.out);
         std::fill_n(largest, in, -beyond_all);
         std::fill_n(rows, in, 0.0f);
         for (extent h = top; h < bottom; h += l.height.dilation)
-            take(x.floats((plane * l.height.in + h) * in, 1, in, widened), in, static_cast<float>(h - top), largest, rows);
+            take(x.floats((plane * l.height.in + h) * in, 1, in, widened), in, static_cast<float>(h - top), largest,
+                 rows);
         for (extent o = 0; o < out; ++o) {
             const extent first = l.width.begin(o), end = l.width.end(o);
             const bool is_empty = top >= bottom || first >= end;
@@ -145,7 +148,8 @@ struct pooling<cpu> {
         if constexpr (in_double<X, Y>) {
             pool_each::run_largest(device, a);
         } else {
-            pool_cpu::largest(device, a.layout, axis_cpu::source_of(device, a.x), axis_cpu::sink_of(device, a.y), a.index);
+            pool_cpu::largest(device, a.layout, axis_cpu::source_of(device, a.x), axis_cpu::sink_of(device, a.y),
+                              a.index);
         }
     }
     template <class X, class Y>
@@ -174,8 +178,8 @@ struct pooling<cpu> {
         if constexpr (in_double<X, Y>) {
             pool_each::run_mean_gradient(device, a);
         } else {
-            pool_cpu::mean_gradient(device, a.layout, axis_cpu::source_of(device, a.dy), axis_cpu::sink_of(device, a.dx),
-                                    a.mode);
+            pool_cpu::mean_gradient(device, a.layout, axis_cpu::source_of(device, a.dy),
+                                    axis_cpu::sink_of(device, a.dx), a.mode);
         }
     }
 };

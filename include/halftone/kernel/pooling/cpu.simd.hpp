@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of floats that windows of pooling have in common: the largest of each column so far, the sum of each column. What
-/// knows element types is axis_reduction's.
+/// Rows of floats that windows of pooling have in common: the largest of each column so far, the sum of each column.
+/// What knows element types is axis_reduction's.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
@@ -24,9 +24,8 @@ inline void pool_largest_rows(const float* x, extent width, float row, float* la
 /// sums += x.
 inline void pool_add_row(const float* x, extent width, float* sums) {
     for_vectors(
-        width, [&](extent j, int, auto n) __attribute__((always_inline)) {
-            store(sums + j, load(sums + j, n) + load(x + j, n), n);
-        });
+        width, [&](extent j, int, auto n)
+                   __attribute__((always_inline)) { store(sums + j, load(sums + j, n) + load(x + j, n), n); });
 }
 /// sums += x / (counts times count).
 inline void pool_add_quotients(const float* x, const float* counts, float count, extent width, float* sums) {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling of pictures (batch, channels, height, width): the largest number of each window, or the mean, and their gradients.
+/// Pooling of pictures (batch, channels, height, width): the largest number of each window, or the mean, and their
+/// gradients.
 ///
 ///     ht::max_pool2d(device, x, {.kernel_size = 3, .stride = 2, .padding = 1}, y, index);
 ///     ht::avg_pool2d(device, x, {.kernel_size = 2}, y);
 ///     ht::adaptive_avg_pool2d(device, x, y);                  // to as many windows as y has, evenly: (N, C, 1, 1) for one
 ///
-/// Numeric contract: the largest is exact; a NaN in a window is its largest. Of numbers that are equally large the first in
-/// the window's rows is taken, of NaNs the last, as in PyTorch; it alone gets the gradient. A mean sums each column of
-/// its window from above, then these sums from the left, in float, divides once and rounds once to the result's type. An
-/// element's gradient is the sum over the windows that it is in, of a mean in the same manner, of the largest in the order
-/// of the windows; it is added to what is there and rounded once. So bits depend on no number of threads, and no two windows
-/// add to one place at once. Where a view holds doubles, all is in double. All views are contiguous.
+/// Numeric contract: the largest is exact; a NaN in a window is its largest. Of numbers that are equally large the
+/// first in the window's rows is taken, of NaNs the last, as in PyTorch; it alone gets the gradient. A mean sums each
+/// column of its window from above, then these sums from the left, in float, divides once and rounds once to the
+/// result's type. An element's gradient is the sum over the windows that it is in, of a mean in the same manner, of the
+/// largest in the order of the windows; it is added to what is there and rounded once. So bits depend on no number of
+/// threads, and no two windows add to one place at once. Where a view holds doubles, all is in double. All views are
+/// contiguous.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +42,13 @@ struct pool_backward {
     pool_layout layout;
     const Y* dy;
     X* dx;
-    const std::int32_t* index = nullptr;  ///< of the largest, as the forward pass left it; not read for means
+    const std::int32_t* index = nullptr;      ///< of the largest, as the forward pass left it; not read for means
     write_mode mode = write_mode::overwrite;  ///< of dx
 };
 
 /// Specialised for each device: largest(device, pool_forward), largest_gradient(device, pool_backward), mean(device,
-/// pool_forward), mean_gradient(device, pool_backward); chosen(device, layout, x, index, y): y = what lies at the indices, or 0.
+/// pool_forward), mean_gradient(device, pool_backward); chosen(device, layout, x, index, y): y = what lies at the
+/// indices, or 0.
 template <class Device>
 struct pooling;
 
@@ -61,8 +64,8 @@ consteval bool check_pictures() {
 }
 /// The layout of pooling x to y by options, or, for adaptive pooling, by an output's extents.
 template <class T, class Y, class Options>
-kernel::pool_layout checked_pooling(const char* operation, const view<T, 4>& x, const view<Y, 4>& y, const char* name_of_y,
-                                    const char* name_of_x, const Options& options) {
+kernel::pool_layout checked_pooling(const char* operation, const view<T, 4>& x, const view<Y, 4>& y,
+                                    const char* name_of_y, const char* name_of_x, const Options& options) {
     const kernel::pool_layout l = kernel::pool_layout_of(operation, x.shape(), options);
     kernel::expect(operation, name_of_x, x, x.shape());
     kernel::expect(operation, name_of_y, y, kernel::pooled_shape(x.shape(), l));
@@ -88,9 +91,9 @@ void mean_of_windows_gradient(Device& device, const char* operation, const view<
 
 }  // namespace detail
 
-/// y = the largest number of each window of x, and index, of std::int32_t and y's shape, its place in its plane, row times width
-/// plus column: F.max_pool2d(x, ..., return_indices=True). x: (batch, channels, height, width); y: the same of windows.
-/// An index without data is not stored. Throws shape_error, and argument_error for windows that cannot be.
+/// y = the largest number of each window of x, and index, of std::int32_t and y's shape, its place in its plane, row
+/// times width plus column: F.max_pool2d(x, ..., return_indices=True). x: (batch, channels, height, width); y: the same
+/// of windows. An index without data is not stored. Throws shape_error, and argument_error for windows that cannot be.
 template <class Device, class X, class Y, class Index>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y, Index>)
 void max_pool2d(Device& device, const X& x, const max_pool_options& options, const Y& y, const Index& index) {
@@ -109,7 +112,8 @@ template <class Device, class X, class Y>
 void max_pool2d(Device& device, const X& x, const max_pool_options& options, const Y& y) {
     halftone::max_pool2d(device, x, options, y, view<std::int32_t, 4>{});
 }
-/// dx = (or += by mode) the gradient dy of max_pool2d's result, where the index says, 0 elsewhere. Throws as max_pool2d does.
+/// dx = (or += by mode) the gradient dy of max_pool2d's result, where the index says, 0 elsewhere. Throws as max_pool2d
+/// does.
 template <class Device, class Dy, class Dx>
     requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
 void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& options,
@@ -122,7 +126,7 @@ void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& o
     kernel::expect("max_pool2d gradient", "index", index, from.shape());
     kernel::pooling<Device>::largest_gradient(
         device, kernel::pool_backward<detail::element_in<Dx>, detail::element_in<Dy>>{l, from.data(), to.data(),
-                                                                                     index.data(), mode});
+                                                                                      index.data(), mode});
 }
 
 /// y = the mean of each window of x: F.avg_pool2d. x: (batch, channels, height, width); y: the same of windows. Throws

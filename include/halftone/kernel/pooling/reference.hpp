@@ -44,9 +44,11 @@ constexpr height_width stride_of(const height_width& stride, const height_width&
     return {stride.height == 0 ? size.height : stride.height, stride.width == 0 ? size.width : stride.width};
 }
 
-/// y = the largest of each window, and where it lies in its plane: the first of those that are equally large, the last NaN.
+/// y = the largest of each window, and where it lies in its plane: the first of those that are equally large, the last
+/// NaN.
 template <class X, class Y>
-void max_pool2d(const view<X, 4>& x, const max_pool_options& o, const view<Y, 4>& y, const view<std::int32_t, 4>& index) {
+void max_pool2d(const view<X, 4>& x, const max_pool_options& o, const view<Y, 4>& y,
+                const view<std::int32_t, 4>& index) {
     const height_width picture{x.extent_of(2), x.extent_of(3)}, stride = stride_of(o.stride, o.kernel_size);
     for_each_window(y, [&](extent n, extent c, extent row, extent column) {
         double largest = -std::numeric_limits<double>::infinity();
@@ -93,8 +95,8 @@ void for_each_mean(const view<X, 4>& x, const avg_pool_options& o, const view<Y,
                static_cast<double>(o.divisor_override > 0 ? o.divisor_override : all));
     });
 }
-/// In place of options: as many windows as y has, which share x evenly. Window i of n begins at element i in / n, rounded
-/// down, and ends before (i + 1) in / n, rounded up.
+/// In place of options: as many windows as y has, which share x evenly. Window i of n begins at element i in / n,
+/// rounded down, and ends before (i + 1) in / n, rounded up.
 struct adaptive {};
 /// The same for these windows.
 template <class X, class Y, class F>
@@ -106,7 +108,8 @@ void for_each_mean(const view<X, 4>& x, adaptive, const view<Y, 4>& y, const F& 
         return static_cast<extent>(std::ceil(static_cast<double>((i + 1) * in) / static_cast<double>(n)));
     };
     for_each_window(y, [&](extent n, extent c, extent row, extent column) {
-        const extent top = first(row, y.extent_of(2), x.extent_of(2)), left = first(column, y.extent_of(3), x.extent_of(3));
+        const extent top = first(row, y.extent_of(2), x.extent_of(2)),
+                     left = first(column, y.extent_of(3), x.extent_of(3));
         const height_width size{behind(row, y.extent_of(2), x.extent_of(2)) - top,
                                 behind(column, y.extent_of(3), x.extent_of(3)) - left};
         window(n, c, row, column, top, left, size, static_cast<double>(size.height * size.width));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Error bounds of batch norm and group norm for shadow runs: those of a norm of rows (rows.hpp), where a row is a set of elements
-/// that are normalised together.
+/// Error bounds of batch norm and group norm for shadow runs: those of a norm of rows (rows.hpp), where a row is a set
+/// of elements that are normalised together.
 #pragma once
 
 #include <halftone/autodiff/op/channel_norm.hpp>
@@ -66,7 +66,7 @@ struct norm_bounds<channel_norm_record<Op, X, Y, Gain, Bias>> {
     template <class Notes>
     static shadow_norm of(const Notes& notes, const record& r) {
         const std::vector<float> x = notes.read(r.x.view()), gain = values(notes, r.gain, r.sets.channels, 1.0f);
-        shadow_norm norm{r.sets.set_size(), std::vector<float>(x.size()), std::vector<float>(x.size()), {},
+        shadow_norm norm{r.sets.set_size(),         std::vector<float>(x.size()), std::vector<float>(x.size()), {},
                          notes.read(r.mean.view()), notes.read(r.rstd.view())};
         for_each(r.sets, [&](std::size_t at, std::size_t i, std::size_t channel) {
             norm.x[at] = x[i];

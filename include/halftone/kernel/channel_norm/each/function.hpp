@@ -6,9 +6,9 @@
 ///     ht::batch_norm_gradients(device, x, gain, dy, mean, rstd, dx, dgain, dbias);
 ///     ht::group_norm(device, x, 8, gain, bias, y, mean, rstd);
 ///
-/// x, y and their gradients: (batch, channels, height, width), contiguous; gain, bias, running statistics: (channels), or without
-/// data (ht::view<float, 1>{}), and then 1, 0 and none. Statistics are float, or double where a view holds doubles. They take
-/// no policy: the element types say everything (channel_norm.hpp has the contract).
+/// x, y and their gradients: (batch, channels, height, width), contiguous; gain, bias, running statistics: (channels),
+/// or without data (ht::view<float, 1>{}), and then 1, 0 and none. Statistics are float, or double where a view holds
+/// doubles. They take no policy: the element types say everything (channel_norm.hpp has the contract).
 #pragma once
 
 #include <halftone/kernel/channel_norm/each/whole.hpp>
@@ -18,7 +18,8 @@ inline namespace HALFTONE_ABI {
 
 /// Options of batch_norm, in the order of PyTorch's arguments.
 struct batch_norm_options {
-    bool training = false;  ///< whether to normalise by the batch's own statistics, and to bring running ones up to date
+    bool training =
+        false;  ///< whether to normalise by the batch's own statistics, and to bring running ones up to date
     double momentum = 0.1;  ///< the new statistics' weight in the running ones
     double eps = 1e-5;      ///< what is added to variances
 };
@@ -47,8 +48,8 @@ inline void expect_momentum(const char* operation, double momentum) {
         fail<argument_error>(operation, ": momentum is ", momentum, "; expected 0 to 1");
 }
 
-/// The statistics by which batch norm normalises, into mean and rstd: the batch's, or the running ones. Throws shape_error and
-/// argument_error.
+/// The statistics by which batch norm normalises, into mean and rstd: the batch's, or the running ones. Throws
+/// shape_error and argument_error.
 template <class Device, class X, class R, class S>
 void batch_statistics(Device& device, const kernel::channel_sets& sets, const X* x, R* running_mean, R* running_var,
                       const batch_norm_options& options, S* mean, S* rstd) {
@@ -64,7 +65,8 @@ void batch_statistics(Device& device, const kernel::channel_sets& sets, const X*
     } else {
         if (running_mean == nullptr)
             fail<argument_error>("batch_norm: no running statistics, and without training none of the batch");
-        kernel::channel_each::take_statistics(device, sets.channels, running_mean, running_var, options.eps, mean, rstd);
+        kernel::channel_each::take_statistics(device, sets.channels, running_mean, running_var, options.eps, mean,
+                                              rstd);
     }
 }
 
@@ -103,10 +105,10 @@ void norm_gradient_views(Device& device, const char* operation, const kernel::ch
 
 }  // namespace detail
 
-/// y = (x - mean) rstd gain + bias, with a channel's mean and 1 / sqrt(variance + eps): in training those of x over batch, height and
-/// width, which also bring running_mean and running_var up to date; else the running ones. They are written to mean and rstd,
-/// (channels). Throws shape_error, also for one value a channel in training, and argument_error for an eps below 0 and a momentum
-/// outside [0, 1].
+/// y = (x - mean) rstd gain + bias, with a channel's mean and 1 / sqrt(variance + eps): in training those of x over
+/// batch, height and width, which also bring running_mean and running_var up to date; else the running ones. They are
+/// written to mean and rstd, (channels). Throws shape_error, also for one value a channel in training, and
+/// argument_error for an eps below 0 and a momentum outside [0, 1].
 template <class Device, class X, class Running, class Gain, class Bias, class Y, class Statistic>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Running, Gain, Bias, Y, Statistic>)
 void batch_norm(Device& device, const X& x, const Running& running_mean, const Running& running_var, const Gain& gain,
@@ -129,9 +131,9 @@ void batch_norm(Device& device, const X& x, const Running& running_mean, const R
         device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data());
 }
 
-/// The gradients of batch_norm, from dy, that of its result, and the statistics that it has left: dx, which may be dy's memory
-/// where the types agree, dgain and dbias, summed over all but the channels; any of them may be without data. training: whether the
-/// statistics are the batch's own. All are overwritten. Throws shape_error.
+/// The gradients of batch_norm, from dy, that of its result, and the statistics that it has left: dx, which may be dy's
+/// memory where the types agree, dgain and dbias, summed over all but the channels; any of them may be without data.
+/// training: whether the statistics are the batch's own. All are overwritten. Throws shape_error.
 template <class Device, class X, class Gain, class Dy, class Statistic, class Dx, class G>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Dy, Statistic, Dx, G>)
 void batch_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Statistic& mean,
@@ -139,13 +141,13 @@ void batch_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy
     const detail::picture_in<X> from = as_view(x);
     detail::norm_gradient_views<Device, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
                                 detail::element_in<Statistic>, detail::element_in<G>>(
-        device, "batch_norm gradients", detail::batch_sets(from.shape()), from, as_view(gain), as_view(dy), as_view(mean),
-        as_view(rstd), as_view(dx), as_view(dgain), as_view(dbias), !training);
+        device, "batch_norm gradients", detail::batch_sets(from.shape()), from, as_view(gain), as_view(dy),
+        as_view(mean), as_view(rstd), as_view(dx), as_view(dgain), as_view(dbias), !training);
 }
 
-/// y = (x - mean) rstd gain + bias, with the mean and 1 / sqrt(variance + eps) of each picture's groups of channels, num_groups of
-/// equally many, over height and width; they are written to mean and rstd, (batch times num_groups). Throws shape_error where
-/// channels are no such groups, and argument_error for an eps below 0.
+/// y = (x - mean) rstd gain + bias, with the mean and 1 / sqrt(variance + eps) of each picture's groups of channels,
+/// num_groups of equally many, over height and width; they are written to mean and rstd, (batch times num_groups).
+/// Throws shape_error where channels are no such groups, and argument_error for an eps below 0.
 template <class Device, class X, class Gain, class Bias, class Y, class Statistic>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Bias, Y, Statistic>)
 void group_norm(Device& device, const X& x, extent num_groups, const Gain& gain, const Bias& bias, const Y& y,
@@ -174,8 +176,8 @@ void group_norm_gradients(Device& device, const X& x, extent num_groups, const G
     const detail::picture_in<X> from = as_view(x);
     detail::norm_gradient_views<Device, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
                                 detail::element_in<Statistic>, detail::element_in<G>>(
-        device, name, detail::group_sets(name, from.shape(), num_groups), from, as_view(gain), as_view(dy), as_view(mean),
-        as_view(rstd), as_view(dx), as_view(dgain), as_view(dbias), false);
+        device, name, detail::group_sets(name, from.shape(), num_groups), from, as_view(gain), as_view(dy),
+        as_view(mean), as_view(rstd), as_view(dx), as_view(dgain), as_view(dbias), false);
 }
 
 }  // namespace HALFTONE_ABI

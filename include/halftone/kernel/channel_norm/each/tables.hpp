@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What normalisation by channels computes once a set, once a channel or once a segment, one of these a thread, on every
-/// device; S is float, or double where a view holds doubles. channel_norm.hpp has the contract.
+/// What normalisation by channels computes once a set, once a channel or once a segment, one of these a thread, on
+/// every device; S is float, or double where a view holds doubles. channel_norm.hpp has the contract.
 #pragma once
 
 #include <cmath>
@@ -68,7 +68,8 @@ struct given_statistics {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent c) const {
         thread.store(mean, c, static_cast<S>(thread.load(running_mean, c)));
-        thread.store(rstd, c, static_cast<S>(1 / std::sqrt(static_cast<double>(thread.load(running_var, c)) + epsilon)));
+        thread.store(rstd, c,
+                     static_cast<S>(1 / std::sqrt(static_cast<double>(thread.load(running_var, c)) + epsilon)));
     }
 };
 
@@ -122,7 +123,8 @@ struct sum_channel {
     }
 };
 
-/// What the gradients of a set's elements have in common: of its segments, the sums over h = dy gain, and from them the slopes.
+/// What the gradients of a set's elements have in common: of its segments, the sums over h = dy gain, and from them the
+/// slopes.
 template <class S, class W>
 struct make_slopes {
     channel_sets sets;

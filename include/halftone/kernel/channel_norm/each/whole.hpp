@@ -49,11 +49,8 @@ void take_statistics(Device& device, extent channels, const R* running_mean, con
                      S* mean, S* rstd) {
     if (channels == 0) return;
     fp64::for_each(device, channels, 4,
-                   given_statistics<S, R>{{running_mean, channels},
-                                          {running_var, channels},
-                                          {mean, channels},
-                                          {rstd, channels},
-                                          epsilon});
+                   given_statistics<S, R>{
+                       {running_mean, channels}, {running_var, channels}, {mean, channels}, {rstd, channels}, epsilon});
 }
 
 /// y = (x - mean) rstd gain + bias.

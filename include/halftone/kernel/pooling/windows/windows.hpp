@@ -93,13 +93,15 @@ struct pool_layout {
     HALFTONE_HD constexpr extent outputs() const { return planes * plane_out(); }
 };
 
-/// The windows along an axis of `in` elements. Throws argument_error for windows that cannot be, shape_error where there is none.
+/// The windows along an axis of `in` elements. Throws argument_error for windows that cannot be, shape_error where
+/// there is none.
 inline pool_axis pool_axis_of(const char* operation, const char* axis, extent in, extent size, extent stride,
                               extent padding, extent dilation, bool ceil_mode) {
     constexpr extent most = extent{1} << 24;  // so that rows of a window are counted in floats
     if (size < 1 || size > most)
         fail<argument_error>(operation, ": kernel_size is ", size, " along the ", axis, "; expected 1 to ", most);
-    if (stride < 0) fail<argument_error>(operation, ": stride is ", stride, " along the ", axis, "; expected 1 or more");
+    if (stride < 0)
+        fail<argument_error>(operation, ": stride is ", stride, " along the ", axis, "; expected 1 or more");
     if (dilation < 1)
         fail<argument_error>(operation, ": dilation is ", dilation, " along the ", axis, "; expected 1 or more");
     const extent reach = (size - 1) * dilation + 1;
@@ -133,10 +135,9 @@ inline pool_layout pool_layout_of(const char* operation, const shape<4>& x, cons
 }
 inline pool_layout pool_layout_of(const char* operation, const shape<4>& x, const avg_pool_options& o) {
     if (o.divisor_override < 0)
-        fail<argument_error>(operation, ": divisor_override is ", o.divisor_override, "; expected 1 or more, or 0: none");
-    pool_layout l = pool_layout_of(
-        operation, x,
-        max_pool_options{o.kernel_size, o.stride, o.padding, 1, o.ceil_mode});
+        fail<argument_error>(operation, ": divisor_override is ", o.divisor_override,
+                             "; expected 1 or more, or 0: none");
+    pool_layout l = pool_layout_of(operation, x, max_pool_options{o.kernel_size, o.stride, o.padding, 1, o.ceil_mode});
     for (pool_axis* a : {&l.height, &l.width})
         a->divides = o.count_include_pad ? pool_divisor::padded : pool_divisor::inside;
     if (o.divisor_override > 0) {
@@ -148,7 +149,8 @@ inline pool_layout pool_layout_of(const char* operation, const shape<4>& x, cons
 /// Of adaptive pooling to `out` windows.
 inline pool_layout pool_layout_of(const char* operation, const shape<4>& x, const height_width& out) {
     if (out.height < 1 || out.width < 1)
-        fail<argument_error>(operation, ": the output is (", out.height, ", ", out.width, "); expected 1 or more of both");
+        fail<argument_error>(operation, ": the output is (", out.height, ", ", out.width,
+                             "); expected 1 or more of both");
     if (x[2] < 1 || x[3] < 1) fail<shape_error>(operation, ": x is ", x, "; a picture without elements has no means");
     pool_layout l{x[0] * x[1], {}, {}};
     l.height.in = x[2], l.height.out = out.height;
