@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A classifier over an encoder against transformers' BertForSequenceClassification (golden/bert.py) on any device: hidden states,
-/// logits, loss and every gradient of small random models.
+/// A classifier over an encoder against transformers' BertForSequenceClassification (golden/bert.py) on any device: hidden
+/// states, logits, loss and every gradient of small random models.
 ///
 ///     is_as_bert<ht::full_fp32>(device);
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What tests of models against transformers' share: the files that golden/llama.py and golden/bert.py write, their generator of
-/// weights and inputs, and the comparison, which allows twice PyTorch's own error in bfloat16.
+/// What tests of models against transformers' share: the files that golden/llama.py and golden/bert.py write, their generator
+/// of weights and inputs, and the comparison, which allows twice PyTorch's own error in bfloat16.
 #pragma once
 
 #include <algorithm>
