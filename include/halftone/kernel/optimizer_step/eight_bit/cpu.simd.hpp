@@ -13,24 +13,28 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// All ones where a > b, as signed numbers.
-HALFTONE_INLINE words signed_greater(words a, words b) {
+/// The larger ones of numbers below 2^31, and the smaller ones.
+HALFTONE_INLINE words larger_word(words a, words b) {
     using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
-    return reinterpret_cast<words>(reinterpret_cast<integers>(a) > reinterpret_cast<integers>(b));
+    return reinterpret_cast<integers>(a) > reinterpret_cast<integers>(b) ? a : b;
+}
+HALFTONE_INLINE words smaller_word(words a, words b) {
+    using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
+    return reinterpret_cast<integers>(a) < reinterpret_cast<integers>(b) ? a : b;
 }
 
 /// The codes of numbers between -1 and 1.
 template <bool HasSign>
 HALFTONE_INLINE words dynamic_codes_of(const kernel::dynamic_map& map, f32 x) {
-    const words bits = words_of(x), magnitude = bits & 0x7fffffffu, least = words_of(kernel::dynamic_map::least);
-    const words clamped = choose(signed_greater(magnitude, least), magnitude, least);
-    const words rank = (look_up(map.cells, (clamped >> 16) - (kernel::dynamic_map::least >> 16)) + (clamped & 0xffffu)) >> 16;
+    constexpr std::uint32_t least = kernel::dynamic_map::least;
+    const words bits = words_of(x), magnitude = bits & 0x7fffffffu, clamped = larger_word(magnitude, words_of(least));
+    const words rank = (look_up(map.cells, (clamped >> 16) - (least >> 16)) + (clamped & 0xffffu)) >> 16;
     if constexpr (!HasSign) return rank;
-    const words one = words_of(1), zero = words_of(map.zero);
-    const words positive = choose(signed_greater(one, rank), one, rank);
-    const words bounded = choose(signed_greater(positive, zero), zero, positive);
-    const words is_negative = signed_greater(words{}, bits) & signed_greater(magnitude, words{});
-    return choose(is_negative, zero - bounded, zero + rank);
+    // dynamic_code() in each lane.
+    const words zero = words_of(map.zero), bounded = smaller_word(larger_word(rank, words_of(1)), zero);
+    using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
+    const auto is_negative = (reinterpret_cast<integers>(bits) < 0) & (magnitude != 0);
+    return is_negative ? zero - bounded : zero + rank;
 }
 
 /// Moments of one block from their codes.
