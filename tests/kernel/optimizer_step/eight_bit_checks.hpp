@@ -136,7 +136,9 @@ void equals_definition(Device& device) {
             for (int k = 0; k < 2; ++k)
                 m[k] = ht::reference::eight_bit_moment{s.codes[k].view(), s.absmax[k].view()}.read(map[k]);
             const std::vector<double> w0 = w, m0 = m[0];
-            const auto flat = [](std::vector<double>& x) { return ht::view<double, 1>{x.data(), {static_cast<extent>(x.size())}}; };
+            const auto flat = [](std::vector<double>& x) {
+                return ht::view<double, 1>{x.data(), {static_cast<extent>(x.size())}};
+            };
             ht::reference::adamw(flat(w), flat(g), flat(m[0]), flat(m[1]), {0.9, 0.99, 1e-6}, 0.01, 0.1, t, factors);
             run(device, s.arguments(factors, record));
             const double correction1 = 1 - std::pow(0.9, t), correction2 = 1 - std::pow(0.99, t);
@@ -148,7 +150,8 @@ void equals_definition(Device& device) {
                                          support::gamma(10) * m[1][j]};
                 for (int k = 0; k < 2; ++k) {
                     const double most = static_cast<double>(s.absmax[k][i / 256]);
-                    const double x = most == 0 ? 0 : m[k][j] / most, off = most == 0 ? 0 : error[k] / most + support::gamma(2) * std::fabs(x);
+                    const double x = most == 0 ? 0 : m[k][j] / most;
+                    const double off = most == 0 ? 0 : error[k] / most + support::gamma(2) * std::fabs(x);
                     coded = coded && s.codes[k][i] >= ht::reference::nearest_code(map[k], x - off) &&
                             s.codes[k][i] <= ht::reference::nearest_code(map[k], x + off);
                 }

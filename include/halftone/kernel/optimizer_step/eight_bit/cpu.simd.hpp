@@ -38,7 +38,8 @@ HALFTONE_INLINE words dynamic_codes_of(const kernel::dynamic_map& map, f32 x) {
 }
 
 /// Moments of one block from their codes.
-HALFTONE_INLINE void read_block(const kernel::dynamic_map& map, const std::uint8_t* codes, float absmax, extent count, float* to) {
+HALFTONE_INLINE void read_block(const kernel::dynamic_map& map, const std::uint8_t* codes, float absmax, extent count,
+                                float* to) {
     const f32 most = splat(absmax);
     for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) {
         store(to + i, floats_of(look_up(map.values, load_eight_bit(codes + i, lanes_of(n)))) * most, n);

@@ -85,7 +85,8 @@ inline dynamic_map make_dynamic_map(bool has_sign) {
     for (int rank = 0; rank < ranks; ++rank) {
         const std::uint32_t bits = detail::bit_cast<std::uint32_t>(magnitudes[rank]);
         map.values[map.zero + static_cast<std::uint32_t>(rank)] = bits;
-        if (has_sign && rank > 0 && rank < ranks - 1) map.values[map.zero - static_cast<std::uint32_t>(rank)] = bits | 0x80000000u;
+        if (has_sign && rank > 0 && rank < ranks - 1)
+            map.values[map.zero - static_cast<std::uint32_t>(rank)] = bits | 0x80000000u;
     }
     std::uint32_t rank = 0;
     for (std::uint32_t cell = 0; cell < dynamic_map::cell_count; ++cell) {
