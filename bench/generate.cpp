@@ -5,9 +5,9 @@
 ///     bench_generate --json generate.json --torch python3        // beside PyTorch, and transformers where it is installed
 ///     bench_generate --tiny                                      // a small model: seconds
 ///
-/// One run takes prompts of various lengths, around `prompt` tokens, and makes `new` tokens of each; weights are random. PyTorch's
-/// contenders have their own caches and the weights in the type of the row. The rate counts the weights, which each step reads once
-/// in the policy's type, the prompts' step as well; the peak is that of a copy.
+/// One run takes prompts of various lengths, around `prompt` tokens, and makes `new` tokens of each; weights are random.
+/// PyTorch's contenders have their own caches and the weights in the type of the row. The rate counts the weights, which each
+/// step reads once in the policy's type, the prompts' step as well; the peak is that of a copy.
 #include <random>
 
 #include <halftone/amp.hpp>

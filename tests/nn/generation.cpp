@@ -105,7 +105,8 @@ TEST_CASE("generate: prompts and options that are refused") {
     const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(8));
     ht::inference eval{device};
     const auto run = [&](const std::vector<ids>& prompts, const ht::generation_options& o) { model.generate(eval, prompts, o); };
-    CHECK_THROWS_WITH_AS(run({{1}, {}}, {.max_new_tokens = 2}), "generate: prompt 1 has no tokens; begin with one that stands for a text's begin",
+    CHECK_THROWS_WITH_AS(run({{1}, {}}, {.max_new_tokens = 2}),
+                         "generate: prompt 1 has no tokens; begin with one that stands for a text's begin",
                          ht::argument_error);
     CHECK_THROWS_WITH_AS(run({{1}, {1, 2, 3}}, {.max_new_tokens = 6}),
                          "generate: prompt 1 has 3 tokens, and 6 more are asked for; the model's context holds 8",

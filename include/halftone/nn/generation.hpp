@@ -13,12 +13,12 @@
 ///     model.next_logits(ctx, tokens, packed)        optional: only those of each document's last token, (documents, vocabulary)
 ///     model.context()                               optional: the most tokens of a sequence
 ///
-/// and hands `packed` on to documents_to_device (autodiff/op/packed.hpp), and what that gives to its layers: self_attention then
-/// keeps keys and values.
+/// and hands `packed` on to documents_to_device (autodiff/op/packed.hpp), and what that gives to its layers: self_attention
+/// then keeps keys and values.
 ///
-/// The first step takes all prompts, one behind the other, each further one a token of every sequence that goes on. A sequence's
-/// tokens follow from its prompt, the options and its number alone: they are those of full recomputation, bit by bit, whatever
-/// other prompts there are (tensor/key_value_cache.hpp).
+/// The first step takes all prompts, one behind the other, each further one a token of every sequence that goes on. A
+/// sequence's tokens follow from its prompt, the options and its number alone: they are those of full recomputation, bit by
+/// bit, whatever other prompts there are (tensor/key_value_cache.hpp).
 #pragma once
 
 #include <type_traits>
@@ -128,10 +128,10 @@ auto next_logits_of(Context&& context, const Model& model, const const_view<std:
 
 }  // namespace detail
 
-/// The tokens that the model adds to each prompt: options.max_new_tokens, or fewer where options.eos comes, which is the last one
-/// then. Runs in inference contexts. No prompts give no texts, max_new_tokens 0 empty ones. Throws argument_error for options out
-/// of range, an empty prompt, one that is too long for the context together with what is asked for, a token outside the
-/// vocabulary, and logits with a NaN. Source: transformers' model.generate, which also returns the prompts.
+/// The tokens that the model adds to each prompt: options.max_new_tokens, or fewer where options.eos comes, which is the last
+/// one then. Runs in inference contexts. No prompts give no texts, max_new_tokens 0 empty ones. Throws argument_error for
+/// options out of range, an empty prompt, one that is too long for the context together with what is asked for, a token outside
+/// the vocabulary, and logits with a NaN. Source: transformers' model.generate, which also returns the prompts.
 template <class Context, class Model>
 std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model,
                                                 std::span<const std::vector<std::int32_t>> prompts,

@@ -136,8 +136,8 @@ class gpt : public model {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
             ctx, hidden(ctx, tokens, rows), embed_.tokens, absent{});
     }
-    /// Those of the last token of each document that has tokens, or of each row: (documents, vocabulary). For inference contexts;
-    /// the offsets of `rows` are in host memory, and its cache keeps keys and values. Throws as logits does.
+    /// Those of the last token of each document that has tokens, or of each row: (documents, vocabulary). For inference
+    /// contexts; the offsets of `rows` are in host memory, and its cache keeps keys and values. Throws as logits does.
     template <class Context>
     auto next_logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(

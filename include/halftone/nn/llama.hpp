@@ -12,8 +12,8 @@
 ///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});               // nn/generation.hpp
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down", "norm",
-/// "head". The weights of transformers' q_proj, k_proj and v_proj are the rows of "qkv", those of gate_proj and up_proj the rows
-/// of "gate_up", one behind the other. The residual stream has the type that "embed" gives, as in nn/gpt.hpp.
+/// "head". The weights of transformers' q_proj, k_proj and v_proj are the rows of "qkv", those of gate_proj and up_proj the
+/// rows of "gate_up", one behind the other. The residual stream has the type that "embed" gives, as in nn/gpt.hpp.
 #pragma once
 
 #include <halftone/autodiff/op/loss.hpp>

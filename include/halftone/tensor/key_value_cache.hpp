@@ -9,11 +9,11 @@
 ///     auto more = model.logits(eval, next_tokens, ht::packed{{next, {3}}, &cache});
 ///
 /// A step takes new tokens of each sequence, any number, none as well. They stand behind those of the steps before: so do their
-/// positions, and they see all of their sequence's. Logits have the bits that a whole sequence has in one step, whatever steps it
-/// is cut into and whatever other sequences there are. docs/models.md names the exceptions.
+/// positions, and they see all of their sequence's. Logits have the bits that a whole sequence has in one step, whatever steps
+/// it is cut into and whatever other sequences there are. docs/models.md names the exceptions.
 ///
-/// Any model takes one that passes packed documents on: each call of self_attention in a step keeps its keys and values here, in
-/// the type in which it is given them. A step that throws leaves its sequences undefined: clear() or truncate() them.
+/// Any model takes one that passes packed documents on: each call of self_attention in a step keeps its keys and values here,
+/// in the type in which it is given them. A step that throws leaves its sequences undefined: clear() or truncate() them.
 #pragma once
 
 #include <algorithm>
@@ -72,8 +72,8 @@ class key_value_cache {
 
     // ---- called by documents_to_device and by attention
 
-    /// Begins a step of tokens[offsets[i]] to tokens[offsets[i + 1]] of sequence i. Throws shape_error, with nothing changed, for
-    /// offsets that are none and for a sequence that would be longer than `most` or the capacity.
+    /// Begins a step of tokens[offsets[i]] to tokens[offsets[i + 1]] of sequence i. Throws shape_error, with nothing changed,
+    /// for offsets that are none and for a sequence that would be longer than `most` or the capacity.
     const detail::cache_step& begin_step(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
         check(offsets, tokens, most);
         layer_ = 0;

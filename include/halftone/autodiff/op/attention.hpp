@@ -247,8 +247,8 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
 }
 
 /// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads) head_size).
-/// With the sequences of a key-value cache's step (tensor/key_value_cache.hpp) queries see that cache's keys. Throws shape_error
-/// if the last extent is not a multiple of heads + 2 kv_heads.
+/// With the sequences of a key-value cache's step (tensor/key_value_cache.hpp) queries see that cache's keys. Throws
+/// shape_error if the last extent is not a multiple of heads + 2 kv_heads.
 template <class Roles, class Context, class T>
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, const attention_heads& heads,
                               const attention_options& options = {}, const detail::device_sequences& sequences = {}) {

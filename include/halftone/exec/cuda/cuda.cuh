@@ -120,8 +120,8 @@ struct cuda_options {
     std::span<std::byte> workspace{};  ///< the caller's GPU memory as scratch memory; empty: its own
     cudaMemPool_t pool = nullptr;      ///< none: its own if the stream is its own, else the GPU's current pool
     std::size_t pool_keeps = cuda_pool::everything;  ///< free bytes that its own pool keeps
-    /// The bits of a product's row do not depend on how many rows there are: k is never cut into parts, which takes longer for few
-    /// rows, and no engine is used.
+    /// The bits of a product's row do not depend on how many rows there are: k is never cut into parts, which takes longer for
+    /// few rows, and no engine is used.
     bool batch_invariant = false;
 };
 
