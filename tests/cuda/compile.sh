@@ -66,7 +66,7 @@ tests/cuda/target_share.cu 20
 tests/cuda/pictures.cu 60
 tests/cuda/statistics.cu 60
 tests/cuda/updates.cu 60
-tests/cuda/adafactor.cu 40
+tests/cuda/adafactor.cu 30
 tests/cuda/eight_bit.cu 10
 examples/train_gpt/amp_bf16.cu 160 again
 examples/03_regression.cpp 40 again

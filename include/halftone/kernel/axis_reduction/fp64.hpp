@@ -27,6 +27,7 @@ struct axis_elements {
     const axis_layout& l;
     extent first;
 
+    HALFTONE_KERNEL
     HALFTONE_HD double operator()(extent i) const {
         return static_cast<double>(thread.load(x, first + l.reduced_offset(i)));
     }
