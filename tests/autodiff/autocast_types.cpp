@@ -158,8 +158,8 @@ rows_of_operations all_rows() {
     add_unary(rows, "prod", [](auto& c, const auto& x) { return ht::prod(c, x, ht::axes<0>); });
     add_binary(rows, "matmul", [](auto& c, const auto& a, const auto& b) { return ht::matmul(c, a, b); });
     add_binary(rows, "linear", [](auto& c, const auto& a, const auto& b) { return ht::linear(c, a, b); });
-    const auto picture = [](auto& c, const auto& a) { return ht::reshape(c, a, ht::shape<4>{1, 1, 4, 4}); };
-    add_binary(rows, "conv2d", [picture](auto& c, const auto& a, const auto& b) { return ht::conv2d(c, picture(c, a), picture(c, b)); });
+    const auto as_picture = [](auto& c, const auto& a) { return ht::reshape(c, a, ht::shape<4>{1, 1, 4, 4}); };
+    add_binary(rows, "conv2d", [as_picture](auto& c, const auto& a, const auto& b) { return ht::conv2d(c, as_picture(c, a), as_picture(c, b)); });
     add_binary(rows, "add", [](auto& c, const auto& a, const auto& b) { return ht::add(c, a, b); });
     add_binary(rows, "sub", [](auto& c, const auto& a, const auto& b) { return ht::sub(c, a, b); });
     add_binary(rows, "mul", [](auto& c, const auto& a, const auto& b) { return ht::mul(c, a, b); });
