@@ -122,7 +122,7 @@ void replays(Device& device) {
     const auto leaf = other.leaf(x.const_view());
     const auto y = values(ht::dropout(other, leaf, {.p = 0.3f}));
     CHECK(std::equal(y.begin(), y.end(), third.begin()));
-    const auto drawn = other.graph().random.drawn();
+    const auto drawn = other.graph().random.drawn(other.graph().pass());
     const auto z = values(ht::dropout(other, leaf, {.p = 0.3f}));
     CHECK(y != z);
     other.graph().random.go_back(drawn);
