@@ -206,7 +206,7 @@ refuse 'twice' --text text --policy full_fp32,full_fp32
 refuse 'expected LAYER:STEP' --text text --plant h.0.mlp
 refuse "no layer 'h.9.mlp' has weights" --text text --context 16 --steps 2 --plant h.9.mlp:2
 refuse 'expected 1 to 2' --text text --context 16 --steps 2 --plant h.0.mlp:3
-refuse 'no instruction set' --text text --isa mmx
+refuse 'not an instruction set' --text text --isa mmx
 refuse "there is no 'tpu'" --text text --device tpu
 refuse "there is no 'bert'" --text text --model bert
 refuse 'not expected' --text text --no-such-option

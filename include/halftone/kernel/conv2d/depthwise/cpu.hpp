@@ -9,6 +9,7 @@
 #include <halftone/kernel/axis_reduction/cpu.hpp>
 #include <halftone/kernel/common/rows/scaled_rows.hpp>
 #include <halftone/kernel/conv2d/depthwise/depthwise.hpp>
+#include <halftone/policy/promotion.hpp>
 #include <halftone/policy/types.hpp>
 
 namespace halftone {
