@@ -172,7 +172,7 @@ class Suite:
         """Tests whether the device responds, after a step that hung or crashed and then before each step, a few times."""
         if "bench_cuda" in self.missing or self.unanswered >= GIVE_UP_AFTER:
             return self.unanswered < GIVE_UP_AFTER
-        limit = min(ANSWER_LIMIT * self.arguments.limits, self.clock.left())
+        limit = min(ANSWER_LIMIT, self.clock.left())
         done = runner.Runner().run([self.programs["bench_cuda"], "--check"], limit, self.work / "answers.log", self.environment)
         if not done.is_stopped and done.code == 0:
             self.silent_since, self.unanswered = None, 0

@@ -18,11 +18,6 @@ TEST_CASE("8-bit state on cuda: a step equals its definition, every number has t
     finds_nearest_codes(device);
 }
 
-TEST_CASE("8-bit state on cuda: codes and parameters of 100 steps are those of the golden file") {
-    support::waiting_cuda device;
-    CHECK(has_golden_bits(device, "fused"));
-}
-
 TEST_CASE("8-bit state on cuda: skipped steps, zeros, refusals") {
     support::waiting_cuda device;
     skips(device);

@@ -6,7 +6,7 @@
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 
-#include "kernel/optimizer_step/eight_bit_checks.hpp"
+#include "kernel/optimizer_step/eight_bit_golden.hpp"
 
 namespace {
 

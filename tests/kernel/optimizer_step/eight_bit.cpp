@@ -4,7 +4,7 @@
 /// has to do.
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 
-#include "kernel/optimizer_step/eight_bit_checks.hpp"
+#include "kernel/optimizer_step/eight_bit_golden.hpp"
 #include "support/each_set.hpp"
 
 namespace {
