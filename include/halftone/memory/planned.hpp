@@ -13,7 +13,7 @@
 #include <halftone/memory/resource.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
-#pragma interface  // what follows and is no template is compiled once, in halftone::compiled
+#pragma interface  // halftone::compiled contains the following functions that are not templates
 #endif
 
 namespace halftone {

@@ -194,9 +194,9 @@ class store final : public detail::capture_dependency {
     /// Tells the memory's listener of an entry's part of a slab with the layout of gradients, of `each` bytes an
     /// element, that has been allocated.
     void tell_slab(memory_kind kind, const entry& e, std::size_t each) const {
-        memory_listener* const listener = memory_->usage().listener();
-        if (listener == nullptr || e.frozen) return;
-        listener->on_parameter(kind, e.path.c_str(), static_cast<std::ptrdiff_t>(round_up(e.count, granule) * each));
+        if (e.frozen) return;
+        memory_->usage().note_parameter(kind, e.path.c_str(),
+                                        static_cast<std::ptrdiff_t>(round_up(e.count, granule) * each));
     }
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
@@ -356,15 +356,13 @@ class store final : public detail::capture_dependency {
 
     /// Tells the memory's listener of the bytes of an entry's master and copy, with the padding behind them.
     void tell(const entry& e, std::ptrdiff_t sign) const {
-        memory_listener* const listener = memory_->usage().listener();
-        if (listener == nullptr) return;
         const group& g = groups_[e.group];
         const auto room = static_cast<std::ptrdiff_t>(round_up(e.count, granule));
         const auto bytes = [&](std::size_t place, std::size_t each) {
             return place == nowhere ? 0 : sign * room * static_cast<std::ptrdiff_t>(each);
         };
-        listener->on_parameter(memory_kind::master, e.path.c_str(), bytes(e.master, g.param_bytes));
-        listener->on_parameter(memory_kind::copy, e.path.c_str(), bytes(e.copy, g.copy_bytes));
+        memory_->usage().note_parameter(memory_kind::master, e.path.c_str(), bytes(e.master, g.param_bytes));
+        memory_->usage().note_parameter(memory_kind::copy, e.path.c_str(), bytes(e.copy, g.copy_bytes));
     }
 
     void drop_frozen_masters() {

@@ -106,7 +106,10 @@ class memory_usage {
 
     /// From now on `listener` receives everything that is counted here; nullptr: no listener.
     void listen(memory_listener* listener) { listener_ = listener; }
-    memory_listener* listener() const { return listener_; }
+    /// Tells the listener, if there is one, that `bytes` of this kind belong to the parameter with this path.
+    void note_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes) const {
+        if (listener_ != nullptr) listener_->on_parameter(kind, path, bytes);
+    }
 
   private:
     struct counter {

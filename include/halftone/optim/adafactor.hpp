@@ -125,8 +125,8 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
             const std::size_t columns = e.rows == 0 ? e.count : static_cast<std::size_t>(e.width);
             const std::size_t variances = (round_up(rows, aligned) + round_up(columns, aligned)) * sizeof(float);
             bytes[e.group] += variances;
-            if (memory_listener* const listener = parameters.memory().usage().listener())
-                listener->on_parameter(memory_kind::moment, e.path.c_str(), static_cast<std::ptrdiff_t>(variances));
+            parameters.memory().usage().note_parameter(memory_kind::moment, e.path.c_str(),
+                                                       static_cast<std::ptrdiff_t>(variances));
         }
         for (std::size_t g = 0; g < bytes.size(); ++g) base::take_moment(0, g, bytes[g]);
     }

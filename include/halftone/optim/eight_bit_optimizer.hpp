@@ -113,13 +113,12 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         const store::entry& e = parameters.entries()[entry];
         const state_place& p = places_[entry];
         if (!p.is_eight_bit) return parameters.tell_slab(memory_kind::moment, e, parameters.groups()[e.group].state_bytes);
-        memory_listener* const listener = parameters.memory().usage().listener();
-        if (listener == nullptr) return;
         // The slab of absmaxes is rounded up as a whole: each parameter has what it adds to that.
         const std::size_t room = round_up(e.count, block);
         const auto absmaxes = [](std::size_t end) { return round_up(end / block * sizeof(float), block_alignment); };
-        listener->on_parameter(memory_kind::moment, e.path.c_str(),
-                               static_cast<std::ptrdiff_t>(room + absmaxes(p.first + room) - absmaxes(p.first)));
+        parameters.memory().usage().note_parameter(
+            memory_kind::moment, e.path.c_str(),
+            static_cast<std::ptrdiff_t>(room + absmaxes(p.first + room) - absmaxes(p.first)));
     }
 
     /// A segment's step with moments in 8 bits.
