@@ -10,7 +10,7 @@
 #                        toolkit or in PyTorch's packages. Without it everything is built, by one call of ninja
 #     --first            all parts with few shapes: 7 minutes
 #     --part NAME...     some parts with all shapes: device, ceilings, smoke, tests, sanitizers, products, attention, rows, optimizer,
-#                        torch, training, ncu
+#                        own_models, torch, training, ncu
 #     --minutes N        time limit of all steps, 9 by default; steps that do not fit are skipped and named
 #     --jobs N           how many tests and sanitizers run at once; by default half of the processors, at most 8
 #     --work FOLDER      the folder of all other files; by default a temporary folder

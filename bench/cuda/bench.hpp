@@ -86,6 +86,7 @@ void bench_matmul(const settings& s, const peaks& p, listener& to);
 void bench_matmul_bytes(const settings& s, const peaks& p, listener& to);
 void bench_attention(const settings& s, const peaks& p, listener& to);
 void bench_rows(const settings& s, const peaks& p, listener& to);
+void bench_own_models(const settings& s, const peaks& p, listener& to);
 void bench_step(const settings& s, listener& to);
 
 }  // namespace bench

@@ -149,6 +149,7 @@ void run(const options& o, const bench::gpu_description& gpu, results& to) {
     bench::bench_matmul_bytes(s, p, to);
     bench::bench_attention(s, p, to);
     bench::bench_rows(s, p, to);
+    bench::bench_own_models(s, p, to);
     bench::bench_step(s, to);
 }
 
@@ -165,7 +166,8 @@ int main(int argc, char** argv) {
                    "what the copy and cuBLASLt reach: read from this file where it is there, else measured and written");
     app.add_option("--filter", s.filters,
                    "only kernels whose name contains one of these: matmul, attention, layer_norm, softmax, "
-                   "cross_entropy, adamw, map, training step, GPT-2 step; ceilings: nothing but these")
+                   "cross_entropy, adamw, map, reduction, gather, copy, rotary, batch_norm, pool, conv2d, adamw_8bit, training "
+                   "step, GPT-2 step; ceilings: nothing but these")
         ->delimiter(',');
     app.add_option("--seconds", s.seconds_each, "time of each case")->capture_default_str();
     bool thin = false, once = false, quick = false, tiny = false;

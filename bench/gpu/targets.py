@@ -53,7 +53,8 @@ def judge(rows):
     """[(target, least, lowest value found or None)]."""
     table = [(f"{kernel}, of the copy", least, shares(rows, kernel)) for kernel, least in
              (("adamw", 0.88), ("layer_norm forward", 0.8), ("layer_norm backward", 0.65), ("softmax forward", 0.8), ("softmax backward", 0.65),
-              ("cross_entropy forward", 0.8), ("cross_entropy backward", 0.65))]
+              ("cross_entropy forward", 0.8), ("cross_entropy backward", 0.65), ("adamw_8bit", 0.8), ("reduction, sum of rows", 0.8),
+              ("reduction, sum of columns", 0.8), ("reduction, logsumexp of rows", 0.8), ("gather, index_select", 0.8), ("rotary", 0.8))]
     table += [("bf16 products from 2,048 up, of cuBLASLt", 0.9, large(rows)),
               ("a product of 50,257 columns, of that of 50,304", 0.7, to_neighbour(rows, "8192x50257x768 nt", "8192x50304x768 nt")),
               ("a product at odd addresses, of the aligned one", 0.7, to_neighbour(rows, "4096x4096x4096 nt off by 1", "4096x4096x4096 nt"))]

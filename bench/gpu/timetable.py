@@ -89,8 +89,10 @@ def steps():
         bench("attention", "attention", 30, 90, "attention"),
         bench("rows", "rows", 25, 40, "layer_norm", "softmax", "cross_entropy"),
         bench("optimizer", "optimizer", 15, 20, "adamw", "map"),
+        bench("own_models", "own_models", 20, 40, "reduction", "gather", "copy", "rotary", "batch_norm", "pool", "conv2d"),
         torch("torch_products", 35, 40, "products"),  # the first import of torch takes its time
         torch("torch_attention", 30, 60, "attention,packed"),
+        torch("torch_own_models", 20, 40, "own_models"),
         torch("torch_eager", 30, 35, "eager"),
         bench("step", "training", 20, 30, "training step"),
         bench("gpt2_step", "training", 30, 45, "GPT-2 step"),

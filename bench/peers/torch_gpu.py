@@ -23,6 +23,8 @@ TF32_PRODUCTS = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 2304, 768)]
 # (head size, length, causal): 16,384 tokens of 2,048 channels each, as bench/cuda/attention.cu has them.
 ATTENTIONS = [(d, t, c) for d in (64, 128, 96, 256) for c in (True, False) for t in (1024, 4096, 16384)]
 ATTENTIONS += [(d, t, c) for d in (64, 128) for c in (True, False) for t in (2048, 8192)]
+# (channels, size, outputs, taps, stride) of 64 pictures, as bench/cuda/own_models.cu has them: layers of ResNets.
+CONVOLUTIONS = [(64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 512, 1, 2), (512, 7, 512, 3, 1)]
 # Packed sequences, causal, and their head sizes.
 PACKED, PACKED_HEADS = (4096, 1024, 2048, 512, 3072, 256, 1536, 3840), (64, 128)
 # GPT-2 124M, as bench/cuda/step.cu has it.
@@ -112,6 +114,46 @@ def packed_attention(torch, add):
             add("attention backward", shape, "bf16", "torch flash", seconds, 2.5 * flops / seconds / 1e12, "TFLOP/s")
 
 
+def own_models(torch, add):
+    """Operations of models of one's own, with the shapes of bench/cuda/own_models.cu."""
+    f = torch.nn.functional
+    random = lambda *shape: torch.rand(*shape, device="cuda", dtype=torch.bfloat16) * 2 - 1
+
+    def bytes_of(kernel, shape, moved, call):
+        seconds = measure(torch, call)
+        add(kernel, "x".join(map(str, shape)), "bf16", "torch", seconds, moved / seconds / 1e9, "GB/s")
+
+    rows, width = 16384, 4096
+    n = rows * width
+    x, y = random(rows, width), random(rows, width)
+    bytes_of("reduction, sum of rows", (rows, width), 2 * n, lambda: x.sum(1, dtype=torch.float32))
+    bytes_of("reduction, sum of columns", (rows, width), 2 * n, lambda: x.sum(0, dtype=torch.float32))
+    bytes_of("reduction, logsumexp of rows", (rows, width), 2 * n, lambda: x.logsumexp(1))
+    bytes_of("reduction, cumsum of rows", (rows, width), 4 * n, lambda: x.cumsum(1))
+    index = torch.tensor([i * 2654435761 % rows for i in range(rows)], device="cuda")
+    bytes_of("gather, index_select", (rows, width), 4 * n, lambda: x.index_select(0, index))
+    bytes_of("gather, index_add", (rows, width), 6 * n, lambda: y.index_add_(0, index, x))
+    heads = x.view(16, 1024, 32, 128)
+    bytes_of("copy, heads before time", heads.shape, 4 * n, lambda: heads.transpose(1, 2).contiguous())
+    bytes_of("copy, matrix transposed", (rows, width), 4 * n, lambda: x.view(width, rows).t().contiguous())
+    pictures = random(64, 64, 112, 112)
+    norm = torch.nn.BatchNorm2d(64, device="cuda")
+    with torch.no_grad():
+        bytes_of("batch_norm, training", pictures.shape, 6 * pictures.numel(), lambda: norm(pictures))
+        bytes_of("max_pool2d, 2x2", pictures.shape, 2.5 * pictures.numel(), lambda: f.max_pool2d(pictures, 2))
+    for channels, size, outputs, taps, stride in CONVOLUTIONS:
+        x, w, b = random(64, channels, size, size), random(outputs, channels, taps, taps), random(outputs)
+        forward = lambda: f.conv2d(x, w, b, stride, taps // 2)
+        dy = random(*forward().shape)
+        flops = 2 * dy.numel() * channels * taps * taps
+        shape = f"64x{channels}x{size}x{size}, {outputs} of {taps}x{taps}, stride {stride}"
+        gradient = lambda *mask: torch.ops.aten.convolution_backward(dy, x, w, [outputs], [stride] * 2, [taps // 2] * 2, [1, 1], False, [0, 0], 1, mask)
+        for kernel, call in (("conv2d forward", forward), ("conv2d input gradient", lambda: gradient(True, False, False)),
+                             ("conv2d weight gradient", lambda: gradient(False, True, False))):
+            seconds = measure(torch, call)
+            add(kernel, shape, "bf16", "torch", seconds, flops / seconds / 1e12, "TFLOP/s")
+
+
 def make_gpt(torch):
     nn, f = torch.nn, torch.nn.functional
 
@@ -185,7 +227,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json")
     parser.add_argument("--seconds", type=float, default=150)
-    parser.add_argument("--stage", default="eager,products,attention,packed,compiled")
+    parser.add_argument("--stage", default="eager,products,attention,packed,own_models,compiled")
     parser.add_argument("--thin", action="store_true")
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
@@ -219,6 +261,7 @@ def main():
         return 3
     stages = [("eager", 8, lambda: training(torch, add, False, left)), ("products", 8, lambda: products(torch, add)),
               ("attention", 10 if arguments.thin else 35, lambda: attention(torch, add)), ("packed", 5, lambda: packed_attention(torch, add)),
+              ("own_models", 5, lambda: own_models(torch, add)),
               ("compiled", 50, lambda: training(torch, add, True, left))]
     failed = False
     for name, least, stage in stages:
