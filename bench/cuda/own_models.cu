@@ -16,8 +16,8 @@ using bf16 = ht::bfloat16;
 
 template <int Rank>
 std::string text_of(const ht::shape<Rank>& shape) {
-    std::string text;
-    for (int i = 0; i < Rank; ++i) text += (i == 0 ? "" : "x") + std::to_string(shape[i]);
+    std::string text = std::to_string(shape[0]);
+    for (int i = 1; i < Rank; ++i) text.append("x").append(std::to_string(shape[i]));
     return text;
 }
 
@@ -133,8 +133,10 @@ void bench_conv2d(const bench_case& c, ht::extent images, ht::extent channels, h
         y(c.gpu, {images, outputs, places, places}, sets, 100);
     const auto weight = random_tensor<bf16, 4>(c.gpu, {outputs, channels, taps, taps}, 7);
     const auto bias = random_tensor<bf16, 1>(c.gpu, {outputs}, 8);
-    const std::string text = text_of(ht::shape<4>{images, channels, size, size}) + ", " + std::to_string(outputs) + " of " +
-                             std::to_string(taps) + "x" + std::to_string(taps) + ", stride " + std::to_string(stride);
+    const std::string text = text_of(ht::shape<4>{images, channels, size, size})
+                                 .append(", ").append(std::to_string(outputs))
+                                 .append(" of ").append(text_of(ht::shape<2>{taps, taps}))
+                                 .append(", stride ").append(std::to_string(stride));
     const auto add = [&](const char* kernel, const auto& call) {
         c.to.on_row(make_row(kernel, text, "bf16", measure(c.gpu, c.s, sets, call), flops, c.p.bf16_flops, true));
     };
