@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The attention layer: its products and the operation between them, the mask, sizes that cannot be.
+/// The attention layer: its products and the operation between them, the mask, invalid sizes.
 #include <halftone/observe/check_gradients.hpp>
 
 #include "nn/layers.hpp"
@@ -26,7 +26,7 @@ TEST_CASE("nn::attention: two products around the operation") {
     CHECK(support::doubles(f.layer(ctx, v).view()) == support::doubles(f.layer.proj(ctx, o).view()));
 }
 
-TEST_CASE("nn::attention: no look ahead, unless the mask is full") {
+TEST_CASE("nn::attention: a token does not see later ones, unless the mask is full") {
     const alone<ht::nn::attention<ht::amp_bf16>> causal(8, 2, ht::initial{.deviation = 0.5f},
                                                         ht::initial{.deviation = 0.5f});
     const alone<ht::nn::attention<ht::amp_bf16>> full(8, 2, ht::initial{.deviation = 0.5f},
@@ -46,7 +46,7 @@ TEST_CASE("nn::attention: no look ahead, unless the mask is full") {
     CHECK(first_rows(full.layer) != before_full);
 }
 
-TEST_CASE("nn::attention: widths that cannot be") {
+TEST_CASE("nn::attention: invalid widths") {
     ht::host_memory memory;
     ht::store s(memory);
     using layer = ht::nn::attention<ht::full_fp32>;
@@ -57,7 +57,7 @@ TEST_CASE("nn::attention: widths that cannot be") {
     CHECK(s.entries().empty());
 }
 
-TEST_CASE("nn::attention: heads that cannot be") {
+TEST_CASE("nn::attention: invalid heads") {
     ht::host_memory memory;
     ht::store s(memory);
     using layer = ht::nn::attention<ht::full_fp32>;
@@ -73,7 +73,7 @@ TEST_CASE("nn::attention: heads that cannot be") {
     CHECK_NOTHROW(wide(ht::attention_strategy::automatic));
 }
 
-TEST_CASE("nn::attention: packed sequences see nothing of each other") {
+TEST_CASE("nn::attention: packed sequences do not see each other") {
     const alone<ht::nn::attention<ht::at<ht::full_fp32, "attn">>> f(8, 2, ht::initial{.deviation = 0.5f},
                                                                     ht::initial{.deviation = 0.5f});
     const input<float, 3> x(ht::shape<3>{1, 7, 8});
@@ -107,11 +107,11 @@ TEST_CASE("nn::attention: functions of scores") {
         const auto v = ctx.constant(x.view);
         return support::doubles(f.layer(ctx, v, v, functions...).view());
     };
-    // A window of all is no window, but for roundings of the scores' factors.
+    // A window as long as the sequence changes nothing except the rounding of the scores' factors.
     const std::vector<double> all = run(eval), windowed = run(eval, ht::sliding_window{9});
     for (std::size_t i = 0; i < all.size(); ++i) CHECK(windowed[i] == doctest::Approx(all[i]).epsilon(1e-5));
     const std::vector<double> before = run(eval, ht::sliding_window{2});
-    for (std::size_t j = 0; j < 8; ++j) x.values[j] += 1;  // the first time step, which the third does not see
+    for (std::size_t j = 0; j < 8; ++j) x.values[j] += 1;  // the first time step, which is outside the third's window
     const std::vector<double> after = run(eval, ht::sliding_window{2});
     CHECK(std::equal(before.begin() + 16, before.end(), after.begin() + 16));
     CHECK(!std::equal(before.begin(), before.begin() + 16, after.begin()));
@@ -119,7 +119,7 @@ TEST_CASE("nn::attention: functions of scores") {
     CHECK(run(tape, ht::attention_dropout{0.5f}) != run(tape, ht::attention_dropout{0}));
 }
 
-TEST_CASE("self_attention: gradients with functions of scores and dropout are differences") {
+TEST_CASE("self_attention: gradients with functions of scores and dropout agree with finite differences") {
     ht::cpu device{{.threads = 1}};
     const input<double, 3> x(ht::shape<3>{1, 5, 6});
     const auto report = ht::check_gradients(

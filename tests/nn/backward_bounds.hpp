@@ -5,7 +5,7 @@
 /// operands.
 ///
 ///     using types = nn_test::read_types<P>;
-///     const auto want = nn_test::attention_bounds<types>(x, parameters, heads, batch);   // and dx, behind these
+///     const auto want = nn_test::attention_bounds<types>(x, parameters, heads, batch);   // followed by dx
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ namespace nn_test {
 using tracked_matrix = support::matrix<support::tracked>;
 using tracked_matrices = std::vector<tracked_matrix>;
 
-/// The types that a layer of products reads operands in, and stores its result in, under P.
+/// The types in which a layer of products reads its operands and stores its result under P.
 template <class P>
 struct read_types {
     using compute = halftone::compute_type<P, halftone::op::linear>;
@@ -61,7 +61,7 @@ tracked_matrix linear_sums(const tracked_matrix& x, const tracked_matrix& weight
     using C = typename Types::compute;
     return plus_row(product(as<C>(x), transposed(as<C>(weight))), as<C>(bias));
 }
-/// dy w, of a weight that is the copy the forward pass read.
+/// dy w, where the weight is the copy that the forward pass read.
 template <class Types>
 tracked_matrix input_gradient(const tracked_matrix& dy, const tracked_matrix& weight) {
     using I = typename Types::input_grad;
@@ -144,7 +144,7 @@ tracked_matrices linear_bounds(const tracked_matrix& x, const tracked_matrices& 
 }
 
 /// Of the mean cross-entropy of x weightᵀ, whose logits and their gradients are stored in Types::output. Parameters:
-/// weight; what else there is gets no gradient.
+/// weight; other parameters get no gradient.
 template <class Types>
 tracked_matrices linear_cross_entropy_bounds(const tracked_matrix& x, const tracked_matrix& weight,
                                              const std::vector<std::int32_t>& targets) {

@@ -34,7 +34,7 @@ static_assert(std::is_same_v<roles_of<narrow_weight>::compute, float> &&
               std::is_same_v<roles_of<narrow_weight>::weight_grad, bfloat16>);
 static_assert(ht::needs_scaling<ht::with_weight_grad<ht::full_fp32, ht::float16>> && !ht::needs_scaling<narrow_weight>);
 
-/// A float that bfloat16 rounds to 1; its square is exact, too.
+/// A float that bfloat16 rounds to 1; its square is exact as a float.
 constexpr float fine = 1.00390625f;  // 1 + 2^-8
 
 /// The gradients of a linear layer's input and weight whose operands are all powers of two times `fine`: {dx, dw}, so
@@ -74,7 +74,7 @@ TEST_CASE("input_grad and weight_grad: each product of a linear layer reads its 
     CHECK(linear_gradients<wide_weight>() == std::vector{dx, times(dw, static_cast<double>(fine))});
 }
 
-/// Further types than the forward pass has, which keeps what it gives in fp32.
+/// Wider types than the forward pass has; the forward result is stored in fp32.
 struct wide_backward : ht::with_output<ht::amp_bf16, float> {
     using input_grad = float;
     using weight_grad = float;
@@ -83,7 +83,7 @@ struct wide_backward : ht::with_output<ht::amp_bf16, float> {
 using floats = std::vector<std::vector<float>>;
 constexpr int batch = 2, steps = 4, width = 8;
 
-/// Numbers that every type here holds, so that what is rounded is what was computed.
+/// Values that every type here represents exactly, so that only computed values are rounded.
 std::vector<float> inputs(support::random& data, ht::extent count, double deviation = 1) {
     const auto values = data.normals<bfloat16>(count, deviation);
     return {values.begin(), values.end()};
@@ -143,7 +143,7 @@ bounds define(const Definition& definition) {
             definition(nn_test::read_types<narrow_weight>{}), definition(nn_test::read_types<wide_backward>{})};
 }
 
-/// How close one gradient comes to its bound.
+/// The error of one gradient as a fraction of its bound.
 support::comparison held_against(const std::vector<float>& got, const nn_test::tracked_matrix& want) {
     REQUIRE(got.size() == want.values.size());
     support::comparison c;
@@ -168,7 +168,7 @@ void within_bounds(const results& got, const bounds& want, std::size_t partly_ze
     within_bounds(got.by_input, want.by_input, partly_zero);
     within_bounds(got.by_weight, want.by_weight, partly_zero);
     within_bounds(got.wide, want.wide, partly_zero);
-    // The narrower product is really narrower: its error exceeds the bounds of fp32.
+    // The narrower product is indeed computed in the narrow type: its error exceeds the bounds of fp32.
     CHECK_FALSE(held_against(got.by_input.back(), want.base.back()).within());
     CHECK_FALSE(held_against(got.by_weight[0], want.base[0]).within());
 }
@@ -234,7 +234,7 @@ TEST_CASE("input_grad and weight_grad in attention, its projections and its core
                                                                matrix_of(p[2], width), matrix_of(p[3], width)},
                                                               heads, batch);
                   }),
-                  1);  // softmax does not see a bias that all keys have: its gradient is zero
+                  1);  // a bias that all keys share does not change the softmax: its gradient is zero
 }
 
 /// Attention's core alone, whose products read all operands in input_grad: {dqkv} as floats.
@@ -250,7 +250,7 @@ std::vector<float> core_gradient() {
     return {d.data(), d.data() + d.size()};
 }
 
-TEST_CASE("input_grad: attention's core obeys it") {
+TEST_CASE("input_grad: attention's core uses it") {
     CHECK(core_gradient<float>() != core_gradient<bfloat16>());
     CHECK(core_gradient<ht::float16>() != core_gradient<bfloat16>());
 }

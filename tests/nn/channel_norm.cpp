@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// batch_norm2d and group_norm as layers: what trains, what is kept from pass to pass, and in which types.
+/// batch_norm2d and group_norm as layers: their parameters, their running statistics, and the types of both.
 #include <cmath>
 
 #include <halftone/nn/channel_norm.hpp>
@@ -51,7 +51,7 @@ struct input {
     }
 };
 
-TEST_CASE("batch_norm2d: running statistics are states of the store, no parameters") {
+TEST_CASE("batch_norm2d: running statistics are states of the store, not parameters") {
     ht::cpu device{{.threads = 1}};
     network<ht::pure_bf16> model{device};
     strings paths, states;
@@ -68,7 +68,7 @@ TEST_CASE("batch_norm2d: running statistics are states of the store, no paramete
     CHECK(support::doubles(ht::as_view(model.bn.running_mean.master())) == std::vector<double>{1, 2, 3, 4});
 }
 
-TEST_CASE("batch_norm2d: a tape's pass brings them up to date, an inference context's reads them") {
+TEST_CASE("batch_norm2d: a pass on a tape updates them, one in an inference context reads them") {
     ht::cpu device{{.threads = 1}};
     network<ht::amp_bf16> model{device};
     const input in;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The convolution layer: its parameters, how they begin, the types that policies give, its lines in the ledger, and a
+/// The convolution layer: its parameters, their initial values, the types that policies give, its lines in the ledger, and a
 /// shadow run through two of them.
 #include <cmath>
 
@@ -18,7 +18,7 @@ using nn_test::input;
 using strings = std::vector<std::string>;
 using layer = ht::nn::conv2d<ht::at<ht::amp_bf16, "conv">>;
 
-TEST_CASE("nn::conv2d: parameters and how they begin") {
+TEST_CASE("nn::conv2d: parameters and their initial values") {
     const ht::conv2d_options halves{.padding = {1, 1}, .groups = 2};
     const alone<layer> standard(16, 32, ht::shape<2>{3, 3}, halves);
     CHECK(standard.paths() == strings{"conv.weight", "conv.bias"});
@@ -78,7 +78,7 @@ struct small : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.first, self.second); }
 };
 
-TEST_CASE("nn::conv2d: the lines of the ledger") {
+TEST_CASE("nn::conv2d: its lines in the ledger") {
     constexpr auto lines = ht::ledger<small<ht::amp_bf16>, const float>;
     REQUIRE(lines.size() == 5);
     CHECK(std::string(lines[0].path) == "first");
@@ -90,7 +90,7 @@ TEST_CASE("nn::conv2d: the lines of the ledger") {
     CHECK(ht::casts<small<ht::amp_bf16>, const float> == 2);
 }
 
-TEST_CASE("nn::conv2d: a sound network has nothing to report in a shadow run, one with stale weights has") {
+TEST_CASE("nn::conv2d: a shadow run reports nothing for a correct network, and finds stale weights") {
     ht::cpu device{{.threads = 2}};
     const input<float, 4> x(ht::shape<4>{2, 3, 9, 8});
     const std::vector<float> targets(2 * 4 * 5 * 4);
@@ -107,7 +107,7 @@ TEST_CASE("nn::conv2d: a sound network has nothing to report in a shadow run, on
     const auto sound = report_of(1);
     CHECK(sound.first() == nullptr);
     CHECK(sound.rows.size() >= 10);
-    // Bounds that no error could reach would say nothing: that of the second layer's result is a few roundings.
+    // The bounds must be tight enough to fail: that of the second layer's result is a few roundings.
     for (const ht::shadow_row& r : sound.rows) CHECK(r.bound <= 0.25 * (std::fabs(r.expected) + 1));
     const auto stale = report_of(1.02f);
     REQUIRE(stale.first() != nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention over a memory: its products around the operation, grouped heads, functions of scores, sizes that cannot be.
+/// Attention over another sequence: its products around the operation, grouped heads, functions of scores, invalid sizes.
 #include <halftone/nn/cross_attention.hpp>
 
 #include "nn/layers.hpp"
@@ -53,7 +53,7 @@ TEST_CASE("nn::cross_attention: padded keys have no effect") {
     CHECK(results() != before);
 }
 
-TEST_CASE("nn::cross_attention: dropout of probabilities on a tape alone") {
+TEST_CASE("nn::cross_attention: dropout of probabilities, only on a tape") {
     const alone<layer> f(config);
     const input<float, 3> x(ht::shape<3>{2, 5, 8}), memory(ht::shape<3>{2, 7, 6}, 2);
     ht::cpu device{{.threads = 1}};

@@ -7,12 +7,12 @@
 
 namespace {
 
-TEST_CASE("full_fp64: a GPT's gradients against differences") {
+TEST_CASE("full_fp64: a GPT's gradients agree with finite differences") {
     halftone::cpu device{{.threads = 1}};
     double_nn::gpt_gradients(device, 3);
 }
 
-TEST_CASE("full_fp64: norms and linear layers, and what is wrong by its path") {
+TEST_CASE("full_fp64: norms and linear layers; a wrong gradient is reported by its path") {
     halftone::cpu device{{.threads = 2}};
     double_nn::net_gradients(device);
 }

@@ -33,7 +33,7 @@ void gpt_gradients(Device& device, ht::extent every) {
     CHECK(report.backward != 0);
 }
 
-/// Layers that a GPT has not, with an input; wrong gradients are named by the parameter's path.
+/// Layers that a GPT does not have, with an input; wrong gradients are named by the parameter's path.
 template <class P>
 struct small_net : ht::nn::model {
     using policy = P;
@@ -66,7 +66,7 @@ void net_gradients(Device& device) {
     CHECK_MESSAGE(of_input.agrees(), of_input.text());
     CHECK(of_input.checked == 10);
 
-    // The bias counts twice, and its gradient once.
+    // Adds the bias twice but its gradient once.
     const auto wrong = ht::check_gradients(device, net, [&](auto& tape) {
         const auto bias = ht::as_variable(tape, net.fc.bias);
         return ht::add(tape, output(tape), ht::detach(tape, bias));

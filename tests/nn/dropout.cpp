@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dropout layer, and dropout in a GPT: when it is active, and that it costs nothing when it is not.
+/// The dropout layer, and dropout in a GPT: when it is active; otherwise it costs nothing.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -28,7 +28,7 @@ ht::nn::gpt_config with_dropout(float p) {
     return c;
 }
 
-TEST_CASE("nn::dropout: a layer without parameters, which is checked when it is made") {
+TEST_CASE("nn::dropout: a layer without parameters, whose probability is checked by the constructor") {
     ht::cpu device{{.threads = 1}};
     const std::vector<float> ones(100, 1.0f);
     const ht::nn::dropout drop{0.5f};
@@ -48,7 +48,7 @@ TEST_CASE("nn::dropout: a layer without parameters, which is checked when it is 
                          "gpt: dropout: p is -1; expected 0 to 1", ht::argument_error);
 }
 
-/// A perceptron behind what looks like one operation: its parameters are constants there, its dropout has no place.
+/// A perceptron inside a custom operation: its parameters are constants there, and dropout is not allowed.
 struct through_mlp {
     static constexpr const char* name = "through_mlp";
     static auto forward(auto& ctx, const auto& x, const auto* layer) { return (*layer)(ctx, x, x); }
@@ -103,7 +103,7 @@ float loss_and_gradients(Model& model, Tape& tape, const batch& b, std::vector<s
     return value;
 }
 
-TEST_CASE("gpt with dropout: acts on tapes, replays by the tape's state, and is no part of inference") {
+TEST_CASE("gpt with dropout: acts on tapes, repeats with the tape's state, and is off in inference") {
     ht::cpu device{{.threads = 2}};
     ht::nn::gpt<ht::full_fp32> plain{device, base_config, 5}, model{device, with_dropout(0.25f), 5};
     const batch b = batch::random(3, 5, 11, 4);
@@ -131,7 +131,7 @@ TEST_CASE("gpt with dropout: acts on tapes, replays by the tape's state, and is 
     CHECK(device.memory().usage().live(ht::memory_kind::other) == before);
 }
 
-TEST_CASE("gpt with dropout: its gradients are those of the function with this mask") {
+TEST_CASE("gpt with dropout: its gradients are those of the function with the mask held fixed") {
     // In fp32 throughout. Central differences over h = 2^-7: the third derivative makes an error of h²/6 times it,
     // rounding one of 2^-24 |loss| / h and some dozens of such in the loss itself; both are far below a fiftieth of the
     // gradients' scale.

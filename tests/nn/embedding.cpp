@@ -25,7 +25,7 @@ TEST_CASE("nn::embedding: rows of both tables") {
     }
 }
 
-TEST_CASE("nn::embedding: rows without tokens, and no rows, give an empty tensor and zero gradients") {
+TEST_CASE("nn::embedding: empty rows and no rows give an empty tensor and zero gradients") {
     alone<ht::nn::embedding<ht::at<ht::full_fp32, "embed">>> f(11, 6, 8);
     const alone<ht::nn::embedding<ht::at<ht::full_fp32, "embed">>> without_positions(11, 0, 8);
     ht::cpu device{{.threads = 1}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An encoder and a classifier over it against transformers' on the CPU, and what makes none.
+/// An encoder and a classifier compared with transformers' on the CPU; invalid configurations.
 #include <string>
 #include <vector>
 
@@ -20,7 +20,7 @@ TEST_CASE("encoder: hidden states, logits, loss and gradients are BERT's, in flo
     is_as_bert<ht::full_fp32>(device);
 }
 
-TEST_CASE("encoder: in bfloat16 at most twice as far off as PyTorch's autocast") {
+TEST_CASE("encoder: in bfloat16 the error is at most twice that of PyTorch's autocast") {
     ht::cpu device{{.threads = 2}};
     is_as_bert<autocast_bf16>(device);
 }
@@ -40,7 +40,7 @@ TEST_CASE("encoder: paths") {
                            "encoder.pooler.bias", "head.weight", "head.bias"});
 }
 
-TEST_CASE("encoder: what is padding changes nothing before it") {
+TEST_CASE("encoder: padding does not change the tokens before it") {
     ht::cpu device{{.threads = 1}};
     ht::nn::classifier<ht::full_fp32> model{device, config_of("plain")};
     inputs in(model);
@@ -55,7 +55,7 @@ TEST_CASE("encoder: what is padding changes nothing before it") {
     CHECK(run() != before);
 }
 
-TEST_CASE("encoder: configurations and batches that make none") {
+TEST_CASE("encoder: invalid configurations and batches") {
     ht::cpu device{{.threads = 1}};
     const auto make = [&](const ht::nn::classifier_config& c) { ht::nn::classifier<ht::full_fp32> model{device, c}; };
     CHECK_THROWS_WITH_AS(make({.encoder = {.num_hidden_layers = 0}}),

@@ -18,7 +18,7 @@ using namespace golden_model;
 
 constexpr int rows = 4, steps = 9;
 
-/// What PyTorch's autocast computes: norms give float, so that the stream between blocks is float.
+/// As PyTorch's autocast: norms return float, so that the stream between blocks is float.
 using autocast_bf16 = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::with_output<ht::amp_bf16, float>>>;
 
 inline ht::nn::classifier_config config_of(const std::string& name) {
@@ -33,7 +33,7 @@ inline ht::nn::classifier_config config_of(const std::string& name) {
     return c;
 }
 
-/// Inputs by the generator, behind the model's masters.
+/// Inputs from the generator, after the model's masters.
 struct inputs {
     std::vector<std::int32_t> token_ids, type_ids, label_ids, length_list{9, 1, 6, 4};
     ht::const_view<std::int32_t, 2> tokens, token_types;
@@ -60,7 +60,7 @@ struct inputs {
     }
 };
 
-/// A batch of whole rows, without types, and one of padded rows.
+/// A batch without padding and types, and one with padded rows.
 struct plain_batch {
     ht::const_view<std::int32_t, 2> tokens;
     ht::const_view<std::int32_t, 1> labels;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Generation with a key-value cache on the CPU: bits of whole sequences, ends of texts, models of the user's own, refusals.
+/// Generation with a key-value cache on the CPU: the bits of whole sequences, ends of texts, user-defined models, invalid arguments.
 #include <string>
 #include <vector>
 
@@ -34,13 +34,13 @@ void steps_are_as_one(const Config& config) {
     CHECK(different_rows(device, model, {300, 1, 70, 17, 265}, 2) == 0);
 }
 
-TEST_CASE("key_value_cache: steps of a GPT, cut at random, have the bits of whole texts") {
+TEST_CASE("key_value_cache: a GPT's sequences in random steps have the bits of whole sequences") {
     steps_are_as_one<ht::nn::gpt<ht::amp_bf16>>(gpt_of(300));
     steps_are_as_one<ht::nn::gpt<ht::amp_fp16>>(gpt_of(300));
     steps_are_as_one<ht::nn::gpt<ht::full_fp32>>(gpt_of(300));
 }
 
-TEST_CASE("key_value_cache: steps of a Llama, cut at random, have the bits of whole texts") {
+TEST_CASE("key_value_cache: a Llama's sequences in random steps have the bits of whole sequences") {
     steps_are_as_one<ht::nn::llama<ht::amp_bf16>>(llama_of(300));
     steps_are_as_one<ht::nn::llama<ht::full_fp32>>(llama_of(300));
 }
@@ -60,13 +60,13 @@ TEST_CASE("generate: 512 tokens are those of recomputation" * doctest::skip()) {
     llama_is_as_recomputed<ht::full_fp32>(512);
 }
 
-TEST_CASE("key_value_cache: a thousand random cuts" * doctest::skip()) {
+TEST_CASE("key_value_cache: a thousand random divisions into steps" * doctest::skip()) {
     ht::cpu device{{.threads = 2}};
     const lively<ht::nn::gpt<ht::amp_bf16>> model(device, gpt_of(60));
     CHECK(different_rows(device, model, {60, 1, 33, 17, 40}, 1000) == 0);
 }
 
-/// A model that has logits alone.
+/// A model that has logits but no next_logits.
 struct plain_model {
     const ht::nn::gpt<ht::full_fp32>& inner;
 
@@ -75,7 +75,7 @@ struct plain_model {
     }
 };
 
-TEST_CASE("generate: a model of one's own; the token that ends a text; nothing to do") {
+TEST_CASE("generate: a user-defined model; the token that ends a text; empty input") {
     ht::cpu device{{.threads = 1}};
     const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(32));
     ht::inference eval{device};
@@ -96,11 +96,11 @@ TEST_CASE("generate: a model of one's own; the token that ends a text; nothing t
 
     CHECK(model.generate(eval, prompts, {.max_new_tokens = 0}) == std::vector<ids>(2));
     CHECK(model.generate(eval, std::vector<ids>{}, {}).empty());
-    // As much as the context holds.
+    // As many tokens as the context holds.
     CHECK(model.generate(eval, prompts, {.max_new_tokens = 29})[0].size() == 29);
 }
 
-TEST_CASE("generate: prompts and options that are refused") {
+TEST_CASE("generate: invalid prompts and options") {
     ht::cpu device{{.threads = 1}};
     const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(8));
     ht::inference eval{device};
@@ -118,7 +118,7 @@ TEST_CASE("generate: prompts and options that are refused") {
     CHECK_THROWS_AS(run({{1}}, {.max_new_tokens = 1, .temperature = -1}), ht::argument_error);
 }
 
-TEST_CASE("key_value_cache: what it refuses") {
+TEST_CASE("key_value_cache: invalid arguments") {
     ht::cpu device{{.threads = 1}};
     const lively<ht::nn::gpt<ht::full_fp32>> model(device, gpt_of(8));
     ht::inference eval{device};
@@ -141,7 +141,7 @@ TEST_CASE("key_value_cache: what it refuses") {
     CHECK_THROWS_AS(cache.truncate(0, 4), ht::argument_error);
     CHECK_THROWS_AS(cache.length(2), ht::argument_error);
 
-    // A token less, and another in its place.
+    // One token is removed, and another takes its position.
     const auto before = ht::to_host(device, step(model, {0, 1, 1}));
     cache.truncate(0, 3);
     CHECK(same_bits(row_of(ht::to_host(device, step(model, {0, 1, 1})), 0), row_of(before, 0)));
@@ -156,7 +156,7 @@ TEST_CASE("key_value_cache: what it refuses") {
                          ht::argument_error);
 }
 
-TEST_CASE("generate: attention with stored scores, whose sums have another order by their length, chooses the same tokens") {
+TEST_CASE("generate: attention with stored scores, whose order of summation depends on the length, chooses the same tokens") {
     ht::cpu device{{.threads = 1}};
     auto config = gpt_of(21);
     config.strategy = ht::attention_strategy::math;

@@ -29,11 +29,11 @@ using ids = std::vector<std::int32_t>;
 
 constexpr int vocabulary = 37;
 
-/// Heads of eight numbers, which matrix units take.
+/// Heads of eight elements, which matrix units accept.
 inline ht::nn::gpt_config gpt_of(extent context) {
     return {.vocabulary = vocabulary, .context = context, .layers = 2, .heads = 2, .width = 16};
 }
-/// Four heads of queries over two of keys and values.
+/// Four heads of queries share two heads of keys and values.
 inline ht::nn::llama_config llama_of(extent context) {
     return {.vocab_size = vocabulary,
             .hidden_size = 32,
@@ -44,7 +44,7 @@ inline ht::nn::llama_config llama_of(extent context) {
             .max_position_embeddings = context};
 }
 
-/// A model whose weights are so large that its logits differ from token to token.
+/// A model with weights large enough that its logits differ between tokens.
 template <class Model>
 struct lively : Model {
     template <class Device, class Config>
@@ -117,7 +117,7 @@ int different_rows(Device& device, const Model& model, const std::vector<extent>
     return different;
 }
 
-/// What generation is: the whole text is computed again for each token.
+/// The definition of generation: the whole text is computed again for each token.
 template <class Model, class Device>
 std::vector<ids> by_recomputation(Device& device, const Model& model, const std::vector<ids>& prompts,
                                   const ht::generation_options& o) {
@@ -139,7 +139,7 @@ std::vector<ids> by_recomputation(Device& device, const Model& model, const std:
     return all;
 }
 
-/// The likeliest tokens, and drawn ones: those of recomputation, in a batch and alone.
+/// The most likely tokens, and drawn tokens, equal those of recomputation, in a batch and alone.
 template <class Model, class Device>
 void check_generation(Device& device, const Model& model, extent new_tokens) {
     ht::inference eval{device};

@@ -32,7 +32,7 @@ struct generator {
     float number(float scale, float mean) {
         return mean + (static_cast<float>(next()) - 32768.0f) / 32768.0f * scale;
     }
-    /// Ids below a count.
+    /// Random ids below a count.
     std::vector<std::int32_t> ids(int count, ht::extent below) {
         std::vector<std::int32_t> all(static_cast<std::size_t>(count));
         for (std::int32_t& id : all) id = static_cast<std::int32_t>(next() % static_cast<std::uint32_t>(below));
@@ -54,7 +54,7 @@ struct generator {
 
 struct golden_case {
     std::string name;
-    double logits_off, loss_off, loss;  // off: PyTorch's bfloat16, relative but for the loss
+    double logits_off, loss_off, loss;  // errors of PyTorch's bfloat16, relative except for the loss
     doubles logits, hidden{};
     double hidden_off = 0;
     std::vector<double> gradients_off{};
@@ -95,13 +95,13 @@ inline double off(const doubles& got, const doubles& want) {
     return std::sqrt(difference / all);
 }
 
-/// How far off a policy may be.
+/// The largest error allowed for a policy.
 template <class P>
 double allowed(double of_pytorch) {
     return std::is_same_v<P, ht::full_fp32> ? 1e-4 : 2 * of_pytorch;
 }
 
-/// The loss's own error may vanish by chance: at least as far off as one of a logit.
+/// The loss's own error may be near zero by chance; the error of a logit is allowed at least.
 template <class P>
 void check_loss(double loss, const golden_case& golden) {
     CHECK(std::fabs(loss - golden.loss) <= allowed<P>(std::max(golden.loss_off, golden.logits_off)) * golden.loss);

@@ -59,7 +59,7 @@ TEST_CASE("gpt: paths are the same under every recipe, and so are the initial we
     CHECK(masters.size() == fp32.parameters().size());
 }
 
-TEST_CASE("gpt: what adds to the residual stream begins smaller, gains begin at 1") {
+TEST_CASE("gpt: projections into the residual stream have smaller initial weights, gains begin at 1") {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, {.vocabulary = 64, .context = 16, .layers = 8, .heads = 2, .width = 64}};
     ht::store& s = model.parameters();
@@ -99,7 +99,7 @@ bool rule_matters() {
         return m.loss(eval, b).item();
     };
     CHECK(loss.item() == of(model));
-    CHECK(loss.item() != of(fp32));  // the rule is not for everything
+    CHECK(loss.item() != of(fp32));  // the rule does not match every layer
     const bool matters = loss.item() != of(bf16);
     tape.backward(loss, sink);
     const ht::store& s = model.parameters();
@@ -115,8 +115,8 @@ bool rule_matters() {
     return matters;
 }
 
-TEST_CASE("gpt: a rule may give any part a plain policy") {
-    // What a norm gives is rounded to bf16 all the same, by the product that reads it.
+TEST_CASE("gpt: a rule may assign any part a plain policy") {
+    // The norm's result is rounded to bf16 in either case, by the product that reads it.
     SUBCASE("*.norm") { CHECK_FALSE(rule_matters<ht::rule<"*.norm", ht::full_fp32>>()); }
     SUBCASE("h.0.attn") { CHECK(rule_matters<ht::rule<"h.0.attn", ht::full_fp32>>()); }
     SUBCASE("h.0.attn.proj") { CHECK(rule_matters<ht::rule<"h.0.attn.proj", ht::full_fp32>>()); }
@@ -143,7 +143,7 @@ void evaluation_agrees() {
     CHECK(logits.shape() == ht::shape<3>{3, 7, 19});
     CHECK(ht::cross_entropy(eval, logits, b.targets).item() == trained);
     CHECK(eval.graph().records() == 0);
-    // Rows do not know of each other, nor of what comes after them.
+    // Rows depend neither on each other nor on later tokens.
     const auto first = model.logits(eval, ht::const_view<std::int32_t, 2>(b.token_ids.data(), {1, 4}));
     for (int t = 0; t < 4; ++t) {
         for (int j = 0; j < 19; ++j)
@@ -151,7 +151,7 @@ void evaluation_agrees() {
     }
 }
 
-TEST_CASE("gpt: the loss is the same with a tape, without, and from the logits") {
+TEST_CASE("gpt: the loss is the same with a tape, without one, and from the logits") {
     SUBCASE("full_fp32") { evaluation_agrees<ht::full_fp32>(); }
     SUBCASE("amp_bf16 with fp32 logits") {
         evaluation_agrees<ht::recipe<ht::amp_bf16, ht::rule<"head", ht::with_output<ht::amp_bf16, float>>>>();
@@ -212,7 +212,7 @@ TEST_CASE("gpt: freezing some parameters leaves the bits of all other gradients"
     }
 }
 
-TEST_CASE("gpt: a frozen model gives its loss, and there is nothing to learn") {
+TEST_CASE("gpt: a frozen model computes its loss and has no gradients") {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::amp_bf16> model{device, config};
     const auto masters = device.memory().usage().live(ht::memory_kind::master);
@@ -242,7 +242,7 @@ TEST_CASE("gpt: attention by the strategy of the configuration") {
     CHECK(logits_by(ht::attention_strategy::math) != flash);
 }
 
-TEST_CASE("gpt: configurations that make no model") {
+TEST_CASE("gpt: invalid configurations") {
     ht::cpu device{{.threads = 1}};
     const auto make = [&](const ht::nn::gpt_config& c) { ht::nn::gpt<ht::full_fp32> model{device, c}; };
     CHECK_THROWS_WITH_AS(make({.vocabulary = 0}), "gpt: vocabulary is 0; expected 1 to 2147483648", ht::argument_error);
@@ -258,14 +258,14 @@ TEST_CASE("gpt: configurations that make no model") {
     CHECK_THROWS_AS(make({.heads = 1, .width = 512, .strategy = ht::attention_strategy::flash}), ht::argument_error);
     ht::cpu small{{.threads = 1, .memory_limit = 1 << 16}};
     CHECK_THROWS_AS((ht::nn::gpt<ht::full_fp32>{small, {}}), ht::out_of_memory);
-    // Sizes that are possible one by one and not together.
+    // Sizes that are valid individually but not together.
     CHECK_THROWS_AS(make({.vocabulary = ht::extent{1} << 31, .heads = 1 << 25, .width = ht::extent{1} << 31}),
                     ht::shape_error);
     CHECK_THROWS_AS(make({.layers = 128, .heads = 1 << 22, .width = 1 << 28}), ht::out_of_memory);
     CHECK(small.memory().usage().live() == 0);
 }
 
-TEST_CASE("gpt: batches that do not fit") {
+TEST_CASE("gpt: invalid batches") {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::amp_bf16> model{device, config};
     ht::tape tape{device};
@@ -286,7 +286,7 @@ TEST_CASE("gpt: batches that do not fit") {
     CHECK_THROWS_WITH_AS(model.loss(tape, b),
                          "cross_entropy: the target of row 15 is -1; expected 0 to 18, or -100 to ignore the row",
                          ht::argument_error);
-    // Half a forward pass is on the tape; the next step does not mind.
+    // The failed forward pass left records on the tape; the next step is unaffected.
     b.target_ids[15] = 1;
     tape.backward(model.loss(tape, b), sink);
     const auto after = sink.entry(4);
@@ -296,7 +296,7 @@ TEST_CASE("gpt: batches that do not fit") {
     CHECK(sink.entry(4) == after);
 }
 
-TEST_CASE("gpt: a batch without rows and one without targets have no mean and zero gradients") {
+TEST_CASE("gpt: a batch without rows and one without targets have the loss NaN and zero gradients") {
     ht::cpu device{{.threads = 2}};
     ht::nn::gpt<ht::amp_bf16> model{device, config};
     ht::tape tape{device};

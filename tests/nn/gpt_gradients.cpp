@@ -8,7 +8,7 @@ namespace {
 namespace ht = halftone;
 using nn_test::within_what_rounding_does;
 
-TEST_CASE("gpt: loss and every gradient within what rounding does") {
+TEST_CASE("gpt: loss and every gradient within the bounds of rounding") {
     SUBCASE("full_fp32") { within_what_rounding_does<ht::full_fp32, float>(1); }
     SUBCASE("split_fp32") { within_what_rounding_does<ht::split_fp32, float>(1); }
     SUBCASE("tf32") { within_what_rounding_does<ht::tf32, ht::tfloat32>(1); }

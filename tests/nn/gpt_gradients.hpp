@@ -23,7 +23,7 @@ using support::noisy;
 
 inline constexpr ht::nn::gpt_config small_config{.vocabulary = 11, .context = 6, .layers = 2, .heads = 2, .width = 8};
 
-/// What the model should give, and how far rounding may carry it when results are stored as T.
+/// The expected values, and the largest rounding errors when results are stored as T.
 template <class T>
 struct expected {
     result<double> exact;
@@ -80,7 +80,7 @@ inline batch batch_to_check() {
     targets[7] = -100;
     return {3, 5, any.token_ids, targets};
 }
-/// P's results are stored as T or in something wider.
+/// P's results are stored as T or a wider type.
 template <class P, class T>
 expected<T> expected_of(const batch& b, float seed) {
     ht::cpu device{{.threads = 1}};

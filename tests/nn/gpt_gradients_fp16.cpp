@@ -8,7 +8,7 @@ namespace {
 namespace ht = halftone;
 using nn_test::within_what_rounding_does;
 
-TEST_CASE("gpt: loss and every gradient within what rounding does, further policies") {
+TEST_CASE("gpt: loss and every gradient within the bounds of rounding, further policies") {
     SUBCASE("amp_fp16") { within_what_rounding_does<ht::amp_fp16, ht::float16>(1024); }
     SUBCASE("a recipe: norms in fp32, logits in fp32, the perceptrons' first layers in fp16") {
         using recipe = ht::recipe<ht::amp_bf16, ht::rule<"*.norm", ht::full_fp32>,

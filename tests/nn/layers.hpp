@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What the layers' tests share: a store with one layer in it, and inputs.
+/// The tests of layers share a store with one layer in it, and inputs.
 #pragma once
 
 #include <utility>

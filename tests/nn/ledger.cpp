@@ -35,12 +35,12 @@ namespace {
 
 namespace ht = halftone;
 
-/// A CPU whose kernels compute nothing and note the types of what they are given.
+/// A CPU whose kernels compute nothing and record the types of their arguments.
 struct recorder : ht::cpu {
     recorder() : ht::cpu(ht::cpu_options{.threads = 1}) {}
     std::set<std::string> notes;
 
-    /// Operands are noted in alphabetical order: a product has them transposed as it likes.
+    /// Operands are recorded in alphabetical order, because a product may exchange them.
     template <class In, class Out, class... Stored>
     void note(const char* kernel) {
         std::vector<std::string> stored{ht::number_traits<std::remove_const_t<Stored>>::name...};
@@ -51,7 +51,7 @@ struct recorder : ht::cpu {
     }
 };
 
-/// The type of a product's result: the last that its epilogue gives, behind what it keeps for the backward pass.
+/// The type of a product's result: the last one of its epilogue, after those that it stores for the backward pass.
 template <class Epilogue>
 struct result_of;
 template <class Operands, class... Es, class... Ts>
@@ -254,7 +254,7 @@ static_assert(ht::casts<gpt<ht::with_split_master<amp_bf16>>> == 11 && ht::casts
 static_assert(ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.attn.qkv"> == 2 + 2 &&
               ht::casts_at<gpt<ht::fp8_hybrid>, "h.*.mlp"> == 3 + 2 * (2 + 2));
 
-/// Logits are computed again, as the types of a model allow for.
+/// Logits are computed again in the backward pass, which the model's types allow.
 ht::nn::gpt_config config() {
     return {.vocabulary = 23,
             .context = 8,
@@ -354,7 +354,7 @@ struct stacked : ht::nn::model {
     auto operator()(auto& ctx, const auto& x) const { return down(ctx, ht::gelu(ctx, up(ctx, x))); }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
-/// A norm and a perceptron that adds to what the norm was given.
+/// A norm, and a perceptron that adds its result to the norm's input.
 template <class P>
 struct normed : ht::nn::model {
     using policy = P;
@@ -368,7 +368,7 @@ struct normed : ht::nn::model {
     auto operator()(auto& ctx, const auto& x) const { return out(ctx, mlp(ctx, norm(ctx, x), x)); }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.mlp, self.out); }
 };
-/// Perceptron and linear layer first, so that these are given the data.
+/// Perceptron and linear layer come first, so that they read the data.
 template <class P>
 struct unnormed : ht::nn::model {
     using policy = P;
@@ -381,7 +381,7 @@ struct unnormed : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.mlp, self.out); }
 };
 
-/// What a step with a loss calls. Const: the input takes no gradient.
+/// The operations that a step with a loss calls. Const: the input gets no gradient.
 template <class Model, class Input>
 std::vector<ht::ledger_entry> called() {
     recorder device;
@@ -464,7 +464,7 @@ TEST_CASE("ledger of calls: passes that do not run are not listed, and free oper
               .find("\"path\": \"-\", \"op\": \"gelu\", \"pass\": \"forward\", \"in\": "
                     "\"bfloat16\", \"accumulate\": \"float\", \"out\": \"bfloat16\", "
                     "\"after\": \"up\"") != std::string::npos);
-    // A weight in the place of a variable, and a custom operation.
+    // A weight used as a variable, and a custom operation.
     calls.clear();
     const auto constant = calls.constant(rows);
     const auto leaf = calls.leaf(ht::view<float, 2>(values.data(), {2, 4}));
@@ -510,7 +510,7 @@ TEST_CASE("ledger: as a table, and as JSON") {
     CHECK(std::count(json.begin(), json.end(), '{') == std::count(json.begin(), json.end(), '}'));
 }
 
-/// x^3 by a user, in float wherever autocast is on.
+/// A user-defined x^3, computed in float where autocast is on.
 struct cubed : support::cubed {
     using cast_inputs = float;
 };

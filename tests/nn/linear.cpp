@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The linear layer: its parameters, and the types that policies and regions give.
+/// The linear layer: its parameters, and the types under policies and regions.
 #include <cmath>
 
 #include "nn/layers.hpp"
@@ -28,7 +28,7 @@ TEST_CASE("nn::linear: parameters and their initial values") {
     CHECK(deviation(standard.layer) == doctest::Approx(0.1).epsilon(0.05));  // 1 / sqrt(in)
     for (ht::extent i = 0; i < 30; ++i) CHECK(given.layer.bias.master()(i) == 0.0f);
 
-    // Exactly zero, and everything else that an `initial` can say.
+    // Exactly zero, and the other kinds of `initial`.
     const alone<ht::nn::linear<ht::full_fp32>> zero(4, 3, ht::initial{}),
         even(100, 30, ht::initial{.bound = 0.5f}, ht::initial{.mean = -1});
     for (int i = 0; i < 12; ++i) CHECK(zero.layer.weight.master().data()[i] == 0.0f);
@@ -62,12 +62,12 @@ TEST_CASE("nn::linear: a layer that inherits computes by the region's policy, on
     static_assert(std::is_same_v<decltype(bare), const ht::variable<float, 2>>);
     const auto inside = f.layer(ht::autocast<ht::amp_bf16>(ctx), v);
     static_assert(std::is_same_v<decltype(inside), const ht::variable<ht::bfloat16, 2>>);
-    // The same parameters, from the same seed: stored as fp32 here, with bf16 copies there.
+    // The same parameters from the same seed: one model stores fp32, the other has bf16 copies.
     CHECK(support::doubles(inside.view()) == support::doubles(bf16.layer(ctx, v).view()));
     CHECK(support::doubles(bf16.layer(ht::autocast<ht::full_fp32>(ctx), v).view()) == support::doubles(inside.view()));
     CHECK(support::doubles(bare.view()) != support::doubles(inside.view()));
     CHECK(f.parameters.groups()[0].copy_bytes == 0);
-    // Under tf32 both read the same floats, and give floats.
+    // Under tf32 both read the same floats and return floats.
     const alone<ht::nn::linear<ht::tf32>> tf32(5, 7);
     const auto rounded = f.layer(ht::autocast<ht::tf32>(ctx), v);
     static_assert(std::is_same_v<decltype(rounded), const ht::variable<float, 2>>);
@@ -111,7 +111,7 @@ void residual_keeps_its_type() {
     CHECK(sink.of(f.layer.bias) == std::vector<double>(5, 3.0));
 }
 
-TEST_CASE("nn::linear: a layer that adds to a residual stream gives the stream's type, rounded once") {
+TEST_CASE("nn::linear: a layer that adds to a residual stream returns the stream's type, rounded once") {
     SUBCASE("an fp32 layer on a bf16 stream") { residual_keeps_its_type<ht::full_fp32, ht::bfloat16>(); }
     SUBCASE("a bf16 layer on an fp32 stream") { residual_keeps_its_type<ht::amp_bf16, float>(); }
     SUBCASE("a bf16 layer on an fp16 stream") { residual_keeps_its_type<ht::amp_bf16, ht::float16>(); }

@@ -19,7 +19,7 @@ namespace {
 
 namespace ht = halftone;
 
-constexpr ht::extent too_many = 3 << 23;  // terms that float counts, and half as many
+constexpr ht::extent too_many = 3 << 23;  // terms that float can count, and half as many
 
 /// Without memory: shapes and types are enough.
 template <class P, ht::extent Hidden = 2100>
