@@ -19,7 +19,7 @@ namespace ht = halftone;
 
 constexpr ht::extent samples = 64, features = 8, hidden = 32;
 
-/// Its inputs are large, of the order of 1,000, like prices or pixels that nobody has normalised. The layer `square`
+/// Its inputs are large, of the order of 1,000, like prices or pixels that were not normalised. The layer `square`
 /// turns them into numbers of the order of 1,000,000; float16's largest number is 65,504.
 template <class P>
 struct network : ht::nn::model {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 11: the parts of a Llama, and a block of your own out of them.
+/// Lesson 11: the parts of a Llama, and a new block composed of them.
 ///
-/// Llama tells positions apart without a table of them: the numbers of queries and keys stand in pairs, and each pair is turned
-/// by an angle that grows with the position. The product of a query and a key then depends on how far apart they are, and
-/// on nothing else. Heads of queries share heads of keys and values, so that these take less memory, and the perceptron has
-/// a gate. Below each part is looked at alone; then a block is made of them that Llama has not, attention and perceptron side
-/// by side (as in GPT-J), and learns a text.
+/// Llama has no table of positions. The elements of each query and key form pairs, and each pair is rotated by an angle
+/// that is proportional to the position (rotary embedding), so that the product of a query and a key depends only on the
+/// distance between them. Several heads of queries share one head of keys and values, which saves memory, and the
+/// perceptron has a gate. This lesson shows each part alone. Then it composes them to a block that computes attention and
+/// perceptron in parallel, as in GPT-J, and trains it.
 #include <cstdio>
 #include <vector>
 
@@ -21,7 +21,7 @@ namespace ht = halftone;
 
 constexpr ht::extent vocabulary = 16, width = 32, heads = 4, context = 16;
 
-// x + attn(norm(x)) + mlp(norm(x)): both read the same norm, so that neither waits for the other.
+// x + attn(norm(x)) + mlp(norm(x)): both read the same norm, so that neither depends on the other.
 template <class P>
 struct parallel_block {
     ht::nn::rms_norm<ht::at<P, "norm">> norm;
@@ -30,7 +30,7 @@ struct parallel_block {
 
     parallel_block(ht::store& s, ht::extent kv_heads)
         : norm(s, width), attn(s, width, {.heads = heads, .kv_heads = kv_heads}), mlp(s, width, 2 * width) {}
-    // Each part adds to the residual that it is given: first x, then what the attention has made of it.
+    // Each part adds its result to its residual argument: attention to x, the perceptron to that sum.
     auto operator()(auto&& ctx, const auto& x, const ht::const_view<float, 2>& table) const {
         const auto normed = norm(ctx, x);
         return mlp(ctx, normed, attn(ctx, normed, x, table));
@@ -63,9 +63,9 @@ struct language_model : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed, self.h, self.norm, self.head); }
 };
 
-/// One query and one key at two positions: their product.
+/// The product of one query and one key at two positions.
 float score(auto& device, int at_query, int at_key) {
-    const std::vector<float> pair{1, 2, -1, 0.5f, 0.25f, 1, 2, -2};  // q and k of 4 numbers, as heads of one token
+    const std::vector<float> pair{1, 2, -1, 0.5f, 0.25f, 1, 2, -2};  // q and k of 4 elements, as two heads of one token
     const auto table = ht::rotary_table(device, 64, 4, {.theta = 100});
     ht::inference eval{device};
     const auto x = eval.to_device(ht::const_view<float, 4>(pair.data(), {1, 1, 2, 4}));
@@ -81,7 +81,7 @@ float score(auto& device, int at_query, int at_key) {
 
 template <class P>
 void learn(auto& device, const char* name, ht::extent kv_heads) {
-    // A walk in which every token follows from the one two places before it: attention has to look there.
+    // A sequence in which every token depends on the one two positions before, which attention has to find.
     std::vector<std::int32_t> text(context + 1);
     for (std::size_t i = 0; i < text.size(); ++i) text[i] = i < 2 ? static_cast<int>(i) : (3 * text[i - 2] + 1) % 16;
     language_model<P> model{device, kv_heads};
@@ -104,13 +104,13 @@ void learn(auto& device, const char* name, ht::extent kv_heads) {
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
-    // Four positions between query and key, wherever they are; and five.
+    // Query and key are four positions apart, three times; then five.
     std::printf("scores: %.3f %.3f %.3f, and %.3f\n", static_cast<double>(score(device, 7, 3)),
                 static_cast<double>(score(device, 17, 13)), static_cast<double>(score(device, 50, 46)),
                 static_cast<double>(score(device, 8, 3)));
     // Prints: scores: -1.390 -1.390 -1.390, and -3.934
 
-    // Heads that share keys and values save their products, and learn as well here.
+    // Heads that share keys and values have fewer parameters, and learn this text equally well.
     learn<ht::amp_bf16>(device, "bf16", 4);
     // Prints: bf16, 4 heads of keys: 21600 parameters, loss 2.8, in the end less than a tenth
     learn<ht::amp_bf16>(device, "bf16", 1);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 12: text from a model, token by token, without computing twice what was computed before.
+/// Lesson 12: generating text token by token, with a cache of keys and values.
 ///
-/// A language model tells what follows a text. To write, one takes a token of what it tells, adds it, and asks again. The keys
-/// and values that attention has computed of the text so far do not change thereby, since no token sees those behind it: they
-/// are kept in a cache, and each further token costs one token's work. What comes out is what computing everything again gives,
-/// bit by bit, whatever texts are written beside.
+/// A language model predicts the next token. Generation chooses a token from the prediction, appends it, and predicts again.
+/// No token attends to later ones, so that the keys and values of the earlier tokens do not change: they are stored in a
+/// cache, and each new token costs one token's work. The results have the same bits as if everything were computed again,
+/// whatever other texts are in the batch.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -36,7 +36,7 @@ struct block {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.attn, self.mlp_norm, self.mlp); }
 };
 
-// All that a model of one's own does for a cache: it hands `rows` to documents_to_device, and what comes of it to its layers.
+// To support a cache, a model passes `rows` to documents_to_device, and the result of that to its layers.
 template <class P>
 struct writer : ht::nn::model {
     using policy = P;
@@ -81,7 +81,7 @@ void lesson(auto& device) {
         optimizer.step(grads);
     }
 
-    // By hand: five tokens of one text and two of another in the first step, then one of each, then one of the first alone.
+    // By hand: five tokens of one text and two of another in the first step, then one of each, then one of the first only.
     ht::inference eval{device};
     ht::key_value_cache cache{device, 2, context};
     const std::vector<std::pair<ids, ids>> steps{{{all[0], all[1], all[2], all[3], all[4], all[0], all[1]}, {0, 5, 7}},
@@ -91,7 +91,7 @@ void lesson(auto& device) {
         const auto row = static_cast<ht::extent>(tokens.size());
         const auto logits = ht::to_host(
             device, model.logits(eval, {tokens.data(), {1, row}}, ht::packed{{offsets.data(), {3}}, &cache}));
-        // The first text so far, in one step and without a cache: the logits of its last token.
+        // The first text in one step and without a cache: the logits of its last token.
         const ht::extent so_far = cache.length(0);
         const auto again = ht::to_host(device, model.logits(eval, {all.data(), {1, so_far}}));
         const bool same = std::memcmp(&logits(0, offsets[1] - 1, 0), &again(0, so_far - 1, 0),
@@ -105,15 +105,15 @@ void lesson(auto& device) {
     std::printf("the cache has %zu bytes\n", cache.bytes());
     // Prints: the cache has 32768 bytes
 
-    // ht::generate does this until a text ends. Without a temperature it takes the likeliest token.
+    // ht::generate repeats this until a text ends. Without a temperature it takes the most likely token.
     const std::vector<ids> prompts{ids(all.begin(), all.begin() + 2), ids(all.begin(), all.begin() + 13)};
     for (const ids& more : ht::generate(eval, model, prompts, {.max_new_tokens = 50, .eos = '.'}))
         std::printf("... %s\n", std::string(more.begin(), more.end()).c_str());
     // Prints: ...  be, or not to be, that is the question.
     // Prints: ...  to be, that is the question.
 
-    // With one, tokens are drawn. A high temperature makes their probabilities more alike, a low one less; top-k and top-p
-    // leave out the unlikely ones. Below, a thousand draws of four tokens.
+    // With a temperature, tokens are drawn. A high one makes their probabilities more equal, a low one less; top-k and top-p
+    // exclude the unlikely ones. Below, a thousand draws of four tokens.
     const std::vector<float> logits{2, 1, 0, -1};
     const auto draw = [&](const char* name, const ht::generation_options& o) {
         int counts[4] = {};

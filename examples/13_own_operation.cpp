@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 13: an operation of your own, with both passes and its checks.
+/// Lesson 13: writing an operation with both passes, and checking it.
 ///
-/// It makes every row as long as 1, y = x / |x|, as torch.nn.functional.normalize does. Composed of operations by name it
-/// would keep the squares, their sums and the root for the backward pass, and in fp16 the squares of 256 and more would be
-/// infinite. As an operation of its own it says what it keeps and in which type it computes. Four checks show that it is
-/// right: against its definition, its gradient against differences, its types in a region, and in a model.
+/// The operation scales every row to length 1, y = x / |x|, as torch.nn.functional.normalize does. Composed of existing
+/// operations it would keep the squares, their sums and the root for the backward pass, and in fp16 the squares of values
+/// of 256 and more would be infinite. A custom operation chooses what it keeps and in which type it computes. Four checks
+/// show that it is correct: its values against its definition, its gradient against finite differences, its types in a
+/// region, and training a model with it.
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -37,14 +38,14 @@ struct unit_rows {
         const auto y = ht::mul(ctx, x, inverse);
         return ht::keep(y, y, inverse);                                  // the result, and what backward gets
     }
-    // dx = (dy - y (y·dy)) / |x|: what points along the row changes its length alone, and that is 1 whatever it was.
+    // dx = (dy - y (y·dy)) / |x|: a change along the row only changes its length, which does not change y.
     static auto backward(auto& ctx, const auto& dy, const auto& y, const auto& inverse) {
         const auto along = ht::sum(ctx, ht::mul(ctx, dy, y), ht::axes<-1>, ht::keepdim);
         return ht::map(ctx, [](auto g, auto u, auto a, auto i) { return (g - u * a) * i; }, dy, y, along, inverse);
     }
 };
 
-/// The same with half its backward pass: an error that training would hide.
+/// The same with an incomplete backward pass: an error that training would not show.
 struct half_done : unit_rows {
     static auto backward(auto& ctx, const auto& dy, const auto&, const auto& inverse) { return ht::mul(ctx, dy, inverse); }
 };
@@ -55,7 +56,7 @@ std::vector<float> numbers(std::size_t count, float size) {
     return all;
 }
 
-/// Rows of a linear layer, as long as 1.
+/// A linear layer whose rows are scaled to length 1.
 template <class P>
 struct compass : ht::nn::model {
     using policy = P;
@@ -72,8 +73,8 @@ void lesson(auto& device) {
     constexpr ht::extent rows = 8, columns = 16;
     ht::inference eval{device};
 
-    // 1. The values. A square and columns - 1 additions round by 2^-24 of what they give, and the root halves that; it is
-    // itself off by two units in the last place, 4 * 2^-24 at most, and the product rounds once more.
+    // 1. The values. A square and columns - 1 additions each have a relative rounding error of 2^-24, which the root
+    // halves. The root itself has an error of two units in the last place, at most 4 * 2^-24, and the product rounds once more.
     const auto x = numbers(rows * columns, 3);
     const auto y = ht::apply<unit_rows>(eval, eval.to_device(ht::const_view<float, 2>(x.data(), {rows, columns})));
     const auto values = ht::to_host(device, y);
@@ -85,7 +86,7 @@ void lesson(auto& device) {
     }
     std::printf("values: %d of %zu beyond the bound\n", beyond, expected.size());
     // Prints: values: 0 of 128 beyond the bound
-    // 2. The gradient, beside differences in double.
+    // 2. The gradient, compared with finite differences in double.
     ht::host_tensor<double, 2> wide({2, 3});
     for (int i = 0; i < 6; ++i) wide.data()[i] = static_cast<double>(x[static_cast<std::size_t>(i)]);
     const auto check = [&]<class Op>(Op) {
@@ -96,8 +97,8 @@ void lesson(auto& device) {
                 static_cast<int>(bad.disagree));
     // Prints: unit_rows: 0 of 6 elements disagree, half_done: 6
 
-    // 3. The types. In a region of fp16 the category makes floats of the inputs; the composition squares them as they are,
-    // for pointwise operations have the type of their inputs there, as in PyTorch.
+    // 3. The types. In a region of fp16 the category casts the inputs to float; the composition squares them in fp16,
+    // because pointwise operations there compute in the type of their inputs, as in PyTorch.
     const std::vector<ht::float16> large(4, ht::float16(300.0f));
     const auto in = eval.to_device(ht::const_view<ht::float16, 2>(large.data(), {1, 4}));
     const auto region = ht::autocast<ht::amp_fp16>(eval);
@@ -109,7 +110,7 @@ void lesson(auto& device) {
                 static_cast<double>(static_cast<float>(ht::to_host(device, composed)(0, 0))));
     // Prints: rows of 300: own 0.5, composed 0
 
-    // 4. In a model, under a loss scale: it learns directions. Targets are unit rows themselves, by the definition.
+    // 4. In a model, with loss scaling: it learns directions. The targets are unit rows, too, made by the definition.
     compass<ht::amp_fp16> model{device};
     ht::adamw optimizer{device, model, {.lr = 3e-2}};
     ht::grad_scaler scaler{device};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 14: memory, known to the byte before the run, and less of it.
+/// Lesson 14: planning memory to the byte before the run, and reducing it.
 ///
-/// A training step holds parameters, gradients, moments, and activations: what the forward pass computed and the
-/// backward pass will need. Only the last kind grows with the batch, and with the depth. Here a plan tells all kinds
-/// before anything is allocated; then checkpoints let the backward pass compute the activations of each block again.
+/// A training step stores parameters, gradients, moments, and activations: results of the forward pass that the
+/// backward pass needs. Only activations grow with the batch. A plan computes the bytes of every kind before anything is
+/// allocated. With checkpoints the backward pass computes the activations of each block again, instead of storing them.
 #include <cstdio>
 #include <vector>
 
@@ -19,7 +19,7 @@ using P = ht::amp_bf16;
 constexpr ht::extent width = 32;
 constexpr int depth = 8;
 
-/// x + down(gelu(up(x))): of a row it keeps the 4 x 32 results of `up` and of gelu, and gives 32 numbers on.
+/// x + down(gelu(up(x))): for each row it keeps the 4 x 32 results of `up` and of gelu; its result has 32 elements.
 template <class Policy>
 struct block {
     ht::nn::linear<ht::at<Policy, "up">> up;
@@ -48,7 +48,7 @@ struct network : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.h); }
 };
 
-/// Two training steps on any device; gives the loss of the second.
+/// Two training steps on any device; returns the loss of the second.
 float train(auto& device, ht::extent rows, int checkpoint_every) {
     std::vector<ht::bfloat16> data(static_cast<std::size_t>(rows * width));
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = ht::bfloat16(2 * ht::uniform(ht::random_bits(1, 0, 0, i)) - 1);
@@ -71,7 +71,7 @@ float train(auto& device, ht::extent rows, int checkpoint_every) {
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
-    // The plan runs this very code on a twin of the device, which computes nothing and has no memory.
+    // The plan runs the same code on a stand-in for the device that computes nothing and has no memory.
     const auto plan_of = [&](ht::extent rows, int checkpoint_every) {
         return ht::plan(device, [=](auto& twin) { train(twin, rows, checkpoint_every); });
     };
@@ -88,12 +88,12 @@ void lesson(auto& device) {
     std::printf("the run took what was planned: %s\n", usage.peak() == plan.peak_bytes ? "yes" : "no");
     // Prints: the run took what was planned: yes
 
-    // Where the most memory is in use, and what for: activations, of which the last block's are needed first.
+    // Where memory use peaks, and by which kind: activations, all of which are stored when the backward pass begins.
     std::printf("at the peak: %s, %s; activations are %s of it\n", plan.operation.c_str(), name(plan.of_pass),
                 2 * plan.at_peak(ht::memory_kind::activation) > plan.peak_bytes ? "more than half" : "less than half");
     // Prints: activations are more than half of it
 
-    // With a checkpoint at each block, a block's input is all that is kept. The loss has the same bits.
+    // With a checkpoint at each block, only the block's input is kept. The loss has the same bits.
     const ht::memory_plan less = plan_of(1024, 1);
     std::printf("with checkpoints less than a third of the activations: %s\n",
                 3 * less.peak_of(ht::memory_kind::activation) < plan.peak_of(ht::memory_kind::activation) ? "yes" : "no");
@@ -101,7 +101,7 @@ void lesson(auto& device) {
     std::printf("the same loss: %s\n", train(device, 1024, 1) == loss ? "yes" : "no");
     // Prints: the same loss: yes
 
-    // So a given budget holds more rows.
+    // More rows fit into the same budget.
     const auto most_rows = [&](int checkpoint_every) {
         return ht::largest_within(plan.peak_bytes, 1 << 20, [&](ht::extent rows) { return plan_of(rows, checkpoint_every); });
     };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model of your own: a mixture of two experts (Jacobs et al. 1991), and the gate that learns whom to ask.
+/// A user-defined model: a mixture of two experts (Jacobs et al. 1991) with a learned gate.
 ///
-/// What it shows: layers of a list that are called side by side, a softmax that weighs their results, and the choice of
-/// one expert for each row where nothing is trained. The data follow two rules, of which the model is not told: where the
-/// first number is negative the target is the sum of the others, elsewhere a difference.
+/// It shows: the layers of a list called on the same input, a softmax that weights their results, and, in evaluation, the
+/// choice of one expert for each row. The data follow two rules that the model has to discover: if the first element is
+/// negative the target is the sum of the others, otherwise a difference.
 #include <algorithm>
 #include <vector>
 
@@ -33,13 +33,13 @@ struct mixture : ht::nn::model {
         : model{device}, gate{parameters(), features, experts}, asked{parameters(), static_cast<int>(experts)} {
         commit(*this, 7);
     }
-    // All are asked, and weighed by the gate: (rows, features) to (rows, 1).
+    // The sum of all experts' results, weighted by the gate: (rows, features) to (rows, 1).
     auto operator()(auto&& ctx, const auto& x) const {
         const auto weights = ht::softmax(ctx, gate(ctx, x));                               // (rows, experts)
         const auto answers = ht::cat(ctx, ht::axes<1>, asked[0](ctx, x), asked[1](ctx, x));  // (rows, experts)
         return ht::sum(ctx, ht::mul(ctx, weights, answers), ht::axes<1>, ht::keepdim);
     }
-    // Which of them has the largest weight: (rows).
+    // The expert with the largest weight: (rows).
     auto chosen(auto&& ctx, const auto& x) const { return ht::argmax(ctx, gate(ctx, x), ht::axes<1>); }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.gate, self.asked); }
 };
@@ -66,7 +66,7 @@ void learn(auto& device, const char* name) {
     train<samples>(device, name, model, 400, 2e-2, [&](auto& tape, const auto& batch) {
         return ht::mean_squared_error(tape, model(tape, tape.to_device(batch.x())), batch.y());
     });
-    // The rows of one rule should go to one expert, whichever that is.
+    // The gate should send all rows of one rule to the same expert.
     const samples fresh(1000);
     ht::inference eval{device};
     const auto who = ht::to_host(device, model.chosen(eval, eval.to_device(fresh.x())).view());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model of your own: gated recurrent units (Cho et al. 2014), a cell for each step of a sequence.
+/// A user-defined model: gated recurrent units (Cho et al. 2014), one cell called for each step of a sequence.
 ///
-/// What it shows: a layer that calls another one again and again, with a state that goes on; all that a cell does beside
-/// its two products, as one map. It learns to say which of four symbols came first, whatever followed. Its gradients,
-/// through all steps, are compared with differences in double.
+/// It shows: a layer that calls another one repeatedly and carries a state; all of a cell's pointwise work as one map. It
+/// learns which of four symbols came first in the sequence. Its gradients through all steps are compared with finite
+/// differences in double.
 #include <vector>
 
 #include <halftone/observe/check_gradients.hpp>
@@ -52,7 +52,7 @@ struct reader : ht::nn::model {
 };
 
 struct texts {
-    std::vector<float> symbol = std::vector<float>(rows * length * symbols);  // a 1 for each, else 0
+    std::vector<float> symbol = std::vector<float>(rows * length * symbols);  // one-hot rows of the symbols
     std::vector<std::int32_t> first;
 
     explicit texts(int step) {

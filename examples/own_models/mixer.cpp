@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model of your own: an MLP-Mixer (Tolstikhin et al. 2021), which has neither attention nor convolutions.
+/// A user-defined model: an MLP-Mixer (Tolstikhin et al. 2021), which has neither attention nor convolutions.
 ///
-/// What it shows: a picture becomes patches by reshape and permute; a perceptron mixes the channels of each patch, and
-/// another one, between two transposes, the patches of each channel. It learns to tell bars that lie, stand, rise and fall.
+/// It shows: reshape and permute turn a picture into patches; one perceptron mixes the channels of each patch, another one,
+/// between two transposes, the patches of each channel. It learns to distinguish horizontal, vertical and diagonal bars.
 #include <vector>
 
 #include "train.hpp"
@@ -64,7 +64,7 @@ struct pictures_of_bars {
         for (float& pixel : pixels) pixel = random.between(-0.3f, 0.3f);
         for (std::size_t i = 0; i < kind.size(); ++i) {
             const int k = kind[i] = random.below(kinds), place = random.below(side);
-            for (int t = 0; t < side; ++t) {  // what leaves the picture at one side comes in at the other
+            for (int t = 0; t < side; ++t) {  // positions wrap around at the picture's edges
                 const int row = k == 0 ? place : t;
                 const int column = k == 0 ? t : k == 1 ? place : (place + (k == 2 ? t : side - t)) % side;
                 pixels[(i * side + row) * side + column] += 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model of your own: a U-Net (Ronneberger et al. 2015) over sequences, out of linear layers.
+/// A user-defined model: a U-Net (Ronneberger et al. 2015) over sequences, made of linear layers.
 ///
-/// What it shows: a way down on which two neighbours become one, a way up on which one becomes two, both by reshape, and skips
-/// between them by cat. It marks what lies between two spikes: where these are far away, the bottom of the U alone knows.
+/// It shows: downsampling that merges two neighbours and upsampling that splits one position into two, both by reshape, and
+/// skip connections by cat. It marks the positions between two spikes; if these are far apart, only the lowest level sees both.
 #include <utility>
 #include <vector>
 
@@ -30,7 +30,7 @@ struct up {
     ht::nn::linear<ht::at<P, "fc">> fc;
 
     explicit up(ht::store& s) : wide{s, width, 2 * width}, fc{s, 2 * width, width} {}
-    // (rows, n, width), and what the way down had before it came here, to (rows, 2 n, width)
+    // (rows, n, width) and the skip connection to (rows, 2 n, width)
     auto operator()(auto&& ctx, const auto& x, const auto& skip) const {
         const auto twice = ht::reshape(ctx, ht::gelu(ctx, wide(ctx, x)), skip.shape());
         return ht::gelu(ctx, fc(ctx, ht::cat(ctx, ht::axes<-1>, twice, skip)));
@@ -53,7 +53,7 @@ struct unet : ht::nn::model {
     auto operator()(auto&& ctx, const auto& x) const {  // (rows, length, 1) to logits of the same shape
         std::vector skips{in(ctx, x)};
         for (int i = 0; i < downs.depth(); ++i) skips.push_back(downs[i](ctx, skips.back()));
-        auto y = skips.back();  // one place is left of sixteen
+        auto y = skips.back();  // one position is left of sixteen
         for (int i = ups.depth() - 1; i >= 0; --i) y = ups[i](ctx, y, skips[static_cast<std::size_t>(i)]);
         return out(ctx, y);
     }

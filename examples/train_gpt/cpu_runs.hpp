@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The runs on the CPU, each compiled in a file of its own (amp_bf16.cpp ...).
+/// The runs on the CPU, each compiled in a separate file (amp_bf16.cpp ...).
 #pragma once
 
 #include <halftone/exec/cpu/cpu.hpp>

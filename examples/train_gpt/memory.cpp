@@ -14,7 +14,7 @@ namespace ht = halftone;
 
 namespace {
 
-/// The plan of a policy's run: its own code, for so many steps as tell the peak of all, on a device that computes nothing.
+/// The plan of a policy's run: the run's code on a device that computes nothing, for as many steps as the peak needs.
 run_plan plan_of(const std::string& policy, const options& o, const ht::token_view& corpus, ht::cpu& device) {
     options few = o;
     few.steps = std::min<std::int64_t>(o.steps, 2);
@@ -37,13 +37,13 @@ double block_work(const options& o) {
 }
 double head_work(const options& o) { return 256 * static_cast<double>(o.width); }
 
-/// A way to run within a budget, and its time in operations of the run as it was asked for.
+/// A way to run within a budget, and its time relative to the requested run's.
 struct way {
     options run;
     double cost = 1;
 };
 
-/// What a micro-batch costs beside its rows: every product reads its weights and adds to their gradients once more, which
+/// The fixed cost of a micro-batch: every product reads its weights and adds to their gradients once more, which
 /// weighs as much as the work of so many tokens.
 constexpr double tokens_of_a_micro_batch = 16;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The memory of runs before they begin: --plan tells it, --budget chooses how to stay within it.
+/// The memory of runs before they begin: --plan prints it, --budget chooses how to stay within a limit.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ int tell_plans(const options& o);
 struct budget_result {
     options run;                 ///< the options of the run: micro-batch, blocks computed again, logits
     std::size_t peak_bytes = 0;  ///< its plan's
-    double more_work = 0;        ///< the operations that it adds, a fraction of those of the run as it was asked for
-    std::string text;            ///< what was chosen and why, in a line
+    double more_work = 0;        ///< the operations that it adds, as a fraction of those of the requested run
+    std::string text;            ///< the choice and its reason, in a line
 };
 
-/// The cheapest way to run a policy within the options' budget. Throws exit_with(2) where there is none, with the bytes
-/// that are lacking.
+/// The cheapest way to run a policy within the options' budget. If there is none, throws exit_with(2) with the
+/// number of bytes that are missing.
 budget_result within_budget(const std::string& policy, const options& o, const halftone::token_view& corpus);

@@ -33,7 +33,7 @@ void check_range(const char* option, std::int64_t value, std::int64_t least, std
     if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
 }
 
-/// A lower bound of the run's memory: parameters, gradients and moments, what a micro-batch keeps, and the batch.
+/// A lower bound of the run's memory: parameters, gradients and moments, the activations of a micro-batch, and the batch.
 double least_memory(const options& o) {
     const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);
     const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);
@@ -52,7 +52,7 @@ std::int64_t parse_bytes(const char* option, const std::string& text) {
     const std::string unit(end, last);
     const double each = unit.empty() || unit == "B" ? 1 : unit == "KiB" ? 0x1p10 : unit == "MiB" ? 0x1p20 : unit == "GiB" ? 0x1p30 : 0;
     if (error != std::errc{} || each == 0 || !(number * each >= 1 && number * each < 0x1p62))
-        refuse(option, " is '", text, "'; expected bytes, 96MiB or 1.5GiB say");
+        refuse(option, " is '", text, "'; expected bytes, for example 96MiB or 1.5GiB");
     return static_cast<std::int64_t>(number * each);
 }
 
@@ -155,49 +155,49 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.option_defaults()->always_capture_default();
     app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
                                                            HALFTONE_VERSION_PATCH));
-    app.add_option("--model", o.model, "gpt or llama; the latter where this build has it");
+    app.add_option("--model", o.model, "gpt or, if this build includes it, llama");
     app.add_option(
            "--policy", o.policies,
-           "which policies to train, in this order: full_fp32, amp_fp16, amp_bf16; tf32 and fp8_hybrid where this build has them")
+           "which policies to train, in this order: full_fp32, amp_fp16, amp_bf16 and, if this build includes them, tf32 and fp8_hybrid")
         ->delimiter(',');
     app.add_option("--text", o.text,
                    "files and folders to read; without it this repository's own headers and documents");
     app.add_option("--out", o.out, "folder for metrics.jsonl and summary.json");
     app.add_option("--device", o.device, "cpu or cuda");
-    app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx in place of the fastest here");
+    app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx instead of the fastest that this processor has");
     app.add_option("--threads", o.threads, "0: all cores");
     app.add_option("--layers", o.layers, "transformer blocks");
-    app.add_option("--heads", o.heads, "attention heads; they divide the width");
-    app.add_option("--kv-heads", o.kv_heads, "of a llama: heads of keys and values; they divide the heads");
+    app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
+    app.add_option("--kv-heads", o.kv_heads, "heads of keys and values of a llama; a divisor of the heads");
     app.add_option("--width", o.width, "channels");
     app.add_option("--context", o.context, "bytes in a window");
     app.add_option("--batch", o.batch, "windows in a micro-batch");
     app.add_option("--accumulation", o.accumulation, "micro-batches in a step");
     app.add_option("--checkpointing", o.checkpointing,
-                   "every n-th block keeps its input alone and is computed again in the backward pass: less memory, the same "
-                   "bits; 0: none");
+                   "every n-th block keeps only its input and is computed again in the backward pass, for less memory "
+                   "and the same bits; 0: none");
     app.add_option("--steps", o.steps, "optimizer steps for each policy");
     app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to a tenth by the last step");
     app.add_option("--seed", o.seed, "seed of weights, batches and the sampled text");
-    app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: at the end alone");
+    app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: only at the end");
     app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
     app.add_option("--write", o.write, "bytes of text to sample from the model at the end");
     app.add_flag("--plan", o.plan,
-                 "print the memory that training would need, to the byte, write it to plan.json in --out, and do not train");
+                 "do not train: print the memory that training would need, to the byte, and write it to plan.json in --out");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
-    app.add_flag("--watch", o.watch, "tell of each skipped step which operation overflowed first");
+    app.add_flag("--watch", o.watch, "report for each skipped step which operation overflowed first");
     app.add_option("--numerics-every", o.numerics_every,
                    "steps between two numerics reports (exponents of all tensors), written as HTML and JSON to --out; 0: none");
     app.add_option("--shadow", o.shadow_step,
-                   "run the first micro-batch of this step in fp32 as well, and print how far each operation is from that and "
-                   "how much of it rounding explains; 0: none. Needs a build with -DHALFTONE_TRAIN_GPT_MORE=ON");
+                   "also run the first micro-batch of this step in fp32, and print how much each operation differs and "
+                   "how much of that rounding explains; 0: none. Needs a build with -DHALFTONE_TRAIN_GPT_MORE=ON");
     std::string budget;
     app.add_option("--budget", budget,
-                   "memory that training may have in use, 96MiB or 1.5GiB say: chooses the cheapest of smaller micro-batches, blocks "
-                   "and logits that are computed again, and says what it chose");
+                   "memory that training may use, for example 96MiB or 1.5GiB: chooses the cheapest combination of smaller "
+                   "micro-batches and of blocks and logits that are computed again, and prints its choice");
     std::string plant;
     app.add_option("--plant", plant,
-                   "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
+                   "LAYER:STEP, for example h.1.mlp:30: make a layer overflow in a step, to see the report of --watch");
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& e) {  // --help, --version

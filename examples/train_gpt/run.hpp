@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One policy's run: the same model, weights and batches as every other's.
+/// The run of one policy: the same model, weights and batches for every policy.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 #include "options.hpp"
 
-/// What a run gets from the rest of the program.
+/// The surroundings of a run: what the rest of the program passes to it.
 struct surroundings {
     halftone::trainer_callback& observer;
     halftone::profiler* profile = nullptr;          ///< with --profile
@@ -29,10 +29,10 @@ struct run_result {
     std::string text;                                       ///< what the model wrote
 };
 
-/// Defined for each policy and device in a file of its own, to keep each file's compile time short.
+/// Defined in a separate file for each policy and device, to keep compile times short.
 template <class Policy, class Device>
 run_result run(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
-/// The same of a Llama.
+/// The same for a Llama.
 template <class Policy, class Device>
 run_result run_llama(Device& device, const options& o, const halftone::token_view& corpus, const surroundings& around);
 

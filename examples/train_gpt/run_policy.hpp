@@ -65,7 +65,7 @@ std::string write_text(Device& device, const Model& model, const std::string& pr
     return text;
 }
 
-/// Makes the weights of a layer so large, for one step, that its results overflow in float16.
+/// Multiplies the weights of a layer for one step, so that its results overflow in float16.
 class planter final : public ht::trainer_callback {
   public:
     planter(ht::store& parameters, const std::string& layer, std::int64_t step)
@@ -143,7 +143,7 @@ class shadower final : public ht::trainer_callback {
 };
 #endif
 
-/// The run of a model, whatever it is. A step of a Llama beside fp32 is not compiled.
+/// The run of a model of any kind. A Llama's shadow run is not compiled.
 template <class Model, class Device>
 run_result train_model(Device& device, Model& model, const options& o, const ht::token_view& corpus,
                        const surroundings& around) {
@@ -233,7 +233,7 @@ run_result run_llama(Device& device, const options& o, const ht::token_view& cor
     ht::nn::llama<Policy> model{device,
                                 {.vocab_size = 256,
                                  .hidden_size = o.width,
-                                 // Three matrices with as many numbers as the GPT's two of four widths.
+                                 // Three matrices with as many elements as the GPT's two of four widths.
                                  .intermediate_size = (8 * o.width / 3 + 15) / 16 * 16,
                                  .num_hidden_layers = static_cast<int>(o.layers),
                                  .num_attention_heads = o.heads,
