@@ -1,21 +1,96 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// unfold and fold on devices that run GPU kernels, one thread an element; unfold.hpp has their contract and an example.
+/// unfold and fold on devices that run GPU kernels; unfold.hpp has their contract and an example. fold takes one thread for
+/// each element of the pictures. A thread of unfold writes 16 bytes of a row of the matrix: it finds its channel, tap, image
+/// and place by five divisions, and goes from one place to the next without any. With a thread for each element an H200
+/// spent 1.0 of the 1.2 ms of a convolution of 64 pictures of 64 x 56 x 56 on these divisions.
 #pragma once
 
+#include <limits>
+
 #include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/update/device.hpp>
 #include <halftone/kernel/unfold/window/element.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
+namespace on_device {
+
+/// Rows of the matrix in runs of N elements, which begin at multiples of N columns.
+template <class Word, int N, run_access Access>
+struct unfold_runs_kernel {
+    static constexpr int threads = 256;
+    static constexpr simt::word shared_bytes = 0;
+
+    unfold_element<Word> matrix;
+    simt::word runs, taps;  // of a row; of the window
+    simt::word count;       // of all runs
+
+    grid_shape grid() const { return simt::blocks_for(count, threads); }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const simt::word i = static_cast<simt::word>(simt.block().x) * threads + static_cast<simt::word>(simt.thread());
+        if (i >= count) return;
+        const simt::word row = i / runs, first = (i - row * runs) * N;
+        const simt::word channel = row / taps, tap = row - channel * taps;
+        const auto across_taps = static_cast<simt::word>(matrix.window.across.taps);
+        const simt::word down_tap = tap / across_taps, across_tap = tap - down_tap * across_taps;
+        const extent left = matrix.columns - first;
+        const int n = left < N ? static_cast<int>(left) : N;
+        store_run<Access>(simt, matrix.y.from(row * matrix.columns + first), 0, n,
+                          read(simt, channel, down_tap, across_tap, first, n));
+    }
+
+  private:
+    /// What the tap sees from n consecutive places of a channel.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE vec<Word, N> read(Simt simt, extent channel, extent down_tap, extent across_tap,
+                                                  simt::word column, int n) const {
+        const window_axis &down = matrix.window.down, &across = matrix.window.across;
+        const auto places = static_cast<simt::word>(across.places), rows = static_cast<simt::word>(matrix.rows);
+        simt::word place_row = column / places, place = column - place_row * places;
+        simt::word image = place_row / rows;
+        place_row -= image * rows;
+        vec<Word, N> values{};
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
+            const extent i = down.seen(matrix.first_row + place_row, down_tap), j = across.seen(place, across_tap);
+            if (e < n && i >= 0 && i < down.size && j >= 0 && j < across.size) {
+                values[e] = simt.load(matrix.x, matrix.begin + image * matrix.strides[0] + channel * matrix.strides[1] +
+                                                    i * matrix.strides[2] + j * matrix.strides[3]);
+            }
+            if (++place == places) {
+                place = 0;
+                if (++place_row == rows) place_row = 0, ++image;
+            }
+        }
+        return values;
+    }
+};
+
+}  // namespace on_device
+
 template <simt_device Device>
 struct unfold<Device> {
     template <class T>
     static void run(Device& device, const unfold_arguments<T>& a) {
         check_unfold(a);
-        unfold_by_elements(device, a);
+        constexpr int n = on_device::widest<T>;
+        const extent rows = a.y.extent_of(0), columns = a.y.extent_of(1), runs = (columns + n - 1) / n;
+        if (a.y.size() == 0) return;
+        constexpr extent most = std::numeric_limits<std::int32_t>::max();
+        if (columns > most || rows > most / runs) return unfold_by_elements(device, a);
+        using word_type = std::conditional_t<
+            sizeof(T) == 1, std::uint8_t,
+            std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+        const auto launch = [&]<on_device::run_access Access>(std::integral_constant<on_device::run_access, Access>) {
+            device.launch(on_device::unfold_runs_kernel<word_type, n, Access>{
+                unfold_element<word_type>(a), static_cast<simt::word>(runs), static_cast<simt::word>(a.window.taps()),
+                static_cast<simt::word>(rows * runs)});
+        };
+        on_device::launch_with_row_access<n>(columns, launch, a.y.data());
     }
     template <class T, class X>
     static void fold(Device& device, const fold_arguments<T, X>& a) {

@@ -22,7 +22,7 @@ struct window_axis {
     }
     /// The place where a tap sees `at`, or -1.
     HALFTONE_HD constexpr extent place_of(extent at, extent tap) const {
-        const extent from = at + padding - tap * dilation, place = from / stride;
+        const extent from = at + padding - tap * dilation, place = stride == 1 ? from : from / stride;
         return from >= 0 && place * stride == from && place < places ? place : -1;
     }
     /// The first place where the tap sees the picture, and the one behind the last.
