@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// unfold and fold on devices that run GPU kernels, one thread an element; unfold.hpp has their contract and an example.
+/// unfold and fold on devices that run GPU kernels, with one thread per element; unfold.hpp has their contract and an
+/// example.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>
