@@ -92,7 +92,7 @@ struct channel_norm_backward {
     const Y* dy;
     X* dx;                                 ///< not computed if nullptr
     G *dgain = nullptr, *dbias = nullptr;  ///< (channels); not computed if nullptr
-    bool are_given = false;                ///< whether the statistics are constants, such as running ones, instead of functions of x
+    bool are_given = false;                ///< whether the statistics are constants instead of functions of x
     write_mode dx_mode = write_mode::overwrite, gain_mode = write_mode::overwrite, bias_mode = write_mode::overwrite;
 };
 
