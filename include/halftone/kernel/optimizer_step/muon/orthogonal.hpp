@@ -4,7 +4,7 @@
 /// singular values near 1, with the iteration of Newton and Schulz, which consists of matrix products. Matrices of the
 /// same shape are multiplied together as a batch.
 ///
-///     detail::orthogonalize<amp_bf16>(device, x, others, squares, {.steps = 5}, records);     // the results are in x or others
+///     detail::orthogonalize<amp_bf16>(device, x, others, squares, {.steps = 5}, records);    // the results are in x or others
 ///
 /// Numeric contract: x / max(|x|, epsilon), with |x| the Frobenius norm, is rounded to x's type. With G the smaller of the Gram
 /// matrices X Xᵀ and Xᵀ X, and with the coefficients a, b, c of an odd polynomial, an iteration computes
@@ -28,7 +28,7 @@ inline namespace HALFTONE_ABI {
 
 /// Options of the orthogonalisation.
 struct newton_schulz_options {
-    double a = 3.4445, b = -4.7750, c = 2.0315;  ///< coefficients of the polynomial: those of Jordan, with a large slope at zero
+    double a = 3.4445, b = -4.7750, c = 2.0315;  ///< coefficients of the polynomial (Jordan), with a large slope at zero
     int steps = 5;
     double epsilon = 1e-7;  ///< the lower limit of the norm by which the matrix is divided
 };
