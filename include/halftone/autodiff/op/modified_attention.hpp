@@ -59,8 +59,8 @@ consteval bool check_mod_context() {
                   "halftone: attention: with functions of scores it has no second derivative: on a tape for these, make "
                   "attention of products, ht::map and softmax");
     static_assert(!(runs_own_operation<Context> && (std::is_same_v<F, attention_dropout> || ...)),
-                  "halftone: attention_dropout: the functions of an operation of your own (ht::apply) run in a context that "
-                  "records nothing, where dropout would do nothing on a tape either: call attention on the tape");
+                  "halftone: attention_dropout: the functions of a custom operation (ht::apply) run in a context that "
+                  "does not record, where dropout would do nothing even in training: call attention on the tape");
     return true;
 }
 

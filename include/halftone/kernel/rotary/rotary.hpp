@@ -93,7 +93,7 @@ void check_rotary(const rotary_arguments<T>& a) {
     const extent columns = a.table.extent_of(1), head_size = a.x.extent_of(3);
     if (columns % 2 != 0 || columns > head_size) {
         fail<shape_error>("rotary: the table has ", columns, " columns; expected an even number, at most the ", head_size,
-                          " numbers of a head");
+                          " elements of a head");
     }
     if (a.options.heads > a.x.extent_of(2)) {
         fail<shape_error>("rotary: ", a.options.heads, " heads are to be rotated, and x ", a.x.shape(), " has ",
