@@ -152,7 +152,7 @@ TEST_CASE("key_value_cache: what it refuses") {
     ht::tape tape{device};
     const ids offsets{0, 1, 1};
     CHECK_THROWS_WITH_AS(model.logits(tape, {tokens.data(), {1, 1}}, ht::packed{{offsets.data(), {3}}, &cache}),
-                         "packed: a key-value cache goes with an inference context; a tape computes all keys itself",
+                         "packed: a key-value cache is for inference contexts; a tape computes all keys",
                          ht::argument_error);
 }
 

@@ -36,8 +36,8 @@ inline void check_initial(const char* leaf, const initial& values) {
     }
     if (values.deviation != 0 && values.bound != 0) {
         fail<argument_error>("store: ", leaf,
-                             " begins with both a deviation (normally distributed) and a bound (uniformly distributed); expected "
-                                  "at most one of them");
+                             " begins with both a deviation (normally distributed) and a bound (uniformly distributed); "
+                             "expected at most one of them");
     }
 }
 

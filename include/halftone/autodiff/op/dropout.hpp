@@ -5,9 +5,9 @@
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f});                 // in x's type, unless its category says otherwise
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f}, residual);       // residual + dropout(x), in the residual's type, in one pass
 ///
-/// It is active where a tape records. In an inference context, and with p = 0, the result is x itself. No mask is
-/// stored: the backward pass computes the same random numbers again (engine/random_draws.hpp says which, and how a step
-/// is repeated).
+/// It is active on a tape that records. In an inference context, and with p = 0, the result is x itself. No mask is
+/// stored: the backward pass computes the same random numbers again (engine/random_draws.hpp describes which, and how a
+/// step is repeated).
 ///
 /// Numeric contract: kernel/dropout/dropout.hpp.
 #pragma once
