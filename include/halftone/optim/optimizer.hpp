@@ -327,7 +327,7 @@ class optimizer {
     }
     /// The first parameter of a segment.
     const store::entry& entry_of(const update_segment& s) const { return parameters_->entries()[s.entry]; }
-    /// Calls set(entry, segment) for each parameter that is trained, before the first step: its rates, and whether it is alone.
+    /// Calls set(entry, segment) for each parameter that is trained, before the first step: its rates, and its is_alone.
     template <class Set>
     void set_segments(const Set& set) {
         for (update_segment& s : each_) set(entry_of(s), s);

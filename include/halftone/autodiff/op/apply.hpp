@@ -31,7 +31,6 @@
 /// input's. On a tape for second derivatives backward's operations are recorded, too: double_backward/apply.hpp
 /// specifies what forward may keep there. Dropout, which is active only on a tape that records, cannot be used in
 /// either function.
-/// function.
 ///
 /// Shadow runs (observe/shadow/shadow.hpp) expect the result that floats would give, rounded once; an operation that
 /// rounds to 16 bits more often states `static constexpr int roundings = 2;`. As the length of its longest sum they

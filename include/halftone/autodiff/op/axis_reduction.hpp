@@ -441,7 +441,7 @@ variable<S, Rank> total_along(Context&& context, const variable<S, Rank>& x, axi
 
 }  // namespace detail
 
-/// Softmax along some axes: exp(x) / (the sum of exp(x) along them), in x's shape. Along the last axis alone it is
+/// Softmax along some axes: exp(x) / (the sum of exp(x) along them), in x's shape. Along only the last axis it is
 /// ht::softmax; otherwise it is composed of several operations, which takes more memory. Types are those of
 /// ht::softmax. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>

@@ -194,7 +194,7 @@ variable<Y, 4> group_normalised(Context&& context, const variable<X, 4>& x, exte
 template <int Rank>
 consteval bool check_normed_rank() {
     static_assert(Rank == 4,
-                  "halftone: batch_norm and group_norm take pictures of four axes, (batch, channels, height, width): "
+                  "halftone: batch_norm and group_norm take images with four axes, (batch, channels, height, width): "
                   "reshape others");
     return true;
 }

@@ -214,7 +214,7 @@ template <int Rank>
 consteval bool check_picture_rank() {
     static_assert(
         Rank == 4,
-        "halftone: this operation takes pictures of four axes, (batch, channels, height, width): ht::unsqueeze adds "
+        "halftone: this operation takes images with four axes, (batch, channels, height, width): ht::unsqueeze adds "
         "an axis to three");
     return true;
 }

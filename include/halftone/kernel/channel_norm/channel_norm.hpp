@@ -3,7 +3,6 @@
 /// Normalisation of images (batch, channels, height, width) with a gain and a bias per channel: batch norm (Ioffe,
 /// Szegedy 2015), which computes the statistics of each channel over the whole batch, and group norm (Wu, He 2018),
 /// which computes the statistics of each image over a group of channels.
-/// are a picture's over a group of channels.
 ///
 ///     ht::batch_norm(device, x, gain, bias, y, mean, rstd);                           // with the batch's statistics
 ///     ht::batch_norm_by(device, x, running_mean, running_var, gain, bias, y);         // with running statistics

@@ -38,7 +38,7 @@ namespace detail {
 template <class... V>
 consteval bool check_conv2d_ranks() {
     static_assert(((view_of<V>::rank == 4) && ...),
-                  "halftone: conv2d takes pictures (images, channels, height, width) and a weight (outputs, channels / "
+                  "halftone: conv2d takes images (batch, channels, height, width) and a weight (outputs, channels / "
                   "groups, height, width), all of rank 4");
     return true;
 }

@@ -60,7 +60,7 @@ namespace detail {
 template <class X, class Y>
 consteval bool check_pictures() {
     static_assert(view_of<X>::rank == 4 && view_of<Y>::rank == 4,
-                  "halftone: pooling takes pictures of four axes, (batch, channels, height, width)");
+                  "halftone: pooling takes images with four axes, (batch, channels, height, width)");
     return true;
 }
 /// The layout of pooling x to y with options, or, for adaptive pooling, with the extents of the output.

@@ -151,7 +151,7 @@ inline pool_layout pool_layout_of(const char* operation, const shape<4>& x, cons
     if (out.height < 1 || out.width < 1)
         fail<argument_error>(operation, ": the output is (", out.height, ", ", out.width,
                              "); expected 1 or more of both");
-    if (x[2] < 1 || x[3] < 1) fail<shape_error>(operation, ": x is ", x, "; a picture without elements has no means");
+    if (x[2] < 1 || x[3] < 1) fail<shape_error>(operation, ": x is ", x, "; an image without elements has no means");
     pool_layout l{x[0] * x[1], {}, {}};
     l.height.in = x[2], l.height.out = out.height;
     l.width.in = x[3], l.width.out = out.width;

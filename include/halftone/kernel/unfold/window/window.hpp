@@ -15,8 +15,8 @@ namespace kernel {
 /// One axis of a window. A tap is an element of the window; a place is a position of the window, an element of the result.
 struct window_axis {
     extent size, taps, places, stride, padding, dilation;
+
     /// The row or column under a tap at a place; one outside of 0 to size - 1 is padding.
-    /// What a tap sees at a place; outside of 0 to size - 1 it is padding.
     HALFTONE_HD constexpr extent seen(extent place, extent tap) const {
         return place * stride - padding + tap * dilation;
     }
