@@ -29,7 +29,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Adafactor's hyperparameters, with the names and defaults of torch.optim.Adafactor, whose eps is (epsilon1, epsilon2).
+/// Adafactor's hyperparameters, with the defaults of torch.optim.Adafactor, whose eps is (epsilon1, epsilon2).
 struct adafactor_options {
     double lr = 1e-2;           ///< the upper limit of the relative rate
     double beta2_decay = -0.8;  ///< the weight of new squares is t^beta2_decay in step t; 0 or less

@@ -26,7 +26,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// AdamW's hyperparameters, with the names and defaults of torch.optim.AdamW.
+/// AdamW's hyperparameters, with the defaults of torch.optim.AdamW.
 struct adamw_options {
     double lr = 1e-3;
     double beta1 = 0.9;

@@ -28,7 +28,7 @@ using kernel::momentum_kind;
 /// For {.kind = ht::nesterov}.
 inline constexpr momentum_kind nesterov = momentum_kind::nesterov;
 
-/// SGD's hyperparameters, with the names and defaults of torch.optim.SGD.
+/// SGD's hyperparameters, with the defaults of torch.optim.SGD.
 struct sgd_options {
     double lr = 1e-3;
     double momentum = 0;

@@ -162,7 +162,8 @@ template <class Device, class X, int... Axes, class Y>
 void argmax(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::index_view(device, "argmax", kernel::axis_operation::amax, as_view(x), along, as_view(y));
 }
-/// The same for the smallest element; NaN counts as smaller than any number.
+/// y = the index of the first smallest element of x along one axis; NaN counts as smaller than any number. Throws as argmax
+/// does.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void argmin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
