@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: batch_norm2d: the functions of an operation of your own (ht::apply) run in a context that records nothing, where it would not train on a tape either: call it on the tape, or ht::batch_norm, which is told whether it trains
+// expect: halftone: batch_norm2d: the functions of a custom operation (ht::apply) run in a context that does not record, where it would use running statistics even in training: call it on the tape, or call ht::batch_norm, whose options specify whether it trains
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/nn/channel_norm.hpp>

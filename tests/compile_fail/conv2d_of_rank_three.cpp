@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: conv2d takes pictures (images, channels, height, width) and a weight
+// expect: halftone: conv2d takes images (batch, channels, height, width) and a weight
 #include <halftone/autodiff/op/conv2d.hpp>
 #include <halftone/kernel/conv2d/cpu.hpp>
 

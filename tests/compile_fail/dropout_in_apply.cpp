@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: dropout: the functions of an operation of your own (ht::apply) run in a context that records nothing, where dropout would do nothing on a tape either: call it on the tape, before or after ht::apply
+// expect: halftone: dropout: the functions of a custom operation (ht::apply) run in a context that does not record, where dropout would do nothing even in training: call it on the tape, before or after ht::apply
 #include <halftone/autodiff/op/apply.hpp>
 #include <halftone/kernel.hpp>
 #include <halftone/kernel/dropout/cpu.hpp>

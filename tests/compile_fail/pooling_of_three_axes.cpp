@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// expect: halftone: this operation takes pictures of four axes, (batch, channels, height, width): ht::unsqueeze makes one more of three
+// expect: halftone: this operation takes images with four axes, (batch, channels, height, width): ht::unsqueeze adds an axis to three
 #include <halftone/autodiff/op/pooling.hpp>
 #include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/kernel.hpp>

@@ -3,7 +3,7 @@
 // expect: halftone: ht::axes<...> names an axis that the tensor does not have
 // expect: halftone: this operation works along one axis: ht::axes<1>
 // expect: halftone: expand adds axes in front, and takes none away
-// expect: halftone: flatten makes one of the axes from one to a later one: ht::axes<1, -1>
+// expect: halftone: flatten merges the axes from one to a later one: ht::axes<1, -1>
 // expect: halftone: matmul of ht::transposed(a) and one matrix for all of a's
 #include <halftone/amp.hpp>
 

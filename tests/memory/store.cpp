@@ -142,7 +142,8 @@ TEST_CASE("store: initial values out of range are refused") {
     CHECK_THROWS_AS(add({.deviation = std::numeric_limits<float>::infinity()}), ht::argument_error);
     CHECK_THROWS_WITH_AS(
         add({.deviation = 1, .bound = 1}),
-        "store: w begins with both a deviation (normally distributed) and a bound (evenly); one of them",
+        "store: w begins with both a deviation (normally distributed) and a bound (uniformly distributed); expected at most "
+        "one of them",
         ht::argument_error);
     CHECK(s.entries().empty());
 }

@@ -67,7 +67,7 @@ TEST_CASE("nn::attention: invalid heads") {
         return layer(s, 1024, 2, {}, {}, ht::attention_options{.strategy = strategy});
     };
     CHECK_THROWS_WITH_AS(wide(ht::attention_strategy::flash),
-                         "attention: 2 heads of a width of 1024 have 512 numbers each; flash kernels take at most 256",
+                         "attention: 2 heads of a width of 1024 have 512 elements each; flash kernels take at most 256",
                          ht::argument_error);
     CHECK(s.entries().empty());
     CHECK_NOTHROW(wide(ht::attention_strategy::automatic));

@@ -71,8 +71,8 @@ TEST_CASE("nn: layers with dropout are refused within a custom operation, and wo
         const auto x = ctx.root().constant(ht::const_view<float, 3>(ones.data(), {2, 3, 4}));
         mlp.residual_dropout = attention.residual_dropout = 0.25f;
         const std::string rest =
-            ": residual_dropout is 0.25, and the functions of an operation of your own (ht::apply) run in a context "
-            "that records nothing, where dropout would do nothing on a tape either: call the layer on the tape, before "
+            ": residual_dropout is 0.25, and the functions of a custom operation (ht::apply) run in a context "
+            "that does not record, where dropout would do nothing even in training: call the layer on the tape, before "
             "or after ht::apply, or set its residual_dropout to 0";
         CHECK_THROWS_WITH_AS(ht::apply<through_mlp>(ctx, x, &mlp), ("mlp" + rest).c_str(), ht::argument_error);
         CHECK_THROWS_WITH_AS(ht::apply<through_attention>(ctx, x, &attention), ("attention" + rest).c_str(),

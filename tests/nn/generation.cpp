@@ -106,10 +106,10 @@ TEST_CASE("generate: invalid prompts and options") {
     ht::inference eval{device};
     const auto run = [&](const std::vector<ids>& prompts, const ht::generation_options& o) { model.generate(eval, prompts, o); };
     CHECK_THROWS_WITH_AS(run({{1}, {}}, {.max_new_tokens = 2}),
-                         "generate: prompt 1 has no tokens; begin with one that stands for a text's begin",
+                         "generate: prompt 1 has no tokens; expected at least one, such as a begin-of-text token",
                          ht::argument_error);
     CHECK_THROWS_WITH_AS(run({{1}, {1, 2, 3}}, {.max_new_tokens = 6}),
-                         "generate: prompt 1 has 3 tokens, and 6 more are asked for; the model's context holds 8",
+                         "generate: prompt 1 has 3 tokens, and 6 more are requested; the model's context has 8",
                          ht::argument_error);
     CHECK_THROWS_AS(run({ids(9, 1)}, {.max_new_tokens = 0}), ht::argument_error);
     CHECK_THROWS_AS(run({{1}}, {.max_new_tokens = -1}), ht::argument_error);
@@ -130,7 +130,7 @@ TEST_CASE("key_value_cache: invalid arguments") {
         return of.next_logits(eval, {tokens.data(), {1, offsets.back()}},
                               ht::packed{{offsets.data(), {static_cast<extent>(offsets.size())}}, &cache});
     };
-    CHECK_THROWS_WITH_AS(step(model, {0, 5}), "key_value_cache: 2 offsets; expected 3, one more than there are sequences",
+    CHECK_THROWS_WITH_AS(step(model, {0, 5}), "key_value_cache: 2 offsets; expected 3, the number of sequences plus 1",
                          ht::shape_error);
     CHECK(step(model, {0, 3, 5}).shape() == ht::shape<2>{2, vocabulary});
     CHECK(cache.length(0) == 3);
@@ -152,7 +152,7 @@ TEST_CASE("key_value_cache: invalid arguments") {
     ht::tape tape{device};
     const ids offsets{0, 1, 1};
     CHECK_THROWS_WITH_AS(model.logits(tape, {tokens.data(), {1, 1}}, ht::packed{{offsets.data(), {3}}, &cache}),
-                         "packed: a key-value cache goes with an inference context; a tape computes all keys itself",
+                         "packed: a key-value cache is for inference contexts; a tape computes all keys",
                          ht::argument_error);
 }
 

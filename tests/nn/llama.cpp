@@ -42,8 +42,8 @@ TEST_CASE("llama: with a sliding window as Mistral's, and not with another") {
     const std::int32_t offsets[] = {0, 5, steps};
     const ht::const_view<std::int32_t, 2> row(b.token_ids.data(), {1, steps});
     CHECK_THROWS_WITH_AS(model.logits(eval, row, ht::packed{{offsets, {3}}}, ht::sliding_window{5}),
-                         "rotary_attention: packed documents beside functions of scores; ht::document_mask(ids) is a function "
-                         "that keeps documents apart",
+                         "rotary_attention: packed documents together with functions of scores; use the function "
+                         "ht::document_mask(ids), which keeps documents apart",
                          ht::argument_error);
 }
 
@@ -91,7 +91,7 @@ TEST_CASE("llama: configurations that make none") {
                          "rotary_attention: 4 heads of queries cannot share 3 heads of keys and values evenly",
                          ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.hidden_size = 6}), "rotary_attention: 4 heads do not divide a width of 6", ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.head_dim = 5}), "rotary_attention: a head has 5 numbers; expected an even number",
+    CHECK_THROWS_WITH_AS(make({.head_dim = 5}), "rotary_attention: head_size is 5; expected an even number",
                          ht::argument_error);
     ht::nn::llama<ht::full_fp32> model{device, {.max_position_embeddings = 4}};
     ht::inference eval{device};

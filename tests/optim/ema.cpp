@@ -61,8 +61,8 @@ TEST_CASE("ema: of a table with a sparse gradient it is refused, unless it is fr
     sparse_model model{device};
     using optimizer = ht::sgd<ht::cpu, sparse_model>;
     CHECK_THROWS_WITH_AS((optimizer{device, model, {.ema_decay = 0.5}}),
-                         "sgd: ema_decay with items.table, whose gradient is sparse: rows without a gradient would not move "
-                         "their average; take a dense gradient, or no average",
+                         "sgd: ema_decay with items.table, whose gradient is sparse: rows without a gradient would not update "
+                         "their average; use a dense gradient, or no average",
                          ht::argument_error);
     CHECK_NOTHROW((optimizer{device, model, {.ema_decay = 0.5}, {{"items", ht::frozen}}}));
 }

@@ -41,7 +41,7 @@ TEST_CASE("muon: options out of range are refused") {
     CHECK_THROWS_WITH_AS((optimizer{device, model, {.hidden = {"wide.bias"}}}),
                          "muon: the hidden pattern 'wide.bias' names no matrix", ht::argument_error);
     CHECK_THROWS_WITH_AS((optimizer{device, model, {.hidden = {"wide"}, .lr = 0}}),
-                         "muon: lr is 0; expected more, since AdamW's is a share of it", ht::argument_error);
+                         "muon: lr is 0; expected more than 0, since AdamW's rate is a multiple of it", ht::argument_error);
     CHECK_THROWS_WITH_AS((optimizer{device, model, {.hidden = {"wide"}, .momentum = 1}}),
                          "muon: momentum is 1; expected 0 or more and less than 1", ht::argument_error);
     CHECK_THROWS_AS((optimizer{device, model, {.hidden = {"wide"}, .newton_schulz = {.steps = 100}}}), ht::argument_error);

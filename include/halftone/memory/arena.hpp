@@ -19,8 +19,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Allocates blocks for the results of one step at a time, from a resource's memory, and counts them there as of one
-/// kind. All blocks must be freed before the arena is destroyed. Not thread-safe.
+/// Allocates blocks for the results of one step at a time from a resource's memory, and counts them there as memory of
+/// one kind. All blocks must be freed before the arena is destroyed. Not thread-safe.
 class arena final : public detail::capture_dependency {
   public:
     arena(memory_resource& source, memory_kind kind)
@@ -79,8 +79,8 @@ class arena final : public detail::capture_dependency {
         }
     }
 
-    /// If no block is in use, replaces the segments by one, as the next allocation would. True if the same calls may
-    /// need more memory all the same: gaps in another order may be too small.
+    /// If no block is in use, replaces the segments by one, as the next allocation would. Returns true if the same
+    /// calls may still need more memory, because gaps in another order may be too small.
     bool settle() override {
         if (live_ != 0 || segments_.size() < 2) return false;
         consolidate();
@@ -89,7 +89,7 @@ class arena final : public detail::capture_dependency {
 
     /// Bytes in use now.
     std::size_t live() const { return live_; }
-    /// The largest number of bytes in use at one time since the arena was made, or since reset_peak().
+    /// The largest number of bytes in use at one time since the arena was constructed, or since reset_peak().
     std::size_t peak() const { return peak_; }
     /// Sets the peak to the bytes in use now.
     void reset_peak() { peak_ = live_; }

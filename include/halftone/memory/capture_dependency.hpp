@@ -41,8 +41,8 @@ class capture_dependency_list {
 
     /// The current state of every dependency, to be compared with a later one.
     snapshot now() const;
-    /// nullptr if every dependency of `before` still exists with the same number; dependencies added since do not
-    /// matter.
+    /// nullptr if every dependency of `before` still exists with the same number; dependencies that were added later
+    /// are ignored.
     const char* first_change_since(const snapshot& before) const;
     /// Lets each dependency change its memory to its final layout (an arena: one segment). True if one of them
     /// may still allocate more.
@@ -77,8 +77,8 @@ class capture_dependency {
     void change() noexcept {
         if (list_ != nullptr) number_ = ++list_->numbers_;
     }
-    /// The current number; setting it to an earlier one says that the state of that time is restored, so that work
-    /// captured then can be replayed again.
+    /// The current number. Setting it to an earlier one means that the earlier state is restored, so that work captured
+    /// then can be replayed again.
     std::uint64_t number() const { return number_; }
     void restore(std::uint64_t number) noexcept { number_ = number; }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The sparse gradient of an embedding table: the rows that were looked up, each index once in ascending order, with
-/// their values. Only the device knows how many rows there are, so that the host never has to wait for it.
+/// their values. The number of rows is only in device memory, so that the host never waits for it.
 ///
 ///     const ht::gradient_rows<float> rows = grads.rows(items.table);      // views of the device's memory
 ///     const ht::host_rows<float> seen = grads.read_rows(items.table);     // a copy in host memory: waits for the device
@@ -39,7 +39,7 @@ struct host_rows {
 namespace detail {
 
 /// The memory of one table's gradient rows. Between micro-batches it grows to the number of rows that the largest
-/// window so far could have touched: one for each token looked up, but no more than the table has.
+/// window so far could have used: one for each token looked up, but no more than the table has.
 class row_memory final : public detail::capture_dependency {
   public:
     /// `most`: the number of rows allocated at once, and the limit; 0: the memory grows.
@@ -79,7 +79,7 @@ class row_memory final : public detail::capture_dependency {
         return before;
     }
 
-    /// Says that this window had no lookups.
+    /// Records that this window had no lookups.
     void set_empty() const { memory_->clear(count_.data(), sizeof(std::int32_t)); }
 
     template <class T>

@@ -5,7 +5,7 @@
 /// A backward pass claims the buffer of a parameter's gradient. The first claim in a window tells it to overwrite the
 /// buffer, every later one to add. So no slab is ever set to zero first, and none is read before it has been written.
 ///
-/// A table with a sparse gradient has no part in a slab but rows of its own (memory/gradient_rows.hpp).
+/// A table with a sparse gradient is not stored in a slab; it has separate rows (memory/gradient_rows.hpp).
 #pragma once
 
 #include <algorithm>
@@ -59,8 +59,8 @@ class gradient_slabs {
         square_sum* squares = nullptr;  ///< a kernel that sums the gradient's squares writes them here
         square_sum squares_before{};    ///< the sum before this claim, valid if nothing was written since
     };
-    /// The buffer of an entry's gradient; its sum of squares counts as unknown from here on. Throws state_error if
-    /// parameters were frozen after these slabs were made.
+    /// The buffer of an entry's gradient; its sum of squares is unknown after this call. Throws state_error if
+    /// parameters were frozen after these slabs were constructed.
     place claim(std::size_t entry) {
         check_layout();
         const store::entry& e = store_->entries()[entry];
@@ -77,7 +77,7 @@ class gradient_slabs {
     template <class T>
     struct row_place {
         gradient_rows<T> rows{};
-        extent before = 0;       ///< upper bound of the rows that this window has already
+        extent before = 0;       ///< upper bound of the number of rows that this window already has
         bool is_wanted = false;  ///< false for a frozen parameter
     };
     /// The buffer of a sparse gradient, with room for the rows of `tokens` more lookups. If it has to grow, captured
@@ -94,7 +94,7 @@ class gradient_slabs {
         return {memory.rows<typename Storage::accumulate>(), before, true};
     }
 
-    /// Ends a window: gradients that no backward pass has claimed become zero, and the next claims are first ones
+    /// Ends a window: gradients that no backward pass has claimed become zero, and the next claims are first claims
     /// again.
     void close() {
         check_layout();
@@ -116,7 +116,7 @@ class gradient_slabs {
     }
     /// To be called after gradients were changed other than through claim(): no sum of squares is valid any more.
     void forget_squares() { std::fill(squares_.begin(), squares_.end(), square_sum{}); }
-    /// Whether a backward pass of the window that ended last gave this entry a gradient.
+    /// Whether a backward pass of the last window that has ended computed a gradient for this entry.
     bool is_reached(std::size_t entry) const { return reached_[entry]; }
 
     /// The gradients of one group, with the layout of the parameters; gaps between parameters are zero.

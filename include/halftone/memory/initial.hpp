@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Initial values of a parameter: one value, or random numbers around it.
+/// Initial values of a parameter: a constant, or random values around it.
 ///
 ///     {}  {.mean = 1}  {.deviation = 0.02f}  {.bound = 0.1f}         zeros, ones, normal, uniform in (-0.1, 0.1)
 ///
-/// Numeric contract: element i of tensor t is a function of (seed, t, i) alone, rounded once.
+/// Numeric contract: element i of tensor t depends only on (seed, t, i) and is rounded once.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// One value, or random numbers around it, normally or uniformly distributed.
+/// A constant, or random values around it, normally or uniformly distributed.
 struct initial {
     float mean = 0.0f;
-    float deviation = 0.0f;  ///< standard deviation of normally distributed numbers
+    float deviation = 0.0f;  ///< standard deviation of a normal distribution
     float bound = 0.0f;      ///< half the width of a uniform distribution, mean - bound to mean + bound
 };
 
@@ -36,7 +36,8 @@ inline void check_initial(const char* leaf, const initial& values) {
     }
     if (values.deviation != 0 && values.bound != 0) {
         fail<argument_error>("store: ", leaf,
-                             " begins with both a deviation (normally distributed) and a bound (evenly); one of them");
+                             " begins with both a deviation (normally distributed) and a bound (uniformly distributed); "
+                             "expected at most one of them");
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How initial or loaded values are turned into masters and the copies that kernels read, in host memory.
+/// Converts initial or loaded values to masters and to the copies that kernels read, in host memory.
 ///
 ///     detail::round_values<float, bfloat16, rounding::nearest_even>(masters, copies, count);
 ///     detail::split_values(values, remainders, copies, count);
@@ -14,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Rounds whole masters to copies.
+/// Rounds masters that are not split to copies.
 template <class Param, class Compute, rounding CopyRounding>
 void round_values(const std::byte* master, std::byte* copy, std::size_t count) {
     const auto* from = reinterpret_cast<const Param*>(master);

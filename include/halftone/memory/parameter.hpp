@@ -17,7 +17,7 @@ inline namespace HALFTONE_ABI {
 
 class store;
 
-/// One parameter, as a handle into a store. Copies of the handle refer to the same parameter: that is how weights are
+/// One parameter, as a handle into a store. Copies of the handle refer to the same parameter, so that weights can be
 /// tied.
 template <class Storage, int Rank>
 class parameter {
@@ -40,12 +40,12 @@ class parameter {
 
     /// The copy that kernels read. Throws state_error before the store's commit.
     const_view<compute, Rank> values() const;
-    /// The master, which the optimizer updates; call the store's refresh() after writing to it yourself. Throws
-    /// state_error before commit, and for a frozen parameter that kept only its copy. A split master can be read with
+    /// The master, which the optimizer updates; after writing to it, call the store's refresh(). Throws state_error
+    /// before commit, and for a frozen parameter that kept only its copy. A split master can be read with
     /// to_host(device, master()) and written with assign().
     master_view master() const;
     /// Replaces the parameter's values by values from host memory, in row-major order, and rounds its copy again.
-    /// Throws shape_error if their number differs from the parameter's, and state_error as master() does.
+    /// Throws shape_error if the number of values differs from the parameter's, and state_error as master() does.
     void assign(std::span<const param> values) const;
     /// Whether store::freeze has frozen it: it then has no gradient and no moments.
     bool is_frozen() const;

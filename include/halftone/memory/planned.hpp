@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Memory that is counted but not allocated, to find out what a program would allocate.
+/// Memory that is counted but not allocated, to determine how much a program would allocate.
 ///
 /// Host code that runs on it computes addresses; no kernel may run. observe/memory/plan.hpp makes devices with it.
 #pragma once
@@ -21,15 +21,15 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// A constructor's tag: makes a device that counts what a program would allocate, and computes nothing.
+/// A constructor's tag, for a device that counts what a program would allocate and computes nothing.
 struct memory_planning {
     explicit memory_planning() = default;
 };
 
 }  // namespace detail
 
-/// Returns addresses that nothing may read or write; no address is returned twice. Small values that the host writes, such
-/// as a loss scale, are remembered; everything else that it reads is zero.
+/// Returns addresses that must not be read or written; no address is returned twice. Small values that the host writes,
+/// such as a loss scale, are stored; everything else that the host reads is zero.
 class planned_memory final : public memory_resource {
   public:
     void write(void* to, const void* from, std::size_t bytes) override {

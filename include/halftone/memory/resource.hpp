@@ -100,8 +100,8 @@ class memory_resource {
     /// Sets `bytes` of a block to zero, in order with the device's other work.
     virtual void clear(void* to, std::size_t bytes) = 0;
 
-    /// Whether there is memory behind the addresses: false where it is only counted (memory/planned.hpp), and nothing
-    /// needs to be written to it.
+    /// Whether the addresses have memory: false if it is only counted (memory/planned.hpp), so that nothing needs to be
+    /// written to it.
     virtual bool has_contents() const { return true; }
 
     memory_usage& usage() { return usage_; }
@@ -109,7 +109,7 @@ class memory_resource {
     /// The dependencies of work captured in this memory.
     detail::capture_dependency_list& capture_dependencies() { return capture_dependencies_; }
 
-    /// While an object of this class lives, the device's work is being captured: allocations throw, and frees are
+    /// While an object of this class exists, the device's work is being captured: allocations throw, and frees are
     /// deferred to the end of the capture.
     class capturing {
       public:
@@ -127,9 +127,9 @@ class memory_resource {
       private:
         memory_resource& memory_;
     };
-    /// Throws capture_error while work is captured, by halftone or by the user's own stream capture: called by what
-    /// would wait for the device, or would run once instead of in every replay. The sentence says what it is and what
-    /// to do instead.
+    /// Throws capture_error while work is captured, by halftone or by the user's own stream capture. Called by
+    /// operations that would wait for the device, or would run only once instead of in every replay; the sentence names
+    /// the operation and the remedy.
     void expect_no_capture(const char* sentence) const {
         if (is_capturing_) fail<capture_error>("captured step: ", sentence);
         if (const char* const who = captured_by_others())
@@ -145,8 +145,8 @@ class memory_resource {
     }
 
   private:
-    /// The subject of an error message: what captures the device's work without `capturing`, such as the user of a GPU's
-    /// stream. nullptr if the work is not captured.
+    /// The subject of an error message: the owner of a capture that was not begun by `capturing`, such as the user of a
+    /// GPU's stream. nullptr if no such capture is active.
     virtual const char* captured_by_others() const noexcept { return nullptr; }
     virtual std::byte* obtain(std::size_t bytes) = 0;  ///< allocates; nullptr if that fails
     virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;
@@ -174,7 +174,8 @@ class memory_resource {
 };
 
 /// Host memory, from operator new, at most `limit` bytes at a time, so that a memory budget can be tested. For large
-/// blocks it asks the system for huge pages: a product reads from more 4 KiB pages than a processor's TLB holds.
+/// blocks it requests huge pages from the system, because a product reads from more 4 KiB pages than a processor's TLB
+/// holds.
 class host_memory final : public memory_resource {
   public:
     explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
@@ -193,7 +194,7 @@ class host_memory final : public memory_resource {
         if (bytes > limit_ - usage().held()) return nullptr;
         auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-        // Only a hint: if it is not granted, the memory works all the same.
+        // Only a hint: memory without huge pages works as well.
         if (block != nullptr && bytes >= huge_page)
             static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
 #endif

@@ -9,7 +9,7 @@
 ///
 /// Numeric contract: squares are added in float within a tile of a product, at most 1,024 values, and the tiles' sums
 /// in double; both in an order that depends only on shape, types and instruction set. A sum counts as known only if it
-/// is finite, and so large that squares which underflowed can be at most 2^-32 of it.
+/// is finite, and so large that squares that underflowed can be at most 2^-32 of it.
 #pragma once
 
 #include <halftone/number/classify.hpp>
@@ -18,7 +18,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// A sum of squares, and how many values it covers.
+/// A sum of squares, and the number of values in it.
 struct square_sum {
     double sum = 0;
     extent count = 0;  ///< the number of values summed

@@ -3,14 +3,13 @@
 /// The parameter store: the memory of a model's parameters.
 ///
 /// Parameters with the same storage types (policy/model.hpp: `storage`) form a group: one slab of masters and, if
-/// kernels read another type, one slab of rounded copies. Gradients and moments are slabs of their own with the same
-/// layout, so that an optimizer updates a group in one pass. Layers hold handles, never pointers. Where the policy
-/// splits masters (with_split_master), copies are the masters' upper halves, and the slab of masters holds the lower
-/// ones.
+/// kernels read another type, one slab of rounded copies. Gradients and moments are separate slabs with the same
+/// layout, so that an optimizer updates a group in one pass. Layers hold handles, never pointers. If the policy splits
+/// masters (with_split_master), copies are the masters' upper halves, and the slab of masters holds the lower halves.
 ///
 ///     ht::store parameters{device.memory()};
 ///     auto weight = parameters.add<ht::at<P, "fc">, ht::op::linear>("weight", ht::shape<2>{out, in}, {.deviation = 0.02f});
-///     parameters.commit(seed);                  // allocates the memory and fills it; bytes() is known before
+///     parameters.commit(seed);                  // allocates the memory and fills it; bytes() is known earlier
 ///     weight.values()                           // what kernels read: view<const compute, 2>
 ///
 /// Numeric contract: initial values depend only on the seed, the order of `add` and the element's index; under every
@@ -58,10 +57,10 @@ class store final : public detail::capture_dependency {
     store(const store&) = delete;
     store& operator=(const store&) = delete;
 
-    /// Adds a parameter for a layer with policy P; its operation Op says how it is stored, Computes which operation
-    /// reads it. Throws state_error after commit, shape_error, argument_error for invalid initial values, and
-    /// out_of_memory if the parameters would not fit into any machine's memory. `most_rows` limits the rows of a sparse
-    /// gradient; 0: it grows with the windows.
+    /// Adds a parameter for a layer with policy P; its operation Op determines how it is stored, Computes is the
+    /// operation that reads it. Throws state_error after commit, shape_error, argument_error for invalid initial
+    /// values, and out_of_memory if the parameters would not fit into any machine's memory. `most_rows` limits the rows
+    /// of a sparse gradient; 0: it grows with the windows.
     template <class P, class Op, class Computes = Op, int Rank>
     parameter<storage_signature<P, Op>, Rank> add(const char* leaf, const shape<Rank>& shape, const initial& values,
                                                   extent most_rows = 0) {
@@ -73,17 +72,18 @@ class store final : public detail::capture_dependency {
         return {*this, index, shape};
     }
 
-    /// Adds what a layer with policy P keeps from pass to pass, such as running statistics (PyTorch's buffers): in fp32 under
-    /// every policy, in fp64 where that keeps its parameters so. It has no gradient, and optimizers pass it by; a layer writes
-    /// to its master(), and it is read and assigned as a frozen parameter is. Throws as add does.
+    /// Adds a state of a layer with policy P, which the layer keeps between passes, such as running statistics
+    /// (PyTorch's buffers). It is fp32 under every policy, or fp64 if the policy stores parameters in fp64. It has no
+    /// gradient, and optimizers skip it; a layer writes to its master(), and it is read and assigned like a frozen
+    /// parameter. Throws as add does.
     template <class P, int Rank>
     parameter<state_signature<P>, Rank> add_state(const char* leaf, const shape<Rank>& shape, const initial& values) {
         const std::size_t index = add_entry(path_of<P>, layout_of<state_signature<P>>, leaf, shape, values, 0, true);
         return {*this, index, shape};
     }
 
-    /// While an object of this class lives, component `position` (from 0) of layers' paths is replaced by this index,
-    /// where the layer's type says '*' or "last". A list of layers makes one for each of its layers, so that a
+    /// While an object of this class exists, component `position` (from 0) of layers' paths is replaced by this index
+    /// if the layer's type has '*' or "last" there. A list of layers constructs one for each of its layers, so that a
     /// parameter's path is the same under every recipe.
     class indexed {
       public:
@@ -103,8 +103,8 @@ class store final : public detail::capture_dependency {
             g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
             g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
             memory_->clear(g.master.data(), g.master.bytes());
-            // Optimizers update the gaps between parameters, too, so these must hold numbers. The gaps of split copies
-            // are cleared here, those of other copies are rounded from the masters' gaps.
+            // Optimizers also update the gaps between parameters, so these must hold valid values. The gaps of split
+            // copies are cleared here, those of other copies are rounded from the masters' gaps.
             if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
         }
         amaxes_.commit(*memory_);
@@ -139,8 +139,8 @@ class store final : public detail::capture_dependency {
         }
     }
 
-    /// Rounds all masters to their copies again; to be called after masters were written to. Split masters have nothing
-    /// to round.
+    /// Rounds all masters to their copies again; to be called after masters were written to. Split masters need no
+    /// rounding.
     void refresh() {
         check_committed();
         staging host;
@@ -164,7 +164,7 @@ class store final : public detail::capture_dependency {
 
     /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
     /// gradient and no moments, and no master if kernels read a copy (but see keep_master). Call it before accumulators
-    /// and optimizers are made. Returns the number of parameters matched; throws state_error before commit.
+    /// and optimizers are constructed. Returns the number of parameters matched; throws state_error before commit.
     std::size_t freeze(const std::string& pattern) {
         check_committed();
         std::size_t named = 0, changed = 0;
@@ -201,7 +201,7 @@ class store final : public detail::capture_dependency {
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
-    /// The number of parameters, padding and layers' states not counted.
+    /// The number of parameters, without padding and layers' states.
     std::size_t size() const {
         std::size_t n = 0;
         for (const entry& e : entries_) n += e.is_state ? 0 : e.count;
@@ -299,7 +299,7 @@ class store final : public detail::capture_dependency {
 
     /// Host memory through which parameters are copied to and from the device's.
     struct staging {
-        static constexpr std::size_t elements = 4096;  // a multiple of 4: the generator gives 4 numbers at a time
+        static constexpr std::size_t elements = 4096;  // a multiple of 4: the generator returns 4 numbers at a time
         alignas(16) std::byte master[elements * sizeof(double)];
         alignas(16) std::byte copy[elements * sizeof(double)];
         alignas(16) std::byte rest[elements * sizeof(bfloat16_remainder)];
@@ -354,7 +354,7 @@ class store final : public detail::capture_dependency {
         change();
     }
 
-    /// Tells the memory's listener of the bytes of an entry's master and copy, with the padding behind them.
+    /// Tells the memory's listener of the bytes of an entry's master and copy, with the padding after them.
     void tell(const entry& e, std::ptrdiff_t sign) const {
         const group& g = groups_[e.group];
         const auto room = static_cast<std::ptrdiff_t>(round_up(e.count, granule));
@@ -398,7 +398,7 @@ class store final : public detail::capture_dependency {
         int position, index;
     };
     std::vector<list_index> indices_;
-    // So many elements of at most 16 bytes that their bytes still fit into an std::int64_t.
+    // The largest number of elements of at most 16 bytes whose size in bytes fits into an std::int64_t.
     static constexpr std::size_t most_elements = INT64_MAX / 16;
     std::size_t elements_ = 0;
     unsigned layout_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The store's descriptions of a parameter and of a group of parameters: their places in the slabs, and how they are
-/// filled.
+/// The store's descriptions of a parameter and of a group of parameters: their positions in the slabs, and how they are
+/// initialised.
 ///
 ///     for (const ht::store_entry& e : model.parameters().entries())
 ///         std::cout << e.path << ": " << e.count << (e.frozen ? " frozen\n" : "\n");
@@ -25,12 +25,12 @@ struct store_entry {
     std::string path;  ///< "h.0.attn.qkv.weight"
     std::size_t group = 0;
     std::size_t count = 0;     ///< elements
-    std::size_t master = 0;    ///< first element in the group's master slab; `nowhere` where frozen without one
-    std::size_t copy = 0;      ///< first element in the copy slab; unused where the group has none
-    std::size_t gradient = 0;  ///< first element in gradient and moment slabs; `nowhere` where frozen
+    std::size_t master = 0;    ///< first element in the group's master slab; `nowhere` if frozen without a master
+    std::size_t copy = 0;      ///< first element in the copy slab; unused if the group has none
+    std::size_t gradient = 0;  ///< first element in gradient and moment slabs; `nowhere` if frozen
     initial values{};
     bool frozen = false;
-    bool is_state = false;  ///< no parameter, but what a layer keeps from pass to pass, such as running statistics; frozen
+    bool is_state = false;  ///< a layer's state, such as running statistics, instead of a parameter; frozen
     bool keeps_master = false;   ///< some operation reads the master although there is a copy
     extent rows = 0, width = 0;  ///< the extents of a matrix; 0 for any other rank
     extent most_rows = 0;        ///< the limit of a sparse gradient's rows; 0: no limit
@@ -45,9 +45,9 @@ struct storage_layout {
     std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;
     void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
                  std::uint32_t tensor) = nullptr;
-    /// Rounds masters to copies; nullptr where masters are split.
+    /// Rounds masters to copies; nullptr if masters are split.
     void (*round)(const std::byte* master, std::byte* copy, std::size_t count) = nullptr;
-    /// Splits values into masters and copies; nullptr where masters are whole.
+    /// Splits values into masters and copies; nullptr if masters are not split.
     void (*split)(const std::byte* values, std::byte* master, std::byte* copy, std::size_t count) = nullptr;
 };
 

@@ -24,7 +24,7 @@ enum class memory_kind {
     moment,      ///< optimizer state
     activation,  ///< results of operations and their gradients, on a tape
     workspace,   ///< scratch memory of kernels
-    other,       ///< tensors that a user makes
+    other,       ///< tensors of the user
 };
 
 /// The number of kinds.
@@ -39,7 +39,8 @@ constexpr const char* name(memory_kind kind) {
 
 class memory_usage;
 
-/// Receives every allocation and release of memory, and every new peak. Plans (observe/memory/plan.hpp) are made of these.
+/// Receives every allocation and release of memory, and every new peak. Plans (observe/memory/plan.hpp) are computed
+/// from these.
 class memory_listener {
   public:
     memory_listener() = default;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A classifier of texts: an encoder, dropout, and a linear layer over what the encoder's pooler gives, as transformers'
-/// BertForSequenceClassification.
+/// A classifier of texts: an encoder, dropout, and a linear layer on the result of the encoder's pooler, as
+/// transformers' BertForSequenceClassification.
 ///
 ///     ht::nn::classifier<ht::amp_bf16> model{device, {.encoder = {.vocab_size = 30522}, .num_labels = 3}};
 ///     auto loss = model.loss(tape, batch);             // batch.tokens: (batch, time), batch.labels: (batch)
 ///     auto logits = model.logits(eval, tokens, types, ht::key_lengths(lengths));       // (batch, num_labels)
 ///
-/// Paths: the encoder's below "encoder" (nn/encoder.hpp), and "head".
+/// Paths: those of the encoder below "encoder" (nn/encoder.hpp), and "head".
 #pragma once
 
 #include <halftone/autodiff/op/loss.hpp>
@@ -22,17 +22,16 @@ namespace nn {
 struct classifier_config {
     encoder_config encoder{};
     extent num_labels = 2;
-    float classifier_dropout = 0;  ///< of what the head reads
+    float classifier_dropout = 0;  ///< dropout of the head's input
 };
 
-/// Rows of tokens to one of num_labels classes.
+/// Maps rows of tokens to the logits of num_labels classes.
 template <class P>
 class classifier : public model {
   public:
     using policy = P;
 
-    /// Initial weights follow from the seed alone, whatever the policy. Throws argument_error for a configuration that makes no
-    /// model.
+    /// Initial weights depend only on the seed, not on the policy. Throws argument_error for an invalid configuration.
     template <class Device>
     classifier(Device& device, const classifier_config& c, std::uint64_t seed = 0)
         : model(device),
@@ -44,9 +43,10 @@ class classifier : public model {
 
     const classifier_config& config() const { return config_; }
 
-    /// The mean cross-entropy, in nats, of batch.labels; a label of -100 does not count. A batch may have `token_types`, of the
-    /// tokens' shape, and `lengths`, (batch), in the device's memory: rows are padded behind their first lengths[b] tokens. The
-    /// batch's memory must stay until the backward pass is through. Throws shape_error and argument_error as encoder does.
+    /// The mean cross-entropy, in nats, of batch.labels; a label of -100 does not count. A batch may have
+    /// `token_types`, of the tokens' shape, and `lengths`, (batch), in the device's memory: the tokens after the first
+    /// lengths[b] of row b are padding. The batch's memory must stay unchanged until the backward pass has ended.
+    /// Throws shape_error and argument_error as encoder does.
     template <class Context, class Batch>
     auto loss(Context&& ctx, const Batch& batch) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens;
@@ -68,8 +68,8 @@ class classifier : public model {
         }
     }
 
-    /// The logits of the classes, (batch, num_labels), in the `output` of the policy at "head". Arguments and errors as of
-    /// encoder's call.
+    /// The logits of the classes, (batch, num_labels), in the `output` of the policy at "head". Arguments and errors as
+    /// for a call of encoder.
     template <class Context, class... F>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens,
                 const const_view<std::int32_t, 2>& token_types = {}, const F&... functions) const {
@@ -77,7 +77,7 @@ class classifier : public model {
         return head_(ctx, halftone::dropout(ctx, row, {config_.classifier_dropout}));
     }
 
-    /// The encoder alone.
+    /// The encoder without the classifier's head.
     const nn::encoder<at<P, "encoder">>& encode() const { return encoder_; }
 
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.encoder_, self.head_); }
@@ -88,7 +88,7 @@ class classifier : public model {
             fail<argument_error>("classifier: ", c.encoder.num_hidden_layers, " layers and ", c.num_labels,
                                  " labels; expected at least 1 of each");
         halftone::detail::dropout_probability("classifier: classifier_dropout", c.classifier_dropout);
-        return c;  // the layers check what else they take
+        return c;  // the layers check the other values
     }
 
     classifier_config config_;

@@ -7,7 +7,7 @@
 ///     ht::nn::conv2d_no_bias<ht::at<P, "conv">> conv{store, 64, 64, {3, 3}, {.padding = {1, 1}}};
 ///     ht::nn::conv2d_no_bias<ht::at<P, "depthwise">> conv{store, 64, 64, {3, 3}, {.padding = {1, 1}, .groups = 64}};
 ///
-/// Numeric contract: autodiff/op/conv2d.hpp's.
+/// Numeric contract: that of autodiff/op/conv2d.hpp.
 #pragma once
 
 #include <cmath>
@@ -18,8 +18,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// The weight's shape. Throws argument_error for channels that do not divide into the groups, and for options that say no
-/// window.
+/// The weight's shape. Throws argument_error for channels that are not multiples of the groups, and for options that do
+/// not describe a valid window.
 inline shape<4> conv2d_layer_shape(extent in, extent out, const shape<2>& kernel_size, const conv2d_options& options) {
     check_conv2d_options("nn::conv2d", options);
     if (in < 1 || out < 1 || in % options.groups != 0 || out % options.groups != 0 || kernel_size[0] < 1 ||
@@ -29,8 +29,8 @@ inline shape<4> conv2d_layer_shape(extent in, extent out, const shape<2>& kernel
     }
     return {out, in / options.groups, kernel_size[0], kernel_size[1]};
 }
-/// PyTorch's initial values of weight and bias: uniform up to 1 / sqrt(terms of a sum), which is what kaiming_uniform_ with
-/// a = sqrt(5) comes to.
+/// PyTorch's initial values of weight and bias: uniform in +-1 / sqrt(number of terms in a sum), which kaiming_uniform_
+/// with a = sqrt(5) gives.
 inline initial conv2d_layer_initial(extent in, extent out, const shape<2>& kernel_size, const conv2d_options& options) {
     const shape<4> weight = conv2d_layer_shape(in, out, kernel_size, options);
     return {.bound = 1.0f / std::sqrt(static_cast<float>(weight[1] * weight[2] * weight[3]))};
@@ -51,13 +51,13 @@ struct conv2d {
     parameter<storage_signature<P, operation>, 1> bias;    // (out)
     conv2d_options options;
 
-    /// Weight and bias begin as torch.nn.Conv2d's do. Throws argument_error for channels that do not divide into the
-    /// groups, and for options that say no window.
+    /// Weight and bias are initialised as in torch.nn.Conv2d. Throws argument_error for channels that are not multiples
+    /// of the groups, and for options that do not describe a valid window.
     conv2d(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how = {})
         : conv2d(s, in, out, kernel_size, how,
                  halftone::detail::conv2d_layer_initial(in, out, kernel_size, how),
                  halftone::detail::conv2d_layer_initial(in, out, kernel_size, how)) {}
-    /// They begin as said. Throws argument_error for initial values that are none, too.
+    /// With given initial values. Also throws argument_error for invalid initial values.
     conv2d(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how,
            const initial& weights, const initial& biases = {})
         : weight(s.add<P, operation>("weight", halftone::detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),
@@ -73,7 +73,7 @@ struct conv2d {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// The convolution of x with a learned weight, without a bias: what stands before a batch norm.
+/// The convolution of x with a learned weight, without a bias, as before a batch norm.
 template <class P>
 struct conv2d_no_bias {
     using policy = P;
@@ -83,12 +83,12 @@ struct conv2d_no_bias {
     parameter<storage_signature<P, operation>, 4> weight;  // (out, in / groups, height, width)
     conv2d_options options;
 
-    /// The weight begins as torch.nn.Conv2d's does. Throws argument_error for channels that do not divide into the groups,
-    /// and for options that say no window.
+    /// The weight is initialised as in torch.nn.Conv2d. Throws argument_error for channels that are not multiples of
+    /// the groups, and for options that do not describe a valid window.
     conv2d_no_bias(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how = {})
         : conv2d_no_bias(s, in, out, kernel_size, how,
                          halftone::detail::conv2d_layer_initial(in, out, kernel_size, how)) {}
-    /// It begins as said. Throws argument_error for initial values that are none, too.
+    /// With given initial values. Also throws argument_error for invalid initial values.
     conv2d_no_bias(store& s, extent in, extent out, const shape<2>& kernel_size, const conv2d_options& how,
                    const initial& weights)
         : weight(s.add<P, operation>("weight", halftone::detail::conv2d_layer_shape(in, out, kernel_size, how), weights)),

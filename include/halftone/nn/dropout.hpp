@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Dropout as a member of a model: a probability that is checked when the model is made.
+/// Dropout as a member of a model: a probability that is checked when the model is constructed.
 ///
 ///     ht::nn::dropout drop{0.1f};
 ///     auto y = drop(ctx, x);                                 // on a tape; in an inference context: x itself
@@ -30,7 +30,7 @@ class dropout {
     auto operator()(Context&& ctx, const variable<X, Rank>& x) const {
         return halftone::dropout(ctx, x, {p_});
     }
-    /// The sum of residual and dropout of x, in the residual's type. Throws shape_error where the shapes differ.
+    /// The sum of residual and dropout of x, in the residual's type. Throws shape_error if the shapes differ.
     template <class Context, class X, int Rank, class Y>
     variable<Y, Rank> operator()(Context&& ctx, const variable<X, Rank>& x, const variable<Y, Rank>& residual) const {
         return halftone::dropout(ctx, x, {p_}, residual);

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// BERT's encoder: tokens, learned positions and token types, blocks whose norms come last, and a pooler (Devlin et al. 2018).
+/// BERT's encoder: tokens, learned positions and token types, blocks with norms after each layer (post-norm), and a
+/// pooler (Devlin et al. 2018).
 ///
 ///     ht::nn::encoder<ht::at<P, "bert">> encode{store, {.vocab_size = 30522, .hidden_size = 768, .num_attention_heads = 12}};
 ///     auto x = encode(ctx, tokens);                                        // (batch, time, hidden_size)
-///     auto x = encode(ctx, tokens, types, ht::key_lengths(lengths));       // of row b the first lengths[b] tokens count
-///     auto y = encode.pool(ctx, x);                                        // (batch, hidden_size), of the first tokens
+///     auto x = encode(ctx, tokens, types, ht::key_lengths(lengths));       // row b has lengths[b] tokens, then padding
+///     auto y = encode.pool(ctx, x);                                        // (batch, hidden_size), from the first tokens
 ///
-/// Paths below it: "embed", "embed.types", "embed.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.attn.norm", "h.*.mlp.up",
-/// "h.*.mlp.down", "h.*.mlp.norm", "pooler". The weights of transformers' query, key and value are the rows of "qkv", one
-/// behind the other. The stream between blocks has the `output` of "embed.norm"; ht::rule<"*.norm",
+/// Paths below it: "embed", "embed.types", "embed.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.attn.norm",
+/// "h.*.mlp.up", "h.*.mlp.down", "h.*.mlp.norm", "pooler". The rows of "qkv" are the weights of transformers' query,
+/// key and value, in this order. The stream between blocks has the `output` of "embed.norm"; ht::rule<"*.norm",
 /// ht::with_output<ht::amp_bf16, float>> makes it fp32, as PyTorch's autocast does.
 #pragma once
 
@@ -26,7 +27,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// The sizes of an encoder, by the names of transformers' BertConfig.
+/// The sizes of an encoder, with the names of transformers' BertConfig.
 struct encoder_config {
     extent vocab_size = 256;
     extent hidden_size = 256;
@@ -37,11 +38,11 @@ struct encoder_config {
     extent type_vocab_size = 2;
     float layer_norm_eps = 1e-12f;
     std::optional<extent> pad_token_id{};  ///< the token whose row gets no gradient
-    float hidden_dropout_prob = 0;         ///< of embeddings and of what attention and perceptron add; not of probabilities
+    float hidden_dropout_prob = 0;         ///< of embeddings, and of the results of attention and perceptron
     attention_strategy strategy = attention_strategy::automatic;
 };
 
-/// norm(x + attn(x)), then norm(that + mlp(that)). Each norm stands below the layer that it follows.
+/// y = norm(x + attn(x)), then norm(y + mlp(y)). The path of each norm is below that of the layer that it follows.
 template <class P>
 struct encoder_block {
     attention<at<P, "attn">> attn;
@@ -57,7 +58,7 @@ struct encoder_block {
         attn.residual_dropout = mlp_.residual_dropout = c.hidden_dropout_prob;
     }
 
-    /// x: (batch, time, hidden_size); so is the result, in x's type.
+    /// x: (batch, time, hidden_size); the result has the same shape and type.
     template <class Context, class X, class... F>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const F&... functions) const {
         const auto mixed = attn_norm(ctx, attn(ctx, x, x, functions...));
@@ -68,7 +69,7 @@ struct encoder_block {
     }
 };
 
-/// BERT's encoder, without a head. It is a layer: a model has it as a member (nn/classifier.hpp).
+/// BERT's encoder, without a head. It is a layer, to be used as a member of a model (nn/classifier.hpp).
 template <class P>
 struct encoder {
     embedding<at<P, "embed">> embed;  // tokens and positions
@@ -76,9 +77,9 @@ struct encoder {
     layer_norm<at<at<P, "embed">, "norm">> embed_norm;
     stack<encoder_block, P, "h"> h;
     linear<at<P, "pooler">> pooler;
-    float dropout_probability;  ///< of embeddings
+    float dropout_probability;  ///< dropout of embeddings
 
-    /// Throws argument_error for sizes that make none.
+    /// Throws argument_error for invalid sizes.
     encoder(store& s, const encoder_config& c)
         : embed(s, c.vocab_size, c.max_position_embeddings, c.hidden_size, {.deviation = 0.02f}, c.pad_token_id),
           types(s, c.type_vocab_size, c.hidden_size),
@@ -87,11 +88,11 @@ struct encoder {
           pooler(s, c.hidden_size, c.hidden_size, {.deviation = 0.02f}),
           dropout_probability(halftone::detail::dropout_probability("encoder: hidden_dropout_prob", c.hidden_dropout_prob)) {}
 
-    /// Of each token a row: (batch, time, hidden_size). tokens and token_types: (batch, time); without types all are of type 0.
-    /// Functions hide keys, as ht::key_lengths(lengths) and ht::key_padding_mask(padding) do, or change scores, in every
-    /// block (kernel/attention/score_mod/score_mod.hpp); the tensors that they read are in the device's memory until the
-    /// backward pass is through. Throws shape_error for more tokens than positions, and argument_error for an id outside its
-    /// table (on a CPU).
+    /// One vector for each token: (batch, time, hidden_size). tokens and token_types: (batch, time); without types all
+    /// tokens have type 0. Functions hide keys, as ht::key_lengths(lengths) and ht::key_padding_mask(padding) do, or
+    /// change scores, in every block (kernel/attention/score_mod/score_mod.hpp); the tensors that they read must stay
+    /// in the device's memory until the backward pass has ended. Throws shape_error for more tokens than positions, and
+    /// argument_error for an id outside its table (on a CPU).
     template <class Context, class... F>
     auto operator()(Context&& ctx, const const_view<std::int32_t, 2>& tokens,
                     const const_view<std::int32_t, 2>& token_types = {}, const F&... functions) const {
@@ -104,8 +105,8 @@ struct encoder {
         return h(ctx, halftone::dropout(ctx, x, {dropout_probability}), functions...);
     }
 
-    /// What stands for a whole row: tanh of a linear layer of its first token. x: (batch, time, hidden_size), of one token or
-    /// more; the result is (batch, hidden_size).
+    /// A vector that represents a whole row: tanh of a linear layer of its first token. x: (batch, time, hidden_size),
+    /// with at least one token; the result is (batch, hidden_size).
     template <class Context, class X>
     auto pool(Context&& ctx, const variable<X, 3>& x) const {
         return tanh(ctx, pooler(ctx, select(ctx, x, axes<1>, 0)));

@@ -23,7 +23,8 @@ enum class gate {
     gelu,  ///< GeGLU, with the tanh form of gelu: Gemma
 };
 
-/// A gated perceptron without biases: from width to 2 hidden, by the gate to hidden, and back to width.
+/// A gated perceptron without biases: a product from width to 2 * hidden, the gate to hidden, and a product back to
+/// width.
 template <class P, gate Gate = gate::silu>
 struct gated_mlp {
     using policy = P;
@@ -33,12 +34,13 @@ struct gated_mlp {
     linear_no_bias<at<P, "gate_up">> gate_up;  // width to 2 hidden
     linear_no_bias<at<P, "down">> down;        // hidden to width
 
-    /// With the given initial weights of both products.
+    /// `inner` and `projection` are the initial weights of the two products.
     gated_mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
               const initial& projection = {.deviation = 0.02f})
         : gate_up(s, width, 2 * hidden, inner), down(s, hidden, width, projection) {}
 
-    /// x: (…, width); so is the result, in the residual's type or, without one, in down's `output`. Throws shape_error.
+    /// x: (…, width); the result has the same shape, in the residual's type or, without one, in down's `output`. Throws
+    /// shape_error.
     template <class Context, class X, int Rank, class Residual = absent>
     auto operator()(Context&& ctx, const variable<X, Rank>& x, const Residual& residual = {}) const {
         const auto both = gate_up(ctx, x);

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Text from a language model, token by token, with a key-value cache: a batch of prompts of various lengths.
+/// Generates text with a language model, token by token, with a key-value cache, for a batch of prompts of various
+/// lengths.
 ///
 ///     ht::inference eval{device};
 ///     const std::vector<std::vector<std::int32_t>> prompts{{10, 20, 30}, {40}};
 ///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});                         // greedy
 ///     auto texts = ht::generate(eval, model, prompts, {.temperature = 0.8, .top_p = 0.95, .seed = 1});      // any model
 ///
-/// A model is what has
+/// A model has these functions:
 ///
 ///     model.logits(ctx, tokens, packed)             tokens (1, time); logits (1, time, vocabulary)
-///     model.next_logits(ctx, tokens, packed)        optional: only those of each document's last token, (documents, vocabulary)
-///     model.context()                               optional: the most tokens of a sequence
+///     model.next_logits(ctx, tokens, packed)        optional: only for each document's last token, (documents, vocabulary)
+///     model.context()                               optional: the largest number of tokens in a sequence
 ///
-/// and hands `packed` on to documents_to_device (autodiff/op/packed.hpp), and what that gives to its layers: self_attention
-/// then keeps keys and values.
+/// It passes `packed` to documents_to_device (autodiff/op/packed.hpp), and the result of that to its layers, so that
+/// self_attention stores keys and values.
 ///
-/// The first step takes all prompts, one behind the other, each further one a token of every sequence that goes on. A
-/// sequence's tokens follow from its prompt, the options and its number alone: they are those of full recomputation, bit by
-/// bit, whatever other prompts there are (tensor/key_value_cache.hpp).
+/// The first step takes all prompts, concatenated in one row; each further step takes one token of every sequence that
+/// has not ended. The tokens of a sequence depend only on its prompt, the options and its index: to the last bit they
+/// are those of a full recomputation, whatever the other prompts are (tensor/key_value_cache.hpp).
 #pragma once
 
 #include <type_traits>
@@ -32,12 +33,12 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The texts so far, and what the next step takes of them.
+/// The sequences so far, and the tokens that the next step takes.
 class generation {
   public:
     using texts = std::vector<std::vector<std::int32_t>>;
 
-    /// most: the tokens that the model's context holds. Throws argument_error.
+    /// most: the number of tokens in the model's context. Throws argument_error.
     generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o, extent most)
         : options_(o), prompts_(prompts), new_tokens_(prompts.size()) {
         check_generation(o);
@@ -45,14 +46,15 @@ class generation {
         for (std::size_t i = 0; i < prompts.size(); ++i) {
             const auto length = static_cast<extent>(prompts[i].size());
             if (length == 0)
-                fail<argument_error>("generate: prompt ", i, " has no tokens; begin with one that stands for a text's begin");
+                fail<argument_error>("generate: prompt ", i,
+                                     " has no tokens; expected at least one, such as a begin-of-text token");
             if (length > most || o.max_new_tokens > most - length)
                 fail<argument_error>("generate: prompt ", i, " has ", length, " tokens, and ", o.max_new_tokens,
-                                     " more are asked for; the model's context holds ", most);
+                                     " more are requested; the model's context has ", most);
             longest = std::max(longest, length);
             if (o.max_new_tokens > 0) going_on_.push_back(i);
         }
-        // The last token is not read any more.
+        // The last token is not an input of the model.
         capacity_ = std::max<extent>(1, longest + o.max_new_tokens - 1);
     }
 
@@ -60,7 +62,8 @@ class generation {
     extent capacity() const { return capacity_; }
     bool is_done() const { return going_on_.empty(); }
 
-    /// The tokens of the next step and the offsets of all sequences in them; both stay until the one after it.
+    /// Computes the tokens of the next step and the offsets of all sequences in them; both stay valid until the
+    /// following call.
     void begin_step() {
         tokens_.clear(), offsets_.assign(1, 0);
         auto next = going_on_.begin();
@@ -80,7 +83,7 @@ class generation {
     const_view<std::int32_t, 2> tokens() const { return {tokens_.data(), {1, static_cast<extent>(tokens_.size())}}; }
     const_view<std::int32_t, 1> offsets() const { return {offsets_.data(), {static_cast<extent>(offsets_.size())}}; }
 
-    /// Takes the logits of what follows, (sequences that go on, vocabulary).
+    /// Takes the logits of the next tokens, (sequences that have not ended, vocabulary).
     template <class T>
     void take(const host_tensor<T, 2>& logits) {
         std::vector<float> row(static_cast<std::size_t>(logits.shape()[1]));
@@ -96,7 +99,7 @@ class generation {
     texts result() { return std::move(new_tokens_); }
 
   private:
-    /// Whether the sequence goes on.
+    /// Appends the next token of sequence i; returns whether the sequence continues.
     bool take_row(std::size_t i, std::span<const float> logits) {
         const std::size_t position = prompts_[i].size() + new_tokens_[i].size();
         const std::uint64_t number = static_cast<std::uint64_t>(options_.first_sequence) + i;
@@ -113,7 +116,8 @@ class generation {
     std::vector<std::int32_t> tokens_, offsets_;
 };
 
-/// The logits of what follows each document that has tokens, by the model's own function or out of those of all tokens.
+/// The logits after the last token of each document that has tokens, by the model's next_logits or selected from those
+/// of all tokens.
 template <class Context, class Model>
 auto next_logits_of(Context&& context, const Model& model, const const_view<std::int32_t, 2>& tokens, const packed& rows) {
     if constexpr (requires { model.next_logits(context, tokens, rows); }) {
@@ -121,17 +125,18 @@ auto next_logits_of(Context&& context, const Model& model, const const_view<std:
     } else {
         static_assert(requires { model.logits(context, tokens, rows); },
                       "halftone: generate: a model has logits(ctx, tokens, packed), (1, time, vocabulary) from tokens (1, time), "
-                      "or next_logits, and hands `packed` to ht::documents_to_device");
+                      "or next_logits, and passes `packed` to ht::documents_to_device");
         return last_tokens(context, model.logits(context, tokens, rows), rows);
     }
 }
 
 }  // namespace detail
 
-/// The tokens that the model adds to each prompt: options.max_new_tokens, or fewer where options.eos comes, which is the last
-/// one then. Runs in inference contexts. No prompts give no texts, max_new_tokens 0 empty ones. Throws argument_error for
-/// options out of range, an empty prompt, one that is too long for the context together with what is asked for, a token outside
-/// the vocabulary, and logits with a NaN. Source: transformers' model.generate, which also returns the prompts.
+/// Generates tokens that continue each prompt: options.max_new_tokens, or fewer if options.eos is generated, which is
+/// then the last one. Runs in inference contexts. If there are no prompts the result is empty; if max_new_tokens is 0
+/// it has empty sequences. Throws argument_error for options out of range, an empty prompt, a prompt that is too long
+/// for the context together with the requested tokens, a token outside the vocabulary, and logits with a NaN. Source:
+/// transformers' model.generate, which also returns the prompts.
 template <class Context, class Model>
 std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& model,
                                                 std::span<const std::vector<std::int32_t>> prompts,

@@ -10,8 +10,8 @@
 ///
 /// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.up", "h.*.mlp.down",
 /// "norm", "head"; a rule for "*.norm" matches all norms, one for "h.0" or "h.last" a single block. The head's weight
-/// is the token table (tied weights), which is stored by the policy of "embed"; the policy of "head" says in which type
-/// logits are computed and given.
+/// is the token table (tied weights), which is stored by the policy of "embed"; the policy of "head" determines the
+/// type in which logits are computed and returned.
 ///
 /// The residual stream has the type of the embedding's result, the `output` of "embed", throughout: the sum of the
 /// stream and a layer's contribution is rounded once to that type, whatever the layer's own policy. ht::rule<"embed",
@@ -41,12 +41,12 @@ struct gpt_config {
     extent width = 256;
     attention_strategy strategy = attention_strategy::automatic;
     float dropout =
-        0;  ///< dropout of embeddings and of what attention and perceptron add; not of attention's probabilities
-    keep_logits logits = keep_logits::where_small;  ///< whether the loss keeps them for its gradient
-    int checkpointing = 0;  ///< every n-th block keeps its input alone for the backward pass, which computes it again; 0: none
+        0;  ///< dropout of embeddings and of the results of attention and perceptron, not of attention's probabilities
+    keep_logits logits = keep_logits::where_small;  ///< whether the loss stores logits for its gradient
+    int checkpointing = 0;  ///< every n-th block stores only its input for the backward pass, which recomputes it; 0: none
 };
 
-/// x = x + attn(norm(x)), then x + mlp(norm(x)). The path of each norm is below that of the layer that it precedes.
+/// y = x + attn(norm(x)), then y + mlp(norm(y)). The path of each norm is below that of the layer that it precedes.
 template <class P>
 struct transformer_block {
     layer_norm<at<at<P, "attn">, "norm">> attn_norm;
@@ -60,7 +60,7 @@ struct transformer_block {
         : transformer_block(s, c, initial{.deviation = 0.02f},
                             initial{.deviation = 0.02f / std::sqrt(2.0f * static_cast<float>(c.layers))}) {}
 
-    /// x: (batch, time, width); so is the result, in x's type.
+    /// x: (batch, time, width); the result has the same shape and type.
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const documents& packed = {}) const {
         const auto mixed = attn(ctx, attn_norm(ctx, x), x, packed.sequences);
@@ -80,7 +80,7 @@ struct transformer_block {
     }
 };
 
-/// The head of a language model: logits = x tableᵀ, where the table is another layer's and is stored by Table.
+/// The head of a language model: logits = x tableᵀ, where the table belongs to another layer and is stored by Table.
 template <class P, class Table>
 struct tied_head {
     using policy = P;
@@ -98,18 +98,18 @@ class gpt : public model {
   public:
     using policy = P;
 
-    /// Initial weights depend on the seed alone, not on the policy. Throws argument_error for an invalid configuration.
+    /// Initial weights depend only on the seed, not on the policy. Throws argument_error for an invalid configuration.
     template <class Device>
     gpt(Device& device, const gpt_config& c, std::uint64_t seed = 0);
 
     const gpt_config& config() const { return config_; }
-    /// From now on every n-th block keeps its input alone for the backward pass; 0: none. Throws argument_error for a
-    /// negative number.
+    /// From now on every n-th block stores only its input for the backward pass, which recomputes the block; 0: none.
+    /// Throws argument_error for a negative number.
     void checkpoint_every(int n) {
         h_.checkpoint_every(n);
         config_.checkpointing = n;
     }
-    /// The same for the blocks whose index i has chosen(i).
+    /// The same for the blocks whose index i satisfies chosen(i).
     template <class Chosen>
     void checkpoint_where(const Chosen& chosen) {
         h_.checkpoint_where(chosen);
@@ -136,16 +136,17 @@ class gpt : public model {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
             ctx, hidden(ctx, tokens, rows), embed_.tokens, absent{});
     }
-    /// Those of the last token of each document that has tokens, or of each row: (documents, vocabulary). For inference
-    /// contexts; the offsets of `rows` are in host memory, and its cache keeps keys and values. Throws as logits does.
+    /// The logits after the last token of each document that has tokens, or of each row: (documents, vocabulary). For
+    /// inference contexts; the offsets of `rows` are in host memory, and its cache stores keys and values. Throws as
+    /// logits does.
     template <class Context>
     auto next_logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return halftone::linear<layer_roles<typename head::policy, typename head::operation, Context>>(
             ctx, last_tokens(ctx, hidden(ctx, tokens, rows), rows), embed_.tokens, absent{});
     }
-    /// The most tokens of a sequence.
+    /// The largest number of tokens in a sequence.
     extent context() const { return config_.context; }
-    /// Tokens that go on with the prompts: ht::generate.
+    /// Generates tokens that continue the prompts: ht::generate.
     template <class Context>
     auto generate(Context&& ctx, std::span<const std::vector<std::int32_t>> prompts,
                   const generation_options& options = {}) const {

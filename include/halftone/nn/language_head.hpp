@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The head of a language model. A constructor argument decides whether it has a weight or, tied, reads the table of
+/// The head of a language model. A constructor argument determines whether it has a weight or, tied, reads the table of
 /// tokens.
 ///
 ///     ht::nn::language_head<ht::at<P, "head">> head{store, vocabulary, width, tied};
@@ -23,13 +23,13 @@ struct language_head {
 
     extent classes, width;
     bool is_tied;
-    parameter<storage_signature<P, operation>, 2> weight;  // (classes, width); in no store if the head is tied
+    parameter<storage_signature<P, operation>, 2> weight;  // (classes, width); not in the store if the head is tied
 
     language_head(store& s, extent class_count, extent row, bool tied) : classes(class_count), width(row), is_tied(tied) {
         if (!tied) weight = s.add<P, operation>("weight", shape<2>{classes, width}, initial{.deviation = 0.02f});
     }
 
-    /// The mean cross-entropy of the logits x weightᵀ, which are stored only if `keep` says so. The weight of a tied
+    /// The mean cross-entropy of the logits x weightᵀ, which are stored only as `keep` specifies. The weight of a tied
     /// head is `table`. Throws shape_error, and argument_error for a target that is not a class.
     template <class Context, class X, class Table>
     auto loss(Context&& ctx, const variable<X, 3>& x, const Table& table, const const_view<std::int32_t, 2>& targets,

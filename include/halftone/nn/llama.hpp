@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Llama, and what has its form (Qwen2, Qwen3, Mistral): a decoder of pre-norm blocks with rms norms, rotary positions, grouped
-/// queries and gated perceptrons (Touvron et al. 2023).
+/// Llama, and models of the same form (Qwen2, Qwen3, Mistral): a decoder of pre-norm blocks with rms norms, rotary
+/// positions, grouped queries and gated perceptrons (Touvron et al. 2023).
 ///
 ///     ht::nn::llama<ht::amp_bf16> model{device, {.vocab_size = 256, .hidden_size = 256, .intermediate_size = 688}};
 ///     auto loss = model.loss(tape, batch);                   // batch.tokens and batch.targets: (batch, time)
@@ -11,9 +11,10 @@
 ///     ht::nn::qwen3<ht::amp_bf16> model{device, {.head_dim = 128}};                     // with norms of queries and keys
 ///     auto texts = model.generate(eval, prompts, {.max_new_tokens = 64});               // nn/generation.hpp
 ///
-/// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down", "norm",
-/// "head". The weights of transformers' q_proj, k_proj and v_proj are the rows of "qkv", those of gate_proj and up_proj the
-/// rows of "gate_up", one behind the other. The residual stream has the type that "embed" gives, as in nn/gpt.hpp.
+/// Paths: "embed", "h.*.attn.norm", "h.*.attn.qkv", "h.*.attn.proj", "h.*.mlp.norm", "h.*.mlp.gate_up", "h.*.mlp.down",
+/// "norm", "head". The rows of "qkv" are the weights of transformers' q_proj, k_proj and v_proj, those of "gate_up" the
+/// weights of gate_proj and up_proj, in this order. The residual stream has the type that "embed" returns, as in
+/// nn/gpt.hpp.
 #pragma once
 
 #include <halftone/autodiff/op/loss.hpp>
@@ -30,26 +31,26 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// The sizes of a Llama, by the names of transformers' LlamaConfig and Qwen2Config.
+/// The sizes of a Llama, with the names of transformers' LlamaConfig and Qwen2Config.
 struct llama_config {
     extent vocab_size = 256;
     extent hidden_size = 256;
     extent intermediate_size = 688;
     int num_hidden_layers = 4;
     extent num_attention_heads = 4;
-    extent num_key_value_heads = 0;  ///< 0: as many as heads
+    extent num_key_value_heads = 0;  ///< 0: num_attention_heads
     extent head_dim = 0;             ///< 0: hidden_size / num_attention_heads
     extent max_position_embeddings = 128;
     float rms_norm_eps = 1e-6f;
     double rope_theta = 10000;
-    rotary_scaling rope_scaling{};     ///< of Llama 3.1
-    bool tie_word_embeddings = false;  ///< the head reads the table of tokens
-    bool attention_bias = false;       ///< of the product of queries, keys and values, as in Qwen2
+    rotary_scaling rope_scaling{};     ///< the scaling of Llama 3.1
+    bool tie_word_embeddings = false;  ///< whether the head's weight is the table of tokens
+    bool attention_bias = false;       ///< whether the product of queries, keys and values has a bias, as in Qwen2
     attention_strategy strategy = attention_strategy::automatic;
-    keep_logits logits = keep_logits::where_small;  ///< whether the loss keeps them for its gradient
+    keep_logits logits = keep_logits::where_small;  ///< whether the loss stores logits for its gradient
 };
 
-/// x + attn(norm(x)), then that + mlp(norm(that)). Each norm stands below the layer that it serves.
+/// y = x + attn(norm(x)), then y + mlp(norm(y)). The path of each norm is below that of the layer that it precedes.
 template <class P, qk_norm Norm = qk_norm::none>
 struct llama_block {
     rms_norm<at<at<P, "attn">, "norm">> attn_norm;
@@ -69,7 +70,7 @@ struct llama_block {
           mlp_norm(s, c.hidden_size, c.rms_norm_eps),
           mlp(s, c.hidden_size, c.intermediate_size) {}
 
-    /// x: (batch, time, hidden_size); so is the result, in x's type.
+    /// x: (batch, time, hidden_size); the result has the same shape and type.
     template <class Context, class X, class... F>
     auto operator()(Context&& ctx, const variable<X, 3>& x, const const_view<float, 2>& table,
                     const documents& packed = {}, const F&... functions) const {
@@ -90,25 +91,25 @@ class llama : public model {
   public:
     using policy = P;
 
-    /// Initial weights follow from the seed alone, whatever the policy. Throws argument_error for a configuration that
-    /// makes no model.
+    /// Initial weights depend only on the seed, not on the policy. Throws argument_error for an invalid configuration.
     template <class Device>
     llama(Device& device, const llama_config& c, std::uint64_t seed = 0);
 
     const llama_config& config() const { return config_; }
-    /// From now on every n-th block keeps only its input for the backward pass, which recomputes the block; 0: none.
+    /// From now on every n-th block stores only its input for the backward pass, which recomputes the block; 0: none.
     /// Throws argument_error for a negative number.
     void checkpoint_every(int n) { h_.checkpoint_every(n); }
-    /// The same for the blocks whose index i has chosen(i).
+    /// The same for the blocks whose index i satisfies chosen(i).
     template <class Chosen>
     void checkpoint_where(const Chosen& chosen) {
         h_.checkpoint_where(chosen);
     }
 
-    /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's memory must stay
-    /// until the backward pass is through. Where it has `documents` (ht::packed_batch), its row holds these one behind the
-    /// other. Functions of attention's scores, as ht::sliding_window{256}, hold in every block. Throws shape_error, and
-    /// argument_error for a token outside the vocabulary, and for documents beside functions.
+    /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's memory
+    /// must stay unchanged until the backward pass has ended. If the batch has `documents` (ht::packed_batch), its row
+    /// consists of these. Functions of attention's scores, such as ht::sliding_window{256}, apply to every block.
+    /// Throws shape_error, and argument_error for a token outside the vocabulary, and for documents together with
+    /// functions.
     template <class Context, class Batch, class... F>
     auto loss(Context&& ctx, const Batch& batch, const F&... functions) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens, targets = batch.targets;
@@ -119,21 +120,21 @@ class llama : public model {
         return head_.loss(ctx, hidden(ctx, tokens, rows, functions...), embed_.tokens, targets, config_.logits);
     }
 
-    /// The logits of every token's successor: (batch, time, vocab_size), before any softmax, in the `output` of the policy at
-    /// "head". Arguments and errors as of nn::gpt::logits, and functions as of loss.
+    /// The logits of every token's successor, (batch, time, vocab_size), in the `output` of the policy at "head".
+    /// Arguments and errors as for nn::gpt::logits, functions as for loss.
     template <class Context, class... F>
     auto logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {},
                 const F&... functions) const {
         return head_.logits(ctx, hidden(ctx, tokens, rows, functions...), embed_.tokens);
     }
-    /// Those of the last token of each document that has tokens, or of each row: as nn::gpt::next_logits.
+    /// The logits after the last token of each document that has tokens, or of each row, as nn::gpt::next_logits.
     template <class Context>
     auto next_logits(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows = {}) const {
         return head_.logits(ctx, last_tokens(ctx, hidden(ctx, tokens, rows), rows), embed_.tokens);
     }
-    /// The most tokens of a sequence.
+    /// The largest number of tokens in a sequence.
     extent context() const { return config_.max_position_embeddings; }
-    /// Tokens that go on with the prompts: ht::generate.
+    /// Generates tokens that continue the prompts: ht::generate.
     template <class Context>
     auto generate(Context&& ctx, std::span<const std::vector<std::int32_t>> prompts,
                   const generation_options& options = {}) const {
@@ -147,7 +148,7 @@ class llama : public model {
         if (c.num_hidden_layers < 1 || c.num_attention_heads < 1 || c.max_position_embeddings < 1)
             fail<argument_error>("llama: ", c.num_hidden_layers, " layers of ", c.num_attention_heads, " heads for ",
                                  c.max_position_embeddings, " positions; expected at least 1 of each");
-        return c;  // the layers check what else they take
+        return c;  // the layers check the other values
     }
     template <class Context, class... F>
     auto hidden(Context&& ctx, const const_view<std::int32_t, 2>& tokens, const packed& rows, const F&... functions) const {
@@ -163,11 +164,11 @@ class llama : public model {
     tensor<float, 2> table_;  // cosines and sines of all positions
 };
 
-/// A Llama whose heads of queries and keys are normalised: Qwen3.
+/// A Llama whose heads of queries and keys are normalised, as in Qwen3.
 template <class P>
 using qwen3 = llama<P, qk_norm::rms>;
 
-// Not `inline`, so that a library can have it.
+// Not `inline`, so that a library can contain it.
 template <class P, qk_norm Norm>
 template <class Device>
 llama<P, Norm>::llama(Device& device, const llama_config& c, std::uint64_t seed)

@@ -6,11 +6,11 @@
 ///     auto y = mlp(ctx, x, residual);                        // (…, width)
 ///     auto y = mlp(ctx, x);                                  // the same without a residual
 ///
-///     ht::nn::mlp<ht::at<P, "mlp">, ht::nn::approximate::none> mlp{store, width, 4 * width};      // BERT's gelu, by erf
+///     ht::nn::mlp<ht::at<P, "mlp">, ht::nn::approximate::none> mlp{store, width, 4 * width};      // BERT's gelu, with erf
 ///
-/// Paths below it: "up" and "down". If both have one policy, it is a single operation, which computes the gelu in the
-/// first product's epilogue; otherwise, and with a gelu by erf, two products with a gelu between. In both cases its category is
-/// operation_category<ht::op::linear>.
+/// Paths below it: "up" and "down". If both have the same policy, it is a single operation, which computes the gelu in
+/// the first product's epilogue; otherwise, and for the gelu with erf, it is two products with a gelu between them. In
+/// both cases its category is operation_category<ht::op::linear>.
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>
@@ -32,7 +32,7 @@ consteval bool check_mlp_category() {
     return true;
 }
 
-/// The types of one of the perceptron's products, and of its stored weight, by the policy that its layer chooses by.
+/// The types of one of the perceptron's products and of its stored weight, from the policy of its layer.
 template <class P, class Context>
 using choosing_roles = typename layer_types<chosen_by<policy_within<P, policy_of<Context>>>, op::linear, Context>::type;
 template <class P>
@@ -53,7 +53,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// How a gelu is computed: the argument of PyTorch's nn.GELU.
+/// The formula of a gelu: the argument of PyTorch's nn.GELU.
 enum class approximate {
     tanh,  ///< ht::gelu: GPT-2
     none,  ///< ht::gelu_erf: BERT
@@ -72,7 +72,7 @@ struct mlp {
     linear<at<P, "down">> down;
     float residual_dropout = 0;  ///< dropout of the values added to the residual
 
-    /// `inner` and the following argument are the initial values of both products' weights.
+    /// `inner` and `projection` are the initial values of both products' weights.
     mlp(store& s, extent width, extent hidden, const initial& inner = {.deviation = 0.02f},
         const initial& projection = {.deviation = 0.02f})
         : up(s, width, hidden, inner), down(s, hidden, width, projection) {}

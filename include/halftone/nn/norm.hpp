@@ -5,8 +5,8 @@
 ///     ht::nn::layer_norm<ht::at<P, "norm">> norm{store, width};
 ///     auto y = norm(ctx, x);                                 // (…, width)
 ///
-/// Numeric contract: computed in float; under a mixed policy it reads the fp32 masters of gain and bias, by the
-/// category of autocast's lists; the result is rounded once to `output`.
+/// Numeric contract: computed in float. Under a mixed policy it reads the fp32 masters of gain and bias, as the
+/// category of autocast's lists requires; the result is rounded once to `output`.
 #pragma once
 
 #include <halftone/autodiff/op/norm.hpp>
@@ -23,7 +23,7 @@ struct layer_norm {
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 1> gain, bias;  // (width)
-    float epsilon;                                             ///< what is added to the variance
+    float epsilon;                                             ///< added to the variance
 
     layer_norm(store& s, extent width, float e = 1e-5f)
         : gain(s.add<P, operation>("gain", shape<1>{width}, initial{.mean = 1.0f})),

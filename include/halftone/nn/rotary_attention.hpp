@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The attention of Llama's blocks: queries and keys are turned by their positions (rotary embedding), several heads of
-/// queries may share one of keys and values, and the products have no biases, or only the first one (Qwen2).
+/// The attention of Llama's blocks: queries and keys are rotated by their positions (rotary embedding), several heads
+/// of queries may share one of keys and values, and the products have no biases, or only the first one has (Qwen2).
 ///
 ///     ht::nn::rotary_attention<ht::at<P, "attn">> attn{store, width, {.heads = 32, .kv_heads = 8}};
 ///     const ht::tensor<float, 2> table = ht::rotary_table(device, context, attn.head_size());
 ///     auto y = attn(ctx, x, residual, table);                // (batch, time, width)
-///     auto y = attn(ctx, x, residual, table, documents);     // packed ones (autodiff/op/packed.hpp)
+///     auto y = attn(ctx, x, residual, table, documents);     // packed documents (autodiff/op/packed.hpp)
 ///     auto y = attn(ctx, x, residual, table, {}, ht::sliding_window{4096});             // Mistral
 ///     ht::nn::rotary_attention<ht::at<P, "attn">, ht::nn::qk_norm::rms> attn{store, width, {.heads = 32}};      // Qwen3
 ///
-/// Paths below it: "qkv" and "proj", and "q_norm" and "k_norm" where heads are normalised. The weight of "qkv" has the rows of
-/// q_proj, then those of k_proj, then those of v_proj.
+/// Paths below it: "qkv" and "proj", and "q_norm" and "k_norm" if heads are normalised. The rows of "qkv" are the
+/// weights of q_proj, k_proj and v_proj, in this order.
 #pragma once
 
 #include <halftone/autodiff/op/modified_attention.hpp>
@@ -25,18 +25,18 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
-/// The sizes of rotary_attention, and how it is computed.
+/// The sizes and options of rotary_attention.
 struct rotary_attention_options {
     extent heads = 1;
-    extent kv_heads = 0;    ///< of keys and values; 0: as many as queries have
+    extent kv_heads = 0;    ///< number of heads of keys and values; 0: as for queries
     extent head_size = 0;   ///< 0: width / heads
-    bool qkv_bias = false;  ///< Qwen2: the product of queries, keys and values has a bias
-    float norm_eps = 1e-6f;  ///< of qk_norm::rms
+    bool qkv_bias = false;  ///< whether the product of queries, keys and values has a bias (Qwen2)
+    float norm_eps = 1e-6f;  ///< epsilon of qk_norm::rms
     rotary_layout layout = rotary_layout::half_split;
     attention_options attention{.mask = attention_mask::causal};
 };
 
-/// A linear layer whose bias is there or not, as it is constructed.
+/// A linear layer with or without a bias, depending on a constructor argument.
 template <class P>
 struct linear_perhaps_bias {
     using policy = P;
@@ -44,7 +44,7 @@ struct linear_perhaps_bias {
     static constexpr bool owns_parameters = true;
 
     parameter<storage_signature<P, operation>, 2> weight;  // (out, in)
-    parameter<storage_signature<P, operation>, 1> bias;    // (out); of no store where there is none
+    parameter<storage_signature<P, operation>, 1> bias;    // (out); not in the store if there is none
     bool has_bias;
 
     linear_perhaps_bias(store& s, extent in, extent out, const initial& weights, bool biased)
@@ -61,10 +61,10 @@ struct linear_perhaps_bias {
     static decltype(auto) visit(auto&&, auto&& f) { return f(); }
 };
 
-/// What becomes of each head of queries and keys before it is turned.
+/// The normalisation of each head of queries and keys before it is rotated.
 enum class qk_norm {
     none,
-    rms,  ///< Qwen3: an rms norm, with a gain for queries and one for keys that their heads share
+    rms,  ///< Qwen3: an rms norm, with one gain for all heads of queries and one for all heads of keys
 };
 
 namespace detail {
@@ -82,7 +82,7 @@ struct head_norms {
 
 }  // namespace detail
 
-/// Self-attention with rotary embedding and grouped queries: x (batch, time, width) to (batch, time, width).
+/// Self-attention with rotary embedding and grouped queries: maps x (batch, time, width) to (batch, time, width).
 template <class P, qk_norm Norm = qk_norm::none>
 struct rotary_attention {
     using policy = P;
@@ -92,20 +92,21 @@ struct rotary_attention {
     linear_perhaps_bias<at<P, "qkv">> qkv;  // width to (heads + 2 kv_heads) head_size
     std::conditional_t<norms_heads, detail::head_norms<P>, detail::no_head_norms<P>> norms;
     linear_no_bias<at<P, "proj">> proj;     // heads head_size to width
-    rotary_attention_options options;       ///< with every number stated
+    rotary_attention_options options;       ///< with all defaults resolved
 
-    /// The weights of both products begin as said. Throws argument_error for heads that do not fit.
+    /// With given initial weights of both products. Throws argument_error for invalid numbers of heads.
     rotary_attention(store& s, extent width, const rotary_attention_options& o, const initial& inner = {.deviation = 0.02f},
                      const initial& projection = {.deviation = 0.02f})
         : rotary_attention(s, width, inner, projection, checked(width, o)) {}
 
-    /// The numbers of one head.
+    /// The number of elements of a head.
     extent head_size() const { return options.head_size; }
 
-    /// table: as ht::rotary_table makes it, of the head_size or fewer numbers. In packed documents positions begin anew in
-    /// each. Functions change scores or hide keys, as ht::sliding_window{256} does (kernel/attention/score_mod/score_mod.hpp);
-    /// documents are kept apart by one of them, ht::document_mask(ids), in place of packing. Throws shape_error, and
-    /// argument_error for a position that the table has not (on a CPU), and for packed documents beside functions.
+    /// table: from ht::rotary_table, with at most head_size columns. In packed documents positions begin at 0 in each
+    /// document. Functions change scores or hide keys, as ht::sliding_window{256} does
+    /// (kernel/attention/score_mod/score_mod.hpp); they cannot be combined with packing, but the function
+    /// ht::document_mask(ids) keeps documents apart. Throws shape_error, and argument_error for a position outside the
+    /// table (on a CPU), and for packed documents together with functions.
     template <class Context, class X, class Residual = absent, class... F>
         requires(halftone::detail::attention_function<F> && ...)
     auto operator()(Context&& ctx, const variable<X, 3>& x, const Residual& residual, const const_view<float, 2>& table,
@@ -114,7 +115,7 @@ struct rotary_attention {
         const auto all = qkv(ctx, x);
         const shape<3> s = all.shape();
         const auto heads = normed(ctx, reshape(ctx, all, shape<4>{s[0], s[1], o.heads + 2 * o.kv_heads, o.head_size}));
-        // Queries and keys lie side by side: one pass turns their heads, and copies those of values.
+        // Queries and keys are adjacent: one pass rotates their heads, and copies those of values.
         const auto turned =
             rotary(ctx, heads, table, {.layout = o.layout, .heads = o.heads + o.kv_heads}, packed.positions);
         return proj(ctx, mix(ctx, reshape(ctx, turned, s), packed, functions...), residual);
@@ -135,7 +136,7 @@ struct rotary_attention {
           proj(s, o.heads * o.head_size, width, projection),
           options(o) {}
 
-    /// The heads of queries and keys normalised, those of values as they are.
+    /// Normalises the heads of queries and keys; those of values are unchanged.
     template <class Context, class T>
     auto normed(Context&& ctx, const variable<T, 4>& heads) const {
         if constexpr (norms_heads) {
@@ -155,8 +156,8 @@ struct rotary_attention {
             return self_attention<roles>(ctx, turned, count, options.attention, packed.sequences);
         } else {
             if (packed.sequences.sequences.are_there()) {
-                fail<argument_error>("rotary_attention: packed documents beside functions of scores; ht::document_mask(ids) is "
-                                     "a function that keeps documents apart");
+                fail<argument_error>("rotary_attention: packed documents together with functions of scores; "
+                                     "use the function ht::document_mask(ids), which keeps documents apart");
             }
             return self_attention<roles>(ctx, turned, count, options.attention, functions...);
         }
@@ -173,7 +174,7 @@ struct rotary_attention {
             fail<argument_error>("rotary_attention: ", o.heads, " heads do not divide a width of ", width);
         if (o.head_size == 0) o.head_size = width / o.heads;
         if (o.head_size < 2 || o.head_size % 2 != 0)
-            fail<argument_error>("rotary_attention: a head has ", o.head_size, " numbers; expected an even number");
+            fail<argument_error>("rotary_attention: head_size is ", o.head_size, "; expected an even number");
         return o;
     }
 };

@@ -10,11 +10,10 @@
 /// accumulators, scalers and clipping handle the rows like dense gradients, and their norm and found_inf include them.
 ///
 /// A step changes only rows that were looked up in its window: the values and moments of other rows do not decay. That
-/// is lazy Adam, as torch.optim.SparseAdam, here with AdamW's decoupled decay of the changed rows. Rows that are looked
-/// up in every step, and all rows under ht::sgd without momentum and decay, have the same bits as with a dense
-/// gradient. The random numbers of stochastic rounding depend on an element's place in its group of the store: the
-/// table is a group of its own, so that parameters that would share a group with a dense table get other random
-/// numbers.
+/// is lazy Adam, as torch.optim.SparseAdam, with AdamW's decoupled decay of the changed rows. Rows that are looked up
+/// in every step, and all rows under ht::sgd without momentum and decay, have the same bits as with a dense gradient.
+/// The random numbers of stochastic rounding depend on an element's index in its group of the store: the table is a
+/// separate group, so that parameters that would share a group with a dense table get different random numbers.
 ///
 /// The table can only be looked up: a head that shares it would have a dense gradient, and does not compile.
 #pragma once
@@ -32,8 +31,9 @@ struct sparse_embedding_options {
     /// A window with more throws argument_error in its backward pass. 0: the capacity grows to that of the largest
     /// window, after which captured steps are captured again.
     extent most_rows = 0;
-    /// The token whose row gets no gradient and is not changed by steps, counted from the end if negative; it keeps its initial
-    /// values, which are random, as the other rows' are (PyTorch has zeros there); table.assign sets them.
+    /// The token whose row gets no gradient and is not changed by steps; negative values count from the end. The row
+    /// keeps its initial values, which are random, like those of the other rows (in PyTorch they are zeros);
+    /// table.assign sets them.
     std::optional<extent> padding_idx{};
 };
 

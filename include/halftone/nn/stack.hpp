@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A list of blocks of one kind, whose number is known at run time, each with its own parameters.
+/// A list of blocks of the same kind, each with its own parameters; their number is known at run time.
 ///
 ///     ht::nn::stack<block, P, "h"> h{store, depth, config};     // block<at<at<P, "h">, "*">>, constructed as {store, config}
-///     x = h(ctx, x);                                         // one after the other
-///     auto y = h[2](ctx, x);                                 // one alone: a list whose layers are called side by side
+///     x = h(ctx, x);                                         // calls all blocks, one after another
+///     auto y = h[2](ctx, x);                                 // calls one block, for example one of several experts
 ///
-/// A recipe's rules may name single blocks, "h.0" or "h.last", which then have types of their own. All blocks must
-/// return the type that they take. In the store the blocks' paths are "h.0", "h.1", … under every recipe, also for the
-/// last one.
+/// A recipe's rules may match single blocks, "h.0" or "h.last", which then have separate types. All blocks must return
+/// the type that they take. In the store the blocks' paths are "h.0", "h.1", … under every recipe, also for the last
+/// one.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ struct stack_types<Block, List, indices<Index...>> {
 
 }  // namespace detail
 
-/// Blocks 0 to depth - 1, called one after the other, each with its own parameters.
+/// Blocks 0 to depth - 1, called one after another, each with its own parameters.
 template <template <class> class Block, class P, path_name Name>
 class stack {
     using named = typename halftone::detail::classes_of<P, Name>::type;
@@ -55,14 +55,14 @@ class stack {
     /// The number of blocks.
     int depth() const { return depth_; }
 
-    /// From now on every n-th block, the first one included, keeps its input alone for the backward pass
+    /// From now on every n-th block, beginning with the first, stores only its input for the backward pass
     /// (autodiff/op/checkpoint.hpp); 0: none. Throws argument_error for a negative number.
     void checkpoint_every(int n) {
         if (n < 0) fail<argument_error>("stack: a checkpoint every ", n, " blocks; expected 1 or more, or 0 for none");
         checkpoint_where([n](int i) { return n != 0 && i % n == 0; });
     }
-    /// The same for the blocks whose index i has chosen(i). The first ones save the most: their values are computed
-    /// again when those of later blocks have been freed.
+    /// The same for the blocks whose index i satisfies chosen(i). The first blocks save the most memory: their values
+    /// are recomputed after those of later blocks have been freed.
     template <class Chosen>
     void checkpoint_where(const Chosen& chosen) {
         checkpointed_.assign(static_cast<std::size_t>(depth_), false);
@@ -87,8 +87,8 @@ class stack {
     template <class Context, class X, class... More>
     X operator()(Context&& ctx, X x, const More&... more) const;
 
-    /// One block, to be called as it is: experts[i](ctx, x). Blocks that rules name have to give the type that the others
-    /// give. Throws argument_error for a block that is not there.
+    /// One block, to be called by itself: experts[i](ctx, x). All blocks that rules match must return the same type.
+    /// Throws argument_error for an index out of range.
     auto operator[](int i) const {
         if (i < 0 || i >= depth_) fail<argument_error>("stack: block ", i, " of ", depth_, "; expected 0 to ", depth_ - 1);
         return single{this, i};
@@ -126,7 +126,7 @@ class stack {
         if constexpr (halftone::detail::records_double_backward<Context>) {
             fail<argument_error>("stack: block ", i,
                                  " has a checkpoint, and a tape for second derivatives needs all values; "
-                                 "checkpoint_every(0) takes checkpoints back");
+                                 "checkpoint_every(0) removes all checkpoints");
         } else {
             auto again = [&block, i](auto&& c, const X& y, const More&... rest) {
                 [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(c.root(), i);
@@ -143,8 +143,8 @@ class stack {
         for (int i = 0; i < index; ++i) among_common += named::class_of(i, depth_) == named::size ? 1 : 0;
         if (kind == named::size) return common_[among_common](ctx, inputs...);
         static_assert((std::is_same_v<decltype((*std::get<I>(special_))(ctx, inputs...)), Y> && ...),
-                      "halftone: blocks of a list that are called by their index give one type; see `output` of the "
-                      "policies of those that rules name");
+                      "halftone: blocks of a list that are called by their index return the same type; see `output` of the "
+                      "policies of those that rules match");
         std::optional<Y> y;
         (static_cast<void>(kind == I ? (y.emplace((*std::get<I>(special_))(ctx, inputs...)), 0) : 0), ...);
         return *std::move(y);

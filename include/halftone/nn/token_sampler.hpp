@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The token that a model's logits choose: the likeliest, or one drawn at random of those that top-k and top-p leave.
+/// Chooses a token from a model's logits: the most probable one, or one drawn at random from those that top-k and top-p
+/// select.
 ///
 ///     const ht::generation_options o{.temperature = 0.8, .top_k = 50, .top_p = 0.95, .seed = 42};
 ///     const std::int32_t token = ht::sample_token(logits, o, sequence, position);
 ///
-/// Definition, in double: of the logits x_i
+/// Definition, in double, with the logits x_i:
 ///
 ///     weight_i = exp((x_i - max x) / temperature)
-///     top-k: the k largest logits stay; of equal ones that of the lower id
-///     top-p: of these, from the largest on, as many stay as it takes until their weights are top_p of the weights of all
-///     drawn: the first id at which the weights that stayed, summed by ascending ids, exceed u times their sum
+///     top-k: selects the k largest logits; of equal ones the one with the lower id comes first
+///     top-p: selects of these, from the largest on, the fewest whose weights are at least top_p of the sum of their weights
+///     drawn: the first id at which the cumulative sum of the selected weights, in the order of ids, exceeds u times their sum
 ///
-/// with 53 random bits u of Philox4x32-10 in [0, 1), which follow from (seed, sequence, position) alone (Fan et al. 2018,
-/// Holtzman et al. 2020; transformers' order of both). Temperature 0 takes the largest logit, of equal ones that of the lower id.
+/// where u in [0, 1) has 53 random bits of Philox4x32-10 and depends only on (seed, sequence, position) (Fan et al.
+/// 2018, Holtzman et al. 2020; the order of top-k and top-p is that of transformers). Temperature 0 chooses the largest
+/// logit, of equal ones the one with the lower id.
 #pragma once
 
 #include <algorithm>
@@ -33,20 +35,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How tokens are generated; transformers' GenerationConfig has the same names.
+/// Options of generation, with the names of transformers' GenerationConfig.
 struct generation_options {
-    extent max_new_tokens = 20;  ///< of each prompt, 0 or more
-    double temperature = 0;      ///< divides the logits; 0: the likeliest token is taken, and nothing drawn
-    extent top_k = 0;            ///< only so many of the likeliest tokens are drawn from; 0: all
-    double top_p = 1;            ///< only the likeliest tokens with so much probability together, above 0 and at most 1
+    extent max_new_tokens = 20;  ///< for each prompt, 0 or more
+    double temperature = 0;      ///< divides the logits; 0: the most probable token, without drawing
+    extent top_k = 0;            ///< the number of most probable tokens that are drawn from; 0: all
+    double top_p = 1;            ///< the probability of the most probable tokens that are drawn from, above 0 and at most 1
     std::uint64_t seed = 0;
-    std::optional<std::int32_t> eos = std::nullopt;  ///< the token that ends a text; it is the last one of the result
-    extent first_sequence = 0;  ///< the number of the first prompt, where these are a part of a list: draws follow from it
+    std::optional<std::int32_t> eos = std::nullopt;  ///< the token that ends a text; the result includes it
+    extent first_sequence = 0;  ///< the index of the first prompt, if the prompts are a part of a list: draws depend on it
 };
 
 namespace detail {
 
-/// Random numbers of generation are those of this tensor number (number/philox.hpp).
+/// The tensor number (number/philox.hpp) from which the random numbers of generation are derived.
 inline constexpr std::uint32_t generation_stream = 0x67656e65;
 
 inline void check_generation(const generation_options& o) {
@@ -59,13 +61,13 @@ inline void check_generation(const generation_options& o) {
         fail<argument_error>("generate: top_p is ", o.top_p, "; expected more than 0, and at most 1");
 }
 
-/// Tokens that may be drawn, by ascending ids, and their weights.
+/// The tokens that may be drawn, in the order of ids, and their weights.
 struct token_choice {
     std::vector<std::int32_t> ids;
     std::vector<double> weights;
 };
 
-/// The logits' weights, relative to the largest.
+/// The weights of logits, relative to the largest.
 class token_weights {
   public:
     token_weights(std::span<const float> logits, double temperature)
@@ -78,9 +80,10 @@ class token_weights {
         const float x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
         return x != y ? x > y : a < b;
     }
-    /// The place of the first of the largest logits. Throws argument_error for logits that no choice can be made of.
+    /// The index of the first of the largest logits. Throws argument_error for no logits, a NaN, or a largest logit
+    /// that is not finite.
     static std::size_t largest(std::span<const float> logits) {
-        if (logits.empty()) fail<argument_error>("generate: a row of no logits");
+        if (logits.empty()) fail<argument_error>("generate: an empty row of logits");
         std::size_t best = 0;
         for (std::size_t i = 0; i < logits.size(); ++i) {
             if (is_nan(logits[i])) fail<argument_error>("generate: the logit of token ", i, " is NaN");
@@ -96,8 +99,8 @@ class token_weights {
     double highest_, temperature_;
 };
 
-/// The likeliest tokens that top-k and top-p leave, the likeliest first. A heap gives one after the other, so that most of the
-/// tokens are never sorted.
+/// The tokens that top-k and top-p select, in the order of their probability. They are taken from a heap one by one, so
+/// that most tokens are never sorted.
 inline std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap, std::size_t most,
                                                   double top_p) {
     const auto stands_behind = [&](std::int32_t a, std::int32_t b) { return weight.stands_before(b, a); };
@@ -125,7 +128,7 @@ inline std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, s
     return best;
 }
 
-/// What top-k and top-p leave. The temperature is not 0.
+/// The tokens that top-k and top-p select, and their weights. The temperature is not 0.
 inline token_choice tokens_left(std::span<const float> logits, const generation_options& o) {
     const token_weights weight(logits, o.temperature);
     const std::size_t all = logits.size(),
@@ -144,8 +147,9 @@ inline token_choice tokens_left(std::span<const float> logits, const generation_
 
 }  // namespace detail
 
-/// The token that stands at `position` of sequence number `sequence`, chosen by the logits of those before: by this file's
-/// definition. Throws argument_error for options out of range, and for logits with a NaN or without a finite largest one.
+/// The token at `position` of sequence number `sequence`, chosen from the logits after the previous token, by the
+/// definition at the top of this file. Throws argument_error for options out of range, and for logits with a NaN or
+/// without a finite largest one.
 inline std::int32_t sample_token(std::span<const float> logits, const generation_options& options, std::uint64_t sequence,
                                  std::uint32_t position) {
     detail::check_generation(options);
@@ -159,7 +163,7 @@ inline std::int32_t sample_token(std::span<const float> logits, const generation
         up_to += left.weights[i];
         if (up_to > u * sum) return left.ids[i];
     }
-    return left.ids.back();  // rounding has left nothing above
+    return left.ids.back();  // if rounding leaves no sum above u times the total
 }
 
 }  // namespace HALFTONE_ABI

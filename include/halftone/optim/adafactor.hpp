@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Adafactor (Shazeer and Stern 2018) over a model's parameters, as torch.optim.Adafactor computes it: an optimizer whose
-/// memory is small beside that of the parameters. A matrix has one fp32 number for each row and one for each column, where
-/// AdamW has two moments for each element; a parameter that is no matrix has one for each element.
+/// Adafactor (Shazeer and Stern 2018) over a model's parameters, as torch.optim.Adafactor computes it: an optimizer
+/// whose state is small compared with the parameters. It stores one fp32 variance for each row and each column of a
+/// matrix, where AdamW stores two moments for each element; a parameter that is not a matrix has one variance for each
+/// element.
 ///
 ///     ht::adafactor optimizer{device, model, {.lr = 0.01, .weight_decay = 0.1}, {{"*.norm", {.weight_decay = 0}}}};
-///     optimizer.step(grads);               // three passes over gradients, two over parameters: 26 bytes a parameter in fp32
+///     optimizer.step(grads);               // three passes over gradients, two over parameters: 26 bytes per parameter in fp32
 ///
-/// In step t the rate is min(lr, 1 / sqrt(t)) times the parameter's root mean square, or times epsilon2 where that is less: it
-/// is relative to the parameter's size. An update whose root mean square exceeds d is scaled down to it. The decay is lr
-/// weight_decay of the parameter, as AdamW's. kernel/optimizer_step/adafactor/adafactor.hpp has the formulas and the contract.
+/// In step t the rate is min(lr, 1 / sqrt(t)) times the larger of the parameter's root mean square and epsilon2, so
+/// that it is relative to the parameter's size. An update whose root mean square exceeds d is scaled down to d. The
+/// decay is lr weight_decay times the parameter, as in AdamW. kernel/optimizer_step/adafactor/adafactor.hpp has the
+/// formulas and the contract.
 ///
 /// The program includes the kernels of its device: <halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda.
 ///
-/// A step changes nothing if a gradient, or its square, is not finite. A parameter that no backward pass of the window reached
-/// is unchanged, and the step does not count for it: t counts a parameter's own steps. Tables with sparse gradients are refused,
-/// as torch.optim.Adafactor refuses them. PyTorch factors the last two axes of parameters of more axes; here they have a number
-/// for each element.
+/// A step changes nothing if a gradient, or its square, is not finite. A parameter that no backward pass of the window
+/// reached is unchanged, and the step does not count for it: t counts each parameter's steps. Tables with sparse
+/// gradients are rejected, as by torch.optim.Adafactor. PyTorch factors the last two axes of parameters with more axes;
+/// here these have one variance for each element.
 #pragma once
 
 #include <optional>
@@ -27,17 +29,17 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Adafactor's hyperparameters, as torch.optim.Adafactor has them; its eps is (epsilon1, epsilon2).
+/// Adafactor's hyperparameters, with the defaults of torch.optim.Adafactor, whose eps is (epsilon1, epsilon2).
 struct adafactor_options {
-    double lr = 1e-2;           ///< the largest relative rate
-    double beta2_decay = -0.8;  ///< variances move by t^beta2_decay of the way in step t; 0 or less
-    std::optional<double> epsilon1 = std::nullopt;  ///< the least root of a variance, 2^-63 or more; none: the distance from
+    double lr = 1e-2;           ///< the upper limit of the relative rate
+    double beta2_decay = -0.8;  ///< the weight of new squares is t^beta2_decay in step t; 0 or less
+    std::optional<double> epsilon1 = std::nullopt;  ///< lower limit of a variance's root, 2^-63 or more; none: distance from
                                                     ///< 1 to the next number of the parameter's type, 2^-23 for float
-    double epsilon2 = 1e-3;                         ///< the least root mean square that a parameter counts as
-    double d = 1;                                   ///< the largest root mean square of an update; 1 or more
+    double epsilon2 = 1e-3;                         ///< lower limit of the root mean square of a parameter
+    double d = 1;                                   ///< upper limit of the root mean square of an update; 1 or more
     double weight_decay = 0;
-    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
-    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
+    std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
+    double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
 };
 
 /// Adafactor over a model's parameters. Device and model must outlive it.
@@ -46,9 +48,9 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
     using base = detail::rule_optimizer<Device, Model, kernel::adafactor_rule>;
 
   public:
-    /// Allocates the variances. If groups freeze parameters, make the optimizer before accumulators. Throws argument_error for
-    /// options out of range, for a group that names no parameter and for a table with a sparse gradient, state_error before the
-    /// store's commit, and out_of_memory.
+    /// Allocates the variances. If groups freeze parameters, construct the optimizer before accumulators. Throws
+    /// argument_error for options out of range, for a group that names no parameter and for a table with a sparse
+    /// gradient, state_error before the store's commit, and out_of_memory.
     adafactor(Device& device, Model& model, const adafactor_options& options = {},
               std::initializer_list<parameter_group> groups = {})
         : adafactor(device, model, options, std::vector<parameter_group>(groups)) {}
@@ -69,19 +71,20 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
             return base::run_step(g, launch{this}, kernel::adafactor_rule::largest_gradient());
     }
 
-    /// The variances of a matrix's rows and columns; of other parameters, no rows, and their elements as columns.
+    /// The variances of the rows and columns of a matrix; for other parameters `rows` is empty and `columns` has one
+    /// variance per element.
     struct parameter_variances {
         const_view<float, 1> rows, columns;
     };
-    /// The variances of a parameter, in the device's memory. moment(0, group) is the memory of a whole group of the store,
-    /// fp32 whatever `state` is. Throws argument_error for parameters of other models and frozen ones.
+    /// The variances of a parameter, in the device's memory. moment(0, group) is the memory of a whole group of the
+    /// store, in fp32 for every `state` type. Throws argument_error for parameters of other models and frozen ones.
     template <class Storage, int Rank>
     parameter_variances variances(const parameter<Storage, Rank>& p) const {
         if (!base::updates(p)) fail<argument_error>("adafactor: variances() of a parameter that it does not update");
         const placed s = placed_of(p.owner().entries()[p.entry()], p.entry());
         return {s.rows, s.columns};
     }
-    /// As it was made.
+    /// The options that it was constructed with.
     const adafactor_options& options() const { return options_; }
 
   private:
@@ -112,7 +115,7 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
         base::check_rate("epsilon2", o.epsilon2);
     }
 
-    /// Where the variances of each parameter lie in the memory of its group.
+    /// Assigns each parameter's variances a position in the memory of its group.
     void place(const store& parameters) {
         std::vector<std::size_t> bytes(parameters.groups().size());
         for (const store::entry& e : parameters.entries()) {
@@ -120,7 +123,7 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
             if (e.frozen) continue;
             if (parameters.groups()[e.group].has_sparse_gradients)
                 fail<argument_error>("adafactor: the gradient of ", e.path,
-                                     " is sparse; take a dense one, or another optimizer");
+                                     " is sparse; use a dense gradient, or another optimizer");
             const std::size_t rows = e.rows == 0 ? 0 : static_cast<std::size_t>(e.rows);
             const std::size_t columns = e.rows == 0 ? e.count : static_cast<std::size_t>(e.width);
             const std::size_t variances = (round_up(rows, aligned) + round_up(columns, aligned)) * sizeof(float);
@@ -159,7 +162,7 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
     }
 
     adafactor_options options_;
-    std::vector<std::size_t> places_;  // of each parameter of the store, in floats
+    std::vector<std::size_t> places_;  // by parameter of the store, in floats
     detail::device_value<kernel::adafactor_record, Device> record_;
 };
 

@@ -4,7 +4,7 @@
 ///
 ///     ht::adamw optimizer{device, model, {.lr = 3e-4f, .weight_decay = 0.1f},
 ///                         {{"*.norm", {.weight_decay = 0}}, {"h.0", ht::frozen}}};
-///     optimizer.step(grads);               // one read-write pass, 30 bytes a parameter in fp32 with a 16-bit copy
+///     optimizer.step(grads);               // one read-write pass, 30 bytes per parameter in fp32 with a 16-bit copy
 ///
 /// The program includes the kernels of its device: <halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda.
 ///
@@ -12,7 +12,7 @@
 /// square, is not finite.
 ///
 /// A parameter that no backward pass of the window reached is unchanged: it does not decay, its moments are kept, and
-/// the step does not count for it. Its bias corrections follow from the number of its own steps.
+/// the step does not count for it. Its bias corrections depend on the number of its own steps.
 ///
 /// In a table with a sparse gradient (nn/sparse_embedding.hpp) a step changes only the rows that were looked up in its
 /// window. Other rows keep their values and moments, while AdamW with a dense gradient would decay and change them.
@@ -26,15 +26,15 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// AdamW's hyperparameters, as torch.optim.AdamW has them.
+/// AdamW's hyperparameters, with the defaults of torch.optim.AdamW.
 struct adamw_options {
     double lr = 1e-3;
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 1e-2;
-    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
-    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
+    std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
+    double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
 };
 
 /// AdamW over a model's parameters. Device and model must outlive it.
@@ -43,9 +43,9 @@ class adamw : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::adamw_rule>;
 
   public:
-    /// Allocates two moments a parameter. If groups freeze parameters, make the optimizer before accumulators. Throws
-    /// argument_error for options out of range and for a group that names no parameter, state_error before the store's
-    /// commit, and out_of_memory.
+    /// Allocates two moments per parameter. If groups freeze parameters, construct the optimizer before accumulators.
+    /// Throws argument_error for options out of range and for a group that names no parameter, state_error before the
+    /// store's commit, and out_of_memory.
     adamw(Device& device, Model& model, const adamw_options& options = {},
           std::initializer_list<parameter_group> groups = {})
         : adamw(device, model, options, std::vector<parameter_group>(groups)) {}

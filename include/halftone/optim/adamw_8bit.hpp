@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// AdamW over a model's parameters with its two moments in 8 bits, as bitsandbytes' AdamW8bit stores them (Dettmers et al.
-/// 2022, "8-bit Optimizers via Block-wise Quantization"): 2.03 bytes of state a parameter in place of 8.
+/// AdamW over a model's parameters with its two moments in 8 bits, as bitsandbytes' AdamW8bit stores them (Dettmers et
+/// al. 2022, "8-bit Optimizers via Block-wise Quantization"): 2.03 bytes of state per parameter instead of 8.
 ///
 ///     ht::adamw_8bit optimizer{device, model, {.lr = 3e-4, .weight_decay = 0.1}, {{"*.norm", {.weight_decay = 0}}}};
-///     optimizer.step(grads);               // one read-write pass, 18 bytes a parameter in fp32 with a 16-bit copy
+///     optimizer.step(grads);               // one read-write pass, 18 bytes per parameter in fp32 with a 16-bit copy
 ///
 /// The program includes the kernels of its device: <halftone/kernel.hpp> for ht::cpu, <halftone/cuda.cuh> for ht::cuda.
 ///
-/// Each block of 256 consecutive elements of a parameter has a float, the largest magnitude of its moments, and each moment
-/// the code of the nearest number of the dynamic map times that (kernel/optimizer_step/eight_bit/): with signs for the
-/// first moment, without for the second. Nothing is rounded at random. Parameters of fewer than `min_8bit_size` elements
-/// (biases, norms), and tables with a sparse gradient, keep moments in the policy's `state` type and have the bits of
-/// ht::adamw; of the others, `state` is not asked.
+/// For each block of 256 consecutive elements of a parameter, the largest magnitude of its moments is stored as a
+/// float, and each moment as a code: that of the value of the dynamic map nearest to moment / largest magnitude
+/// (kernel/optimizer_step/eight_bit/). The first moment uses the signed map, the second the unsigned one. There is no
+/// random rounding. Parameters of fewer than `min_8bit_size` elements (biases, norms), and tables with a sparse
+/// gradient, have moments in the policy's `state` type, and the same bits as with ht::adamw; for the other parameters
+/// `state` is ignored.
 ///
-/// A step is that of ht::adamw in all else: scaled gradients, clipping, skipped steps (which leave all codes), groups,
-/// frozen parameters, split masters, the average of parameters, step counts. The parameter moves by the new moments before
-/// they are rounded, as in bitsandbytes; it decays before it moves, as in torch.optim.AdamW, while bitsandbytes' decays
-/// afterwards, a difference of lr * weight_decay times the move. The bits do not depend on the number of threads.
+/// Otherwise a step is that of ht::adamw: scaled gradients, clipping, skipped steps (which leave all codes unchanged),
+/// groups, frozen parameters, split masters, the average of parameters, step counts. The parameter is updated with the
+/// new moments before they are rounded, as in bitsandbytes. It decays before the update, as in torch.optim.AdamW, while
+/// in bitsandbytes it decays afterwards, a difference of lr * weight_decay times the update. The bits do not depend on
+/// the number of threads.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/rule/adamw.hpp>
@@ -26,16 +28,16 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// AdamW's hyperparameters, and which parameters have their moments in 8 bits.
+/// AdamW's hyperparameters, and the size from which parameters have 8-bit moments.
 struct adamw_8bit_options {
     double lr = 1e-3;
     double beta1 = 0.9;
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 1e-2;
-    extent min_8bit_size = 4096;  ///< parameters of fewer elements keep moments in the `state` type
-    std::uint64_t seed = 0;       ///< of stochastic rounding, where the policy asks for it
-    double ema_decay = 0;  ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
+    extent min_8bit_size = 4096;  ///< parameters of fewer elements have moments in the `state` type
+    std::uint64_t seed = 0;       ///< seed of stochastic rounding, if the policy uses it
+    double ema_decay = 0;  ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
 };
 
 /// AdamW with moments in 8 bits over a model's parameters. Device and model must outlive it.
@@ -44,9 +46,9 @@ class adamw_8bit : public detail::eight_bit_optimizer<Device, Model, kernel::ada
     using base = detail::eight_bit_optimizer<Device, Model, kernel::adamw_rule>;
 
   public:
-    /// Allocates two bytes a parameter, and two floats for each 256. If groups freeze parameters, make the optimizer before
-    /// accumulators. Throws argument_error for options out of range and for a group that names no parameter, state_error
-    /// before the store's commit, and out_of_memory.
+    /// Allocates two bytes per parameter, and two floats for every 256 parameters. If groups freeze parameters,
+    /// construct the optimizer before accumulators. Throws argument_error for options out of range and for a group that
+    /// names no parameter, state_error before the store's commit, and out_of_memory.
     adamw_8bit(Device& device, Model& model, const adamw_8bit_options& options = {},
                std::initializer_list<parameter_group> groups = {})
         : adamw_8bit(device, model, options, std::vector<parameter_group>(groups)) {}
@@ -59,7 +61,7 @@ class adamw_8bit : public detail::eight_bit_optimizer<Device, Model, kernel::ada
         base::check_rate("epsilon", options.epsilon);
     }
 
-    /// The options that it was made with.
+    /// The options that it was constructed with.
     const adamw_8bit_options& options() const { return options_; }
 
   private:

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The exponential moving average of a model's parameters, which an optimizer with `ema_decay` keeps in the pass of its step,
-/// and the scope in which the model is evaluated with it.
+/// The exponential moving average of a model's parameters, which an optimizer with `ema_decay` updates in the pass of
+/// its step, and the scope in which the model is evaluated with it.
 ///
 ///     ht::adamw optimizer{device, model, {.lr = 3e-4, .ema_decay = 0.999}};
-///     { const auto averaged = optimizer.average_parameters(); evaluate(model); }       // then the parameters are back
-///     optimizer.ema(model.fc.weight)                                          // the average of one, floats
+///     { const auto averaged = optimizer.average_parameters(); evaluate(model); }       // then parameters are restored
+///     optimizer.ema(model.fc.weight)                                          // the average of one parameter, in float
 ///
-/// The average is that of torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(ema_decay), updated after each step:
-/// the parameters themselves after the first one, then ema + (1 - ema_decay) (w - ema), in fp32 whatever `param` is, 4 bytes a
-/// parameter. A step that is skipped leaves it.
+/// The average is that of torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(ema_decay), updated after each
+/// step: the parameters themselves after the first step, then ema + (1 - ema_decay) (w - ema). It is in fp32 for every
+/// `param` type, 4 bytes per parameter. A step that is skipped does not change it.
 #pragma once
 
 #include <optional>
@@ -23,9 +23,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// While it lives, a model has the averages of its parameters in their place, rounded as parameters and copies are; then it has
-/// its parameters again, with the same bits. Made by an optimizer's average_parameters(), whose step() throws state_error
-/// meanwhile.
+/// While it exists, a model's parameters are replaced by their averages, rounded as parameters and copies are; its
+/// destructor restores the parameters, with the same bits. Returned by an optimizer's average_parameters(); the
+/// optimizer's step() throws state_error while it exists.
 template <class Optimizer>
 class averaged_parameters {
   public:
@@ -40,17 +40,17 @@ class averaged_parameters {
 
 namespace detail {
 
-/// What a pass that assigns reads of a step: nothing that a parameter depends on.
+/// The records of a step for a pass that assigns, which uses nothing from them.
 struct assign_records {
     kernel::step_record step{.steps = 1};
     kernel::gradient_factors factors{};
 };
 
-/// What is kept while a model has its averages.
+/// The data that is kept while a model has its averages.
 template <class Device>
 struct average_scope {
-    std::vector<buffer> saved;             // the parameters as floats, as gradients lie
-    std::vector<update_segment> segments;  // those that have an average
+    std::vector<buffer> saved;             // the parameters as floats, in the layout of gradients
+    std::vector<update_segment> segments;  // the segments that have an average
     device_value<assign_records, Device> records;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Clipping gradients, by their norm or by value. Only factors are recorded, which readers of the gradients apply. So
-/// clipping takes no pass over memory except the read pass that computes the norm, and that has run already if a scaler
+/// clipping needs no pass over memory except the read pass that computes the norm, which has already run if a scaler
 /// unscaled the gradients.
 ///
 ///     auto norm = ht::clip_grad_norm(grads, 1.0f);         // over all parameters of all models in grads
@@ -10,8 +10,8 @@
 ///     ht::clip_grad_value(grads, 0.5f);
 ///
 /// Several clips apply in the order of their calls: after clipping by value, clipping by norm computes the norm of the
-/// clamped values, in a pass of its own. Gradients of an accumulator with ht::unscaled do not know their device; pass
-/// it as the first argument.
+/// clamped values, in a separate pass. Gradients of an accumulator with ht::unscaled do not know their device; pass it
+/// as the first argument.
 #pragma once
 
 #include <memory>

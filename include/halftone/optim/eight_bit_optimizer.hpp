@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An optimizer made from a rule, whose moments are stored in 8 bits: all of adamw_8bit.hpp except its options.
+/// An optimizer constructed from a rule, whose moments are stored in 8 bits: all of adamw_8bit.hpp except its options.
 ///
-/// Where the state lies, by group of the store: for each moment one slab of codes, a byte an element, in which every
-/// parameter begins at a multiple of 256 (kernel::eight_bit_block), in the store's order; one slab of absmaxes, a float for
-/// each 256 codes; and one slab of the moments that stay in the policy's `state` type, one parameter after the other.
-/// Blocks are counted from a parameter's first element, as bitsandbytes counts them, so that a parameter's state does not
-/// depend on its neighbours.
+/// Layout of the state, by group of the store: for each moment, one slab of codes with a byte per element, in which
+/// every parameter begins at a multiple of 256 (kernel::eight_bit_block), in the store's order; one slab of absmax
+/// values with a float for every 256 codes; and one slab of the moments that are stored in the policy's `state` type,
+/// parameter after parameter. Blocks are counted from a parameter's first element, as in bitsandbytes, so that a
+/// parameter's state does not depend on its neighbours.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/eight_bit/eight_bit.hpp>
@@ -16,7 +16,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// An optimizer by a rule over a model's parameters, with moments in 8 bits. Device and model must outlive it.
+/// An optimizer with a rule over a model's parameters, with moments in 8 bits. Device and model must outlive it.
 template <class Device, class Model, class Rule>
 class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
     using base = rule_optimizer<Device, Model, Rule>;
@@ -32,18 +32,18 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
 
     /// Whether a parameter's moments are in 8 bits, by its index in the store.
     bool is_eight_bit(std::size_t entry) const { return places_[entry].is_eight_bit; }
-    /// The codes of moment number `which` of a group of the store, in the device's memory: see above. A run that is resumed
-    /// writes them, with absmax() and moment().
+    /// The codes of moment number `which` of a group of the store, in the device's memory, with the layout at the top
+    /// of this file. To resume a run, write them, together with absmax() and moment().
     std::span<std::uint8_t> codes(int which, std::size_t group) const {
         const buffer& b = codes_[at(which, group)];
         return {reinterpret_cast<std::uint8_t*>(b.data()), b.bytes()};
     }
-    /// The largest magnitudes of the codes' blocks.
+    /// The largest magnitudes of the blocks of codes.
     std::span<float> absmax(int which, std::size_t group) const {
         const buffer& b = absmax_[at(which, group)];
         return {reinterpret_cast<float*>(b.data()), b.bytes() / sizeof(float)};
     }
-    /// Where a parameter's codes begin in its group's slab, or its moments in that of moment().
+    /// The first element of a parameter's codes in its group's slab, or of its moments in that of moment().
     std::size_t place(std::size_t entry) const { return places_[entry].first; }
 
   protected:
@@ -58,14 +58,14 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         base::set_segments([&](const store::entry& e, update_segment& s) {
             s.is_eight_bit = places_[s.entry].is_eight_bit;
             s.state = places_[s.entry].first;
-            if (s.is_eight_bit) s.count = e.count;  // the gap behind it is no part of its last block
+            if (s.is_eight_bit) s.count = e.count;  // the gap after it is not a part of its last block
         });
     }
 
   private:
     struct state_place {
         bool is_eight_bit = false;
-        std::size_t first = 0;  // element of the group's codes, or of its other moments
+        std::size_t first = 0;  // index in the group's codes, or in its other moments
     };
     struct launch {
         const eight_bit_optimizer* self;
@@ -113,7 +113,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         const store::entry& e = parameters.entries()[entry];
         const state_place& p = places_[entry];
         if (!p.is_eight_bit) return parameters.tell_slab(memory_kind::moment, e, parameters.groups()[e.group].state_bytes);
-        // The slab of absmaxes is rounded up as a whole: each parameter has what it adds to that.
+        // The slab of absmax values is rounded up as a whole; a parameter counts with the bytes that it adds to that.
         const std::size_t room = round_up(e.count, block);
         const auto absmaxes = [](std::size_t end) { return round_up(end / block * sizeof(float), block_alignment); };
         parameters.memory().usage().note_parameter(
@@ -121,7 +121,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
             static_cast<std::ptrdiff_t>(room + absmaxes(p.first + room) - absmaxes(p.first)));
     }
 
-    /// A segment's step with moments in 8 bits.
+    /// The step of a segment with moments in 8 bits.
     template <class Storage>
     void update_codes(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
         using master = typename Storage::master;
@@ -144,8 +144,8 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
     }
 
     std::size_t groups_ = 0;
-    std::vector<state_place> places_;      // of each parameter of the store
-    std::vector<buffer> codes_, absmax_;  // of each moment and group
+    std::vector<state_place> places_;      // by parameter of the store
+    std::vector<buffer> codes_, absmax_;  // by moment and group
     device_value<kernel::dynamic_maps, Device> maps_;
 };
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Parameter groups: other learning rates and decays for some parameters, chosen by patterns of their paths.
+/// Parameter groups: separate learning rates and decays for some parameters, selected by patterns of their paths.
 ///
 ///     ht::adamw optimizer{device, model, {.lr = 3e-4f, .weight_decay = 0.1f},
 ///                         {{"*.norm", {.weight_decay = 0}}, {"head", {.lr_scale = 0.1}}, {"h.0", ht::frozen}}};
 ///
-/// Patterns are those of recipes: '*' stands for any run of characters, and a pattern covers everything below what it
-/// names. If several groups match a parameter, each field comes from the last group that sets it.
+/// Patterns are those of recipes: '*' matches any sequence of characters, and a pattern includes all paths below those
+/// that it matches. If several groups match a parameter, each field comes from the last group that sets it.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ enum class training { updated, frozen };
 
 /// A group's differences from the optimizer's options; fields that are not set are the optimizer's.
 struct group_options {
-    std::optional<double> lr = std::nullopt;        ///< the group's own rate, which set_lr does not change
+    std::optional<double> lr = std::nullopt;        ///< the group's rate, which set_lr does not change
     std::optional<double> lr_scale = std::nullopt;  ///< a factor of the optimizer's rate
     std::optional<double> weight_decay = std::nullopt;
     std::optional<halftone::training> training = std::nullopt;
@@ -52,10 +52,10 @@ namespace detail {
 struct update_segment {
     std::size_t group, master, copy, gradient, count;
     kernel::group_rates rates;
-    std::size_t entry;       ///< the first parameter's
-    std::size_t step_group = 0;  ///< of parameters with one count of steps (optim/step_counts.hpp)
-    bool is_alone = false;       ///< updated as a whole by itself, as a matrix of Muon's
-    std::size_t state = 0;       ///< first element in the optimizer's moments; mostly as in the gradients
+    std::size_t entry;       ///< index of the first parameter in the store
+    std::size_t step_group = 0;  ///< the group of parameters with the same step count (optim/step_counts.hpp)
+    bool is_alone = false;       ///< updated as a whole in a separate step, such as a matrix of Muon
+    std::size_t state = 0;       ///< first element in the optimizer's moments; usually as in the gradients
     bool is_eight_bit = false;   ///< its moments are 8-bit codes (optim/eight_bit_optimizer.hpp)
 };
 
@@ -80,7 +80,7 @@ inline void check_groups(const char* operation, const store& parameters, const s
             fail<argument_error>(operation, ": the group '", g.pattern, "' names no parameter; the first of them is ",
                                  parameters.entries().empty() ? "missing" : parameters.entries()[0].path);
         if (g.options.lr && g.options.lr_scale)
-            fail<argument_error>(operation, ": the group '", g.pattern, "' sets both lr and lr_scale; one of them");
+            fail<argument_error>(operation, ": the group '", g.pattern, "' sets both lr and lr_scale; expected one of them");
         for (const double value :
              {g.options.lr.value_or(0), g.options.lr_scale.value_or(0), g.options.weight_decay.value_or(0)}) {
             if (!is_finite(value) || value < 0) {

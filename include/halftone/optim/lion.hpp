@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms") over a model's parameters: each changes by
-/// the learning rate times the sign of beta1 m + (1 - beta1) g; then m becomes beta2 m + (1 - beta2) g. One moment a
-/// parameter, where AdamW has two.
+/// Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms") over a model's parameters: each parameter
+/// changes by the learning rate times the sign of beta1 m + (1 - beta1) g; then m becomes beta2 m + (1 - beta2) g. It
+/// stores one moment per parameter, where AdamW stores two.
 ///
 ///     ht::lion optimizer{device, model, {.lr = 1e-4, .weight_decay = 1.0}, {{"*.norm", {.weight_decay = 0}}}};
-///     optimizer.step(grads);               // one read-write pass, 22 bytes a parameter in fp32 with a 16-bit copy
+///     optimizer.step(grads);               // one read-write pass, 22 bytes per parameter in fp32 with a 16-bit copy
 ///
 /// Learning rates should be 3 to 10 times smaller than AdamW's, and decays as many times larger, since every parameter
 /// changes by the whole learning rate (section 5 of the paper).
@@ -36,8 +36,8 @@ struct lion_options {
     double beta1 = 0.9;
     double beta2 = 0.99;
     double weight_decay = 0;
-    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
-    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
+    std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
+    double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
 };
 
 /// Lion over a model's parameters. Device and model must outlive it.
@@ -46,9 +46,9 @@ class lion : public detail::rule_optimizer<Device, Model, kernel::lion_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::lion_rule>;
 
   public:
-    /// Allocates one moment a parameter. If groups freeze parameters, make the optimizer before accumulators. Throws
-    /// argument_error for options out of range and for a group that names no parameter, state_error before the store's
-    /// commit, and out_of_memory.
+    /// Allocates one moment per parameter. If groups freeze parameters, construct the optimizer before accumulators.
+    /// Throws argument_error for options out of range and for a group that names no parameter, state_error before the
+    /// store's commit, and out_of_memory.
     lion(Device& device, Model& model, const lion_options& options = {},
          std::initializer_list<parameter_group> groups = {})
         : lion(device, model, options, std::vector<parameter_group>(groups)) {}
@@ -60,7 +60,7 @@ class lion : public detail::rule_optimizer<Device, Model, kernel::lion_rule> {
         base::check_beta(options.beta2);
     }
 
-    /// The options that it was made with.
+    /// The options that it was constructed with.
     const lion_options& options() const { return options_; }
 
   private:

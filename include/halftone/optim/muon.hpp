@@ -5,19 +5,19 @@
 ///     ht::muon optimizer{device, model, {.hidden = {"h"}, .lr = 0.02, .adamw = {.lr = 3e-4}}, {{"h.0", {.lr_scale = 0.5}}}};
 ///     optimizer.step(grads);
 ///
-/// `hidden` names them by patterns, as groups do: of what a pattern covers, matrices go by Muon, biases and gains by AdamW.
-/// Embeddings and the head are better left out. A matrix's momentum is made nearly orthogonal (kernel/optimizer_step/
-/// orthogonal.hpp) by products of the policy P, bf16 where nothing is said:
+/// `hidden` selects matrices by patterns, as groups do: of the parameters that a pattern matches, Muon updates the
+/// matrices, and AdamW the biases and gains. Embeddings and the head should not be selected. A matrix's momentum is
+/// made nearly orthogonal (kernel/optimizer_step/muon/orthogonal.hpp) by products of the policy P, by default in bf16:
 ///
 ///     m = m + (1 - momentum) (g - m),   u = orthogonal(g + momentum (m - g)),   w = w (1 - lr weight_decay) - lr ratio u
 ///
-/// as torch.optim.Muon computes it. Unscaling, clipping, overflow, masters, groups, schedules and the average of parameters are
-/// those of the other optimizers (rule_optimizer.hpp, kernel/optimizer_step/optimizer_step.hpp).
+/// as torch.optim.Muon computes it. Unscaling, clipping, overflow, masters, groups, schedules and the average of
+/// parameters are those of the other optimizers (rule_optimizer.hpp, kernel/optimizer_step/optimizer_step.hpp).
 ///
-/// The optimizer's rate is that of hidden matrices. Others have theirs as a share of it, so that a schedule and set_lr move
-/// both. Hidden matrices of one shape go through the products together, `batch` of them at most; their bits do not depend on
-/// it. Memory is taken for both moments of all parameters, of which a hidden matrix uses the first, and room for the largest
-/// batch: four copies of its matrices in P's output type, at most.
+/// The optimizer's rate is that of hidden matrices. The rate of the other parameters is stored as a multiple of it, so
+/// that a schedule and set_lr change both. Hidden matrices of the same shape are multiplied together, at most `batch`
+/// of them; their bits do not depend on it. Memory is allocated for both moments of all parameters, of which a hidden
+/// matrix uses only the first, and for the largest batch: at most four copies of its matrices in P's output type.
 #pragma once
 
 #include <algorithm>
@@ -34,36 +34,35 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How Muon's rate follows a matrix's shape, (out, in): torch.optim.Muon's adjust_lr_fn.
+/// The factor of Muon's rate for a matrix of shape (out, in): torch.optim.Muon's adjust_lr_fn.
 enum class muon_adjust_lr {
-    original,         ///< times sqrt(max(1, out / in))
-    match_rms_adamw,  ///< times 0.2 sqrt(max(out, in)): AdamW's rates and decays fit (Liu et al. 2025)
+    original,         ///< sqrt(max(1, out / in))
+    match_rms_adamw,  ///< 0.2 sqrt(max(out, in)), so that rates and decays of AdamW can be used (Liu et al. 2025)
 };
 
-/// What ht::muon is made with; its defaults are torch.optim.Muon's.
+/// Options of ht::muon, with the defaults of torch.optim.Muon.
 struct muon_options {
-    std::vector<std::string> hidden{};  ///< patterns of paths, whose matrices go by Muon
+    std::vector<std::string> hidden{};  ///< patterns of the paths of the matrices that Muon updates
     double lr = 1e-3;                   ///< more than 0
     double weight_decay = 0.1;          ///< of hidden matrices
     double momentum = 0.95;
     bool nesterov = true;
     newton_schulz_options newton_schulz{};
     muon_adjust_lr adjust_lr_fn = muon_adjust_lr::original;
-    int batch = 0;          ///< matrices of one shape in a batched product, each with its room; 0: all of them
-    adamw_options adamw{};  ///< of all other parameters, rate and decay too; its seed and ema_decay are all parameters'
+    int batch = 0;          ///< matrices of the same shape in a batched product, each with its memory; 0: all of them
+    adamw_options adamw{};  ///< for all other parameters, including rate and decay; seed and ema_decay are for all parameters
 };
 
-/// Muon and AdamW over a model's parameters; P is the policy of Muon's products. It refers to device and model, which must live
-/// longer.
+/// Muon and AdamW over a model's parameters; P is the policy of Muon's products. Device and model must outlive it.
 template <class Device, class Model, class P = amp_bf16>
 class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::adamw_rule>;
     using direction = typename resolve<P>::output;
 
   public:
-    /// Takes memory for two moments a parameter. Call it before accumulators are made where groups freeze parameters. Throws
-    /// argument_error for options out of range, for groups that name no parameter, for a `hidden` pattern that names no matrix
-    /// or one whose gradient is sparse; state_error before the store's commit, out_of_memory.
+    /// Allocates two moments per parameter. If groups freeze parameters, construct the optimizer before accumulators.
+    /// Throws argument_error for options out of range, for groups that name no parameter, for a `hidden` pattern that
+    /// names no matrix or one whose gradient is sparse; state_error before the store's commit, and out_of_memory.
     muon(Device& device, Model& model, const muon_options& options,
          std::initializer_list<parameter_group> groups = {})
         : muon(device, model, options, std::vector<parameter_group>(groups)) {}
@@ -95,9 +94,9 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         }
     }
 
-    /// As it was made.
+    /// The options that it was constructed with.
     const muon_options& options() const { return options_; }
-    /// Whether a parameter goes by Muon, by its index in the store.
+    /// Whether Muon updates a parameter, by its index in the store.
     bool is_hidden(std::size_t entry) const { return hidden_[entry]; }
 
   private:
@@ -120,7 +119,8 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         base::check_rate("adamw.lr", options_.adamw.lr);
         base::check_rate("adamw.weight_decay", options_.adamw.weight_decay);
         if (options_.batch < 0) fail<argument_error>("muon: batch is ", options_.batch, "; expected 0 or more");
-        if (!(options_.lr > 0)) fail<argument_error>("muon: lr is 0; expected more, since AdamW's is a share of it");
+        if (!(options_.lr > 0))
+            fail<argument_error>("muon: lr is 0; expected more than 0, since AdamW's rate is a multiple of it");
         if (!(options_.momentum >= 0 && options_.momentum < 1))
             fail<argument_error>("muon: momentum is ", options_.momentum, "; expected 0 or more and less than 1");
         const newton_schulz_options& n = options_.newton_schulz;
@@ -140,14 +140,14 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
                 names_one = true;
                 if (parameters.groups()[e.group].has_sparse_gradients)
                     fail<argument_error>("muon: the hidden pattern '", pattern, "' names ", e.path,
-                                         ", whose gradient is sparse; leave it out, and AdamW takes it");
+                                         ", whose gradient is sparse; leave it out, so that AdamW updates it");
                 hidden_[i] = !e.frozen && e.count > 0;
             }
             if (!names_one) fail<argument_error>("muon: the hidden pattern '", pattern, "' names no matrix");
         }
         take_room(parameters);
     }
-    /// Room for the largest batch.
+    /// Allocates memory for the largest batch.
     void take_room(store& parameters) {
         std::size_t most = 0, most_gram = 0;
         for (std::size_t i = 0; i < hidden_.size(); ++i) {
@@ -177,12 +177,12 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         return 0.2 * std::sqrt(std::max(rows, columns));
     }
 
-    /// Keeps a hidden matrix of the step for later. Its gradient and factors stay until the step ends.
+    /// Adds a hidden matrix of the step to the waiting ones. Its gradient and factors stay valid until the step ends.
     void wait(const detail::update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) {
         waiting_.push_back(s);
         slabs_ = &slabs, factors_ = factors;
     }
-    /// Updates the matrices that wait, those of one shape together.
+    /// Updates the waiting matrices; those of the same shape are multiplied together.
     void update_waiting() {
         const auto shape = [this](const detail::update_segment& s) { return shape_of(base::entry_of(s)); };
         std::stable_sort(waiting_.begin(), waiting_.end(), [&](const auto& a, const auto& b) { return shape(a) < shape(b); });
@@ -211,7 +211,7 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
         });
     }
 
-    /// Moves the momentum of a matrix and writes its direction.
+    /// Updates the momentum of a matrix and writes its direction.
     template <class Storage>
     void find_direction(detail::update_segment s, const view<direction, 2>& to) const {
         using accumulate = typename Storage::accumulate;
@@ -231,7 +231,7 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
                 .step = base::step_data(s),
                 .key = base::key_of(s, options_.adamw.seed)});
     }
-    /// Moves a matrix along its orthogonal direction.
+    /// Updates a matrix by its orthogonal direction.
     template <class Storage>
     void update_matrix(detail::update_segment s, const view<direction, 2>& orthogonal) const {
         const store::entry& e = base::entry_of(s);
@@ -247,9 +247,9 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     }
 
     muon_options options_;
-    std::vector<bool> hidden_;          // of each parameter of the store
-    buffer first_, second_, grams_;     // room for the largest batch
-    std::vector<detail::update_segment> waiting_;         // hidden matrices of the step under way
+    std::vector<bool> hidden_;          // by parameter of the store
+    buffer first_, second_, grams_;     // memory for the largest batch
+    std::vector<detail::update_segment> waiting_;         // hidden matrices of the current step
     const gradient_slabs* slabs_ = nullptr;               // their gradients
     const kernel::gradient_factors* factors_ = nullptr;
     detail::device_value<detail::orthogonal_records, Device> records_;

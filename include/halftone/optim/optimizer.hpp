@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What all optimizers share: parameter groups, moments, step counts, and the checks of a step.
+/// The parts that all optimizers share: parameter groups, moments, step counts, and the checks of a step.
 ///
 ///     auto outcome = optimizer.step(grads);        // changes nothing if a gradient is not finite, or so large that a moment
 ///                                                  // would not be (kernel/common/update/records.hpp)
 ///     if (outcome.skipped()) log(ht::name(outcome.result()));          // asks the device
 ///     optimizer.set_lr(1e-4);
 ///
-/// Headers of scale/ and optim/ are independent of devices: gradients, records, moments and parameters are in the
-/// device's memory, and the host reads there only on request. A program includes the kernels of its device beside them.
+/// Headers of scale/ and optim/ do not depend on a device: gradients, records, moments and parameters are in the
+/// device's memory, and the host reads them only on request. A program also includes the kernels of its device.
 #pragma once
 
 #include <algorithm>
@@ -31,8 +31,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// An optimizer's record in the device's memory: the part that kernels read, and the schedule by which the device
-/// updates it. So a captured step follows later changes of the schedule.
+/// An optimizer's record in the device's memory: the part that kernels read, and the schedule with which the device
+/// updates the rate, so that a captured step uses later changes of the schedule.
 struct optimizer_record {
     kernel::step_record step{};
     schedule_options schedule{};
@@ -57,7 +57,7 @@ class step_outcome {
             fail<state_error>("step_outcome: read after a further step; read it before, or ask skipped_steps()");
         return static_cast<step_result>(record_->read().step.skips);
     }
-    /// The same as a number in the device's memory, for the device's own work: that of the last step.
+    /// The result of the last step as an integer in the device's memory, for work on the device.
     const std::int32_t* on_device() const { return &record_->data()->step.skips; }
 
   private:
@@ -66,7 +66,7 @@ class step_outcome {
     std::int64_t call_;
 };
 
-/// The state for resuming a run, besides parameters and moments.
+/// The state for resuming a run, apart from parameters and moments.
 struct optimizer_state {
     std::int64_t steps = 0;
     std::int64_t skipped = 0;
@@ -83,7 +83,7 @@ struct begin_step {
     const std::int32_t* found_inf;
     const kernel::gradient_record* gradients;
     const kernel::part_record* part;
-    float largest;  ///< the largest gradient with which the rule's moments stay finite
+    float largest;  ///< the largest gradient for which the rule's moments stay finite
     std::int32_t has_work;
 
     HALFTONE_HD step_result result() const {
@@ -110,7 +110,8 @@ class optimizer {
     optimizer(const optimizer&) = delete;
     optimizer& operator=(const optimizer&) = delete;
 
-    /// The learning rate of the next step for parameters without a group's own rate, schedule included.
+    /// The learning rate of the next step, including the schedule's factor, for parameters whose group does not set a
+    /// rate.
     double lr() const {
         const optimizer_record r = record_.read();
         return r.step.lr * rate_multiplier(r.schedule, r.step.steps);
@@ -190,14 +191,14 @@ class optimizer {
 
     static constexpr int moments = Moments;
     /// Moment number `which` of all parameters of a group of the store, in their `state` type and with the layout of
-    /// gradients, in the device's memory; empty if the optimizer has none. (Adafactor's has a layout of its own.)
+    /// gradients, in the device's memory; empty if the optimizer has none. (Adafactor has a different layout.)
     std::span<std::byte> moment(int which, std::size_t group) const {
         const buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
         return {b.data(), b.bytes()};
     }
 
-    /// The averages of all parameters of a group of the store, as gradients lie; in the device's memory, empty without
-    /// `ema_decay`. A run that is resumed writes them, as it writes moments.
+    /// The averages of all parameters of a group of the store, in the layout of gradients, in the device's memory;
+    /// empty without `ema_decay`. To resume a run, write them, as well as the moments.
     std::span<float> ema(std::size_t group) const {
         if (averages_.empty()) return {};
         const buffer& b = averages_[group];
@@ -243,7 +244,7 @@ class optimizer {
         make_averages(ema_decay);
     }
 
-    /// Whether a parameter is one that steps change.
+    /// Whether steps update a parameter.
     template <class Storage, int Rank>
     bool updates(const parameter<Storage, Rank>& p) const {
         return &p.owner() == parameters_ && !p.is_frozen();
@@ -253,8 +254,8 @@ class optimizer {
         if (!(beta >= 0 && beta < 1))
             fail<argument_error>(name_, ": a beta is ", beta, "; expected 0 or more and less than 1");
     }
-    /// For an optimizer that was made without moments, before the first step: allocates `bytes` for moment number `which`
-    /// of a group of the store, in a layout of the optimizer's own.
+    /// For an optimizer that was constructed without moments, before the first step: allocates `bytes` for moment
+    /// number `which` of a group of the store, in a layout that the optimizer chooses.
     void take_moment(int which, std::size_t group, std::size_t bytes) {
         buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
         b = buffer(parameters_->memory(), bytes, memory_kind::moment);
@@ -319,28 +320,28 @@ class optimizer {
     }
     Device& device() const { return record_.device(); }
 
-    /// A segment's part of a slab.
+    /// A segment's range in a slab.
     template <class T>
     static view<T, 1> part_of(std::byte* slab, std::size_t first, std::size_t count) {
         return {reinterpret_cast<T*>(slab) + first, {static_cast<extent>(count)}};
     }
     /// The first parameter of a segment.
     const store::entry& entry_of(const update_segment& s) const { return parameters_->entries()[s.entry]; }
-    /// set(entry, segment) for each parameter that is trained, before the first step: its rates, and whether it is alone.
+    /// Calls set(entry, segment) for each parameter that is trained, before the first step: its rates, and its is_alone.
     template <class Set>
     void set_segments(const Set& set) {
         for (update_segment& s : each_) set(entry_of(s), s);
     }
     store::group& group_of(const update_segment& s) const { return parameters_->groups()[s.group]; }
 
-    /// The numbers of parameters depend on their group in the store and their place in it, not on parameter groups or
-    /// threads. The seed is changed so that random numbers differ from those of dropout and initial values, even if the
-    /// user gives all the same seed.
+    /// The random numbers of parameters depend on their group in the store and their position in it, not on parameter
+    /// groups or threads. The seed is changed so that random numbers differ from those of dropout and initial values,
+    /// even if the user passes the same seed for all of them.
     static kernel::rounding_key key_of(const update_segment& s, std::uint64_t seed) {
         return {seed ^ 0x6f7074696d697a65u, static_cast<std::uint32_t>(4 * s.group), s.master};
     }
 
-    /// f.template operator()<Storage>(segment) for each of some segments.
+    /// Calls f.template operator()<Storage>(segment) for each of some segments.
     template <class F>
     void for_each_segment(const std::vector<update_segment>& segments, const F& f) const {
         const auto launch = [&]<class Storage>(const update_segment& s, const gradient_slabs*,
@@ -349,8 +350,8 @@ class optimizer {
             launch_segment(s, static_cast<const gradient_slabs*>(nullptr), nullptr, launch, signatures_of<Model>{});
     }
 
-    /// Takes memory for the parameters, which averages are to replace. Throws state_error without averages, in such a
-    /// scope, and after parameters were frozen.
+    /// Allocates memory for the parameters, which are then replaced by averages. Throws state_error without averages,
+    /// while averages are in place, and after parameters were frozen.
     void open_average() {
         if (averages_.empty())
             fail<state_error>(name_, ": average_parameters() of an optimizer that was made without ema_decay");
@@ -383,8 +384,8 @@ class optimizer {
         for (const update_segment& s : each_) {
             if (parameters_->groups()[s.group].has_sparse_gradients) {
                 fail<argument_error>(name_, ": ema_decay with ", parameters_->entries()[s.entry].path,
-                                     ", whose gradient is sparse: rows without a gradient would not move their average; "
-                                     "take a dense gradient, or no average");
+                                     ", whose gradient is sparse: rows without a gradient would not update their average; "
+                                     "use a dense gradient, or no average");
             }
         }
         for (const store::group& g : parameters_->groups()) {
@@ -395,8 +396,9 @@ class optimizer {
             parameters_->tell_slab(memory_kind::moment, e, sizeof(float));
     }
 
-    /// What this step updates: parameters that a backward pass of the window reached. The others neither decay nor move
-    /// on, and count no step. Mostly they are those of the step before.
+    /// Determines the segments that this step updates: parameters that a backward pass of the window reached. The
+    /// others do not decay or change, and the step does not count for them. Usually the segments are those of the
+    /// previous step.
     void find_segments(const gradient_slabs& slabs) {
         bool is_as_before = std::exchange(knows_segments_, false);
         reached_.resize(each_.size());
@@ -436,13 +438,13 @@ class optimizer {
     store* parameters_;
     detail::device_value<optimizer_record, Device> record_;
     step_counts own_;
-    std::vector<update_segment> each_, segments_;  // one for each parameter; those of the last step, joined
-    std::vector<bool> reached_;                    // by each_: whether the last step reached it
+    std::vector<update_segment> each_, segments_;  // one per parameter; those of the last step, joined
+    std::vector<bool> reached_;                    // by index in each_: whether the last step reached it
     bool knows_segments_ = false;                  // whether segments_ are those of reached_
     std::vector<buffer> moments_;
-    std::vector<buffer> averages_;  // of each group of the store, or none
+    std::vector<buffer> averages_;  // by group of the store; or empty
     double ema_decay_ = 0;
-    std::optional<average_scope<Device>> average_;  // while averages are in the parameters' place
+    std::optional<average_scope<Device>> average_;  // while averages replace the parameters
     unsigned layout_ = 0;
     std::int64_t calls_ = 0;
 };

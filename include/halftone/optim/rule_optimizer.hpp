@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An optimizer made from a rule (kernel/optimizer_step/optimizer_step.hpp): all of adamw.hpp, lion.hpp and sgd.hpp
-/// except their options.
+/// An optimizer constructed from a rule (kernel/optimizer_step/optimizer_step.hpp): all of adamw.hpp, lion.hpp and
+/// sgd.hpp except their options.
 ///
 ///     template <class Device, class Model>
 ///     class mine : public detail::rule_optimizer<Device, Model, kernel::my_rule> { ... };       // a constructor, options()
@@ -14,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// An optimizer by a rule over a model's parameters. Device and model must outlive it.
+/// An optimizer with a rule over a model's parameters. Device and model must outlive it.
 template <class Device, class Model, class Rule>
 class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     using base = optimizer<Device, Model, Rule::moments>;
@@ -26,15 +26,15 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     template <class G>
     step_outcome<Device> step(G&& g);
 
-    /// Puts the averages of the parameters in their place until the end of the scope: for evaluation. Parameters that no
-    /// step has changed stay. Takes 4 bytes a parameter meanwhile, and on a GPU waits for the device. Throws state_error for
-    /// an optimizer without `ema_decay` and in such a scope, out_of_memory.
+    /// Replaces the parameters by their averages until the end of the scope, for evaluation. Parameters that no step
+    /// has changed stay as they are. Allocates 4 bytes per parameter for this time, and on a GPU waits for the device.
+    /// Throws state_error for an optimizer without `ema_decay` and if averages are already in place, and out_of_memory.
     [[nodiscard]] averaged_parameters<rule_optimizer> average_parameters() {
         return averaged_parameters<rule_optimizer>(*this);
     }
 
   protected:
-    /// `seed` is for stochastic rounding. Allocates the moments that the rule has, if the optimizer does not do so itself.
+    /// `seed` is for stochastic rounding. Allocates the rule's moments, unless the optimizer does so itself.
     rule_optimizer(Device& device, Model& model, const Rule& rule, double lr, double weight_decay, std::uint64_t seed,
                    std::vector<parameter_group> groups, double ema_decay = 0, const char* name = Rule::name,
                    bool allocates = true)
@@ -59,7 +59,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
             .rates = s.rates};
     }
 
-    /// What a step reads and writes beside gradient and moments: its record, random numbers, the average.
+    /// Adds the other arguments of a step: its record, the random key, the average.
     template <class Arguments>
     void finish_arguments(Arguments& arguments, const update_segment& s) const {
         arguments.step = base::step_data(s);
@@ -68,7 +68,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
         arguments.average = {base::ema(s.group).data() + s.gradient, {static_cast<extent>(s.count)}};
         arguments.average_decay = base::ema_decay();
     }
-    /// A segment's step by the rule.
+    /// The step of a segment with the rule.
     template <class Storage>
     void update(const update_segment& s, const gradient_slabs& slabs, const kernel::gradient_factors* factors) const {
         using master = typename Storage::master;
@@ -99,7 +99,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
 
     void begin_average() {
         base::open_average();
-        // Their values as floats, whatever their types, before any of them is replaced.
+        // Saves the parameters' values as floats, for every type, before any of them is replaced.
         assign(false, [this](std::size_t group) { return base::ema(group).data(); });
         assign(true, [this](std::size_t group) { return base::ema(group).data(); });
     }
@@ -110,7 +110,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     float* saved(std::size_t group) const {
         return reinterpret_cast<float*>(base::average().saved[group].data());
     }
-    /// Parameters become what from(group) points to, or are saved.
+    /// Sets the parameters to the values at from(group), or saves them there.
     template <class From>
     void assign(bool takes, const From& from) const {
         base::for_each_segment(base::average().segments, [&]<class Storage>(const update_segment& s) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the learning rate moves over a run: constant, linear, polynomial, cosine or warm-up-stable-decay, after a warm-up,
-/// as Hugging Face's trainers have it.
+/// The learning rate over a run: constant, linear, polynomial, cosine or warm-up-stable-decay, after a warm-up, as in
+/// Hugging Face's trainers.
 ///
 ///     optimizer.set_schedule({.shape = ht::cosine, .total_steps = 10000, .warmup_ratio = 0.03});
 ///     optimizer.set_schedule({.shape = ht::schedule::warmup_stable_decay, .total_steps = 10000, .warmup_steps = 300,
 ///                             .decay_steps = 2000, .decay_type = ht::rate_curve::one_minus_sqrt});
-///     optimizer.lr();                      // what the next step takes
+///     optimizer.lr();                      // the rate of the next step
 ///
-/// The factor is a function of the number of steps that changed the parameters. The optimizer keeps that count, so that
-/// a skipped step does not advance the schedule, and there is no scheduler object that a program could forget to call.
+/// The factor is a function of the number of steps that changed the parameters. The optimizer has that count, so that a
+/// skipped step does not advance the schedule, and a program has no scheduler object that it could forget to call.
 #pragma once
 
 #include <cmath>
@@ -23,32 +23,32 @@ inline namespace HALFTONE_ABI {
 /// The learning rate's factor after the warm-up.
 enum class schedule {
     constant,    ///< 1
-    linear,      ///< down to zero in a straight line
-    cosine,      ///< down to zero in half a wave (Loshchilov and Hutter 2017, without restarts)
-    polynomial,  ///< down to zero as a power of the share of steps that is left
-    warmup_stable_decay,  ///< 1 until the last decay_steps, in which it falls (Hu et al. 2024, "MiniCPM", "WSD")
+    linear,      ///< linear decay to zero
+    cosine,      ///< decay to zero along half a cosine wave (Loshchilov and Hutter 2017, without restarts)
+    polynomial,  ///< decay to zero as a power of the fraction of steps that remain
+    warmup_stable_decay,  ///< 1 until the last decay_steps, in which it decays (Hu et al. 2024, "MiniCPM", "WSD")
 };
 /// For {.shape = ht::cosine}.
 inline constexpr schedule cosine = schedule::cosine;
 
-/// How the rate rises or falls within a part of warmup_stable_decay; p: the share of this part that is done.
+/// The curve of the warm-up or decay of warmup_stable_decay; p: the fraction of its steps that are done.
 enum class rate_curve {
-    linear,          ///< up as p, down as 1 - p
-    cosine,          ///< half a wave
-    one_minus_sqrt,  ///< up as 1 - sqrt(1 - p), down as 1 - sqrt(p) (Hägele et al. 2024): "1-sqrt" in Hugging Face's
+    linear,          ///< warm-up p, decay 1 - p
+    cosine,          ///< half a cosine wave
+    one_minus_sqrt,  ///< warm-up 1 - sqrt(1 - p), decay 1 - sqrt(p) (Hägele et al. 2024): "1-sqrt" of Hugging Face
 };
 
-/// How the learning rate moves over a run.
+/// Options of a learning rate schedule.
 struct schedule_options {
     schedule shape = schedule::constant;
-    std::int64_t total_steps = 0;   ///< steps of the whole run, warm-up included; a constant rate needs none
-    std::int64_t warmup_steps = 0;  ///< steps in which the rate rises from zero in a straight line
-    double warmup_ratio = 0;        ///< the same as a share of total_steps, rounded up; read where warmup_steps is 0
-    double final_ratio = 0;  ///< where it ends, as a share of the full rate; warmup_stable_decay begins there, too
-    double power = 1;        ///< of polynomial
-    std::int64_t decay_steps = 0;                  ///< of warmup_stable_decay: the last steps of the run
-    rate_curve warmup_type = rate_curve::linear;   ///< of warmup_stable_decay; others rise in a straight line
-    rate_curve decay_type = rate_curve::cosine;    ///< of warmup_stable_decay
+    std::int64_t total_steps = 0;   ///< steps of the whole run, warm-up included; not needed for a constant rate
+    std::int64_t warmup_steps = 0;  ///< steps in which the rate increases linearly from zero
+    double warmup_ratio = 0;        ///< the same as a fraction of total_steps, rounded up; used if warmup_steps is 0
+    double final_ratio = 0;  ///< the last rate as a fraction of the full rate; warmup_stable_decay also begins with it
+    double power = 1;        ///< exponent of polynomial
+    std::int64_t decay_steps = 0;                  ///< for warmup_stable_decay: number of steps of the decay
+    rate_curve warmup_type = rate_curve::linear;   ///< for warmup_stable_decay; others are linear
+    rate_curve decay_type = rate_curve::cosine;    ///< for warmup_stable_decay
 };
 
 /// The number of steps of warm-up.
@@ -59,7 +59,7 @@ HALFTONE_HD inline std::int64_t warmup_steps(const schedule_options& s) {
 
 namespace detail {
 
-/// What is left of the rate where a share `progress` of its fall is done; the rise is the same from its end.
+/// The remaining fraction of the rate after a fraction `progress` of its decay; for a warm-up, counted from its end.
 HALFTONE_HD inline double rate_left(rate_curve curve, double progress) {
     constexpr double pi = 3.14159265358979323846;
     if (curve == rate_curve::linear) return 1 - progress;
@@ -67,7 +67,7 @@ HALFTONE_HD inline double rate_left(rate_curve curve, double progress) {
     return 0.5 * (1 + std::cos(pi * progress));
 }
 
-/// Hugging Face's get_wsd_schedule: rise and fall are between final_ratio and 1.
+/// Hugging Face's get_wsd_schedule: warm-up and decay are between final_ratio and 1.
 HALFTONE_HD inline double stable_decay_multiplier(const schedule_options& s, std::int64_t warmup, std::int64_t done) {
     const std::int64_t decay_begin = s.total_steps - s.decay_steps;
     double left = 1;
@@ -83,7 +83,7 @@ HALFTONE_HD inline double stable_decay_multiplier(const schedule_options& s, std
 
 }  // namespace detail
 
-/// The factor of the learning rate in the step that follows `done` successful ones.
+/// The factor of the learning rate in the step after `done` successful steps.
 HALFTONE_HD inline double rate_multiplier(const schedule_options& s, std::int64_t done) {
     const std::int64_t warmup = warmup_steps(s);
     if (s.shape == schedule::warmup_stable_decay) return detail::stable_decay_multiplier(s, warmup, done);

@@ -28,15 +28,15 @@ using kernel::momentum_kind;
 /// For {.kind = ht::nesterov}.
 inline constexpr momentum_kind nesterov = momentum_kind::nesterov;
 
-/// SGD's hyperparameters, as torch.optim.SGD has them.
+/// SGD's hyperparameters, with the defaults of torch.optim.SGD.
 struct sgd_options {
     double lr = 1e-3;
     double momentum = 0;
     double dampening = 0;
     double weight_decay = 0;
     momentum_kind kind = momentum_kind::plain;
-    std::uint64_t seed = 0;  ///< of stochastic rounding, where the policy asks for it
-    double ema_decay = 0;    ///< of the average of parameters that is kept beside them (optim/average.hpp); 0: none is
+    std::uint64_t seed = 0;  ///< seed of stochastic rounding, if the policy uses it
+    double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
 };
 
 /// Stochastic gradient descent over a model's parameters. Device and model must outlive it.
@@ -45,8 +45,8 @@ class sgd : public detail::rule_optimizer<Device, Model, kernel::sgd_rule> {
     using base = detail::rule_optimizer<Device, Model, kernel::sgd_rule>;
 
   public:
-    /// Allocates one moment a parameter if there is momentum. If groups freeze parameters, make the optimizer before
-    /// accumulators. Throws argument_error for options out of range and for a group that names no parameter,
+    /// Allocates one moment per parameter if there is momentum. If groups freeze parameters, construct the optimizer
+    /// before accumulators. Throws argument_error for options out of range and for a group that names no parameter,
     /// state_error before the store's commit, and out_of_memory.
     sgd(Device& device, Model& model, const sgd_options& options = {},
         std::initializer_list<parameter_group> groups = {})

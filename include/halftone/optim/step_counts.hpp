@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Step counts of single parameters, for models of which some windows reach only a part. AdamW's bias corrections and
-/// SGD's first momentum follow from them, as in torch.optim, where each parameter counts its own steps.
+/// SGD's first momentum depend on them, as in torch.optim, where each parameter counts its steps.
 ///
 ///     optimizer.state().step_counts              // one for each parameter; empty if every window reached all
 ///
@@ -34,7 +34,7 @@ struct step_group_record {
 
 enum class step_group_work { part, count };
 
-/// Makes a step group, or counts its step: one kernel on a GPU for both.
+/// Creates a step group, or counts its step, with one kernel on a GPU for both.
 struct update_step_group {
     step_group_record* step_group;
     const kernel::step_record* from;  ///< the step group it is split from, or the optimizer's record
@@ -42,7 +42,7 @@ struct update_step_group {
 
     HALFTONE_HD void operator()() const {
         if (work == step_group_work::part) {
-            if (step_group->is_made != 0) return;  // a captured graph repeats this
+            if (step_group->is_made != 0) return;  // a captured graph repeats this kernel
             step_group->step = *from;
             step_group->is_made = 1;
         } else {
@@ -66,7 +66,7 @@ class step_counts final : public detail::capture_dependency {
     void divide(Device& device, std::vector<update_segment>& each, const std::vector<bool>& reached,
                 const kernel::step_record* all) {
         const std::size_t before = made_;
-        std::vector<std::size_t> parted(made_ + 1, 0);  // by step group: the new group of its parameters that are not reached
+        std::vector<std::size_t> parted(made_ + 1, 0);  // by step group: the new group for its parameters that are not reached
         for (std::size_t i = 0; i < each.size(); ++i) {
             const std::size_t step_group = each[i].step_group;
             if (reached[i]) continue;

@@ -14,7 +14,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Whether a step was taken, otherwise why it was not.
+/// Whether a step was taken, or the reason why it was skipped.
 enum class step_result : std::int32_t {
     taken,
     infinity,      ///< a gradient of this optimizer was infinite, before or after unscaling, or so large that

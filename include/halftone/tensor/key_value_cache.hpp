@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The keys and values that attention has computed of sequences so far, so that a further token costs one token's work.
+/// The keys and values that attention has computed for the tokens of sequences so far, so that a further token costs
+/// the work of one token.
 ///
 ///     ht::key_value_cache cache{device, 2, 128};             // two sequences of up to 128 tokens
-///     const std::int32_t offsets[] = {0, 5, 9};              // five new tokens of the first one, four of the second
+///     const std::int32_t offsets[] = {0, 5, 9};              // five new tokens of the first sequence, four of the second
 ///     auto logits = model.logits(eval, tokens, ht::packed{{offsets, {3}}, &cache});      // tokens: (1, 9)
-///     const std::int32_t next[] = {0, 1, 2};                 // then one of each
+///     const std::int32_t next[] = {0, 1, 2};                 // then one token of each
 ///     auto more = model.logits(eval, next_tokens, ht::packed{{next, {3}}, &cache});
 ///
-/// A step takes new tokens of each sequence, any number, none as well. They stand behind those of the steps before: so do their
-/// positions, and they see all of their sequence's. Logits have the bits that a whole sequence has in one step, whatever steps
-/// it is cut into and whatever other sequences there are. docs/models.md names the exceptions.
+/// A step takes any number of new tokens of each sequence, including none. They are appended to the tokens of earlier
+/// steps: their positions continue, and they attend to all tokens of their sequence. Logits have the same bits as if
+/// the whole sequence were computed in one step, whatever the division into steps and whatever the other sequences are.
+/// docs/models.md lists the exceptions.
 ///
-/// Any model takes one that passes packed documents on: each call of self_attention in a step keeps its keys and values here,
-/// in the type in which it is given them. A step that throws leaves its sequences undefined: clear() or truncate() them.
+/// It works with any model that passes packed documents to its layers: in each step every call of self_attention stores
+/// its keys and values here, in their type. If a step throws, its sequences are undefined: call clear() or truncate().
 #pragma once
 
 #include <algorithm>
@@ -27,13 +29,13 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// What a step needs beside its tokens, in host memory. For attention each sequence's room in the cache is two sequences: what
-/// is filled, with the step's queries, and what is not yet, with none.
+/// The data of a step apart from its tokens, in host memory. For attention, the places of each sequence in the cache
+/// are two sequences: the filled places, with the step's queries, and the unused ones, with no queries.
 struct cache_step {
-    std::vector<std::int32_t> positions;                   ///< of each token in its sequence
-    std::vector<std::int32_t> places;                      ///< of each token in the cache
+    std::vector<std::int32_t> positions;                   ///< position of each token in its sequence
+    std::vector<std::int32_t> places;                      ///< place of each token in the cache
     std::vector<std::int32_t> query_offsets, key_offsets;  ///< (2 sequences + 1)
-    extent longest = 0;                                    ///< new tokens of a sequence at most
+    extent longest = 0;                                    ///< the largest number of new tokens of a sequence
 };
 
 }  // namespace detail
@@ -41,8 +43,9 @@ struct cache_step {
 /// Keys and values of several sequences, for all layers of a model. Neither copyable nor movable.
 class key_value_cache {
   public:
-    /// Room for so many sequences of up to `capacity` tokens, in the memory of the device, which must outlive it. Layers take
-    /// theirs in the first step: of each place the keys and values of all heads. Throws argument_error.
+    /// Room for `sequences` sequences of up to `capacity` tokens, in the memory of the device, which must outlive the
+    /// cache. The memory of layers is allocated in the first step: the keys and values of all heads for each place.
+    /// Throws argument_error.
     template <class Device>
     key_value_cache(Device& device, extent sequences, extent capacity)
         : key_value_cache(static_cast<memory_resource&>(device.memory()), sequences, capacity) {}
@@ -51,29 +54,29 @@ class key_value_cache {
 
     extent sequences() const { return static_cast<extent>(lengths_.size()); }
     extent capacity() const { return capacity_; }
-    /// The tokens that a sequence has so far. Throws argument_error for one that there is not.
+    /// The number of tokens of a sequence so far. Throws argument_error for a sequence out of range.
     extent length(extent sequence) const { return lengths_[checked(sequence)]; }
-    /// Bytes of all layers' keys and values.
+    /// The size of the keys and values of all layers, in bytes.
     std::size_t bytes() const {
         std::size_t n = 0;
         for (const layer& l : layers_) n += static_cast<std::size_t>(l.memory.size());
         return n;
     }
 
-    /// Only the first `length` tokens of a sequence stay. Throws argument_error for more than it has.
+    /// Keeps only the first `length` tokens of a sequence. Throws argument_error for more than it has.
     void truncate(extent sequence, extent length) {
         extent& now = lengths_[checked(sequence)];
         if (length < 0 || length > now)
-            fail<argument_error>("key_value_cache: sequence ", sequence, " has ", now, " tokens; ", length, " cannot stay");
+            fail<argument_error>("key_value_cache: sequence ", sequence, " has ", now, " tokens; ", length, " cannot be kept");
         now = length;
     }
-    /// All sequences are empty; the memory of the layers stays.
+    /// Empties all sequences; the memory of the layers stays allocated.
     void clear() { std::fill(lengths_.begin(), lengths_.end(), 0); }
 
     // ---- called by documents_to_device and by attention
 
-    /// Begins a step of tokens[offsets[i]] to tokens[offsets[i + 1]] of sequence i. Throws shape_error, with nothing changed,
-    /// for offsets that are none and for a sequence that would be longer than `most` or the capacity.
+    /// Begins a step with tokens[offsets[i]] to tokens[offsets[i + 1] - 1] of sequence i. Throws shape_error, and
+    /// changes nothing, for invalid offsets and for a sequence that would be longer than `most` or the capacity.
     const detail::cache_step& begin_step(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
         check(offsets, tokens, most);
         layer_ = 0;
@@ -95,10 +98,10 @@ class key_value_cache {
         }
         return step_;
     }
-    /// The step that has begun.
+    /// The data of the current step.
     const detail::cache_step& step() const { return step_; }
-    /// The vectors of the next layer, (heads, sequences * capacity, head_size): keys, then values. Throws state_error where the
-    /// steps before had no such layer.
+    /// The vectors of the next layer, (heads, sequences * capacity, head_size): keys, then values. Throws state_error
+    /// if earlier steps had no such layer.
     template <class T>
     view<T, 3> next_layer(extent heads, extent head_size) {
         const shape<3> s{heads, sequences() * capacity_, head_size};
@@ -128,7 +131,7 @@ class key_value_cache {
     void check(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) const {
         if (offsets.extent_of(0) != sequences() + 1)
             fail<shape_error>("key_value_cache: ", offsets.extent_of(0), " offsets; expected ", sequences() + 1,
-                              ", one more than there are sequences");
+                              ", the number of sequences plus 1");
         if (offsets(0) != 0 || offsets(sequences()) != tokens)
             fail<shape_error>("key_value_cache: the offsets go from ", offsets(0), " to ", offsets(sequences()),
                               "; expected 0 to ", tokens, ", the tokens of the row");
@@ -146,8 +149,8 @@ class key_value_cache {
                 {s, element, tensor<std::byte, 1>(*memory_, {s.size() * static_cast<extent>(element)})});
         }
         if (layer_ == layers_.size() || !(layers_[layer_].extents == s) || layers_[layer_].element != element)
-            fail<state_error>("key_value_cache: layer ", layer_, " keeps ", s, " numbers of ", element,
-                              " bytes, which it did not in the steps before; a cache is for one model, or clear() it");
+            fail<state_error>("key_value_cache: layer ", layer_, " stores ", s, " elements of ", element,
+                              " bytes, unlike in earlier steps; use a cache with one model only, or clear() it first");
         return layers_[layer_++].memory.data();
     }
 

@@ -153,10 +153,10 @@ void refuses(Device& device) {
     };
     CHECK_THROWS_WITH_AS(run({2, 8}), "rotary: 3 tokens in a row; the table has 2 positions", ht::shape_error);
     CHECK_THROWS_WITH_AS(run({3, 3}),
-                         "rotary: the table has 3 columns; expected an even number, at most the 8 numbers of a head",
+                         "rotary: the table has 3 columns; expected an even number, at most the 8 elements of a head",
                          ht::shape_error);
     CHECK_THROWS_AS(run({1, 10}), ht::shape_error);
-    CHECK_THROWS_WITH_AS(run({3, 4}, {.heads = 3}), "rotary: 3 heads are to be turned, and x (1, 3, 2, 8) has 2",
+    CHECK_THROWS_WITH_AS(run({3, 4}, {.heads = 3}), "rotary: 3 heads are to be rotated, and x (1, 3, 2, 8) has 2",
                          ht::shape_error);
     const ht::view<float, 4> gaps(x.data(), {1, 3, 2, 4}, {48, 16, 8, 2});
     CHECK_THROWS_AS(ht::rotary(device, gaps, ht::view<float, 2>(table.data(), {3, 4}), gaps), ht::shape_error);

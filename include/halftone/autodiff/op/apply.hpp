@@ -23,15 +23,14 @@
 /// double, the other inputs are cast to the type of cast_inputs, or, by a category, to double. A parameter among the
 /// inputs is read from the store's copy if that has the type. Arguments that are neither variables nor parameters are
 /// passed on; containers of these do not compile.
-///
-/// `ctx` is a context that records nothing: free operations work in it, ctx.device() launches kernels,
+/// `ctx` is a context that does not record: free operations work in it, ctx.device() launches kernels,
 /// ctx.make<T>(shape) allocates memory for them, and ctx.wants(i) tells backward whether input i (of the variables and
-/// parameters of number types) takes a gradient. backward gets dy, in the type of the result, and what forward kept,
-/// whatever region it is called in. It returns a variable for each of those inputs, in a std::tuple if there are
-/// several, or ht::absent{} for one without a gradient. A gradient has its input's shape and any type; it is rounded to
-/// the input's. On a tape for second derivatives backward's operations are recorded, too: double_backward/apply.hpp
-/// says what forward may keep there. Dropout, which is active only where a tape records, cannot be used in either
-/// function.
+/// parameters of number types) takes a gradient. backward gets dy, in the type of the result, and the values that
+/// forward kept, in any region. It returns a variable for each of those inputs, in a std::tuple if there are several,
+/// or ht::absent{} for one without a gradient. A gradient has its input's shape and any type; it is rounded to the
+/// input's. On a tape for second derivatives backward's operations are recorded, too: double_backward/apply.hpp
+/// specifies what forward may keep there. Dropout, which is active only on a tape that records, cannot be used in
+/// either function.
 ///
 /// Shadow runs (observe/shadow/shadow.hpp) expect the result that floats would give, rounded once; an operation that
 /// rounds to 16 bits more often states `static constexpr int roundings = 2;`. As the length of its longest sum they
@@ -51,7 +50,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The context in which the functions of a user's operation run: outside of autocast, or with the policy of the region.
+/// The context in which the functions of a custom operation run: outside of autocast, or with the policy of the region.
 template <class Device, class Policy = as_given>
 class operation_context : public basic_context<Device, recording::off> {
   public:
@@ -141,8 +140,8 @@ struct cast_inputs_type<P, Op, Inputs...> {
     using type = storage_of<compute_type<P, Op>>;
 };
 
-/// The policy by which Op's functions run if it is called under P: as_given, that is, outside of autocast, unless it
-/// states no category.
+/// The policy under which Op's functions run if it is called under P: as_given (outside of autocast) if it states a
+/// category, otherwise that of the region.
 template <class P, class Op>
 using policy_within_operation =
     std::conditional_t<operation_category<Op>::value == category::as_input && !states_rule<Op>, P, as_given>;
@@ -216,7 +215,7 @@ inline constexpr bool is_tuple = false;
 template <class... T>
 inline constexpr bool is_tuple<std::tuple<T...>> = true;
 
-/// Whether a user's function gave a gradient for the input of this number and shape.
+/// Whether a user's function returned a gradient for the input with this index and shape.
 template <class Op, int Rank, class Gradient>
 bool gives_gradient(int index, const shape<Rank>& input, const Gradient& gradient) {
     static_assert(is_absent<Gradient> || is_variable<Gradient>,
@@ -267,7 +266,7 @@ concept has_backward = requires(Body& body, const G& g, const Kept&... kept) {
     Op::backward(body, g, kept...);
 };
 
-/// To: the type to which its inputs were cast (read by the ledger). Policy: that by which its functions run.
+/// To: the type to which its inputs were cast (read by the ledger). Policy: the policy of its functions.
 template <class Op, class Y, int Rank, class Kept, class Destinations, class To, class Policy>
 struct apply_record {
     using operation = Op;
@@ -331,7 +330,7 @@ auto with_kept(const T& returned) {
     }
 }
 
-/// Makes the variable that forward returned a result on the tape.
+/// Makes the variable that forward has returned a result on the tape.
 template <class Op, class Root, class Y, class... Arguments>
 Y result_of_apply(Root& root, const Y& returned, bool wanted, const Arguments&... arguments) {
     static_assert(is_variable<Y>,
@@ -347,8 +346,8 @@ struct double_backward_application;
 
 }  // namespace detail
 
-/// The result of the operation Op; see the file's head. Throws what its functions throw, and in the backward pass
-/// shape_error for a gradient of another shape than its input's.
+/// The result of the operation Op; see the top of this file. Throws what its functions throw, and in the backward pass
+/// shape_error for a gradient whose shape differs from its input's.
 template <class Op, recording_context Context, class... Arguments>
 auto apply(Context&& context, const Arguments&... arguments) {
     static_assert(detail::named_operation<Op>,
@@ -356,7 +355,7 @@ auto apply(Context&& context, const Arguments&... arguments) {
                   "const char* name = \"my_op\"");
     static_assert(!(detail::holds_operands<Arguments> || ...),
                   "halftone: apply: an argument is a container of variables or parameters, which would neither be cast "
-                  "nor get gradients: pass them one by one, as arguments of their own");
+                  "nor get gradients: pass them one by one, as separate arguments");
     using To = typename detail::cast_inputs_type<policy_of<Context>, Op,
                                                  typename detail::input_type<Arguments>::type...>::type;
     auto& root = context.root();

@@ -63,8 +63,8 @@ view<T, 4> in_heads(T* data, const shape<3>& s, extent heads) {
 struct device_sequences {
     variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty if nothing was copied
     packed_sequences sequences{};
-    key_value_cache* cache = nullptr;         ///< what keeps keys and values: `sequences` are those of a step of it
-    variable<std::int32_t, 1> places{};       ///< in the cache, of each token
+    key_value_cache* cache = nullptr;         ///< stores keys and values; `sequences` are those of its current step
+    variable<std::int32_t, 1> places{};       ///< place of each token in the cache
 
     device_sequences() = default;
     device_sequences(const packed_sequences& s) : sequences(s) {}
@@ -170,14 +170,14 @@ struct attention_record {
     }
 };
 
-/// Attention over the keys and values of a cache, which takes in those of this step first.
+/// Attention over the keys and values of a cache, to which those of this step are added first.
 template <class Roles, class Root, class T>
 variable<T, 3> cached_self_attention(Root& root, const variable<T, 3>& qkv, const attention_heads& heads,
                                      const attention_options& options, const device_sequences& at) {
     using device = typename Root::device_type;
     const shape<3> s = qkv.shape(), result = attention_result(s, heads);
     if (options.mask != attention_mask::causal)
-        fail<argument_error>("self_attention: a key-value cache keeps keys for a causal mask, and this one is full");
+        fail<argument_error>("self_attention: a key-value cache requires attention_mask::causal");
     const extent size = result[2] / heads.queries;
     const view<T, 3> cache = at.cache->template next_layer<T>(2 * heads.keys, size);  // (2 kv_heads, places, head_size)
     kernel::cache_heads<device>::run(
@@ -199,7 +199,8 @@ variable<T, 3> cached_self_attention(Root& root, const variable<T, 3>& qkv, cons
         run_attention<typename Roles::compute>(root.device(), all);
         return o;
     }
-    // Stored scores of all sequences together would be many that nobody sees, and doubles know no packed ones: one by one.
+    // Math attention over all sequences together would store the scores between different sequences, and doubles do not
+    // support packed sequences, so each sequence is computed separately.
     const cache_step& step = at.cache->step();
     for (std::size_t i = 0; i + 1 < step.query_offsets.size(); i += 2) {
         const extent query = step.query_offsets[i], queries = step.query_offsets[i + 1] - query, key = step.key_offsets[i];
@@ -246,9 +247,9 @@ variable<T, 4> attention(Context&& context, const variable<T, 4>& q, const varia
     return o;
 }
 
-/// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads) head_size).
-/// With the sequences of a key-value cache's step (tensor/key_value_cache.hpp) queries see that cache's keys. Throws
-/// shape_error if the last extent is not a multiple of heads + 2 kv_heads.
+/// The same for q, k and v in one tensor, as a single product computes them: (batch, time, (heads + 2 kv_heads)
+/// head_size). With the sequences of a step of a key-value cache (tensor/key_value_cache.hpp), queries attend to the
+/// keys of the cache. Throws shape_error if the last extent is not a multiple of heads + 2 kv_heads.
 template <class Roles, class Context, class T>
 variable<T, 3> self_attention(Context&& context, const variable<T, 3>& qkv, const attention_heads& heads,
                               const attention_options& options = {}, const detail::device_sequences& sequences = {}) {

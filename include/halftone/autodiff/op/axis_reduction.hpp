@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along axes on a tape, with their gradients; names and rules are those of PyTorch's functions of `dim`:
+/// Reductions along axes on a tape, with their gradients; names and rules are those of PyTorch's functions with `dim`:
 ///
 ///     auto totals = ht::sum(ctx, x, ht::axes<0, 2>);                          // x: (4, 5, 6), totals: (5)
 ///     auto centred = ht::var(ctx, x, ht::axes<-1>, ht::keepdim);              // (4, 5, 1)
 ///     auto biased = ht::var(ctx, x, ht::axes<-1>, {.correction = 0});
 ///     auto best = ht::argmax(ctx, x, ht::axes<1>);                            // (4, 6), of std::int32_t
-///     auto attention = ht::softmax(ctx, x, ht::axes<1>);                      // along another axis than the last
+///     auto attention = ht::softmax(ctx, x, ht::axes<1>);                      // along an axis other than the last
 ///
-/// Numeric contract: kernel/axis_reduction's. Under autocast sum, prod, logsumexp, cumsum and softmax give fp32; mean, var, std, amax
-/// and amin have their input's type (PyTorch's categories), as all do on a bare tape. ht::sum<float>(ctx, x, ht::axes<1>) gives
-/// floats anywhere. Indices are std::int32_t, as tokens and targets are everywhere in halftone.
+/// Numeric contract: that of kernel/axis_reduction. Under autocast the results of sum, prod, logsumexp, cumsum and
+/// softmax are fp32; mean, var, std, amax and amin have their input's type (PyTorch's categories), as all do on a bare
+/// tape. ht::sum<float>(ctx, x, ht::axes<1>) returns floats in every context. Indices are std::int32_t, like tokens and
+/// targets.
 #pragma once
 
 #include <halftone/autodiff/engine/gradient_variables.hpp>
@@ -278,8 +279,9 @@ auto mean(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> alon
         x.shape(), along, keep...);
 }
 
-/// The products along some axes, as torch.prod(x, dim) has it along one; of no elements, 1. The gradient of an element is the
-/// product of the others, also where elements are zero. It has no second derivative. ht::keepdim as for sum.
+/// The products along some axes, as torch.prod(x, dim) along one; 1 if there are no elements. The gradient of an
+/// element is the product of the other elements times dy, also if elements are zero. There is no second derivative.
+/// ht::keepdim as for sum.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto prod(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -294,8 +296,8 @@ auto prod(Context&& context, const variable<X, Rank>& x) {
     return halftone::prod<As>(context, x, detail::every_axis<Rank>{});
 }
 
-/// The largest along some axes, as torch.amax: a NaN where one is, and elements that are equally large share the gradient
-/// evenly. ht::keepdim as for sum. Throws shape_error where there is nothing to choose from.
+/// The largest elements along some axes, as torch.amax: NaN if one of them is NaN; elements that are equally large
+/// share the gradient evenly. ht::keepdim as for sum. Throws shape_error if there are no elements.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto amax(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -328,8 +330,7 @@ auto amin(Context&& context, const variable<X, Rank>& x) {
 }
 
 /// log(the sum of exp(x) along some axes), as torch.logsumexp, without overflow; -infinity if there are no elements or
-/// all are
-/// -infinity. ht::keepdim as for sum.
+/// all are -infinity. ht::keepdim as for sum.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes, class... Keep>
     requires detail::perhaps_keepdim<Keep...>
 auto logsumexp(Context&& context, const variable<X, Rank>& x, axis_list<Axes...> along, Keep... keep) {
@@ -440,7 +441,7 @@ variable<S, Rank> total_along(Context&& context, const variable<S, Rank>& x, axi
 
 }  // namespace detail
 
-/// Softmax along some axes: exp(x) / (the sum of exp(x) along them), in x's shape. Along the last axis alone it is
+/// Softmax along some axes: exp(x) / (the sum of exp(x) along them), in x's shape. Along only the last axis it is
 /// ht::softmax; otherwise it is composed of several operations, which takes more memory. Types are those of
 /// ht::softmax. Throws shape_error.
 template <class As = by_category, recording_context Context, class X, int Rank, int... Axes>

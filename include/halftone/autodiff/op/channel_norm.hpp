@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Batch norm and group norm of pictures on a tape, with their gradients; names and the order of arguments are those of
+/// Batch norm and group norm of images on a tape, with their gradients; names and the order of arguments are those of
 /// PyTorch's functions.
 ///
 ///     auto y = ht::batch_norm(ctx, x, running_mean, running_var, weight, bias, {.training = true});
 ///     auto y = ht::group_norm(ctx, x, 8, weight, bias);                         // 8 groups of channels
 ///
-/// x: (batch, channels, height, width); weight and bias: variables or parameters of (channels), or ht::absent{}: 1 and
-/// 0; running statistics: views or states (store.add_state) of (channels), or ht::absent{}: none. In training the
-/// forward pass brings running statistics up to date, whatever becomes of the step: as in PyTorch also of one that is
-/// skipped for an overflow of gradients, as its statistics are right; a channel's statistics that are not finite leave
-/// the running ones as they are.
+/// x: (batch, channels, height, width); weight and bias: variables or parameters of (channels), or ht::absent{} for 1
+/// and 0; running statistics: views or states (store.add_state) of (channels), or ht::absent{} for none. In training
+/// the forward pass updates the running statistics, also if the step is later skipped because of an overflow in the
+/// gradients, as in PyTorch, since the statistics are valid. If a channel's new statistics are not finite, its running
+/// ones are unchanged.
 ///
-/// Numeric contract: kernel/channel_norm's. In a region group_norm gives fp32 and batch_norm its input's type, as in
-/// PyTorch.
+/// Numeric contract: that of kernel/channel_norm. In a region the result of group_norm is fp32, and that of batch_norm
+/// has its input's type, as in PyTorch.
 #pragma once
 
 #include <halftone/autodiff/op/matmul.hpp>
@@ -24,7 +24,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The type of gain and bias, and that of their gradients: of both the same.
+/// The type of gain and bias, and the type of their gradients; gain and bias have the same types.
 template <class Weight>
 struct per_channel_types {
     using read = typename Weight::compute;
@@ -47,7 +47,7 @@ struct affine_types : per_channel_types<std::conditional_t<is_absent<Gain>, Bias
                   "halftone: weight and bias of a norm have one type");
 };
 
-/// The values that a kernel reads; nullptr for none.
+/// The values that a kernel reads; nullptr if there are none.
 template <class W, class Weight>
 const W* values_or_none(const Weight& weight) {
     if constexpr (is_absent<Weight>) {
@@ -87,7 +87,7 @@ struct channel_norm_record {
     using W = typename types::read;
     using S = kernel::statistic<X, W, Y>;
     kernel::channel_sets sets;
-    bool are_given;  ///< statistics of another time
+    bool are_given;  ///< whether the statistics are constants, such as running ones
     variable<X, 4> x;
     variable<S, 1> mean, rstd;
     gradient_of<X, 4> dx;
@@ -120,8 +120,8 @@ struct channel_norm_record {
     }
 };
 
-/// x, normalised by what statistics(device, mean, rstd) leaves there. Where says whose range it is: a policy, or a
-/// layer's roles.
+/// x, normalised with the statistics that statistics(device, mean, rstd) writes. Where determines the name of the
+/// profiler's range: a policy, or a layer's roles.
 template <class Op, class Where, class Y, class Context, class X, class Gain, class Bias, class Statistics>
 variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, const kernel::channel_sets& sets,
                                   bool are_given, double epsilon, const Gain& gain, const Bias& bias,
@@ -154,7 +154,7 @@ variable<Y, 4> normalise_channels(Context&& context, const variable<X, 4>& x, co
     }
 }
 
-/// The memory of running statistics: nullptr where they are absent.
+/// The memory of running statistics; nullptr if they are absent.
 template <class Storage>
 auto* running_memory(const parameter<Storage, 1>& state, extent channels) {
     kernel::expect("batch_norm", "running statistics", state.master(), {channels});
@@ -194,7 +194,7 @@ variable<Y, 4> group_normalised(Context&& context, const variable<X, 4>& x, exte
 template <int Rank>
 consteval bool check_normed_rank() {
     static_assert(Rank == 4,
-                  "halftone: batch_norm and group_norm take pictures of four axes, (batch, channels, height, width): "
+                  "halftone: batch_norm and group_norm take images with four axes, (batch, channels, height, width): "
                   "reshape others");
     return true;
 }
@@ -202,9 +202,9 @@ consteval bool check_normed_rank() {
 }  // namespace detail
 
 /// (x - mean) / sqrt(variance + eps) weight + bias with each channel's statistics, as F.batch_norm (Ioffe, Szegedy
-/// 2015): in training those of the batch, which bring the running ones up to date, with the unbiased variance there;
-/// else the running ones. Recorded with its gradients by x, weight and bias. Throws shape_error, also for one value a
-/// channel in training, and argument_error.
+/// 2015): in training those of the batch, with which the running ones are updated (there with the unbiased variance);
+/// otherwise the running ones. Recorded with its gradients with respect to x, weight and bias. Throws shape_error, also
+/// for one value per channel in training, and argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class Running, class Weight, class Bias>
 auto batch_norm(Context&& context, const variable<X, Rank>& x, const Running& running_mean, const Running& running_var,
                 const Weight& weight, const Bias& bias, const batch_norm_options& options = {}) {
@@ -214,9 +214,10 @@ auto batch_norm(Context&& context, const variable<X, Rank>& x, const Running& ru
                                                            detail::as_weight(weight), detail::as_weight(bias), options);
 }
 
-/// (x - mean) / sqrt(variance + eps) weight + bias with the statistics of each picture's groups of channels, num_groups
-/// of equally many, as F.group_norm (Wu, He 2018); one group for each channel is instance norm. Recorded with its
-/// gradients by x, weight and bias. Throws shape_error where channels are no such groups, and argument_error.
+/// (x - mean) / sqrt(variance + eps) weight + bias with the statistics of each group of channels of each image, as
+/// F.group_norm (Wu, He 2018); num_groups groups of equally many channels, where one group per channel is instance
+/// norm. Recorded with its gradients with respect to x, weight and bias. Throws shape_error if num_groups does not
+/// divide the channels, and argument_error.
 template <class As = by_category, recording_context Context, class X, int Rank, class Weight, class Bias>
 auto group_norm(Context&& context, const variable<X, Rank>& x, extent num_groups, const Weight& weight,
                 const Bias& bias, double eps = 1e-5) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Gradient checkpointing: a part of a model keeps only its inputs, and the backward pass recomputes everything else.
+/// Gradient checkpointing: a part of a model stores only its inputs, and the backward pass recomputes everything else.
 ///
-///     auto y = ht::checkpoint(ctx, block, x);                     // in place of block(ctx, x)
+///     auto y = ht::checkpoint(ctx, block, x);                     // instead of block(ctx, x)
 ///     auto z = ht::checkpoint(ctx, [&](auto& c, const auto& h) { return down(c, ht::gelu(c, up(c, h))); }, y);
 ///
-/// A block's activations exist only during the block's own forward and backward pass. The price is a second forward
-/// pass of the block. Checkpoints may be nested.
+/// A block's activations exist only during the block's own forward and backward pass. The cost is a second forward pass
+/// of the block. Checkpoints may be nested.
 ///
 /// Numeric contract: values and gradients have the same bits as without checkpoints; dropout drops the same elements.
 #pragma once
@@ -22,7 +22,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// While an object of this class lives, a tape's hook knows that operations are recomputed.
+/// While an object of this class exists, a tape's hook knows that operations are recomputed.
 template <class Root>
 class recomputation {
   public:
@@ -124,10 +124,11 @@ void record_checkpoint(Root& root, Context& context, std::remove_reference_t<Fun
 
 }  // namespace detail
 
-/// y = f(ctx, x…), a variable. Nothing that f computes is kept for the backward pass, which calls f again. f must return
-/// the same for the same arguments. It is a layer, which must outlive the backward pass, or a temporary lambda, which is
-/// stored with everything that it captured. Variables and parameters that f uses other than as arguments get their
-/// gradients, too. In contexts without a backward pass the call is f(ctx, x…). Throws what f throws.
+/// y = f(ctx, x…), a variable. No value that f computes is stored for the backward pass, which calls f again. f must
+/// return the same result for the same arguments. It is a layer, which must outlive the backward pass, or a temporary
+/// lambda, which is stored with everything that it captures. Variables and parameters that f uses other than as
+/// arguments get their gradients, too. In contexts without a backward pass the call is f(ctx, x…). Throws what f
+/// throws.
 template <class Context, class Function, class... X>
     requires requires(Context& context) { context.root(); }
 auto checkpoint(Context&& ctx, Function&& f, const X&... x) {

@@ -4,13 +4,14 @@
 ///
 ///     auto y = ht::conv2d(ctx, x, weight, bias, {.stride = {2, 2}, .padding = {1, 1}});     // x: (N, C, H, W)
 ///     auto y = ht::conv2d(ctx, x, weight, {.groups = channels});                            // no bias; depthwise
-///     auto y = ht::conv2d<roles>(ctx, x, weight, bias, options);                            // what nn::conv2d calls
+///     auto y = ht::conv2d<roles>(ctx, x, weight, bias, options);                            // as nn::conv2d calls it
 ///
 /// weight: (outputs, C / groups, height, width), bias: (outputs); each a variable or a parameter of a store.
 ///
-/// Numeric contract: kernel::conv2d's, in the types in which ht::linear computes: the forward product in the roles'
-/// `compute`, the gradients in their `input_grad` and `weight_grad`, with the weight as the forward pass read it. Gradients
-/// of parameters are float sums, rounded once to `accumulate`. x is kept for the backward pass as it is, and unfolded again.
+/// Numeric contract: that of kernel::conv2d, in the types in which ht::linear computes: the forward product in the
+/// roles' `compute`, the gradients in their `input_grad` and `weight_grad`, with the weight as the forward pass read
+/// it. Gradients of parameters are float sums, rounded once to `accumulate`. For the backward pass x is stored without
+/// unfolding, and unfolded again there.
 #pragma once
 
 #include <halftone/autodiff/op/matmul.hpp>
@@ -22,7 +23,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// A bias as an operation that computes in Compute reads it.
+/// A bias, as an operation that computes in Compute reads it.
 template <class Compute>
 no_bias bias_for(const absent&) {
     return {};
@@ -126,16 +127,16 @@ auto free_conv2d(Context&& context, const variable<X, 4>& x, const W& weight, co
 
 }  // namespace detail
 
-/// The convolution of x with the weight, without a bias. x: (images, channels, height, width), weight: (outputs, channels /
-/// groups, height, width), a variable or a parameter of a store. In a region it computes in, and gives, the policy's
-/// `compute`; on a bare tape the type that the operands promote to; with As, type As. Throws shape_error, argument_error.
-/// Source: torch.nn.functional.conv2d.
+/// The convolution of x with the weight, without a bias. x: (images, channels, height, width), weight: (outputs,
+/// channels / groups, height, width), a variable or a parameter of a store. In a region it computes in, and returns,
+/// the policy's `compute` type; on a bare tape the type that the operands promote to; with As, type As. Throws
+/// shape_error and argument_error. Source: torch.nn.functional.conv2d.
 template <class As = by_category, recording_context Context, class X, detail::weight_of_rank<4> Weight>
     requires detail::type_choice<As>
 auto conv2d(Context&& context, const variable<X, 4>& x, const Weight& weight, const conv2d_options& options = {}) {
     return detail::free_conv2d<As>(context, x, weight, absent{}, options);
 }
-/// The same plus bias, (outputs), a variable, a parameter or `absent`.
+/// The same plus a bias (outputs), which is a variable, a parameter or `absent`.
 template <class As = by_category, recording_context Context, class X, detail::weight_of_rank<4> Weight,
           detail::conv2d_bias Bias>
     requires detail::type_choice<As>
@@ -143,7 +144,7 @@ auto conv2d(Context&& context, const variable<X, 4>& x, const Weight& weight, co
             const conv2d_options& options = {}) {
     return detail::free_conv2d<As>(context, x, weight, bias, options);
 }
-// Pictures of another rank: fails with a message.
+// Variables of another rank: fails with a message.
 template <class As = by_category, recording_context Context, class X, int Rank, class... Rest>
     requires(Rank != 4)
 void conv2d(Context&&, const variable<X, Rank>&, const Rest&...) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with options: label smoothing, class weights, a z-loss, the sum or the losses of single rows in place
+/// Cross-entropy with options: label smoothing, class weights, a z-loss, the sum or the losses of single rows instead
 /// of the mean; and targets that are probabilities.
 ///
 ///     auto loss = ht::cross_entropy(ctx, logits, targets, {.label_smoothing = 0.1f, .weight = w});
@@ -114,7 +114,7 @@ struct loss_rows {
     }
 };
 
-/// dy is the gradient of the loss, or of the losses of the rows.
+/// dy is the gradient of the loss, or of the rows' losses.
 template <class X, int Rank, int LossRank>
 struct weighted_cross_entropy_record {
     using S = loss_type<X>;
@@ -273,14 +273,14 @@ struct soft_target_function {
     }
 };
 
-/// log softmax of the logits, times the classes' weights. Throws for what cannot stand beside probabilities.
+/// log softmax of the logits, times the classes' weights. Throws for options that do not apply to probabilities.
 template <class S, class Context, class X, class T, int Rank>
 variable<S, Rank> weighted_log_softmax(Context&& context, const variable<X, Rank>& logits, const variable<T, Rank>& targets,
                                        const cross_entropy_options& options) {
     static_assert(number<T>, "halftone: cross_entropy: targets of std::int32_t are given as a view; these are probabilities");
     check_options("cross_entropy", options);
     if (options.z_loss != 0) fail<argument_error>("cross_entropy: z_loss is for targets that are classes, and these are "
-                                                  "probabilities; add its term by ht::softmax and ht::map");
+                                                  "probabilities; add its term with ht::softmax and ht::map");
     if (!(logits.shape() == targets.shape()))
         fail<shape_error>("cross_entropy: the logits are ", logits.shape(), ", the probabilities ", targets.shape());
     const auto log_p = log_softmax<S>(context, logits);
@@ -293,10 +293,10 @@ variable<S, Rank> weighted_log_softmax(Context&& context, const variable<X, Rank
 
 }  // namespace detail
 
-/// Targets that are probabilities of the classes, in the logits' shape (soft targets): the mean over rows, or the sum, of
-/// -(sum over j of weight[j] q[j] log softmax(logits)[j]), q being (1 - label_smoothing) target + label_smoothing / classes, as
-/// in PyTorch, whose mean divides by the number of rows. Logits and targets both get gradients. ignore_index and z_loss
-/// do not apply to such targets. Throws shape_error and argument_error.
+/// Targets that are probabilities of the classes, in the logits' shape (soft targets): the mean over rows, or the sum,
+/// of -(sum over j of weight[j] q[j] log softmax(logits)[j]), where q is (1 - label_smoothing) target + label_smoothing
+/// / classes, as in PyTorch, whose mean divides by the number of rows. Logits and targets both get gradients.
+/// ignore_index and z_loss do not apply to such targets. Throws shape_error and argument_error.
 template <recording_context Context, class X, class T, int Rank>
 auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const variable<T, Rank>& targets,
                    const cross_entropy_options& options = {}) {
@@ -311,7 +311,7 @@ auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const var
                                                       weighted, targets));
 }
 
-/// The loss of each row, in the logits' shape without the last axis. `reduction` of the options is not looked at.
+/// The loss of each row, in the logits' shape without the last axis. The option `reduction` has no effect.
 template <reduction Reduction, recording_context Context, class X, class T, int Rank>
 auto cross_entropy(Context&& context, const variable<X, Rank>& logits, const variable<T, Rank>& targets,
                    const cross_entropy_options& options = {}) {

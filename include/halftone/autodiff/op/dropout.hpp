@@ -5,9 +5,9 @@
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f});                 // in x's type, unless its category says otherwise
 ///     auto y = ht::dropout(ctx, x, {.p = 0.1f}, residual);       // residual + dropout(x), in the residual's type, in one pass
 ///
-/// It is active where a tape records. In an inference context, and with p = 0, the result is x itself. No mask is
-/// stored: the backward pass computes the same random numbers again (engine/random_draws.hpp says which, and how a step
-/// is repeated).
+/// It is active on a tape that records. In an inference context, and with p = 0, the result is x itself. No mask is
+/// stored: the backward pass computes the same random numbers again (engine/random_draws.hpp describes which, and how a
+/// step is repeated).
 ///
 /// Numeric contract: kernel/dropout/dropout.hpp.
 #pragma once
@@ -36,9 +36,8 @@ template <class Context>
 consteval bool check_dropout() {
     static_assert(
         !runs_own_operation<Context>,
-        "halftone: dropout: the functions of an operation of your own (ht::apply) run in a context that records "
-        "nothing, where dropout would do nothing on a tape either: call it on the tape, before or after "
-        "ht::apply");
+        "halftone: dropout: the functions of a custom operation (ht::apply) run in a context that does not record, "
+        "where dropout would do nothing even in training: call it on the tape, before or after ht::apply");
     return true;
 }
 
@@ -50,8 +49,8 @@ void check_layer_dropout(const char* layer, float residual_dropout) {
         if (residual_dropout != 0) {
             fail<argument_error>(
                 layer, ": residual_dropout is ", residual_dropout,
-                ", and the functions of an operation of your own (ht::apply) run in a context that records nothing, "
-                "where dropout would do nothing on a tape either: call the layer on the tape, before or after "
+                ", and the functions of a custom operation (ht::apply) run in a context that does not record, "
+                "where dropout would do nothing even in training: call the layer on the tape, before or after "
                 "ht::apply, or set its residual_dropout to 0");
         }
     }

@@ -210,8 +210,7 @@ auto cast(Context&& context, const variable<X, Rank>& x) {
 
 namespace detail {
 
-/// A result of Op, computed as X and given as Y. Whether there is a cast here does not follow from the policy's types
-/// alone.
+/// A result of Op, computed as X and returned as Y. Whether this needs a cast depends on more than the policy's types.
 template <class Op, class Y, class Context, class X, int Rank>
 variable<Y, Rank> given_as(Context&& context, const variable<X, Rank>& x) {
     if constexpr (std::is_same_v<X, Y> && operation_category<Op>::value == stated_category<Op>()) {

@@ -25,7 +25,7 @@ struct embedding_record {
     gradient_of<Y, 3> dy;
     Table table;
     Positions positions;
-    variable<std::int32_t, 2> position_of{};  ///< the position of each token; empty: its time
+    variable<std::int32_t, 2> position_of{};  ///< the position of each token; empty: its index along time
     std::int32_t padding = -1;  ///< the token whose row gets no gradient; -1: none
 
     template <class Tape>
@@ -78,7 +78,7 @@ struct embedding_record {
     }
 
   private:
-    /// A copy of dy with zeros in the rows of padding; empty where no token is padding.
+    /// A copy of dy with zeros in the rows of padding; empty if no token is padding.
     template <class Tape>
     variable<Y, 3> without_padding(Tape& tape) const {
         if (padding < 0) return {};
@@ -100,12 +100,12 @@ inline std::int32_t padding_token(const std::optional<extent>& padding_idx, exte
 }  // namespace detail
 
 /// x[b, t] = table[tokens[b, t]] + positions[t], or + positions[position_of[b, t]] if position_of is given, as
-/// documents_to_device makes it (autodiff/op/packed.hpp). table: (vocabulary, width), positions: (context, width) or
+/// documents_to_device returns it (autodiff/op/packed.hpp). table: (vocabulary, width), positions: (context, width) or
 /// `absent`. The tokens may be in host memory; memory that the device can read must stay unchanged until the backward
 /// pass has run. Throws shape_error if time exceeds the context, and argument_error for a token outside the vocabulary,
-/// unless only the GPU can read it: then its row is NaN. The row of the token padding_idx, counted
-/// from the end if negative, gets no gradient: torch.nn.functional.embedding's padding_idx. A table with a sparse gradient
-/// does not hold that row, so that a step leaves it alone.
+/// unless only the GPU can read it: then its row is NaN. The row of the token padding_idx, which counts from the end if
+/// negative, gets no gradient: torch.nn.functional.embedding's padding_idx. A table with a sparse gradient omits that
+/// row from it, so that a step does not change the row.
 template <class Roles, class Context, class Table, class Positions>
 auto embedding(Context&& context, const const_view<std::int32_t, 2>& tokens, const Table& table,
                const Positions& positions, const variable<std::int32_t, 2>& position_of = {},

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Constants: zeros and full, for the first state of a recurrent layer, or what is put beside data.
+/// Constant tensors: zeros and full, for the first state of a recurrent layer, or to be concatenated with data.
 ///
 ///     auto h = ht::zeros<ht::bfloat16>(ctx, ht::shape<2>{rows, width});
 ///     auto x = ht::full<float>(ctx, ht::shape<1>{8}, 0.5);
 ///
-/// They have no gradient. A loop that begins with one and goes on with a layer's results wants the layer's type:
-/// typename ht::resolve<P>::output.
+/// They have no gradient. In a loop that starts with such a tensor and continues with a layer's results, it needs the
+/// layer's type: typename ht::resolve<P>::output.
 #pragma once
 
 #include <halftone/autodiff/op/pointwise.hpp>

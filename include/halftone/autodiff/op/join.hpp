@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tensors in another shape, and joined along an axis: reshape; cat along an existing axis, stack along a new one.
+/// Reshapes tensors, and joins them along an axis: reshape; cat along an existing axis, stack along a new one.
 ///
 ///     auto rows = ht::reshape(ctx, x, ht::shape<2>{n, width});           // the same memory and the same gradient
 ///     auto y = ht::cat(ctx, 1, a, b);                    // a: (rows, 3), b: (rows, 5), y: (rows, 8)
@@ -8,7 +8,7 @@
 ///     auto y = ht::cat(ctx, ht::axes<-1>, a, b);         // the last axis, as ht::axes or as a number
 ///
 /// The result has the type that all inputs promote to, in every region (PyTorch's category), unless one is given
-/// explicitly: ht::cat<float>(ctx, 0, a, b). Values are copied, and rounded once where that type is narrower.
+/// explicitly: ht::cat<float>(ctx, 0, a, b). Values are copied, and rounded once if that type is narrower.
 #pragma once
 
 #include <tuple>
@@ -31,7 +31,7 @@ void copy_rows(Device& device, const view<From, 2>& from, const view<To, 2>& to,
     }
 }
 
-/// The layout of the inputs in the result: side by side in each of `rows` rows.
+/// The layout of the inputs in the result: adjacent in each of `rows` rows.
 struct join_layout {
     extent rows, columns;
 
@@ -117,7 +117,7 @@ variable<T, To> reshape(Context&& context, const variable<T, Rank>& x, const sha
     return {x.graph(), x.slot(), s};
 }
 
-/// The inputs, one after the other along an axis. Their other extents must be equal. Throws shape_error and
+/// The inputs, concatenated along an axis. Their other extents must be equal. Throws shape_error and
 /// argument_error.
 template <class As = by_category, recording_context Context, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
@@ -129,7 +129,7 @@ auto cat(Context&& context, int axis, const variable<First, Rank>& first, const 
     const auto add = [&](const shape<Rank>& s) {
         for (int i = 0; i < Rank; ++i) {
             if (i != along && s[i] != all[i])
-                fail<shape_error>("cat: along axis ", along, " ", s, " does not fit to ", first.shape());
+                fail<shape_error>("cat: along axis ", along, " ", s, " does not match ", first.shape());
         }
         all[along] += s[along];
     };
@@ -146,7 +146,7 @@ auto cat(Context&& context, axis_list<Axis...> along, const variable<First, Rank
     return cat<As>(context, detail::only_axis<Rank>(along), first, rest...);
 }
 
-/// The inputs, which have one shape, along a new axis. Throws shape_error and argument_error.
+/// The inputs, which all have the same shape, joined along a new axis. Throws shape_error and argument_error.
 template <class As = by_category, recording_context Context, class First, int Rank, class... Rest>
     requires(detail::is_variable<Rest> && ...)
 auto stack(Context&& context, int axis, const variable<First, Rank>& first, const Rest&... rest) {

@@ -7,7 +7,7 @@
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias);              // x: (…, in), weight: (out, in), y: (…, out)
 ///     auto y = ht::linear<roles>(ctx, x, weight, bias, residual);    // in the residual's type
 ///
-/// Numeric contract: products as kernel::matmul; the forward product in the roles' `compute`, backward products in
+/// Numeric contract: products as in kernel::matmul; the forward product in the roles' `compute`, backward products in
 /// their `input_grad` and `weight_grad` (by default the wider of `compute` and `grad`), with the weights as the forward
 /// pass read them. Gradients of parameters are float sums, rounded once to `accumulate` where they are added to the
 /// accumulator. 8-bit `compute`: scaled_linear.hpp.

@@ -6,9 +6,9 @@
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets);             // logits = x weightᵀ
 ///     auto loss = ht::linear_cross_entropy<roles>(ctx, x, weight, targets, ht::keep_logits::never);
 ///
-/// A loss is a float scalar in regions, by its category, and also on a bare tape, where PyTorch gives the logits' type;
-/// for doubles a double. Targets are std::int32_t; rows with target -100 do not count. For micro-batches see
-/// autodiff/engine/share.hpp.
+/// A loss is a float scalar in regions, by its category, and also on a bare tape, where in PyTorch it has the logits'
+/// type; for doubles it is a double. Targets are std::int32_t; rows with target -100 do not count. For micro-batches
+/// see autodiff/engine/share.hpp.
 #pragma once
 
 #include <halftone/autodiff/engine/share.hpp>
@@ -20,8 +20,8 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Whether linear_cross_entropy keeps its logits for the backward pass or computes them again there, with the same
-/// bits, which takes four products instead of three.
+/// Whether linear_cross_entropy stores its logits for the backward pass or recomputes them there, with the same bits,
+/// which takes four products instead of three.
 enum class keep_logits {
     where_small,  ///< if they take no more memory than the weight's gradient: for bf16 and fp32 up to 2 width rows
     always,
@@ -73,7 +73,7 @@ struct cross_entropy_record {
     }
 };
 
-/// Whether this number of logits is to be kept, given a weight and its gradient.
+/// Whether this number of logits is to be stored, given a weight and its gradient.
 template <class Weight, class Logit>
 bool keeps(keep_logits keep, extent logits, const shape<2>& weight) {
     constexpr extent of_logit = sizeof(Logit), of_gradient = sizeof(typename Weight::storage::accumulate);
@@ -90,7 +90,7 @@ struct linear_cross_entropy_record {
     Weight weight;
     variable<std::int32_t, 1> targets;
     variable<float, 1> maximum, sum, losses, count;
-    variable<std::byte, 1> logits;  // empty: to be computed again
+    variable<std::byte, 1> logits;  // empty: to be recomputed
 
     template <class Tape>
     void backward(Tape& tape) {

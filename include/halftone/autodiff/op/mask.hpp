@@ -2,8 +2,8 @@
 /// \file
 /// Operations that select elements by a condition: where, masked_fill, the triangles tril and triu, and one_hot.
 ///
-///     auto y = ht::where(ctx, keep, a, b);                       // a where keep is true, else b
-///     auto y = ht::masked_fill(ctx, scores, hidden, -INFINITY);  // that number where hidden is true, else scores
+///     auto y = ht::where(ctx, keep, a, b);                       // a if keep is true, else b
+///     auto y = ht::masked_fill(ctx, scores, hidden, -INFINITY);  // -INFINITY if hidden is true, else scores
 ///     auto y = ht::tril(ctx, x);                                 // 0 above the diagonal
 ///     auto y = ht::one_hot<float>(ctx, index, classes);          // (…, classes)
 ///
@@ -122,10 +122,9 @@ auto triu(Context&& context, const variable<X, Rank>& x, extent diagonal = 0) {
         detail::triangle_of(context.root(), x.shape(), diagonal - 1));
 }
 
-/// torch.nn.functional.one_hot(index, classes): for each index a row of zeros with a 1 at the class that the index
-/// names, as numbers of T. index: (…) of std::int32_t, a variable or a view, which may be in host memory. Result: (…,
-/// classes), a constant. Throws argument_error for an index that is not a class, unless only the GPU can read it: then
-/// its row is NaN.
+/// torch.nn.functional.one_hot(index, classes): for each index a row of zeros with a 1 at that class, in type T. index:
+/// (…) of std::int32_t, a variable or a view, which may be in host memory. Result: (…, classes), a constant. Throws
+/// argument_error for an index that is not a class, unless only the GPU can read it: then its row is NaN.
 template <class T = float, recording_context Context, class Index>
 variable<T, Index::rank + 1> one_hot(Context&& context, const Index& index, extent classes) {
     if (classes < 0) fail<argument_error>("one_hot: ", classes, " classes; expected 0 or more");

@@ -25,7 +25,7 @@ namespace detail {
 template <class Roles, class T, class E>
 struct modified_attention_record {
     using operation = op::attention;
-    static constexpr int roundings = 4;  // operands; a weight or its gradient; the result; the functions
+    static constexpr int roundings = 4;  // of operands; of a weight or its gradient; of the result; of the functions
     variable<T, 4> q, k, v, o;
     variable<float, 4> logsumexp;
     gradient_of<T, 4> dq, dk, dv, d_o;
@@ -56,11 +56,11 @@ struct modified_attention_record {
 template <class Context, class... F>
 consteval bool check_mod_context() {
     static_assert(!records_double_backward<Context>,
-                  "halftone: attention: with functions of scores it has no second derivative: on a tape for these, make "
+                  "halftone: attention: with functions of scores it has no second derivative: on a tape for these, compose "
                   "attention of products, ht::map and softmax");
     static_assert(!(runs_own_operation<Context> && (std::is_same_v<F, attention_dropout> || ...)),
-                  "halftone: attention_dropout: the functions of an operation of your own (ht::apply) run in a context that "
-                  "records nothing, where dropout would do nothing on a tape either: call attention on the tape");
+                  "halftone: attention_dropout: the functions of a custom operation (ht::apply) run in a context that "
+                  "does not record, where dropout would do nothing even in training: call attention on the tape");
     return true;
 }
 

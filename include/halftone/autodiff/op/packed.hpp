@@ -5,7 +5,7 @@
 ///     const ht::documents at = ht::documents_to_device(ctx, packed, tokens.shape(), context);
 ///     auto x = embed(ctx, tokens, at);
 ///     auto y = attn(ctx, x, residual, at.sequences);
-///     auto rows = ht::last_tokens(ctx, y, packed);           // (documents, width), of which the next tokens follow
+///     auto rows = ht::last_tokens(ctx, y, packed);           // (documents, width), from which the next tokens are predicted
 #pragma once
 
 #include <algorithm>
@@ -52,15 +52,16 @@ inline extent check_documents(const const_view<std::int32_t, 1>& offsets, extent
 template <class Device>
 void expect_host_offsets(const Device& device, const packed& p) {
     if (simt_device<Device> && p.are_there() && device.reaches(p.offsets.data()))
-        fail<argument_error>("packed: the offsets are in the device's memory; a step of a key-value cache, and the choice of "
-                             "last tokens, take them from the host's");
+        fail<argument_error>("packed: the offsets are in the device's memory; a step of a key-value cache, and last_tokens, "
+                             "read them from host memory");
 }
 
-/// What a step of a key-value cache needs on the device. On a CPU that is the cache's memory until its next step.
+/// The data on the device that a step of a key-value cache needs. On a CPU it is the cache's memory until its next
+/// step.
 template <class Root>
 documents cached_documents(Root& root, const packed& p, extent tokens, extent most) {
     if constexpr (Root::records) {
-        fail<argument_error>("packed: a key-value cache goes with an inference context; a tape computes all keys itself");
+        fail<argument_error>("packed: a key-value cache is for inference contexts; a tape computes all keys");
     } else {
         expect_host_offsets(root.device(), p);
         const cache_step& step = p.cache->begin_step(p.offsets, tokens, most);
@@ -80,8 +81,8 @@ documents cached_documents(Root& root, const packed& p, extent tokens, extent mo
 }  // namespace detail
 
 /// Copies the offsets of documents in one row of `tokens`, each of at most `most` tokens, to the device, once for all
-/// layers. With a key-value cache begins a step of it. Throws shape_error for several rows, and for invalid offsets if the host
-/// can read them; argument_error for a cache on a tape.
+/// layers. With a key-value cache it begins a step of the cache. Throws shape_error for several rows, and for invalid
+/// offsets if the host can read them, and argument_error for a cache on a tape.
 template <class Context>
 documents documents_to_device(Context&& context, const packed& p, const shape<2>& tokens, extent most) {
     using device = typename std::remove_cvref_t<Context>::device_type;
@@ -100,9 +101,9 @@ documents documents_to_device(Context&& context, const packed& p, const shape<2>
     return {positions, {offsets, offsets, packed_sequences::of(offsets.view(), longest)}};
 }
 
-/// The last token's row of each document that has tokens, (documents, width), in their order; without offsets that of each row
-/// of the batch. x: (batch, time, width). The offsets are in host memory, and x's is not recorded: for inference contexts.
-/// Throws argument_error, and shape_error for offsets that are none.
+/// The row of the last token of each document that has tokens, (documents, width), in their order; without offsets,
+/// that of each row of the batch. x: (batch, time, width). The offsets are in host memory, and the operation is not
+/// recorded: it is for inference contexts. Throws argument_error, and shape_error for invalid offsets.
 template <class Context, class T>
 variable<T, 2> last_tokens(Context&& context, const variable<T, 3>& x, const packed& p = {}) {
     static_assert(!std::remove_cvref_t<Context>::records, "halftone: last_tokens is for inference contexts; on a tape, "

@@ -10,8 +10,9 @@
 /// tape that of the inputs; a type that is given explicitly, ht::add<float>(ctx, x, z), overrides both. Inputs are
 /// broadcast by NumPy's rules: from the last axis on, their extents are equal or 1, and axes in front may be missing.
 /// The forward pass makes no copy of a broadcast input. The gradient of a broadcast input is a sum. If the input is one
-/// value, or one for each column, the kernel that computes the gradient also sums it. Otherwise each addend is rounded to
-/// the input's type, as in PyTorch, and a second kernel adds them in float, in an order that depends only on the shape.
+/// value, or one for each column, the kernel that computes the gradient also sums it. Otherwise each addend is rounded
+/// to the input's type, as in PyTorch, and a second kernel adds them in float, in an order that depends only on the
+/// shape.
 #pragma once
 
 #include <array>
@@ -48,7 +49,7 @@ struct kept_inputs {
     }
 };
 
-/// What a pointwise operation keeps for the backward pass, independent of its expression.
+/// The data that a pointwise operation stores for the backward pass, independent of its expression.
 template <class Y, int Rank, class... Inputs>
 struct kept_operands {
     std::tuple<Inputs...> inputs;  // empty if no gradient reads them
@@ -62,8 +63,8 @@ struct kept_operands {
     }
 };
 
-/// Which inputs the gradients of a record read besides the gradient of its result (used by observe/operations.hpp):
-/// value<I, By> says whether the gradient of input By reads input I.
+/// The inputs that the gradients of a record read, apart from the gradient of its result (used by
+/// observe/operations.hpp): value<I, By> is true if the gradient of input By reads input I.
 struct reads_nothing {
     template <std::size_t, std::size_t>
     static constexpr bool value = false;
@@ -159,7 +160,7 @@ struct map_record : kept_operands<Y, Rank, Inputs...> {
                 return run_expanded(tape, all);
         }
         if constexpr ((may_fit<Rank, Inputs::rank> && ...)) {
-            // One after the other, in the order in which the kernel writes them, because an input may occur twice.
+            // One after another, in the order in which the kernel writes them, because an input may occur twice.
             const std::tuple<kernel::gradient<typename Inputs::value_type, Inputs::rank>...> targets{
                 target(tape, std::get<I>(this->gradients))...};
             kernel::map<typename Tape::device_type>::backward(

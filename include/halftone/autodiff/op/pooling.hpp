@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling of pictures on a tape; names, options and their order are those of PyTorch's functions.
+/// Pooling of images on a tape; names, options and their order are those of PyTorch's functions.
 ///
 ///     auto y = ht::max_pool2d(ctx, x, {.kernel_size = 3, .stride = 2});     // x: (batch, channels, height, width)
-///     auto y = ht::avg_pool2d(ctx, x, {.kernel_size = {2, 3}});             // 2 rows, 3 columns
+///     auto y = ht::avg_pool2d(ctx, x, {.kernel_size = {2, 3}});             // windows of 2 rows and 3 columns
 ///     auto y = ht::adaptive_avg_pool2d(ctx, x, 1);                          // (batch, channels, 1, 1)
 ///
-/// Results have their input's type in every region, as in PyTorch, or the type given, ht::avg_pool2d<float>(...). Of
-/// the largest, the indices are kept for the backward pass: 4 bytes a window. All can be differentiated as often as you
-/// like.
+/// Results have their input's type in every region, as in PyTorch, or the type given, ht::avg_pool2d<float>(...).
+/// max_pool2d stores the index of each window's largest element for the backward pass: 4 bytes per window. All can be
+/// differentiated any number of times.
 ///
-/// Numeric contract: kernel/pooling's.
+/// Numeric contract: that of kernel/pooling.
 #pragma once
 
 #include <tuple>
@@ -27,7 +27,8 @@ namespace detail {
 template <class Device>
 using pooling_of = kernel::pooling<Device>;
 
-/// y = x at the indices, one a window. Its gradient is spread to where these are, and the other way round.
+/// y = the elements of x at the indices, one per window. Its gradient adds to the elements at the indices (spreads),
+/// and the gradient of spreading selects them.
 template <class Y, class Root, class X>
 variable<Y, 4> at_indices(Root& root, const variable<X, 4>& x, const kernel::pool_layout& layout,
                           const variable<std::int32_t, 4>& index);
@@ -73,7 +74,7 @@ struct spread_to_indices_record {
     kernel::pool_layout layout;
     variable<std::int32_t, 4> index;
     std::tuple<gradient_of<Y, 4>> gradients;
-    gradient_of<X, 4> dy;  ///< of what was spread
+    gradient_of<X, 4> dy;  ///< the gradient of the spread tensor
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -118,7 +119,7 @@ variable<X, 4> spread_to_indices(Root& root, const variable<Y, 4>& dy, const sha
     return x;
 }
 
-/// y = the means of x's windows, and its inverse: each mean's share for each element of its window.
+/// y = the means of x's windows; and the transpose, which adds each window's value, divided, to all its elements.
 template <class Op, class Y, class Root, class X>
 variable<Y, 4> window_means(Root& root, const variable<X, 4>& x, const kernel::pool_layout& layout);
 template <class Op, class X, class Root, class Y>
@@ -133,7 +134,7 @@ struct mean_pool_record {
     std::tuple<gradient_of<X, 4>> gradients;
     gradient_of<Y, 4> dy;
 
-    /// The larger of a window's elements and of an element's windows.
+    /// An upper bound on the elements of a window and on the windows of an element.
     extent sum_length() const {
         const auto longest = [](const kernel::pool_axis& a) {
             return a.size != 0 ? a.size : (a.in > a.out ? a.in / a.out : a.out / a.in) + 2;
@@ -166,7 +167,7 @@ struct spread_means_record {
     using reads = reads_nothing;
     kernel::pool_layout layout;
     std::tuple<gradient_of<Y, 4>> gradients;
-    gradient_of<X, 4> dy;  ///< of what was spread
+    gradient_of<X, 4> dy;  ///< the gradient of the spread tensor
 
     template <class Tape>
     void backward(Tape& tape) {
@@ -208,13 +209,13 @@ variable<X, 4> spread_means(Root& root, const variable<Y, 4>& dy, const shape<4>
     return x;
 }
 
-/// True, or a compile-time error for what is no batch of pictures.
+/// True, or a compile-time error for a variable without four axes.
 template <int Rank>
 consteval bool check_picture_rank() {
     static_assert(
         Rank == 4,
-        "halftone: this operation takes pictures of four axes, (batch, channels, height, width): ht::unsqueeze makes "
-        "one more of three");
+        "halftone: this operation takes images with four axes, (batch, channels, height, width): ht::unsqueeze adds "
+        "an axis to three");
     return true;
 }
 template <class Op, class As, class Context, class X, int Rank, class Options>
@@ -228,10 +229,10 @@ auto mean_pool(Context&& context, const variable<X, Rank>& x, const Options& opt
 
 }  // namespace detail
 
-/// The largest number of each window, as F.max_pool2d. x: (batch, channels, height, width); the result has as many rows
-/// and columns as there are windows. A NaN in a window is its largest. Recorded with its gradient, which of equally
-/// large numbers the first gets. Throws shape_error where no window fits, and argument_error for windows that cannot
-/// be.
+/// The largest element of each window, as F.max_pool2d. x: (batch, channels, height, width); the result has one row and
+/// one column for each row and column of windows. NaN counts as the largest. Recorded with its gradient, which goes to
+/// the first of equally large elements. Throws shape_error if no window fits, and argument_error for options that do
+/// not describe a valid window.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto max_pool2d(Context&& context, const variable<X, Rank>& x, const max_pool_options& options) {
     static_assert(detail::check_picture_rank<Rank>());
@@ -253,17 +254,17 @@ auto max_pool2d(Context&& context, const variable<X, Rank>& x, const max_pool_op
     return y;
 }
 
-/// The mean of each window, as F.avg_pool2d. x: (batch, channels, height, width); the result has as many rows and
-/// columns as there are windows. Recorded with its gradient. Throws shape_error where no window fits, and
-/// argument_error for windows that cannot be.
+/// The mean of each window, as F.avg_pool2d. x: (batch, channels, height, width); the result has one row and one column
+/// for each row and column of windows. Recorded with its gradient. Throws shape_error if no window fits, and
+/// argument_error for options that do not describe a valid window.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto avg_pool2d(Context&& context, const variable<X, Rank>& x, const avg_pool_options& options) {
     return detail::mean_pool<op::avg_pool2d, As>(context, x, options);
 }
 
-/// The means of as many windows as are asked for, which share the picture evenly, as F.adaptive_avg_pool2d: of a
-/// number, as many along both axes, of 1 all of a picture. Recorded with its gradient. Throws shape_error for pictures
-/// without elements, argument_error for no windows.
+/// The means of the given number of windows, which divide the image evenly, as F.adaptive_avg_pool2d. A single number
+/// is for both axes; 1 is the mean of the whole image. Recorded with its gradient. Throws shape_error for images
+/// without elements, and argument_error for less than one window.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto adaptive_avg_pool2d(Context&& context, const variable<X, Rank>& x, const height_width& output_size) {
     return detail::mean_pool<op::adaptive_avg_pool2d, As>(context, x, output_size);

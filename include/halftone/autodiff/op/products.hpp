@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The operations, besides pointwise maps, of which gradients are composed: matrix products, sums along rows and
+/// The operations, apart from pointwise maps, of which gradients are composed: matrix products, sums along rows and
 /// columns and their transposes (broadcasts), attention's heads separated and joined, rows gathered and scattered. The
 /// gradient of each is composed of the same operations. Used by rules and compositions (double_backward/rules.hpp).
 ///
@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Matrices one behind the other: `stored` is (count, rows, columns), as they lie.
+/// Contiguous matrices: `stored` is their shape in memory, (count, rows, columns).
 template <class T>
 struct matrices {
     T* data;
@@ -128,7 +128,7 @@ struct rule<product_record<ByLeft, ByRight, A, B, Y>> {
     }
 };
 
-/// `count` values of one number, without a gradient.
+/// `count` elements that are all the same value, without a gradient.
 template <class Root>
 variable<float, 1> filled(Root& root, extent count, float value) {
     auto v = root.template make<float>(shape<1>{count}, false);
@@ -164,10 +164,10 @@ variable<Y, 1> column_sums(Root& root, const variable<X, 1>& x, extent width) {
 
 // ---- attention's heads
 
-/// (batch, time, heads, size) of several parts side by side, as one product computes queries, keys and values, and (batch,
-/// heads, time, size) of each. The parts after the first may have fewer heads.
+/// The layout of several adjacent parts, (batch, time, heads, size) each, as one product computes queries, keys and
+/// values, and of the separated parts, (batch, heads, time, size). The parts after the first may have fewer heads.
 struct head_layout {
-    extent batch, time, heads, size, other_heads = 0;  // 0: as many as the first
+    extent batch, time, heads, size, other_heads = 0;  // 0: as many as the first part
 
     extent heads_of(extent part) const { return part == 0 || other_heads == 0 ? heads : other_heads; }
     extent heads_before(extent part) const { return part == 0 ? 0 : heads + (part - 1) * heads_of(part); }

@@ -5,9 +5,9 @@
 ///     auto total = ht::sum(ctx, x);
 ///     auto loss = ht::mean_squared_error(ctx, prediction, target);     // a float in regions and outside, as all losses
 ///
-/// Numeric contract: kernel/sum's; the result is rounded once. Under autocast a sum is fp32, and a mean has its input's
-/// type (PyTorch's categories); on a bare tape both have their input's type. ht::sum<float>(ctx, x) gives a float
-/// anywhere.
+/// Numeric contract: that of kernel/sum; the result is rounded once. Under autocast a sum is fp32, and a mean has its
+/// input's type (PyTorch's categories); on a bare tape both have their input's type. ht::sum<float>(ctx, x) returns a
+/// float in every context.
 #pragma once
 
 #include <tuple>
@@ -61,7 +61,7 @@ struct reduce_record : kept_operands<Y, 0, Inputs...> {
     }
 };
 
-/// factor times the sum over all elements of f. The inputs have one shape.
+/// factor times the sum over all elements of f. The inputs have the same shape.
 template <class Op, class Y, class Context, class F, class... Inputs>
 variable<Y, 0> reduce(Context&& context, double factor, const F& f, const Inputs&... inputs) {
     auto& root = context.root();

@@ -9,7 +9,7 @@
 ///                         {.heads = heads + kv_heads});
 ///
 /// Numeric contract: kernel/rotary/rotary.hpp. The result has x's type. The gradient is the inverse rotation, in one
-/// pass; only the positions are kept for it.
+/// pass; only the positions are stored for it.
 #pragma once
 
 #include <tuple>
@@ -25,7 +25,7 @@ namespace detail {
 /// The arguments of a rotation, in device memory.
 struct rotary_turn {
     variable<float, 2> table;
-    variable<std::int32_t, 2> positions;  // empty: the time of each token
+    variable<std::int32_t, 2> positions;  // empty: the index of each token along time
     rotary_options options;
 
     rotary_turn inverse() const {
@@ -61,7 +61,7 @@ struct rotary_record {
         }
         tape.finish(dy);
     }
-    /// A rotation is linear, so that its gradient is a rotation, too.
+    /// A rotation is linear, so its gradient is also a rotation.
     template <class Tape>
     void differentiate(Tape& tape) const {
         if (!tape.has(dy)) return;
@@ -85,9 +85,10 @@ variable<T, 4> turned(Root& root, const variable<T, 4>& x, const rotary_turn& tu
 }  // namespace detail
 
 /// x with the pairs of the first options.heads heads rotated by the angles of each token's position. The position of a
-/// token is its time, or its element of `positions`, (batch, time), in device memory, as documents_to_device returns
-/// it. x: (batch, time, heads, head_size); table: from rotary_table, unchanged until the backward pass has run. Throws
-/// shape_error, and on a CPU argument_error for a position outside the table; on a GPU such a token becomes NaN.
+/// token is its index along time, or its element of `positions`, (batch, time), in device memory, as
+/// documents_to_device returns it. x: (batch, time, heads, head_size); table: from rotary_table, unchanged until the
+/// backward pass has run. Throws shape_error, and on a CPU argument_error for a position outside the table; on a GPU
+/// such a token becomes NaN.
 template <recording_context Context, class X>
 auto rotary(Context&& context, const variable<X, 4>& x, const const_view<float, 2>& table, const rotary_options& options = {},
             const variable<std::int32_t, 2>& positions = {}) {

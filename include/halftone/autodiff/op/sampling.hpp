@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Operations of text generation on a row of logits: its largest numbers, and an index drawn at random.
+/// Operations of text generation on a row of logits: its largest elements, and an index drawn at random.
 ///
 ///     const auto best = ht::topk(eval, logits, 50);                                   // values and indices, (…, 50)
 ///     const auto p = ht::softmax(eval, best.values);
@@ -22,8 +22,8 @@ struct topk_result {
     variable<std::int32_t, Rank> indices;
 };
 
-/// torch.topk(x, k): the k largest numbers of each row (the last axis), the largest first, and their indices. Of equal
-/// numbers the one with the lower index is first; NaN is the largest. `values` is recorded with the gradient with
+/// torch.topk(x, k): the k largest elements of each row (the last axis), the largest first, and their indices. Of equal
+/// elements the one with the lower index is first; NaN is the largest. `values` is recorded with the gradient with
 /// respect to x, `indices` is a constant. Throws argument_error if k exceeds the length of a row.
 template <recording_context Context, class X, int Rank>
 topk_result<X, Rank> topk(Context&& context, const variable<X, Rank>& x, extent k) {

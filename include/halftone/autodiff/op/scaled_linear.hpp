@@ -3,10 +3,10 @@
 /// Linear layers whose products read 8-bit operands, each tensor with a scale (policy/scaling.hpp): ht::linear and
 /// ht::mlp under ht::fp8_hybrid.
 ///
-/// Numeric contract: operands as kernel::quantize gives them. Products of 8-bit numbers are exact in bfloat16
-/// arithmetic with float sums (kernel::matmul); the sums times both inverse scales go into the epilogue. x is kept for
-/// the backward pass in eight bits. Weights are quantised from their copies at each use, in the backward pass with the
-/// forward pass's scale. Gradients of biases are sums of the incoming gradient before it is quantised.
+/// Numeric contract: operands as kernel::quantize computes them. Products of 8-bit values are exact in bfloat16
+/// arithmetic with float sums (kernel::matmul); the epilogue multiplies the sums by both inverse scales. x is stored
+/// for the backward pass in eight bits. Weights are quantised from their copies at each use, in the backward pass with
+/// the forward pass's scale. Gradients of biases are sums of the incoming gradient before it is quantised.
 #pragma once
 
 #include <halftone/autodiff/op/linear_epilogue.hpp>
@@ -26,7 +26,7 @@ template <class Roles>
     requires requires { typename Roles::compute; }
 inline constexpr bool is_scaled_product<Roles> = eight_bit<typename Roles::compute>;
 
-/// The type in which products multiply operands exactly: bfloat16 for 8-bit numbers.
+/// The type in which products multiply operands exactly: bfloat16 for 8-bit operands.
 template <class T>
 using exact_compute = std::conditional_t<eight_bit<T>, bfloat16, T>;
 
@@ -93,7 +93,7 @@ quantized<typename Roles::compute, 2> quantize_weight(Root& root, const Weight& 
     return quantize<typename Roles::compute, Roles>(root, values_for<typename Roles::compute>(weight), weight,
                                                     scaled_tensor::weight, records);
 }
-/// The same again, with the same scale.
+/// The weight quantised again, with the same scale.
 template <class Roles, class Tape, class Weight>
 quantized<typename Roles::compute, 2> quantize_again(Tape& tape, const Weight& weight,
                                                      const variable<tensor_scale, 0>& scale) {
@@ -275,7 +275,7 @@ struct scaled_mlp_record {
 
 }  // namespace detail
 
-/// mlp in the same way. The hidden activations, too, are kept in eight bits.
+/// mlp under such roles. The hidden activations are also stored in eight bits.
 template <class Roles, class Context, class X, class Y, int Rank, class Weight, class Bias>
     requires detail::is_scaled_product<Roles>
 auto mlp(Context&& context, const variable<X, Rank>& x, const Weight& up, const Bias& up_bias, const Weight& down,

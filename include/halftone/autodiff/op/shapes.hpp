@@ -53,7 +53,7 @@ void write_strided(Device& device, const view<From, Rank>& from, const view<T, R
         device, make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}), make_pack(to),
         make_pack(as_const(to), as_const(from)));
 }
-/// The same, into a tensor whose other elements become 0.
+/// The same, into a tensor whose other elements are set to 0.
 template <class Device, class From, class T, int Rank>
 void write_part(Device& device, const view<From, Rank>& from, const placement<Rank>& at, T* data, extent size,
                 write_mode mode) {
@@ -235,7 +235,7 @@ template <recording_context Context, class T, int Rank, int From, int To>
 auto flatten(Context&& context, const variable<T, Rank>& x, axis_list<From, To>) {
     constexpr int first = From < 0 ? From + Rank : From, last = To < 0 ? To + Rank : To;
     static_assert(first >= 0 && first <= last && last < Rank,
-                  "halftone: flatten makes one of the axes from one to a later one: ht::axes<1, -1>");
+                  "halftone: flatten merges the axes from one to a later one: ht::axes<1, -1>");
     shape<Rank - (last - first)> s{};
     for (int axis = 0; axis < Rank; ++axis) {
         const int at = axis <= first ? axis : axis <= last ? first : axis - (last - first);
@@ -273,7 +273,7 @@ std::array<variable<T, Rank>, Parts> split_with_sizes(Context&& context, const v
     for (const extent size : sizes) {
         if (size < 0 || total != x.shape()[axis])
             fail<shape_error>("split_with_sizes: the sizes along axis ", axis, " add up to ", total, ", and ",
-                              x.shape(), " has ", x.shape()[axis], "; none is negative");
+                              x.shape(), " has ", x.shape()[axis], "; sizes must not be negative");
     }
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::split::name);

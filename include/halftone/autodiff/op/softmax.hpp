@@ -3,7 +3,7 @@
 /// Softmax over the last axis, and its logarithm, with their gradients.
 ///
 ///     auto probabilities = ht::softmax(ht::autocast<ht::full_fp32>(ctx), scores);       // (…, classes)
-///     auto sharper = ht::softmax(ctx, scores, 2.0f);                                    // of 2 scores
+///     auto sharper = ht::softmax(ctx, scores, 2.0f);                                    // the softmax of 2 scores
 ///     auto wide = ht::softmax<float>(ctx, scores);                                      // float results, in any region
 ///
 /// Numeric contract: kernel/softmax's. The result is fp32 under autocast (PyTorch's category); on a bare tape it has

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along any axes of a tensor: sums, means, variances, products, the largest and the smallest and where they are,
-/// the logarithm of a sum of exponentials; and their gradients. function.hpp has the functions that call them.
+/// Reductions along any axes of a tensor: sums, means, variances, products, the largest and the smallest element and
+/// their indices, the logarithm of a sum of exponentials; and their gradients. function.hpp has the functions that call
+/// them.
 ///
 ///     ht::sum(device, x, ht::axes<0, 2>, y);                 // x: (4, 5, 6), y: (5)
 ///     kernel::axis_reduction<cpu>::run(device, kernel::reduction<float, float>{
-///         .x = x.data(), .layout = kernel::axis_layout_of(x, ht::axes<1>), .y = y.data()});          // what it calls
+///         .x = x.data(), .layout = kernel::axis_layout_of(x, ht::axes<1>), .y = y.data()});          // called by ht::sum
 ///
-/// Numeric contract: elements are widened to float. Sums: of a block of at most axis_block elements in float (of more on a
-/// GPU), along at most axis_depth additions; the blocks in double; so that the error of a sum does not grow with its length.
-/// A variance is made in two passes, the mean first. What is made of the double is rounded to float, and that once to the
-/// result's type. Largest and smallest are exact; a NaN among the elements is both. A sum of exponentials subtracts the
-/// largest first, where that is finite. Products are made as sums are, in float in a block, where they may leave float's range
-/// although the whole product does not; a product's error is one rounding for each of its elements. The cut into pieces follows from shape and strides alone. Where a view holds
-/// doubles, all is in double, in the elements' order (reference.hpp).
+/// Numeric contract: elements are widened to float. Sums are computed in float within blocks of at most axis_block
+/// elements (on a GPU of more), such that a term passes through at most axis_depth additions; the sums of blocks are
+/// added in double. So the error of a sum does not grow with its length. A variance takes two passes, the first for the
+/// mean. A value computed from a sum in double is rounded to float, and then once to the result's type. The largest and
+/// the smallest element are exact; if an element is NaN, both are NaN. A sum of exponentials subtracts the largest
+/// element first, if that is finite. Products are computed in blocks like sums: in float within a block, where they may
+/// leave float's range even if the whole product does not; the error of a product is one rounding per element. The
+/// division into blocks depends only on shape and strides. If a view has doubles, everything is computed in double, in
+/// the order of the elements (reference.hpp).
 #pragma once
 
 #include <cstdint>
@@ -29,61 +32,63 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What is made of the elements of an output.
+/// The function of an output's elements.
 enum class axis_operation {
-    sum,        ///< factor times their sum
-    var,        ///< factor times the sum of the squares of their distances from their mean
-    logsumexp,  ///< log of the sum of their exponentials
-    amax,       ///< the largest, or a NaN
-    amin,       ///< the smallest, or a NaN
-    prod,       ///< their product
+    sum,        ///< factor times the sum
+    var,        ///< factor times the sum of (x - mean)^2
+    logsumexp,  ///< log of the sum of exp(x)
+    amax,       ///< the largest, or NaN
+    amin,       ///< the smallest, or NaN
+    prod,       ///< the product
 };
 
-/// What a pass over the elements adds up or compares; p is the output's parameter.
+/// The terms that a pass over the elements sums, multiplies or compares; p is the output's parameter.
 enum class axis_term {
     value,        ///< x, summed
     square,       ///< (x - p)^2, summed
     exponential,  ///< exp(x - p), summed
-    equal,        ///< 1 where x is p, summed
+    equal,        ///< 1 if x equals p, summed
     maximum,      ///< x, the largest
     minimum,      ///< x, the smallest
-    product,      ///< x, or p where x is 0, multiplied
+    product,      ///< x, or p if x is 0, multiplied
 };
 
-/// Elements that a CPU sums in float, and the additions in float that a term passes through at most: a chain in each lane of
-/// four vectors of four, four vectors, the lanes; or on a GPU in each of 256 threads (32, eight in columns), then these.
+/// axis_block: the number of elements that a CPU sums in float. axis_depth: the number of additions in float that a
+/// term passes through at most. On a CPU these are a chain in each lane of four vectors of four floats, then the four
+/// vectors, then the lanes; on a GPU, a chain in each of 256 threads (32 if a warp reduces the piece, eight for
+/// columns), then the sums of these threads.
 inline constexpr extent axis_block = 512;
 constexpr extent axis_depth(extent size) { return (size < axis_block ? size : axis_block) / 8 + 9; }
 
-/// What a reduction reads and writes. Outputs are contiguous, in the order of the axes that are kept.
+/// The arguments of a reduction. Outputs are contiguous, in the order of the axes that are kept.
 template <class X, class Y>
 struct reduction {
     const X* x;          ///< the element of index 0 along all axes
-    axis_layout layout;  ///< of x
-    Y* y;                ///< an output each
+    axis_layout layout;  ///< the kept and reduced axes of x
+    Y* y;                ///< (outputs)
     axis_operation operation = axis_operation::sum;
-    double factor = 1;  ///< of sum and var
+    double factor = 1;  ///< for sum and var
     statistic<X, Y>* kept =
-        nullptr;  ///< where not nullptr: for each output what its gradient reads, unrounded: the mean
-                  ///< of var, the result of others
+        nullptr;  ///< if not nullptr, receives for each output the float that its gradient needs: the mean
+                  ///< for var, else the unrounded result
     write_mode mode = write_mode::overwrite;  ///< of y
 };
 
-/// What the gradient of a reduction reads and writes: dx = (or +=) its share of dy.
+/// The arguments of the gradient of a reduction: dx = (or +=) the contribution of dy to each element.
 template <class X, class Y>
 struct reduction_gradient {
-    const X* x;                   ///< contiguous, as dx; not read by that of a sum
-    axis_layout layout;           ///< of both
-    const statistic<X, Y>* kept;  ///< as the forward pass left it; not read by those of a sum and of a product
+    const X* x;                   ///< contiguous, as dx; not read for a sum
+    axis_layout layout;           ///< of x and dx
+    const statistic<X, Y>* kept;  ///< from the forward pass; not read for sums and products
     const Y* dy;
     X* dx;
     axis_operation operation = axis_operation::sum;
-    double factor = 1;  ///< the forward pass's
+    double factor = 1;  ///< as in the forward pass
     write_mode mode = write_mode::overwrite;
 };
 
-/// Where the largest (or smallest) of an output's elements is first, counted along the axes that are reduced; a NaN is
-/// larger, and smaller, than any number.
+/// The arguments of the search for the first largest (or smallest) of each output's elements. The index counts elements
+/// along the reduced axes; NaN counts as larger, and as smaller, than any number.
 template <class X>
 struct reduction_index {
     const X* x;
@@ -92,8 +97,8 @@ struct reduction_index {
     axis_operation operation = axis_operation::amax;  ///< or amin
 };
 
-/// Sums along an axis of all elements up to each: y[i] = the sum of x[0] to x[i]; or from the other end. x and y are
-/// contiguous, (outer, count, inner).
+/// The arguments of cumulative sums along an axis: y[i] = the sum of x[0] to x[i], or, reversed, of x[i] to the last
+/// element. x and y are contiguous, (outer, count, inner).
 template <class X, class Y>
 struct running_sum {
     const X* x;
@@ -108,19 +113,19 @@ struct running_sum {
 template <class Device>
 struct axis_reduction;
 
-/// Whether a pass looks for the largest or the smallest, and does not sum.
+/// Whether a pass determines the largest or the smallest element instead of a sum.
 HALFTONE_HD constexpr bool is_choice(axis_term term) {
     return term == axis_term::maximum || term == axis_term::minimum;
 }
 inline constexpr float beyond_all = std::numeric_limits<float>::infinity();
-/// What a pass over no elements gives.
+/// The result of a pass over no elements.
 HALFTONE_HD constexpr float nothing_of(axis_term term) {
     return term == axis_term::maximum   ? -beyond_all
            : term == axis_term::minimum ? beyond_all
            : term == axis_term::product ? 1.0f
                                         : 0.0f;
 }
-/// Two results of passes as one. A NaN is larger, and smaller, than any number.
+/// Combines the results of two passes. NaN counts as larger, and as smaller, than any number.
 template <axis_term Term, class T>
 HALFTONE_HD constexpr T combine(T a, T b) {
     if constexpr (Term == axis_term::maximum) {
@@ -133,14 +138,15 @@ HALFTONE_HD constexpr T combine(T a, T b) {
         return a + b;
     }
 }
-/// The largest of an output's elements as what is subtracted before exponentials are taken: 0 in an infinity's place.
+/// The value that is subtracted before exponentials are taken: the largest element, or 0 if that is infinite.
 template <class T>
 HALFTONE_HD constexpr T finite_shift(T largest) {
     return is_inf(largest) ? T(0) : largest;
 }
 
-/// What the elements of a product share its gradient by: q at a zero, q p / x at others. `others` is the product of all elements
-/// but zeros. Where one element is zero, it alone has a gradient; where several are, none has.
+/// The gradients of a product's factors: q for a factor that is zero, q p / x for the others. `others` is the product
+/// of all elements that are not zero. If exactly one element is zero, only that one has a gradient; if several are, no
+/// element has one.
 template <class T>
 struct product_shares {
     T p, q;
@@ -151,7 +157,7 @@ struct product_shares {
     }
 };
 
-/// Throws shape_error where there is nothing to choose from.
+/// Throws shape_error if there are no elements to choose from.
 inline void expect_elements(const char* operation, const axis_layout& l) {
     if (l.reduced_size == 0)
         fail<shape_error>(

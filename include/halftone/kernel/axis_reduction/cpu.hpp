@@ -2,9 +2,9 @@
 /// \file
 /// Reductions along axes on the CPU; axis_reduction.hpp has their arguments, their contract and an example.
 ///
-/// A task takes some outputs: up to axis_columns that lie side by side, whose elements are read row by row in vectors over
-/// outputs; or a number of outputs one after the other, each of whose elements are read in blocks. Where there are few
-/// outputs of many elements, these are cut into pieces, whose results are combined in their order.
+/// A task computes some outputs: up to `columns` outputs with adjacent elements, which are read row by row in vectors
+/// over the outputs; or some outputs one after another, whose elements are read in blocks. If few outputs have many
+/// elements each, the elements are divided into pieces, whose results are combined in their order.
 #pragma once
 
 #include <algorithm>
@@ -25,17 +25,18 @@ namespace kernel {
 
 namespace axis_cpu {
 
-/// Outputs of a task at most, rows that meet in float before they are added in double, and floats that are widened at a time.
+/// The largest number of outputs of a task; the rows whose terms are added in float before the result is added in
+/// double; and the floats that are widened at a time.
 inline constexpr extent columns = 1024, rows_in_float = 64, widened = 4 * columns;
 
-/// Elements of a type that is not known any more.
+/// Elements whose type is erased.
 struct source {
     const std::byte* data;
-    extent bytes;  ///< of an element
+    extent bytes;  ///< bytes per element
     void (*widen)(const void* from, extent stride, extent count, float* to);
     bool is_float;
 
-    /// Some elements as floats: where they lie, or in `buffer`.
+    /// Some elements as floats: in place if they are contiguous floats, otherwise widened into `buffer`.
     const float* floats(extent offset, extent stride, extent count, float* buffer) const {
         const std::byte* const from = data + offset * bytes;
         if (is_float && stride == 1) return reinterpret_cast<const float*>(from);
@@ -49,7 +50,7 @@ source source_of(const cpu& device, const X* x) {
             device.select(&portable::widen_elements<X>, &avx2::widen_elements<X>, &avx512::widen_elements<X>),
             std::is_same_v<X, float>};
 }
-/// What becomes of floats.
+/// The destination of results, with its element type erased.
 struct sink {
     std::byte* data;
     extent bytes;
@@ -87,7 +88,7 @@ struct worker {
     float parameters[columns], all[columns], slopes[columns], buffer[widened];
 };
 
-/// Which outputs a task takes, and which of their elements a piece.
+/// The division of outputs among tasks, and of their elements into pieces.
 struct plan {
     extent tasks, tiles, each, pieces, piece_size;
     bool is_columns;
@@ -115,7 +116,7 @@ struct plan {
     }
 };
 
-/// Elements of an output from `index` on that lie at one distance, up to `end`.
+/// The elements of an output from `index` on that have a constant stride, and end at or before `end`.
 struct run_at {
     extent offset, stride, count;
     run_at(const axis_layout& l, extent index, extent end) {
@@ -126,12 +127,12 @@ struct run_at {
     }
 };
 
-/// The elements [begin, end) of one output.
+/// Reduces the elements [begin, end) of one output.
 inline double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output, extent begin,
                             extent end, float parameter, float* buffer) {
     const extent first = l.output_offset(output);
     double total = static_cast<double>(with.nothing);
-    extent held = 0;  // in the buffer
+    extent held = 0;  // number of floats in the buffer
     for (extent i = begin; i < end;) {
         const run_at run(l, i, end);
         const extent count = std::min(run.count, axis_block - held);
@@ -151,7 +152,8 @@ inline double reduce_output(const source& x, const axis_layout& l, const pass& w
     return total;
 }
 
-/// The elements [begin, end) of each of `width` outputs side by side, into w.total; w.parameters are theirs.
+/// Reduces the elements [begin, end) of each of `width` adjacent outputs, into w.total, with their parameters in
+/// w.parameters.
 inline void reduce_columns(const source& x, const axis_layout& l, const pass& with, extent output, extent width,
                            extent begin, extent end, worker& w) {
     const extent first = l.output_offset(output);
@@ -165,7 +167,7 @@ inline void reduce_columns(const source& x, const axis_layout& l, const pass& wi
         if (!x.is_float) {
             rows = std::min(rows, widened / width);
             const std::byte* const from = x.data + (first + run.offset) * x.bytes;
-            const bool together = stride == width;  // rows behind each other are widened as one
+            const bool together = stride == width;  // contiguous rows are widened together
             for (extent r = 0; r < (together ? 1 : rows); ++r)
                 x.widen(from + r * stride * x.bytes, 1, together ? rows * width : width, w.buffer + r * width);
             floats = w.buffer;
@@ -182,7 +184,7 @@ inline void reduce_columns(const source& x, const axis_layout& l, const pass& wi
     }
 }
 
-/// What is made of an output's total after a pass: the next one's parameter, or the result.
+/// The function of an output's total after a pass, which gives the parameter of the next pass, or the result.
 using step = double (*)(double total, double parameter, double factor);
 inline double step_scaled(double total, double, double factor) { return total * factor; }
 inline double step_as_it_is(double total, double, double) { return total; }
@@ -195,7 +197,7 @@ struct passes {
     pass with[2];
     step after[2];
     double factor[2];
-    bool keeps_parameter;  ///< for the gradient; else the result
+    bool keeps_parameter;  ///< whether the gradient needs the parameter, instead of the result
 
     static passes of(const cpu& device, axis_operation operation, extent size, double factor) {
         using enum axis_operation;
@@ -223,7 +225,7 @@ struct passes {
     }
 };
 
-/// A pass over some elements of a task's outputs, into w.total.
+/// One pass over some elements of a task's outputs, into w.total.
 inline void run_pass(const source& x, const axis_layout& l, const pass& with, const plan& cut, extent first,
                      extent count, extent begin, extent end, worker& w) {
     if (cut.is_columns) return reduce_columns(x, l, with, first, count, begin, end, w);
@@ -231,8 +233,8 @@ inline void run_pass(const source& x, const axis_layout& l, const pass& with, co
         w.total[o] = reduce_output(x, l, with, first + o, begin, end, w.parameters[o], w.buffer);
 }
 
-/// All of a reduction. `parameters` of the first pass: of each output one, or nullptr: none. Results go to `y`, what the
-/// gradient reads to `kept`; either may be missing.
+/// A whole reduction. `parameters`: those of the first pass, one per output, or nullptr if it has none. Results are
+/// written to `y`, the values for the gradient to `kept`; either may be missing.
 inline void reduce(cpu& device, const source& x, const axis_layout& l, const passes& all, const float* parameters,
                    const sink* y, float* kept, write_mode mode = write_mode::overwrite) {
     const plan cut = plan::of(l);
@@ -243,7 +245,7 @@ inline void reduce(cpu& device, const source& x, const axis_layout& l, const pas
     const workspace::lease between(device.scratch(), is_cut ? whole * sizeof(float) : 0);
     auto* const partials = partial.as<double>();
     auto* const stored = between.as<float>();
-    // After pass number k: w.total into w.parameters, or into results.
+    // After pass number k: converts w.total to the next parameters or to results.
     const auto finish = [&](int k, extent first, extent count, worker& w) {
         if (kept != nullptr && all.keeps_parameter && k == all.count - 1)
             std::copy_n(w.parameters, count, kept + first);
@@ -298,7 +300,7 @@ inline void reduce(cpu& device, const source& x, const axis_layout& l, const pas
     }
 }
 
-/// What a function does to the elements of a task's outputs.
+/// A function that computes the gradients of a block of elements of a task's outputs.
 using sharing = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
 template <axis_operation Operation>
 sharing sharing_of(const cpu& device) {
@@ -314,7 +316,7 @@ inline sharing sharing_of(const cpu& device, axis_operation operation) {
                                     : sharing_of<amax>(device);
 }
 
-/// dx = (or +=) with(x, kept, slopes), where x is read unless it is missing.
+/// dx = (or +=) with(x, kept, slopes); x is not read if reads_x is false.
 inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, sharing with, const float* kept,
                  const float* slopes, const sink& dx, write_mode mode) {
     const plan cut = plan::of(l);
@@ -341,7 +343,7 @@ inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& 
     });
 }
 
-/// The gradients of outputs, as floats, times a factor and over the number of elements that share them.
+/// The gradients of outputs as floats, times a factor, and divided by the number of elements that share each of them.
 inline void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
                          float* slopes) {
     device.parallel_for((outputs + columns - 1) / columns, [&](extent piece) {
@@ -352,7 +354,8 @@ inline void scale_slopes(cpu& device, const source& dy, extent outputs, float fa
     });
 }
 
-/// What a product's elements share its gradient by: `slopes` are the outputs' gradients, and become q; `p` is written.
+/// The coefficients p and q of a product's gradients (product_shares): `slopes` has the outputs' gradients, which are
+/// replaced by q; `p` is written.
 inline void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes) {
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
     auto* const zeros = memory.as<float>();
@@ -369,7 +372,7 @@ inline void share_products(cpu& device, const source& x, const axis_layout& l, f
     });
 }
 
-/// Which of some floats is `value` first; their number where none is.
+/// The index of the first float that is `value`; `count` if there is none.
 inline extent find(const float* x, extent count, float value) {
     const bool is_number = !is_nan(value);
     extent i = 0;
@@ -377,7 +380,7 @@ inline extent find(const float* x, extent count, float value) {
     return i;
 }
 
-/// Where each output's elements are `values` first.
+/// The index of the first of each output's elements that is its value in `values`.
 inline void find_each(cpu& device, const source& x, const axis_layout& l, const float* values, std::int32_t* y) {
     const plan cut = plan::of(l);
     device.parallel_for(cut.tasks, sizeof(worker), [&](extent task, std::byte* scratch) {
@@ -416,7 +419,7 @@ inline void find_each(cpu& device, const source& x, const axis_layout& l, const 
     });
 }
 
-/// Sums along an axis, in double: rows of `inner` columns, or one row after the other.
+/// Cumulative sums along an axis, in double: for rows of `inner` columns, or for one row after another.
 inline void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
                        write_mode mode) {
     const extent count = s[1], inner = s[2], tiles = (inner + columns - 1) / columns;

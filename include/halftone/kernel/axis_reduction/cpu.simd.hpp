@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks of floats reduced to one, rows of floats reduced to a row, and the gradients of these; numbers of other types on
-/// their way to floats and back. What knows element types does nothing else, and what reduces knows floats alone, so that
-/// an element type more costs two functions.
+/// Reduces blocks of floats to one float and rows of floats to one row, computes the gradients of these, and converts
+/// other types to floats and back. The functions that depend on the element type only convert, and those that reduce
+/// only take floats, so that a further element type costs two functions.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
@@ -53,7 +53,7 @@ template <kernel::axis_term Term>
 HALFTONE_INLINE f32 axis_combine(f32 a, f32 b) {
     using term = kernel::axis_term;
     if constexpr (Term == term::maximum || Term == term::minimum) {
-        // b where it is beyond a, or a NaN; a NaN in a is beyond all.
+        // b if it is larger (or smaller) than a, or NaN; a NaN in a counts as larger (or smaller) than any b.
         const mask is_number = equal(b, b), beyond = Term == term::maximum ? less(a, b) : less(b, a);
         return select(either(beyond, complement(is_number)), b, a);
     } else if constexpr (Term == term::product) {
@@ -85,8 +85,8 @@ float reduce_block(const float* x, extent count, float parameter) {
     }
 }
 
-/// all[j] = the terms of some rows of floats, combined with what is there; p[j] is the parameter of column j. Rows are
-/// combined in fours before they meet `all`.
+/// all[j] = the terms of some rows of floats, combined with the previous all[j]; p[j] is the parameter of column j.
+/// Four rows at a time are combined before they are added to `all`.
 template <kernel::axis_term Term>
 void reduce_rows(extent rows, extent width, const float* x, extent stride, const float* p, float* all) {
     extent i = 0;
@@ -111,7 +111,8 @@ void reduce_rows(extent rows, extent width, const float* x, extent stride, const
     }
 }
 
-/// The share that an element x of an output has in its gradient q; p is what the forward pass kept of the output.
+/// The gradient of an element x from its output's gradient q; p is the value of the output that the forward pass has
+/// kept.
 template <kernel::axis_operation Operation>
 HALFTONE_INLINE f32 axis_share(f32 x, f32 p, f32 q) {
     using enum kernel::axis_operation;
@@ -121,7 +122,7 @@ HALFTONE_INLINE f32 axis_share(f32 x, f32 p, f32 q) {
     if constexpr (Operation == prod) return select(equal(x, splat(0.0f)), q, q * (p / x));
     return q;
 }
-/// Of one output: p and q are numbers. Of a row of outputs: they are rows, too.
+/// For one output p and q point to single floats; for a row of outputs they point to rows.
 template <kernel::axis_operation Operation>
 void share_block(const float* x, extent count, const float* p, const float* q, bool is_row, float* to) {
     const f32 one_p = splat(*p), one_q = splat(*q);

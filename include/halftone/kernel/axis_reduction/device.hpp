@@ -2,9 +2,9 @@
 /// \file
 /// Reductions along axes on a GPU; axis_reduction.hpp has their arguments, their contract and an example.
 ///
-/// A pass leaves a float a piece of each output: a block takes a piece of one output's elements, or, where outputs lie side
-/// by side, a piece of those of 32 times N outputs, N a lane. A second kernel combines the pieces in double and makes of
-/// them the next pass's parameter, or the result.
+/// A pass computes one float for each piece of each output: a block reduces one piece of one output's elements, or, if
+/// outputs have adjacent elements, one piece of the elements of 32 * N outputs, N per lane. A second kernel combines
+/// the pieces in double and computes from them the parameter of the next pass, or the result.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// All passes of a reduction; the last one's outputs go to y, unless there is none.
+/// All passes of a reduction; the outputs of the last one are written to y, if it has memory.
 template <class Device, class X, class Y>
 void reduce_along(Device& device, const reduction<X, Y>& a) {
     using enum axis_operation;
@@ -73,7 +73,7 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
         finish(maximum, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
     } else if (a.operation == prod) {
         constexpr axis_constant<axis_term::product> product;
-        device.fill(parameters.data, l.outputs, 0.0f);  // a zero counts as itself
+        device.fill(parameters.data, l.outputs, 0.0f);  // zeros are multiplied as zeros
         pass(product);
         finish(product, axis_constant<axis_step::scale>{}, 1, a.y, a.kept, nullptr, a.mode);
     } else {
@@ -82,7 +82,8 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     }
 }
 
-/// One pass over the elements of each output with its parameter, into `to`: how many are that, say.
+/// One pass over the elements of each output with the given parameters, into `to`; for example, the number of elements
+/// that equal the parameter.
 template <axis_term Term, class Device, class X>
 void reduce_by(Device& device, const X* x, const axis_layout& l, const float* parameters, float* to) {
     const axis_cut cut = axis_cut::of(l);
@@ -94,7 +95,7 @@ void reduce_by(Device& device, const X* x, const axis_layout& l, const float* pa
         {sums.data, sums.count}, cut.pieces, of, 1.0, {to, l.outputs}, {}, {}, write_mode::overwrite});
 }
 
-/// The gradient of a product, from its zeros and the product of what is none.
+/// The gradient of a product, from the number of its zeros and the product of all other elements.
 template <class Device, class X, class Y>
 void share_product(Device& device, reduction_gradient<X, Y> a) {
     const axis_layout& l = a.layout;

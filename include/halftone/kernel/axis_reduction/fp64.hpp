@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Reductions along axes in double, an output a thread: what reference.hpp defines; axis_reduction.hpp has the rules,
-/// fp64/each.hpp the contract.
+/// Reductions along axes in double, with one thread per output, as reference.hpp defines them; axis_reduction.hpp has
+/// the contract, fp64/each.hpp that of kernels in double.
 #pragma once
 
 #include <halftone/kernel/axis_reduction/reference.hpp>
@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// Memory from the first to the last element of a layout.
+/// The memory from the first to the last element of a layout.
 template <class X>
 global_span<X> span_of_layout(X* x, const axis_layout& l) {
     extent last = 0;
@@ -124,7 +124,7 @@ struct index_of_output {
                          layout.reduced_size, axis_elements_of(thread, x, layout, o), largest)));
     }
 };
-/// Of any element type: comparisons need no more than they have.
+/// For any element type, since comparisons need no higher precision.
 template <class Device, class X>
 void index(Device& device, const reduction_index<X>& a) {
     for_each(
@@ -153,7 +153,7 @@ struct running_sums {
         }
     }
 };
-/// Of any element types: sums along an axis follow its order, so that they are kept in double.
+/// For any element types: cumulative sums are computed in order, and therefore in double.
 template <class Device, class X, class Y>
 void accumulate(Device& device, const running_sum<X, Y>& a) {
     const extent size = a.extents.size(), columns = a.extents[0] * a.extents[2];

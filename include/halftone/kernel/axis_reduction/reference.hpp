@@ -4,8 +4,8 @@
 ///
 ///     reference::reduce(x, ht::axes<1>, kernel::axis_operation::sum, 1.0, y);
 ///
-/// The functions of one output are also what the kernels in double compute (fp64.hpp). They read element i of the output's
-/// elements as x(i).
+/// The functions of one output are also those that the kernels in double call (fp64.hpp). They read element i of the
+/// output's elements as x(i).
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// A reduction's result, and what its gradient reads: the mean of a variance, the result of others.
+/// The result of a reduction, and the value that its gradient reads: the mean for a variance, otherwise the result.
 struct reduced {
     double value, kept;
 };
@@ -29,7 +29,8 @@ HALFTONE_HD double sum_of(extent size, const X& x) {
     for (extent i = 0; i < size; ++i) sum += x(i);
     return sum;
 }
-/// The first of the largest (or smallest), where a NaN is beyond any number; 0 where there are no elements.
+/// The first of the largest (or smallest) elements, where NaN counts as larger (or smaller) than any number; 0 if there
+/// are no elements.
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD extent index_of_most(extent size, const X& x, bool largest) {
     extent at = 0;
@@ -39,7 +40,7 @@ HALFTONE_HD extent index_of_most(extent size, const X& x, bool largest) {
     }
     return at;
 }
-/// factor sum (x - m)^2, m being the mean.
+/// factor * sum (x - m)^2, where m is the mean.
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD reduced variance_of(extent size, const X& x, double factor) {
     const double mean = sum_of(size, x) / static_cast<double>(size);
@@ -47,7 +48,7 @@ HALFTONE_HD reduced variance_of(extent size, const X& x, double factor) {
     for (extent i = 0; i < size; ++i) squares += (x(i) - mean) * (x(i) - mean);
     return {factor * squares, mean};
 }
-/// log(sum exp(x)), by way of exp(x - m), m being the largest x, or 0 where that is infinite.
+/// log(sum exp(x)), computed with exp(x - m), where m is the largest x, or 0 if that is infinite.
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD double log_of_exponentials(extent size, const X& x) {
     if (size == 0) return -HUGE_VAL;
@@ -57,7 +58,7 @@ HALFTONE_HD double log_of_exponentials(extent size, const X& x) {
     return std::log(sum) + shift;
 }
 
-/// The product of all x(i), or of those that are not 0.
+/// The product of all x(i), or of all that are not 0.
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD double product_of(extent size, const X& x, bool but_zeros) {
     double product = 1;
@@ -65,7 +66,7 @@ HALFTONE_HD double product_of(extent size, const X& x, bool but_zeros) {
     return product;
 }
 
-/// A reduction of all x(i).
+/// A reduction of all x(i), chosen by `operation`.
 HALFTONE_KERNEL template <class X>
 HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent size, const X& x, double factor) {
     using enum kernel::axis_operation;
@@ -77,10 +78,10 @@ HALFTONE_HD reduced reduce_elements(kernel::axis_operation operation, extent siz
     return {y, y};
 }
 
-/// What an output's elements get of its gradient dy: dx(i, share).
+/// The gradients of an output's elements from the output's gradient dy: calls dx(i, gradient).
 ///
 ///     sum: factor dy      var: 2 factor (x - mean) dy      logsumexp: exp(x - y) dy
-///     amax, amin: dy / (how many x are y) where x is y, else 0 times that, which tells of a NaN
+///     amax, amin: dy / (number of x equal to y) if x equals y, else 0 times that, which passes NaN on
 ///     prod: dy times the product of all other x
 HALFTONE_KERNEL template <class X, class To>
 HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, const X& x, double kept, double dy,
@@ -108,7 +109,7 @@ HALFTONE_HD void reduce_gradient(kernel::axis_operation operation, extent size, 
     }
 }
 
-/// y = a reduction of x along these axes; y is contiguous, of any rank.
+/// y = the reduction of x along these axes; y is contiguous, of any rank.
 template <class X, int Rank, int... Axes, class Y, int Out>
 void reduce(const view<X, Rank>& x, axis_list<Axes...> along, kernel::axis_operation operation, double factor,
             const view<Y, Out>& y) {
@@ -121,7 +122,7 @@ void reduce(const view<X, Rank>& x, axis_list<Axes...> along, kernel::axis_opera
     }
 }
 
-/// y[i] = the sum of x[0] to x[i] along the middle axis; reversed: of x[i] to the last.
+/// y[i] = the sum of x[0] to x[i] along the middle axis, or, reversed, of x[i] to the last element.
 template <class X, class Y>
 void running_sum(const view<X, 3>& x, bool is_reversed, const view<Y, 3>& y) {
     const shape<3>& s = x.shape();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Keys and values of new tokens go to their places in a key-value cache.
+/// Copies the keys and values of new tokens to their places in a key-value cache.
 ///
 ///     kernel::cache_heads<cpu>::run(device, {qkv_rows, first_column, places, cache});
 ///
@@ -16,18 +16,18 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What is copied: columns `first_column` and those behind it of each row are the vectors of heads, side by side; the vector
-/// of head h in row t goes to cache[h][places[t]]. Several rows never have one place.
+/// The operands of the copy. Each row has the vectors of all heads, contiguous from column `first_column` on; that of
+/// head h in row t is copied to cache[h][places[t]]. No two rows may have the same place.
 template <class T>
 struct cache_heads_arguments {
     const_view<T, 2> rows;  ///< (tokens, width), contiguous
     extent first_column;
-    const_view<std::int32_t, 1> places;  ///< (tokens), each 0 to the cache's places - 1
+    const_view<std::int32_t, 1> places;  ///< (tokens), each from 0 to the cache's places - 1
     view<T, 3> cache;                    ///< (heads, places, head_size), contiguous
 };
 
-/// run(device, arguments); throws shape_error, and argument_error for a place outside the cache where the host can read it;
-/// elsewhere such a row is not copied.
+/// run(device, arguments). Throws shape_error, and argument_error for a place outside the cache if the host can read
+/// it; otherwise such a row is not copied.
 template <class Device>
 struct cache_heads;
 

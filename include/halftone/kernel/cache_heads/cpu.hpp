@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a key-value cache takes in, on the CPU; cache_heads.hpp has the contract and an example.
+/// Copies keys or values into a key-value cache on the CPU; cache_heads.hpp has the contract and an example.
 #pragma once
 
 #include <cstring>

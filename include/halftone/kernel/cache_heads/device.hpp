@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a key-value cache takes in, on devices that run GPU kernels; cache_heads.hpp has the contract and an example. A thread
-/// copies an element.
+/// Copies keys or values into a key-value cache on devices that run GPU kernels, with one thread per element;
+/// cache_heads.hpp has the contract and an example.
 #pragma once
 
 #include <halftone/exec/simt/simt.hpp>

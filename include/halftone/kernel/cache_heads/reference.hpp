@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of what a key-value cache takes in.
+/// The definition of copying keys or values into a key-value cache.
 ///
 ///     cache[h][places[t]] = rows[t][first_column + h head_size ...]
 ///

@@ -2,8 +2,8 @@
 /// \file
 /// Normalisation by channels on the CPU; channel_norm.hpp has the contract and examples.
 ///
-/// A task takes some segments, and of a segment blocks of floats: what is of another type becomes floats, and results
-/// are rounded, a block at a time in the cache.
+/// A task processes some segments, each in blocks of floats that fit into the cache: elements of other types are
+/// widened to floats, and results are rounded, one block at a time.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,8 @@ struct worker {
     float x[axis_block], dy[axis_block], to[axis_block];
 };
 
-/// Calls block(segment, first, count, worker) for the blocks of each segment; `first` counts elements of all of them.
+/// Calls block(segment, first, count, worker) for the blocks of each segment; `first` is the index of the block's first
+/// element in the whole tensor.
 template <class Block>
 void for_blocks(cpu& device, const channel_sets& sets, const Block& block) {
     const row_partition partition = partition_rows(sets.segments(), sets.area);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Blocks of floats of one segment: moved and scaled, summed for gradients, and the gradients themselves. What knows
-/// element types is axis_reduction's.
+/// Blocks of floats of one segment: the normalisation, the sums for the gradients, and the gradients themselves.
+/// Conversions from and to other element types are part of axis_reduction.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
@@ -25,7 +25,7 @@ inline kernel::channel_each::segment_sums<float> sum_slopes(const float* x, cons
     four_vectors of_dy = broadcast_four(0.0f), of_dy_x = broadcast_four(0.0f);
     for_vectors_unrolled(
         count, [&](extent j, int k, auto n) __attribute__((always_inline)) {
-            const f32 d = load(dy + j, n);  // 0 behind the last
+            const f32 d = load(dy + j, n);  // 0 after the last element
             of_dy.v[k] = of_dy.v[k] + d;
             of_dy_x.v[k] = fma(d, keep(load(x + j, n) - average, n, splat(0.0f)), of_dy_x.v[k]);
         });

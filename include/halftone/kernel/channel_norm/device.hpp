@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Normalisation by channels on devices that run GPU kernels; channel_norm.hpp has the contract and examples. A warp
-/// sums a segment; elements are one a thread.
+/// Normalisation by channels on devices that run GPU kernels; channel_norm.hpp has the contract and examples. One warp
+/// sums a segment; pointwise steps have one thread per element.
 #pragma once
 
 #include <halftone/exec/simt/reduce.hpp>
@@ -31,7 +31,7 @@ struct segment_sums_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
         const extent segment = static_cast<extent>(simt.block().x) * warps + simt.warp();
-        if (segment >= sets.segments()) return;  // the whole warp, so that exchanges have all lanes
+        if (segment >= sets.segments()) return;  // whole warps return, so that shuffles have all 32 lanes
         const float average = simt.load(mean, sets.set_of(segment));
         const extent first = segment * sets.area, end = first + sets.area;
         float of_dy = 0, of_dy_x = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of normalisation by channels or groups of them, and of its gradients, in double: set after set.
+/// The definition of normalisation by channels or groups of channels, and of its gradients, in double: one set at a time.
 ///
 ///     reference::channel_norm(sets, x, gain, bias, 1e-5, y, mean, rstd);
 ///
@@ -26,7 +26,8 @@ void for_each_in_set(const kernel::channel_sets& sets, extent set, const F& elem
     }
 }
 
-/// The mean, and 1 / sqrt(variance + epsilon), of each set; variances are those of all elements, not estimates.
+/// The mean, and 1 / sqrt(variance + epsilon), of each set. The variance is divided by the number of elements; it is
+/// not the unbiased estimate.
 template <class X>
 void channel_statistics(const kernel::channel_sets& sets, const view<X, 3>& x, double epsilon, double* mean,
                         double* var, double* rstd) {
@@ -56,8 +57,8 @@ void channel_norm(const kernel::channel_sets& sets, const view<X, 3>& x, const d
     }
 }
 
-/// With n the normalised x and h = dy gain: dx = rstd (h - mean of h - n (mean of h n)), means over a set; or, where
-/// statistics are given, rstd h. Adds into dx, dgain and dbias.
+/// With n the normalised x and h = dy gain: dx = rstd (h - mean of h - n (mean of h n)), where means are over a set. If
+/// the statistics are given constants, dx = rstd h. Adds to dx, dgain and dbias.
 template <class X, class W, class Y>
 void channel_norm_backward(const kernel::channel_sets& sets, const view<X, 3>& x, const double* mean,
                            const double* rstd, const W* gain, const view<Y, 3>& dy, bool are_given,

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Two-dimensional convolution (cross-correlation, as in every library of neural networks) and its gradients.
+/// Two-dimensional convolution (cross-correlation, as in every deep learning library) and its gradients.
 ///
 ///     ht::conv2d<ht::amp_bf16>(device, x, weight, bias, y, {.stride = {2, 2}, .padding = {1, 1}});
 ///     ht::conv2d_input<ht::amp_bf16>(device, weight, dy, dx, options);
 ///     ht::conv2d_weight<ht::amp_bf16>(device, x, dy, dweight, options, ht::write_mode::add);
 ///
-///     x (images, channels, height, width)             weight (outputs, channels / groups, window's height, its width)
-///     y (images, outputs, rows, columns)              rows = (height + 2 padding - dilation (window - 1) - 1) / stride + 1
+///     x (images, channels, height, width)             weight (outputs, channels / groups, kernel height, kernel width)
+///     y (images, outputs, rows, columns)              rows = (height + 2 padding - dilation (kernel - 1) - 1) / stride + 1
 ///
 /// y[n][o][i][j] = bias[o] + the sum over c, k, l of weight[o][c][k][l] x[n][c'][i stride + k dilation - padding][j …],
-/// c' being channel c of o's group, and x 0 outside of the picture. A depthwise convolution has as many groups as channels.
+/// where c' is channel c of o's group, and x is 0 outside of the image. A depthwise convolution has as many groups as
+/// channels.
 ///
-/// Numeric contract: what the window sees is unfolded into a matrix (kernel/unfold), and all three are matrix products with
-/// kernel::matmul's contract: operands rounded to the policy's `compute`, sums in float, the bias added to the sum, rounded
-/// once. The input's gradient adds up to one float for each tap, and is rounded once. The weight's gradient is summed over
-/// images in their order in float. If a view holds doubles, all of it is in double. On a CPU a result's bits depend on no
-/// other image. On a CPU depthwise convolutions are summed tap by tap without a matrix (conv2d/depthwise).
+/// Numeric contract: the elements under the sliding window are unfolded into a matrix (kernel/unfold, im2col), and the
+/// forward pass and both gradients are matrix products with kernel::matmul's contract: operands are rounded to the
+/// policy's `compute` type, sums are in float, the bias is added to the sum, and the result is rounded once. The
+/// input's gradient adds up to one float for each tap (element of the window), and is rounded once. The weight's
+/// gradient is summed over the images in float, in their order. If a view has doubles, everything is computed in
+/// double. On a CPU the result for an image does not depend on the other images of the batch, to the last bit, and
+/// depthwise convolutions are summed tap by tap without a matrix (conv2d/depthwise).
 ///
-/// Scratch memory: the matrix, of at most 8 MiB on a CPU and 64 MiB on a GPU, or of one row of places if that takes more;
-/// where several images share a product, the same of their results. The input's gradient: the matrix in float, of at least
-/// one channel of one image. ht::workspace_bytes says how much exactly. A window of one element with stride 1 and no padding
-/// takes none.
+/// Scratch memory: the unfolded matrix, of at most 8 MiB on a CPU and 64 MiB on a GPU, or of one row of output
+/// positions if that needs more; if several images share a product, also their results. For the input's gradient: the
+/// matrix in float, of at least one channel of one image. ht::workspace_bytes returns the exact size. A window of one
+/// element with stride 1 and no padding needs no scratch memory.
 #pragma once
 
 #include <halftone/kernel/conv2d/lowering/products.hpp>
@@ -35,7 +38,7 @@ namespace detail {
 template <class... V>
 consteval bool check_conv2d_ranks() {
     static_assert(((view_of<V>::rank == 4) && ...),
-                  "halftone: conv2d takes pictures (images, channels, height, width) and a weight (outputs, channels / "
+                  "halftone: conv2d takes images (batch, channels, height, width) and a weight (outputs, channels / "
                   "groups, height, width), all of rank 4");
     return true;
 }
@@ -52,10 +55,10 @@ conv2d_problem checked_conv2d(const char* operation, const view<X, 4>& x, const 
 
 }  // namespace detail
 
-/// y = the convolution of x with the weight, plus bias; the file's head has the formula. x: (images, channels, height,
-/// width), of any strides; weight: (outputs, channels / groups, height, width); bias: (outputs), or a view without data; y:
-/// (images, outputs, rows, columns). Throws shape_error, and argument_error for options that say no window. Source:
-/// torch.nn.functional.conv2d.
+/// y = the convolution of x with the weight, plus bias, with the formula at the top of this file. x: (images, channels,
+/// height, width), with any strides; weight: (outputs, channels / groups, height, width); bias: (outputs), or a view
+/// without data; y: (images, outputs, rows, columns). Throws shape_error, and argument_error for options that do not
+/// describe a valid window. Source: torch.nn.functional.conv2d.
 template <class P, class Device, class X, class W, class B, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, W, B, Y>)
 void conv2d(Device& device, const X& x, const W& weight, const B& bias, const Y& y, const conv2d_options& options = {}) {
@@ -73,9 +76,9 @@ void conv2d(Device& device, const X& x, const W& weight, const B& bias, const Y&
     conv2d_forward<compute>(device, p, in, w, beta, out);
 }
 
-/// dx = (or += by `mode`) the gradient of conv2d's x, from that of its result. weight: (outputs, channels / groups, height,
-/// width), dy: (images, outputs, rows, columns), dx: (images, channels, height, width), contiguous. Throws as conv2d does.
-/// Source: torch.nn.grad.conv2d_input.
+/// dx = (or +=, depending on `mode`) the gradient of conv2d's x, from dy, the gradient of its result. weight: (outputs,
+/// channels / groups, height, width), dy: (images, outputs, rows, columns), dx: (images, channels, height, width),
+/// contiguous. Throws as conv2d does. Source: torch.nn.grad.conv2d_input.
 template <class P, class Device, class W, class G, class X>
     requires(detail::kernel_device<Device> && detail::viewables<W, G, X>)
 void conv2d_input(Device& device, const W& weight, const G& dy, const X& dx, const conv2d_options& options = {},
@@ -91,9 +94,9 @@ void conv2d_input(Device& device, const W& weight, const G& dy, const X& dx, con
     conv2d_input_gradient<unscaled_compute<resolve<P>>>(device, p, w, g, out, mode);
 }
 
-/// dweight = (or += by `mode`) the gradient of conv2d's weight, from that of its result, summed over images. x: (images,
-/// channels, height, width), of any strides, dy: (images, outputs, rows, columns), dweight: (outputs, channels / groups,
-/// height, width). Throws as conv2d does. Source: torch.nn.grad.conv2d_weight.
+/// dweight = (or +=, depending on `mode`) the gradient of conv2d's weight, from dy, the gradient of its result, summed
+/// over images. x: (images, channels, height, width), with any strides, dy: (images, outputs, rows, columns), dweight:
+/// (outputs, channels / groups, height, width). Throws as conv2d does. Source: torch.nn.grad.conv2d_weight.
 template <class P, class Device, class X, class G, class W>
     requires(detail::kernel_device<Device> && detail::viewables<X, G, W>)
 void conv2d_weight(Device& device, const X& x, const G& dy, const W& dweight, const conv2d_options& options = {},

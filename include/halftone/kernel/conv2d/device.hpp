@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Convolution on devices that run GPU kernels: the kernels that it is made of. conv2d.hpp has its contract and an example.
+/// Convolution on devices that run GPU kernels: includes the kernels that it calls. conv2d.hpp has the contract and an example.
 #pragma once
 
 #include <halftone/kernel/axis_reduction/device.hpp>

@@ -14,9 +14,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// Calls f(image, output, row, column, c, k, l, channel, down, across) for every product of a convolution: of the weight at
-/// (output, c, k, l) with x at (image, channel, down, across), a term of y at (image, output, row, column). Padding, which
-/// is 0, is left out.
+/// Calls f(image, output, row, column, c, k, l, channel, down, across) for every product of a convolution: that of
+/// weight(output, c, k, l) and x(image, channel, down, across), a term of y(image, output, row, column). Products with
+/// padding, which is 0, are skipped.
 template <class F>
 void for_each_conv2d_product(const shape<4>& x, const shape<4>& weight, const conv2d_options& options,
                              const shape<4>& y, const F& f) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One-hot rows of indices, and triangles of matrices as masks.
+/// One-hot rows of indices, and triangular matrices as masks.
 ///
-///     ht::one_hot(device, index, y);                             // y[i][j] = 1 where index[i] is j, else 0
+///     ht::one_hot(device, index, y);                             // y[i][j] = 1 if index[i] == j, else 0
 ///     kernel::triangle_mask(device, columns, diagonal, mask);    // 1 on and below the diagonal, else 0
 ///
 /// Both are exact, with one thread per element. They run on any device whose kernels are included.
@@ -34,7 +34,7 @@ struct one_hot_element {
     }
 };
 
-/// An element of a mask: a byte that maps compare with 0.
+/// An element of a mask: a byte, which maps compare with 0.
 using mask_element = float8_e5m2;
 
 struct triangle_element {
@@ -48,7 +48,7 @@ struct triangle_element {
     }
 };
 
-/// mask: consecutive matrices of (rows, columns); 1 where column - row is at most `diagonal`, else 0.
+/// mask: contiguous matrices of (rows, columns); 1 if column - row is at most `diagonal`, else 0.
 template <class Device>
 void triangle_mask(Device& device, extent rows, extent columns, extent diagonal, const view<mask_element, 1>& mask) {
     if (mask.size() != 0)
@@ -57,7 +57,7 @@ void triangle_mask(Device& device, extent rows, extent columns, extent diagonal,
 
 }  // namespace kernel
 
-/// out[i][j] = 1 where index[i] is j, else 0. index: (rows) of std::int32_t, out: (rows, classes), of any number type;
+/// out[i][j] = 1 if index[i] == j, else 0. index: (rows) of std::int32_t, out: (rows, classes), of any number type;
 /// contiguous. A row whose index is not a class becomes NaN. Throws shape_error.
 template <class Device, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<Y>)

@@ -51,7 +51,7 @@ struct optimizer_step<cpu> {
     }
 
   private:
-    /// Updates n parameters from the i-th on by their gradients.
+    /// Updates n parameters from the i-th on with their gradients.
     template <rounding Rounding, rounding CopyRounding, class Rule, class Param, class Copy, class Accumulate,
               class State>
     static auto updater(cpu& device, const optimizer_step_arguments<Rule, Param, Copy, Accumulate, State>& a) {

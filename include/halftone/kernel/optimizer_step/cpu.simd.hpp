@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// An optimizer's step for some elements; `index` is that of the first one in the step. Keeps: whether the rule has
-/// moments, known at compile time.
+/// An optimizer's step for some elements; `index` is the index of the first of them in the step. Keeps: whether the
+/// rule stores moments, known at compile time.
 // No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>

@@ -32,7 +32,7 @@ struct optimizer_step_kernel {
     global_span<Param> master;
     global_span<Copy> copy;
     global_span<const Accumulate> gradient;
-    global_span<State> moments[kinds];  // empty if the rule keeps none
+    global_span<State> moments[kinds];  // empty if the rule stores none
     Rule rule;
     group_rates rates;
     global_span<const gradient_factors> factors;
@@ -97,9 +97,9 @@ struct optimizer_step_kernel {
         store_parameters(simt, p, i, here, w);
     }
 
-    // ---- the same in parts, for moments that lie otherwise (eight_bit/device.hpp)
+    // ---- the same in parts, for moments in another layout (eight_bit/device.hpp)
 
-    /// The new parameters of a run; moments become new ones.
+    /// The new parameters of a run; updates the moments in place.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<float, n> updated(Simt simt, const present& p, extent i, int here, const vec<float, n>& g,
                                                       bool keeps, vec<float, n> (&m)[kinds]) const {
@@ -180,7 +180,7 @@ struct optimizer_step<Device> {
     }
 
   private:
-    /// Calls f with pointers to the moments, null for those that are not kept.
+    /// Calls f with pointers to the moments, null for those that are not stored.
     template <class Arguments, class F>
     static void with_moments(const Arguments& a, const F& f) {
         [&]<std::size_t... K>(std::index_sequence<K...>) { f((a.rule.keeps() ? a.moments[K].data() : nullptr)...); }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Optimizer steps as functions over memory of yours: AdamW's, Lion's and SGD's.
+/// Optimizer steps as functions over the caller's memory: AdamW, Lion and SGD.
 ///
 ///     ht::adamw_step<ht::amp_bf16>(device, weights, copies, gradients, first, second, {.lr = 3e-4, .step = t});
 ///     ht::lion_step<ht::amp_bf16>(device, weights, copies, gradients, mean, {.lr = 1e-4, .step = t});
 ///     ht::sgd_step<ht::full_fp32>(device, weights, ht::view<float, 1>{}, gradients, momentum, {.lr = 0.1, .momentum = 0.9});
 ///
-/// The policy says how a parameter is rounded to its type (`param_rounding`) and how the copy that kernels read is
-/// rounded from it (`copy_rounding`); all else follows from the views' element types. ht::adamw, ht::lion and ht::sgd
-/// (optim/) do the same for all parameters of a model; they also count steps, skip those whose gradients are not
-/// finite, and keep the learning rate on the device.
+/// The policy specifies how a parameter is rounded to its type (`param_rounding`) and how the copy that kernels read is
+/// rounded from it (`copy_rounding`); everything else follows from the views' element types. ht::adamw, ht::lion and
+/// ht::sgd (optim/) do the same for all parameters of a model; they also count steps, skip those whose gradients are
+/// not finite, and keep the learning rate on the device.
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
@@ -30,7 +30,7 @@ struct adamw_step_options {
     std::int64_t step =
         1;  ///< the number of the step, from 1: the bias corrections depend on it
     const kernel::gradient_factors* factors =
-        nullptr;                 ///< in the device's memory: unscaling and clipping; nullptr: neither
+        nullptr;                 ///< in the device's memory: for unscaling and clipping; nullptr: neither
     kernel::rounding_key key{};  ///< for stochastic rounding, if the policy has it
 };
 
@@ -42,7 +42,7 @@ struct lion_step_options {
     double weight_decay = 0;
     std::int64_t step = 1;  ///< the number of the step, from 1
     const kernel::gradient_factors* factors =
-        nullptr;                 ///< in the device's memory: unscaling and clipping; nullptr: neither
+        nullptr;                 ///< in the device's memory: for unscaling and clipping; nullptr: neither
     kernel::rounding_key key{};  ///< for stochastic rounding, if the policy has it
 };
 
@@ -55,7 +55,7 @@ struct sgd_step_options {
     kernel::momentum_kind kind = kernel::momentum_kind::plain;
     std::int64_t step = 1;  ///< the number of the step, from 1: the first one sets the momentum
     const kernel::gradient_factors* factors =
-        nullptr;                 ///< in the device's memory: unscaling and clipping; nullptr: neither
+        nullptr;                 ///< in the device's memory: for unscaling and clipping; nullptr: neither
     kernel::rounding_key key{};  ///< for stochastic rounding, if the policy has it
 };
 
@@ -79,7 +79,7 @@ view<T, 1> flat_or_none(const V& v) {
     return flatten(all);
 }
 
-/// One step by a rule; its moments are views.
+/// One step with a rule; its moments are views.
 template <class P, class Rule, class Options, class Device, class Parameters, class Copy, class Gradients, class First,
           class... More>
 void step_by_rule(Device& device, const char* name, const Rule& rule, const Options& options, const Parameters& parameters,
@@ -111,10 +111,10 @@ void step_by_rule(Device& device, const char* name, const Rule& rule, const Opti
 }  // namespace detail
 
 /// One step of AdamW (Loshchilov and Hutter 2019), which in one pass updates each element of `parameters`, its `first`
-/// and `second` moment and its rounded `copy` by its gradient. All views are contiguous and of one size; the copy may
-/// be without data. For parameters of ht::bfloat16_remainder the copy is the upper half and is required. Step number
-/// and rate are passed by value, so a captured graph would repeat them: capture ht::adamw instead. Throws shape_error,
-/// and argument_error for a random index that is not a multiple of 4 and a step below 1.
+/// and `second` moment and its rounded `copy` from its gradient. All views are contiguous and of the same size; the
+/// copy may be without data. For parameters of ht::bfloat16_remainder the copy is the upper half and is required. Step
+/// number and rate are passed by value, so a captured graph would repeat them: capture ht::adamw instead. Throws
+/// shape_error, and argument_error for a random index that is not a multiple of 4 and a step below 1.
 template <class P, class Device, class Parameters, class Copy, class Gradients, class First, class Second>
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, First, Second>)
 void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
@@ -122,7 +122,7 @@ void adamw_step(Device& device, const Parameters& parameters, const Copy& copy, 
     detail::step_by_rule<P>(device, "adamw_step", kernel::adamw_rule{options.beta1, options.beta2, options.epsilon}, options,
                             parameters, copy, gradients, first, second);
 }
-/// Fails with a message, where compilers would only list candidates.
+/// Fails with a message if the policy is missing, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void adamw_step(Device&, const Views&...) {
@@ -133,7 +133,7 @@ void adamw_step(Device&, const Views&...) {
 }
 
 /// One step of Lion (Chen et al. 2023), which in one pass updates each element of `parameters`, the mean of its
-/// gradients in `momentum` and its rounded `copy` by its gradient. Otherwise as adamw_step.
+/// gradients in `momentum` and its rounded `copy` from its gradient. Otherwise as adamw_step.
 template <class P, class Device, class Parameters, class Copy, class Gradients, class Momentum>
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Momentum>)
 void lion_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
@@ -141,7 +141,7 @@ void lion_step(Device& device, const Parameters& parameters, const Copy& copy, c
     detail::step_by_rule<P>(device, "lion_step", kernel::lion_rule{options.beta1, options.beta2}, options, parameters, copy,
                             gradients, momentum);
 }
-/// Fails with a message, where compilers would only list candidates.
+/// Fails with a message if the policy is missing, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void lion_step(Device&, const Views&...) {
@@ -151,8 +151,8 @@ void lion_step(Device&, const Views&...) {
 }
 
 /// One step of stochastic gradient descent, which in one pass updates each element of `parameters`, its momentum and
-/// its rounded `copy` by its gradient. All views are contiguous and of one size; the copy may be without data, and so
-/// may the momentum if its coefficient is 0. Otherwise as adamw_step.
+/// its rounded `copy` from its gradient. All views are contiguous and of the same size; the copy may be without data,
+/// and so may the momentum if its coefficient is 0. Otherwise as adamw_step.
 template <class P, class Device, class Parameters, class Copy, class Gradients, class Momentum>
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Momentum>)
 void sgd_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
@@ -160,7 +160,7 @@ void sgd_step(Device& device, const Parameters& parameters, const Copy& copy, co
     detail::step_by_rule<P>(device, "sgd_step", kernel::sgd_rule{options.momentum, options.dampening, options.kind}, options,
                             parameters, copy, gradients, momentum);
 }
-/// Fails with a message, where compilers would only list candidates.
+/// Fails with a message if the policy is missing, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void sgd_step(Device&, const Views&...) {

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// One step of an optimizer for a contiguous range of parameters, in one pass over memory: unscale, clip, moments,
-/// decay, the parameter, its rounded copy. An optimizer's rule says how a parameter and its moments change by its
-/// gradient: rule/adamw.hpp, rule/lion.hpp, rule/sgd.hpp.
+/// One step of an optimizer for a contiguous range of parameters, in one pass over memory: unscaling, clipping,
+/// moments, decay, the parameter, its rounded copy. An optimizer's rule specifies how a parameter and its moments
+/// change with its gradient: rule/adamw.hpp, rule/lion.hpp, rule/sgd.hpp.
 ///
 ///     kernel::optimizer_step<cpu>::run<rounding::nearest_even, kernel::adamw_rule, float, bfloat16, float, float>(
 ///         device, {.master = w, .copy = w16, .gradient = g, .moments = {m, v}, .rule = {.beta2 = 0.95},
 ///                  .rates = {.weight_decay = 0.1}, .factors = &record.factors, .step = &steps});
 ///
-/// Numeric contract: arithmetic in float; values that all parameters share (rates, bias corrections, 1 - lr * decay) in
-/// double, rounded to float once. The parameter is rounded once to its type, the copy once from the stored parameter. A
-/// moment narrower than float is rounded stochastically: rounded to nearest in 8 bits, 0.999 v would stay v forever.
-/// Elements are independent of each other. If `average` has data, the same pass updates it as the exponential moving
-/// average of the stored parameters: average + (1 - average_decay) (w - average), in float; in the first step it
-/// becomes w.
+/// Numeric contract: arithmetic is in float; values that all parameters share (rates, bias corrections, 1 - lr * decay)
+/// are computed in double and rounded to float once. The parameter is rounded once to its type, the copy once from the
+/// stored parameter. A moment narrower than float is rounded stochastically: rounded to nearest in 8 bits, 0.999 v
+/// would stay v forever. Elements are independent of each other. If `average` has data, the same pass updates it as the
+/// exponential moving average of the stored parameters: average + (1 - average_decay) (w - average), in float; the
+/// first step sets it to w.
 ///
-/// A rule is a struct of its coefficients, plain data, which says
+/// A rule is a struct of its coefficients, plain data, with these members:
 ///
 ///     static constexpr const char* name;                  the optimizer's name, for messages
 ///     static constexpr int moments;                       number of moments of each parameter
 ///     static constexpr const char* moment_names[moments];
-///     static constexpr bool always_keeps;                 if false, keeps() says whether it has moments at all
+///     static constexpr bool always_keeps;                 if false, keeps() returns whether it stores moments at all
 ///     bool keeps() const;
 ///     float largest_gradient() const;                     up to which its moments stay finite (is_beyond() in records.hpp)
 ///     struct scalars;                                     values that all elements share, in float
@@ -46,28 +46,28 @@ struct optimizer_step_arguments {
     view<Param, 1> master;  ///< (count); for bfloat16_remainder the copy, its upper half, is required
     view<Copy, 1> copy{};                     ///< (count), or without data
     const_view<Accumulate, 1> gradient;       ///< (count), not unscaled
-    view<State, 1> moments[Rule::moments]{};  ///< (count) each; without data if the rule keeps none
+    view<State, 1> moments[Rule::moments]{};  ///< (count) each; without data if the rule stores none
     Rule rule{};
     group_rates rates{};
     const gradient_factors* factors = nullptr;  ///< in the device's memory
     const step_record* step = nullptr;          ///< in the device's memory; `steps` includes the current one
     rounding_key key{};
     view<float, 1> average{};  ///< (count), or without data
-    double average_decay = 0;  ///< of the average: at least 0 and less than 1
+    double average_decay = 0;  ///< at least 0 and less than 1
 };
 
-/// Whether a rule leaves its moments as they are, by `static constexpr bool only_reads_moments = true`.
+/// Whether a rule only reads its moments, as declared by `static constexpr bool only_reads_moments = true`.
 template <class Rule>
 inline constexpr bool only_reads_moments = requires { requires Rule::only_reads_moments; };
 
-/// How much of a parameter goes into its average: all of it in its first step.
+/// The weight of a parameter in its average's update: 1 in its first step.
 HALFTONE_HD inline float average_weight_of(double decay, const step_record& step) {
     return step.steps <= 1 ? 1.0f : static_cast<float>(1 - decay);
 }
 
-/// run<Rounding>(device, arguments): Rounding is how the parameter is rounded to its type. The last template argument
-/// says how the copy is rounded from it, by default to nearest even; split masters use neither. Changes nothing if
-/// step->skips. Throws shape_error, and argument_error for a random index that is not a multiple of 4.
+/// run<Rounding>(device, arguments): Rounding is the rounding of the parameter to its type. The last template argument
+/// is the rounding of the copy from the parameter, by default to nearest even; split masters use neither. Changes
+/// nothing if step->skips. Throws shape_error, and argument_error for a random index that is not a multiple of 4.
 ///
 /// run_rows<Rounding>(device, arguments, rows): for a table (rows, width) with a sparse gradient. Only the gradient's
 /// rows are read and written, each element as with a dense gradient of the same value, random numbers included;
@@ -107,14 +107,14 @@ template <class Rule, class Param, class Copy, class Accumulate, class State>
 void check_rows(optimizer_step_arguments<Rule, Param, Copy, Accumulate, State> a, const gradient_rows<Accumulate>& rows) {
     if (a.average.data() != nullptr)
         fail<argument_error>(Rule::name, ": an average of parameters whose gradient is sparse; expected none, since rows "
-                                         "without a gradient would not move theirs");
+                                         "without a gradient would not update theirs");
     a.gradient = {nullptr, a.master.shape()};
     check(a);
     const extent room = rows.indices.extent_of(0), width = rows.values.extent_of(1);
     expect(Rule::name, "indices", rows.indices, {room});
     expect(Rule::name, "values", rows.values, {room, width});
     if (width < 1 ? a.master.size() != 0 : a.master.size() % width != 0)
-        fail<shape_error>(Rule::name, ": a table of ", a.master.size(), " numbers and a gradient of rows of ", width);
+        fail<shape_error>(Rule::name, ": a table of ", a.master.size(), " elements and a gradient of rows of ", width);
 }
 
 }  // namespace kernel

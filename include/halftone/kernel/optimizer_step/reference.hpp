@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definitions of optimizers' steps, in double. Gradients are read with `factors`, by default without unscaling and
-/// clipping; t counts steps from 1.
+/// The definitions of optimizers' steps, in double. Gradients are multiplied by `factors`, by default without unscaling
+/// and clipping; t counts steps from 1.
 ///
 ///     reference::adamw(w, g, m, v, {.beta1 = 0.9, .beta2 = 0.95}, lr, decay, t);
 ///     reference::lion(w, g, m, {.beta1 = 0.95, .beta2 = 0.98}, lr, decay);

@@ -12,7 +12,7 @@ namespace kernel {
 
 namespace on_device {
 
-/// The last of several sequences that begins at or before a time; if several begin there, all others of these are
+/// The last sequence that begins at or before a time. If several begin at the same offset, all but the last of them are
 /// empty. There is at least one sequence.
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE extent sequence_at(Simt simt, const simt::global_span<const std::int32_t>& offsets,

@@ -2,9 +2,10 @@
 /// \file
 /// Pooling on the CPU; pooling.hpp has the contract and examples.
 ///
-/// A task takes some rows of windows, or of pictures where gradients go there. What a window's rows have in common is
-/// made for a whole row in vectors, of floats whatever the element types are; then each window goes over its columns.
-/// So a window of k times k elements costs k vector operations a row and k numbers a window.
+/// A task computes some rows of the output, or of the input's gradient. The part that all windows of a row share (the
+/// largest value, or the sum, of each column) is computed for the whole row in vectors of floats, whatever the element
+/// types are; then each window combines its columns. So a window of k * k elements costs k vector operations per row
+/// and k scalar operations per window.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace pool_cpu {
 using axis_cpu::sink;
 using axis_cpu::source;
 
-/// Calls work(row, buffer) for each row; each thread has a buffer of its own.
+/// Calls work(row, buffer) for each row; each task has its own buffer.
 template <class Work>
 void for_rows(cpu& device, extent rows, extent cost, extent floats, const Work& work) {
     const row_partition partition = partition_rows(rows, cost);
@@ -35,8 +36,8 @@ void for_rows(cpu& device, extent rows, extent cost, extent floats, const Work& 
     });
 }
 
-/// The column in [first, end) with the largest number: in the uppermost row of those that have it, and in that row the
-/// first; of NaNs the last in the lowest row.
+/// The column in [first, end) with the largest value. If several columns have it, the one with the uppermost row is
+/// returned, and among these the first; of several NaNs, the last column in the lowest row.
 inline extent largest_column(const float* largest, const float* rows, extent first, extent end, extent step) {
     extent at = first;
     for (extent w = first + step; w < end; w += step) {

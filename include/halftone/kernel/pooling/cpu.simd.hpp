@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rows of floats that windows of pooling have in common: the largest of each column so far, the sum of each column.
-/// What knows element types is axis_reduction's.
+/// The rows of floats that all windows of a row share: the largest value so far, or the sum, of each column.
+/// Conversions from and to other element types are part of axis_reduction.
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// Where x is larger than largest, or a NaN: takes it, and writes the row's number.
+/// Where x is larger than `largest`, or is NaN: replaces it, and writes the number of the row.
 inline void pool_largest_rows(const float* x, extent width, float row, float* largest, float* rows) {
     for_vectors(
         width, [&](extent j, int, auto n) __attribute__((always_inline)) {
@@ -27,12 +27,12 @@ inline void pool_add_row(const float* x, extent width, float* sums) {
         width, [&](extent j, int, auto n)
                    __attribute__((always_inline)) { store(sums + j, load(sums + j, n) + load(x + j, n), n); });
 }
-/// sums += x / (counts times count).
+/// sums += x / (counts * count).
 inline void pool_add_quotients(const float* x, const float* counts, float count, extent width, float* sums) {
     for_vectors(
         width, [&](extent j, int, auto n) __attribute__((always_inline)) {
             const f32 divisor = load(counts + j, n) * splat(count);
-            // Lanes behind the row's end hold quotients of zeros, which are not stored.
+            // Lanes after the row's end have quotients 0 / 0, which are not stored.
             store(sums + j, load(sums + j, n) + load(x + j, n) / divisor, n);
         });
 }

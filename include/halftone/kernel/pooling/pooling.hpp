@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling of pictures (batch, channels, height, width): the largest number of each window, or the mean, and their
+/// Pooling of images (batch, channels, height, width): the largest element of each window, or the mean, and their
 /// gradients.
 ///
 ///     ht::max_pool2d(device, x, {.kernel_size = 3, .stride = 2, .padding = 1}, y, index);
 ///     ht::avg_pool2d(device, x, {.kernel_size = 2}, y);
-///     ht::adaptive_avg_pool2d(device, x, y);                  // to as many windows as y has, evenly: (N, C, 1, 1) for one
+///     ht::adaptive_avg_pool2d(device, x, y);      // the windows follow from y's shape; (N, C, 1, 1): one window per channel
 ///
-/// Numeric contract: the largest is exact; a NaN in a window is its largest. Of numbers that are equally large the
-/// first in the window's rows is taken, of NaNs the last, as in PyTorch; it alone gets the gradient. A mean sums each
-/// column of its window from above, then these sums from the left, in float, divides once and rounds once to the
-/// result's type. An element's gradient is the sum over the windows that it is in, of a mean in the same manner, of the
-/// largest in the order of the windows; it is added to what is there and rounded once. So bits depend on no number of
-/// threads, and no two windows add to one place at once. Where a view holds doubles, all is in double. All views are
+/// Numeric contract: the largest element is exact, and NaN counts as the largest. If several elements of a window are
+/// equally large, the first in row-major order is taken; of several NaNs, the last, as in PyTorch. Only that element
+/// gets the gradient. A mean sums each column of its window from the top, then these sums from the left, in float,
+/// divides once and rounds once to the result's type. The gradient of an element is a sum over the windows that contain
+/// it: for means in the same order as above, for the largest in the order of the windows. It is rounded once, after it
+/// has been added to the previous value if the mode asks for that. So the bits are the same at any number of threads,
+/// and there are no atomic additions. If a view has doubles, everything is computed in double. All views are
 /// contiguous.
 #pragma once
 
@@ -28,27 +29,27 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Pictures to windows.
+/// The arguments of the forward passes: from images to one value per window.
 template <class X, class Y>
 struct pool_forward {
     pool_layout layout;
     const X* x;
     Y* y;
-    std::int32_t* index = nullptr;  ///< of the largest: where it lies in its plane, or -1 for none; nullptr: not wanted
+    std::int32_t* index = nullptr;  ///< of the largest in its plane, or -1 if there is none; not stored if nullptr
 };
-/// Gradients of windows to those of pictures.
+/// The arguments of the gradients: from one value per window to images.
 template <class X, class Y>
 struct pool_backward {
     pool_layout layout;
     const Y* dy;
     X* dx;
-    const std::int32_t* index = nullptr;      ///< of the largest, as the forward pass left it; not read for means
+    const std::int32_t* index = nullptr;      ///< from the forward pass; not read for means
     write_mode mode = write_mode::overwrite;  ///< of dx
 };
 
 /// Specialised for each device: largest(device, pool_forward), largest_gradient(device, pool_backward), mean(device,
-/// pool_forward), mean_gradient(device, pool_backward); chosen(device, layout, x, index, y): y = what lies at the
-/// indices, or 0.
+/// pool_forward), mean_gradient(device, pool_backward); chosen(device, layout, x, index, y): y = the elements of x at
+/// the indices, or 0 for an index of -1.
 template <class Device>
 struct pooling;
 
@@ -59,10 +60,10 @@ namespace detail {
 template <class X, class Y>
 consteval bool check_pictures() {
     static_assert(view_of<X>::rank == 4 && view_of<Y>::rank == 4,
-                  "halftone: pooling takes pictures of four axes, (batch, channels, height, width)");
+                  "halftone: pooling takes images with four axes, (batch, channels, height, width)");
     return true;
 }
-/// The layout of pooling x to y by options, or, for adaptive pooling, by an output's extents.
+/// The layout of pooling x to y with options, or, for adaptive pooling, with the extents of the output.
 template <class T, class Y, class Options>
 kernel::pool_layout checked_pooling(const char* operation, const view<T, 4>& x, const view<Y, 4>& y,
                                     const char* name_of_y, const char* name_of_x, const Options& options) {
@@ -91,9 +92,10 @@ void mean_of_windows_gradient(Device& device, const char* operation, const view<
 
 }  // namespace detail
 
-/// y = the largest number of each window of x, and index, of std::int32_t and y's shape, its place in its plane, row
-/// times width plus column: F.max_pool2d(x, ..., return_indices=True). x: (batch, channels, height, width); y: the same
-/// of windows. An index without data is not stored. Throws shape_error, and argument_error for windows that cannot be.
+/// y = the largest element of each window of x; index, of std::int32_t and with y's shape: its position in its plane,
+/// row * width + column. x: (batch, channels, height, width); y: (batch, channels, rows of windows, columns of
+/// windows). An index without data is not stored. Throws shape_error, and argument_error for options that do not
+/// describe a valid window. Source: F.max_pool2d(x, ..., return_indices=True).
 template <class Device, class X, class Y, class Index>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y, Index>)
 void max_pool2d(Device& device, const X& x, const max_pool_options& options, const Y& y, const Index& index) {
@@ -106,14 +108,14 @@ void max_pool2d(Device& device, const X& x, const max_pool_options& options, con
     kernel::pooling<Device>::largest(device, kernel::pool_forward<detail::element_in<X>, detail::element_in<Y>>{
                                                  l, from.data(), to.data(), chosen.data()});
 }
-/// The same without indices.
+/// max_pool2d without indices.
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void max_pool2d(Device& device, const X& x, const max_pool_options& options, const Y& y) {
     halftone::max_pool2d(device, x, options, y, view<std::int32_t, 4>{});
 }
-/// dx = (or += by mode) the gradient dy of max_pool2d's result, where the index says, 0 elsewhere. Throws as max_pool2d
-/// does.
+/// dx = (or +=, depending on mode) dy, the gradient of max_pool2d's result, at the positions in `index`, and 0
+/// elsewhere. Throws as max_pool2d does.
 template <class Device, class Dy, class Dx>
     requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
 void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& options,
@@ -129,8 +131,9 @@ void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& o
                                                                                       index.data(), mode});
 }
 
-/// y = the mean of each window of x: F.avg_pool2d. x: (batch, channels, height, width); y: the same of windows. Throws
-/// shape_error, and argument_error for windows that cannot be.
+/// y = the mean of each window of x. x: (batch, channels, height, width); y: (batch, channels, rows of windows, columns
+/// of windows). Throws shape_error, and argument_error for options that do not describe a valid window. Source:
+/// F.avg_pool2d.
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void avg_pool2d(Device& device, const X& x, const avg_pool_options& options, const Y& y) {
@@ -138,7 +141,8 @@ void avg_pool2d(Device& device, const X& x, const avg_pool_options& options, con
     const const_view<detail::element_in<X>, 4> from = as_view(x);
     detail::mean_of_windows(device, "avg_pool2d", from, options, view<detail::element_in<Y>, 4>(as_view(y)));
 }
-/// dx = (or += by mode) the gradient by x, where dy is that of avg_pool2d's result. Throws as avg_pool2d does.
+/// dx = (or +=, depending on mode) the gradient of x, from dy, the gradient of avg_pool2d's result. Throws as
+/// avg_pool2d does.
 template <class Device, class Dy, class Dx>
     requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
 void avg_pool2d_gradient(Device& device, const Dy& dy, const avg_pool_options& options, const Dx& dx,
@@ -149,8 +153,9 @@ void avg_pool2d_gradient(Device& device, const Dy& dy, const avg_pool_options& o
                                      view<detail::element_in<Dx>, 4>(as_view(dx)), mode);
 }
 
-/// y = the means of as many windows as y has, which share x evenly, and overlap where that does not come out even:
-/// F.adaptive_avg_pool2d(x, (y.height, y.width)). Throws shape_error, and argument_error for no windows.
+/// y = the means of as many windows as y has elements per plane. They divide x evenly, and overlap if its extents are
+/// not multiples of y's: F.adaptive_avg_pool2d(x, (y.height, y.width)). Throws shape_error, and argument_error if y has
+/// no windows.
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void adaptive_avg_pool2d(Device& device, const X& x, const Y& y) {
@@ -159,7 +164,8 @@ void adaptive_avg_pool2d(Device& device, const X& x, const Y& y) {
     const view<detail::element_in<Y>, 4> to = as_view(y);
     detail::mean_of_windows(device, "adaptive_avg_pool2d", from, detail::extents_of(to), to);
 }
-/// dx = (or += by mode) the gradient by x, where dy is that of adaptive_avg_pool2d's result. Throws as it does.
+/// dx = (or +=, depending on mode) the gradient of x, from dy, the gradient of adaptive_avg_pool2d's result. Throws as
+/// adaptive_avg_pool2d does.
 template <class Device, class Dy, class Dx>
     requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
 void adaptive_avg_pool2d_gradient(Device& device, const Dy& dy, const Dx& dx, write_mode mode = write_mode::overwrite) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The definition of pooling and of its gradients, in double: for each window, its elements one after the other.
+/// The definition of pooling and of its gradients, in double: a loop over the elements of each window.
 ///
 ///     reference::max_pool2d(x, {.kernel_size = 3, .padding = 1}, y, index);
 ///     reference::avg_pool2d(x, {.kernel_size = 2}, y);
 ///
-/// Gradients add to what is in dx.
+/// Gradients are added to dx.
 #pragma once
 
 #include <cmath>
@@ -28,7 +28,7 @@ void for_each_window(const view<Y, 4>& y, const F& window) {
             for (extent row = 0; row < s[2]; ++row)
                 for (extent column = 0; column < s[3]; ++column) window(n, c, row, column);
 }
-/// Calls element(h, w) for the elements of a window that begins at (top, left), in the picture.
+/// Calls element(h, w) for those elements of the window beginning at (top, left) that are inside the image.
 template <class F>
 void for_each_in_window(const height_width& picture, extent top, extent left, const height_width& size,
                         const height_width& dilation, const F& element) {
@@ -39,13 +39,13 @@ void for_each_in_window(const height_width& picture, extent top, extent left, co
         }
     }
 }
-/// The stride that options mean.
+/// The stride that options specify: an extent of 0 means the window's.
 constexpr height_width stride_of(const height_width& stride, const height_width& size) {
     return {stride.height == 0 ? size.height : stride.height, stride.width == 0 ? size.width : stride.width};
 }
 
-/// y = the largest of each window, and where it lies in its plane: the first of those that are equally large, the last
-/// NaN.
+/// y = the largest element of each window; index = its position in its plane. If several are equally large it is the
+/// first, of several NaNs the last.
 template <class X, class Y>
 void max_pool2d(const view<X, 4>& x, const max_pool_options& o, const view<Y, 4>& y,
                 const view<std::int32_t, 4>& index) {
@@ -64,7 +64,7 @@ void max_pool2d(const view<X, 4>& x, const max_pool_options& o, const view<Y, 4>
         index(n, c, row, column) = at;
     });
 }
-/// dx += dy, where the index says.
+/// dx += dy, at the positions in `index`.
 template <class Y, class X>
 void max_pool2d_gradient(const view<Y, 4>& dy, const const_view<std::int32_t, 4>& index, const view<X, 4>& dx) {
     for_each_window(dy, [&](extent n, extent c, extent row, extent column) {
@@ -75,12 +75,12 @@ void max_pool2d_gradient(const view<Y, 4>& dy, const const_view<std::int32_t, 4>
     });
 }
 
-/// Calls window(n, c, row, column, top, left, size, divisor) for each window of a mean.
+/// Calls window(n, c, row, column, top, left, size, divisor) for each window of an average pooling.
 template <class X, class Y, class F>
 void for_each_mean(const view<X, 4>& x, const avg_pool_options& o, const view<Y, 4>& y, const F& window) {
     const extent height = x.extent_of(2), width = x.extent_of(3);
     const height_width stride = stride_of(o.stride, o.kernel_size);
-    // The elements of a window that begins at `first`: in the padding, too, or in the picture.
+    // The number of elements of a window that begins at `first`: including the padding, or only those inside the image.
     const auto count = [&](extent first, extent size, extent in, extent padding) {
         const extent least = o.count_include_pad ? -padding : 0, most = o.count_include_pad ? in + padding : in;
         extent n = 0;
@@ -95,8 +95,8 @@ void for_each_mean(const view<X, 4>& x, const avg_pool_options& o, const view<Y,
                static_cast<double>(o.divisor_override > 0 ? o.divisor_override : all));
     });
 }
-/// In place of options: as many windows as y has, which share x evenly. Window i of n begins at element i in / n,
-/// rounded down, and ends before (i + 1) in / n, rounded up.
+/// Passed instead of options: as many windows as y has elements per plane, which divide x evenly. Window i of n begins
+/// at element i in / n, rounded down, and ends before (i + 1) in / n, rounded up.
 struct adaptive {};
 /// The same for these windows.
 template <class X, class Y, class F>

@@ -10,7 +10,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// y = (or +=) x, `count` numbers.
+/// y = (or +=) x, `count` elements.
 template <class T>
 HALFTONE_INLINE void copy_numbers(extent count, const T* x, T* y, write_mode mode) {
     if (count == 0 || (x == y && mode == write_mode::overwrite)) return;
@@ -21,7 +21,7 @@ HALFTONE_INLINE void copy_numbers(extent count, const T* x, T* y, write_mode mod
     });
 }
 
-/// Rotates pairs (i, i + pairs): each of two vectors has one half of the pairs.
+/// Rotates pairs (i, i + pairs): of two vectors, one holds the first elements of the pairs, the other the second ones.
 template <class T>
 HALFTONE_INLINE void turn_halves(extent pairs, const T* x, const float* cosines, float sign, T* y, write_mode mode) {
     const float* const sines = cosines + pairs;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Rotary position embedding on devices that run GPU kernels; rotary.hpp has its contract and an example. A thread
-/// rotates a run of pairs, held in two vectors, or copies as many numbers.
+/// rotates a run of pairs, held in two vectors, or copies as many elements.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace kernel {
 
 namespace on_device {
 
-/// A thread takes a run of N pairs. A head consists of runs of pairs, followed by runs of 2 N unpaired numbers; a head
-/// that is only copied consists of runs of 2 N numbers.
+/// A thread processes a run of N pairs. A head consists of runs of N pairs, followed by runs of 2 N unpaired elements;
+/// a head that is only copied consists of runs of 2 N elements.
 template <int N, run_access Access, class T>
 struct rotary_kernel {
     static constexpr int threads = 256;
@@ -82,8 +82,8 @@ struct rotary_kernel {
         const bool is_there = position >= 0 && position < table_rows;
         const auto cosines = table.from((is_there ? position : 0) * 2 * pairs + begin), sines = cosines.from(pairs);
         const vec<float, N> c = load_run<N, Access>(simt, cosines, 0, n), s = load_run<N, Access>(simt, sines, 0, n);
-        // For interleaved pairs the first vector has the first half of the 2 N numbers. `low` and `high` are the
-        // numbers in each.
+        // For interleaved pairs the first vector has the first half of the 2 N elements. `low` and `high` are the
+        // elements in each.
         const extent first = halves ? begin : 2 * begin, second = halves ? begin + pairs : 2 * begin + N;
         const int low = halves ? n : 2 * n < N ? 2 * n : N, high = halves ? n : 2 * n - low;
         const vec<float, N> p = load_run<N, Access>(simt, from.from(first), 0, low);

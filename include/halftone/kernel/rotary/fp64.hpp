@@ -10,7 +10,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::fp64 {
 
-/// Rotates the pairs of each head, then copies its unpaired numbers.
+/// Rotates the pairs of each head, then copies its unpaired elements.
 struct turn_pair {
     global_span<const double> x;
     global_span<double> y;

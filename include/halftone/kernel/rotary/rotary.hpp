@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Rotary position embedding (Su et al. 2021, "RoFormer"): the numbers of a head form pairs, and each pair is rotated
-/// like a point of the plane by an angle that grows with the token's position, so that q k^T depends on the distance of
-/// query and key.
+/// Rotary position embedding (Su et al. 2021, "RoFormer"): the elements of a head form pairs, and each pair is rotated,
+/// as a point of the plane, by an angle proportional to the token's position, so that q k^T depends on the distance
+/// between query and key.
 ///
 ///     const ht::tensor<float, 2> table = ht::rotary_table(device, context, head_size, {.theta = 10000});
 ///     ht::rotary(device, q, table, q);                                 // in place
 ///     ht::rotary(device, qkv, table, out, {.layout = ht::rotary_layout::interleaved, .heads = heads + kv_heads});
 /// x and y are (batch, time, heads, head_size) views, contiguous along head_size, with any other strides: q and k may
 /// be slices of the result of one product, (batch, time, heads + 2 kv_heads, head_size), and are then rotated in one
-/// pass. If the table has fewer columns than a head has numbers, the remaining numbers are copied unchanged.
+/// pass. If the table has fewer columns than a head has elements, the remaining elements are copied unchanged.
 ///
 /// Numeric contract: cosines and sines are computed in double and stored as floats; the rotation is computed in float
 /// (for doubles in double) from unrounded inputs, and rounded once. The gradient of x is the inverse rotation of y's
@@ -28,7 +28,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// Which numbers of a head form a pair.
+/// Which elements of a head form a pair.
 enum class rotary_layout {
     half_split,   ///< i and i + columns / 2: Llama and Qwen in transformers ("rotate_half"), GPT-NeoX
     interleaved,  ///< 2 i and 2 i + 1: GPT-J, and Llama's weights as Meta distributes them
@@ -63,9 +63,9 @@ namespace kernel {
 template <class T>
 struct rotary_arguments {
     const_view<T, 4> x;                             ///< (batch, time, heads, head_size)
-    view<T, 4> y;                                   ///< as x, and may be its memory
+    view<T, 4> y;                                   ///< as x; may be the same memory
     const_view<float, 2> table;                     ///< (positions, columns): columns / 2 cosines, then as many sines
-    const_view<std::int32_t, 2> positions{};        ///< (batch, time); without data: the time of each token
+    const_view<std::int32_t, 2> positions{};        ///< (batch, time); without data: each token's index along time
     rotary_options options{};
     write_mode mode = write_mode::overwrite;
 
@@ -93,10 +93,10 @@ void check_rotary(const rotary_arguments<T>& a) {
     const extent columns = a.table.extent_of(1), head_size = a.x.extent_of(3);
     if (columns % 2 != 0 || columns > head_size) {
         fail<shape_error>("rotary: the table has ", columns, " columns; expected an even number, at most the ", head_size,
-                          " numbers of a head");
+                          " elements of a head");
     }
     if (a.options.heads > a.x.extent_of(2)) {
-        fail<shape_error>("rotary: ", a.options.heads, " heads are to be turned, and x ", a.x.shape(), " has ",
+        fail<shape_error>("rotary: ", a.options.heads, " heads are to be rotated, and x ", a.x.shape(), " has ",
                           a.x.extent_of(2));
     }
     expect_optional("rotary", "positions", a.positions, {a.x.extent_of(0), a.x.extent_of(1)});
@@ -151,8 +151,8 @@ inline void fill_rotary_table(const view<float, 2>& table, const rotary_angles& 
     }
 }
 
-/// The table that ht::rotary reads, in device memory, with the values of fill_rotary_table. columns: how many numbers
-/// of a head are rotated; in Llama all of them. Throws as fill_rotary_table does.
+/// The table that ht::rotary reads, in device memory, with the values of fill_rotary_table. columns: the number of
+/// elements of a head that are rotated; in Llama all of them. Throws as fill_rotary_table does.
 template <class Device>
     requires(detail::kernel_device<Device>)
 tensor<float, 2> rotary_table(Device& device, extent positions, extent columns, const rotary_angles& angles = {}) {
@@ -163,10 +163,10 @@ tensor<float, 2> rotary_table(Device& device, extent positions, extent columns, 
     return table;
 }
 
-/// y = x, with the pairs of each head rotated by the angles of the token's position: its time, or its element of
-/// `positions`, (batch, time). x and y: (batch, time, heads, head_size), of one type; y may be x. table: (positions,
-/// columns) from rotary_table, in device memory. Throws shape_error, and on a CPU argument_error for a position outside
-/// the table.
+/// y = x, with the pairs of each head rotated by the angles of the token's position: its index along time, or its
+/// element of `positions`, (batch, time). x and y: (batch, time, heads, head_size), of the same type; y may be x.
+/// table: (positions, columns) from rotary_table, in device memory. Throws shape_error, and on a CPU argument_error for
+/// a position outside the table.
 template <class Device, class X, class Table, class Y>
     requires(detail::kernel_device<Device> && detail::viewables<X, Table, Y>)
 void rotary(Device& device, const X& x, const Table& table, const Y& y, const rotary_options& options = {},

@@ -51,7 +51,7 @@ struct strided_place {
     extent index_[most_axes];
 };
 
-/// Copies of elements, as words of their size.
+/// Copies elements, as words of the same size.
 template <class Word>
 struct strided_copy_of {
     /// Copies rows along the last axis.

@@ -18,7 +18,7 @@ namespace on_device {
 
 /// The memory between the first and the last element that a job touches on one side.
 struct strided_bounds {
-    extent before = 0, count = 1;  // elements before that of index 0; all elements
+    extent before = 0, count = 1;  // number of elements before index 0; number of all elements
 
     strided_bounds(const strided_copy_job& job, const axis_values& strides) {
         for (int axis = 0; axis < job.axes; ++axis) {
@@ -78,7 +78,7 @@ struct strided_copy_kernel {
     }
 };
 
-/// The last axis but one is the one along which `from` is contiguous; along the last, `to` is contiguous.
+/// `from` is contiguous along the axis before the last, `to` along the last axis.
 template <class Word>
 struct strided_transpose_kernel {
     static constexpr int threads = 256, side = 32, rows_at_once = threads / side;

@@ -11,7 +11,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// to = from, for views of one shape with any strides.
+/// to = from, for views of the same shape with any strides.
 template <class From, class T, int Rank>
 void strided_copy(const view<From, Rank>& from, const view<T, Rank>& to) {
     for (extent i = 0; i < to.size(); ++i) {

@@ -18,7 +18,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// run(device, from, to): to = from, element by element. Both views have one shape and any strides. No two elements of
+/// run(device, from, to): to = from, element by element. Both views have the same shape and any strides. No two elements of
 /// `to` may share an address, and the views must not overlap. Up to 8 axes. Throws shape_error.
 template <class Device>
 struct strided_copy;
@@ -37,7 +37,7 @@ struct strided_copy_job {
         return n;
     }
     int last() const { return axes - 1; }
-    /// The axis along which `from` is contiguous, if `to` is contiguous along another one; otherwise -1.
+    /// The axis along which `from` is contiguous, if `to` is contiguous along a different axis; otherwise -1.
     int transposed_axis() const {
         if (to_strides.of[last()] != 1 || from_strides.of[last()] == 1) return -1;
         for (int axis = 0; axis < last(); ++axis) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How many of a batch's targets count in the loss, and which share of these is in one of its micro-batches. Computed
-/// on the device that holds the targets, so that the host does not wait.
+/// The number of a batch's targets that count in the loss, and the fraction of these that one of its micro-batches has.
+/// Computed on the device that holds the targets, so that the host does not wait.
 ///
 ///     kernel::target_share<cpu>::run(device, targets_of_micro, targets_of_batch, &counts);     // counts.share, ...
 ///

@@ -2,8 +2,8 @@
 /// \file
 /// unfold and fold on the CPU; unfold.hpp has their contract and an example.
 ///
-/// unfold writes the matrix row by row: what a tap sees from one row of places lies at one distance in a row of the
-/// picture. fold makes the pictures row by row: of each the floats are summed in scratch memory, tap by tap.
+/// unfold writes the matrix row by row: the elements that a tap reads for one row of places have a constant stride in a
+/// row of the image. fold computes the images row by row: it sums the floats of a row in scratch memory, tap by tap.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct job {
     shape<4> strides;
     extent images, channels, first_row, rows;
 
-    /// One is what a tap sees of a channel of an image.
+    /// The number of units of work; a unit is one tap of one channel of one image.
     extent units() const { return channels * window.taps() * images; }
 };
 
@@ -64,7 +64,7 @@ void run_units(const job& j, extent begin, extent end) {
     }
 }
 
-/// Some rows of pictures, one behind the other, without the element type of the pictures.
+/// The fold of images without their element type; run_row computes one row of an image.
 struct fold_job {
     float_rows rows;
     const float* y;

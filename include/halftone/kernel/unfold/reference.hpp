@@ -2,7 +2,7 @@
 /// \file
 /// The definition of unfold and of its transpose.
 ///
-///     reference::unfold(window, x, y);         // y[(c, tap)][(n, place)] = x[n][c][what the tap sees there], else 0
+///     reference::unfold(window, x, y);         // y[(c, tap)][(n, place)] = x[n][c][the position of the tap], else 0
 ///     reference::fold(window, y, x);           // x[n][c][…] += y[(c, tap)][(n, place)]
 #pragma once
 
@@ -13,8 +13,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// Calls f(row, column, image, channel, down, across) for each element of the matrix of all places, with what it sees in
-/// the picture, which may be outside of it.
+/// Calls f(row, column, image, channel, down, across) for each element of the matrix of all places. (down, across) is
+/// the position in the image that the element is read from, which may be in the padding.
 template <class F>
 void for_each_seen(const kernel::sliding_window& w, extent images, extent channels, const F& f) {
     for (extent c = 0; c < channels; ++c) {
@@ -29,20 +29,20 @@ void for_each_seen(const kernel::sliding_window& w, extent images, extent channe
         }
     }
 }
-/// Whether that is an element of the picture, and not padding.
+/// Whether a position is inside the image, and not in the padding.
 inline bool is_inside(const kernel::sliding_window& w, extent down, extent across) {
     return down >= 0 && down < w.down.size && across >= 0 && across < w.across.size;
 }
 
-/// y = what the window sees of x, 0 outside of the pictures. x: (images, channels, height, width); y: (channels taps, images
-/// places).
+/// y = the elements of x at the taps of each place, 0 in the padding. x: (images, channels, height, width); y:
+/// (channels * taps, images * places).
 template <class X, class T>
 void unfold(const kernel::sliding_window& w, const view<X, 4>& x, const view<T, 2>& y) {
     for_each_seen(w, x.extent_of(0), x.extent_of(1), [&](extent row, extent column, extent n, extent c, extent i, extent j) {
         y(row, column) = is_inside(w, i, j) ? static_cast<T>(x(n, c, i, j)) : T(0.0f);
     });
 }
-/// Adds to each element of x what y says wherever the window sees it: the transpose of unfold.
+/// Adds to each element of x all elements of y that unfold would read from it: the transpose of unfold.
 template <class T, class X>
 void fold(const kernel::sliding_window& w, const view<T, 2>& y, const view<X, 4>& x) {
     for_each_seen(w, x.extent_of(0), x.extent_of(1), [&](extent row, extent column, extent n, extent c, extent i, extent j) {

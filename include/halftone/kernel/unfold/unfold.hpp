@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a sliding window sees as the columns of a matrix (im2col), so that a convolution is a product; and the transpose
-/// of that, which adds up what all windows say of an element (col2im).
+/// Unfolds images into a matrix whose columns are the elements under a sliding window (im2col), so that a convolution
+/// is a matrix product; and the transpose, fold, which sums for each element of an image the matrix elements that
+/// correspond to it (col2im).
 ///
 ///     kernel::unfold<cpu>::run(device, {.x = pictures, .y = columns, .window = w, .rows = w.down.places});
 ///     kernel::unfold<cpu>::fold(device, kernel::fold_arguments<float, bfloat16>{.y = columns, .x = gradient, .window = w});
 ///
-/// Row (channel, tap) of the matrix, column (image, place) is the element of that channel and image that the tap sees from
-/// there, or 0 outside of the picture. torch.nn.functional.unfold has the same rows for each image.
+/// The element of the matrix at row (channel, tap) and column (image, place) is the one that the tap reads in that
+/// channel of that image with the window at that place, or 0 in the padding. For each image the rows are those of
+/// torch.nn.functional.unfold.
 ///
-/// Numeric contract: unfold copies. fold sums in float (in double where one of its types is double), for each element over
-/// the taps that see it in their order, adds that to what is there where asked, and rounds once: the same bits at any
-/// number of threads.
+/// Numeric contract: unfold copies. fold sums for each element over the taps, in their order, in float (in double if
+/// one of its types is double), adds the sum to the previous value if the mode asks for that, and rounds once. The bits
+/// are the same at any number of threads.
 #pragma once
 
 #include <halftone/kernel/common/fp64/fp64.hpp>
@@ -23,27 +25,27 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What unfold reads and writes: all places of the window, or some rows of them.
+/// The operands of unfold: the columns of all places of the window, or of some rows of places.
 template <class T>
 struct unfold_arguments {
-    const_view<T, 4> x;     ///< (images, channels, height, width), of any strides
-    view<T, 2> y;           ///< (channels taps, images rows across.places), contiguous
-    sliding_window window;  ///< over pictures of that height and width
-    extent first_row = 0;   ///< of the places
-    extent rows = 0;        ///< so many
+    const_view<T, 4> x;     ///< (images, channels, height, width), with any strides
+    view<T, 2> y;           ///< (channels * taps, images * rows * across.places), contiguous
+    sliding_window window;  ///< for images of that height and width
+    extent first_row = 0;   ///< the first row of places
+    extent rows = 0;        ///< the number of rows of places
 };
 
-/// What fold reads and writes. The channels of a group are neighbours in the matrix, and may be some of those in memory.
+/// The operands of fold. The channels of a group are adjacent in the matrix, and may be only some of those in memory.
 template <class T, class X>
 struct fold_arguments {
-    const_view<T, 3> y;     ///< (groups, channels taps, images places), contiguous
-    view<X, 5> x;           ///< (images, groups, channels, height, width); the elements of a picture are contiguous
-    sliding_window window;  ///< over pictures of that height and width
+    const_view<T, 3> y;     ///< (groups, channels * taps, images * places), contiguous
+    view<X, 5> x;           ///< (images, groups, channels, height, width); the elements of a channel are contiguous
+    sliding_window window;  ///< for images of that height and width
     write_mode mode = write_mode::overwrite;
 };
 
-/// Specialised for each device: run(device, unfold_arguments), fold(device, fold_arguments). Throw shape_error where the
-/// matrix does not fit.
+/// Specialised for each device: run(device, unfold_arguments), fold(device, fold_arguments). Both throw shape_error if
+/// the matrix's shape does not match.
 template <class Device>
 struct unfold;
 

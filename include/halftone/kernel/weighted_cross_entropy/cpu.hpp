@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Cross-entropy with label smoothing, class weights and a z-loss on the CPU: the kernel of kernel/cross_entropy, and
-/// with label smoothing another pass over the rows. weighted_cross_entropy.hpp has the arguments and the contract.
+/// Cross-entropy with label smoothing, class weights and a z-loss on the CPU: the kernel of kernel/cross_entropy,
+/// followed, with label smoothing, by another pass over the rows. weighted_cross_entropy.hpp has the arguments and the
+/// contract.
 #pragma once
 
 #include <halftone/kernel/common/fp64/cpu.hpp>

@@ -45,7 +45,7 @@ double weighted_cross_entropy(const view<X, 2>& logits,                         
 
 /// The gradient of the sum over i of gradient[i] loss[i]:
 ///
-///     dx[i][k] = gradient[i] ((1 - e) w[t] (p[k] - [k is t]) + e / classes (sum of w[j] p[k] - w[k])
+///     dx[i][k] = gradient[i] ((1 - e) w[t] (p[k] - [k == t]) + e / classes (sum of w[j] p[k] - w[k])
 ///                             + 2 z w[t] logsumexp p[k])
 template <class X, class I, class D>
 void weighted_cross_entropy_backward(const view<X, 2>& logits, const view<I, 1>& targets, std::int32_t ignored,

@@ -6,9 +6,9 @@
 ///     ht::var(device, x, ht::axes<-1>, y, {.correction = 0});
 ///     ht::argmax(device, x, ht::axes<1>, indices);                  // indices of std::int32_t
 ///
-/// Views of inputs may have any strides; what is written is contiguous and has x's axes but those that are reduced, which are
-/// left out or have an extent of 1. They take no policy: the element types say everything (axis_reduction.hpp has the
-/// contract). Throw shape_error.
+/// Views of inputs may have any strides. Results are contiguous and have x's axes; the reduced ones are left out or
+/// have an extent of 1. The functions take no policy, because the element types determine the arithmetic
+/// (axis_reduction.hpp has the contract). All throw shape_error.
 #pragma once
 
 #include <limits>
@@ -21,20 +21,20 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How var and std divide.
+/// The divisor of var and std.
 struct var_options {
-    double correction = 1;  ///< the sum of squares is divided by n - correction, or by 0 where that is negative
+    double correction = 1;  ///< the sum of squares is divided by n - correction, or by 0 if that is negative
 };
 
 namespace detail {
 
-/// What a sum of squares is multiplied by.
+/// The factor of a sum of squares: 1 / max(n - correction, 0).
 inline double variance_factor(extent size, const var_options& options) {
     const double left = static_cast<double>(size) - options.correction;
     return 1.0 / (left > 0 ? left : 0.0);
 }
 
-/// The layout of x along these axes; throws where y is no place for the outputs.
+/// The layout of x for a reduction along these axes. Throws shape_error if y does not have the shape of the result.
 template <class T, int Rank, int... Axes, class Y, int Out>
 kernel::axis_layout checked_layout(const char* operation, const view<T, Rank>& x, axis_list<Axes...> along,
                                    const view<Y, Out>& y) {
@@ -62,7 +62,7 @@ void reduce_view(Device& device, const char* name, kernel::axis_operation operat
                                                              .factor = factor});
 }
 
-/// An index along `size` elements as a std::int32_t.
+/// Throws shape_error if `size` elements cannot be indexed by a std::int32_t.
 inline void expect_indices(const char* operation, const kernel::axis_layout& l) {
     kernel::expect_elements(operation, l);
     if (l.reduced_size > std::numeric_limits<std::int32_t>::max()) {
@@ -80,7 +80,7 @@ void index_view(Device& device, const char* name, kernel::axis_operation operati
         device, kernel::reduction_index<std::remove_const_t<T>>{x.data(), layout, y.data(), operation});
 }
 
-/// (extents before an axis, its own, those behind it).
+/// The shape (product of the extents before an axis, the axis's extent, product of the extents after it).
 template <int Axis, int Rank>
 shape<3> around_axis(const shape<Rank>& s) {
     shape<3> around{1, s[Axis], 1};
@@ -92,19 +92,19 @@ shape<3> around_axis(const shape<Rank>& s) {
 
 }  // namespace detail
 
-/// y = the sums of x along some axes; of none, 0. Throws shape_error.
+/// y = the sums of x along some axes; a sum of no elements is 0. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void sum(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::reduce_view(device, "sum", kernel::axis_operation::sum, as_view(x), along, as_view(y), 1.0);
 }
-/// y = the products of x along some axes; of no elements, 1. Throws shape_error.
+/// y = the products of x along some axes; a product of no elements is 1. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void prod(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::reduce_view(device, "prod", kernel::axis_operation::prod, as_view(x), along, as_view(y), 1.0);
 }
-/// y = the means of x along some axes; of no elements, NaN. Throws shape_error.
+/// y = the means of x along some axes; a mean of no elements is NaN. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void mean(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
@@ -112,8 +112,8 @@ void mean(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::reduce_view(device, "mean", kernel::axis_operation::sum, as_view(x), along, as_view(y),
                         1.0 / static_cast<double>(size));
 }
-/// y = the variances of x along some axes: sum (x - mean)^2 / (n - correction), by default the unbiased estimate; of one
-/// element, or none, NaN. Throws shape_error.
+/// y = the variances of x along some axes: sum (x - mean)^2 / (n - correction), by default the unbiased estimate, which
+/// is NaN for one element or none. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void var(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {
@@ -121,7 +121,7 @@ void var(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const
     detail::reduce_view(device, "var", kernel::axis_operation::var, as_view(x), along, as_view(y),
                         detail::variance_factor(size, options));
 }
-/// y = the standard deviations of x along some axes, the roots of var. Throws shape_error.
+/// y = the standard deviations of x along some axes, the square roots of var. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void std(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const var_options& options = {}) {
@@ -133,41 +133,45 @@ void std(Device& device, const X& x, axis_list<Axes...> along, const Y& y, const
     halftone::map(
         device, [](auto v) { return halftone::sqrt(v); }, const_view<S, 1>(flatten(squares)), flatten(to));
 }
-/// y = log(the sum of exp(x) along some axes); of no elements, and of -infinity alone, -infinity. Throws shape_error.
+/// y = log(the sum of exp(x) along some axes); -infinity for no elements, or if all are -infinity. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void logsumexp(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::reduce_view(device, "logsumexp", kernel::axis_operation::logsumexp, as_view(x), along, as_view(y), 1.0);
 }
-/// y = the largest of x along some axes; NaN where one is. Throws shape_error, also where there is nothing to choose from.
+/// y = the largest elements of x along some axes; NaN if one of them is NaN. Throws shape_error, also if there are no
+/// elements along these axes.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void amax(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     kernel::expect_elements("amax", kernel::axis_layout_of(as_view(x), along));
     detail::reduce_view(device, "amax", kernel::axis_operation::amax, as_view(x), along, as_view(y), 1.0);
 }
-/// y = the smallest of x along some axes; NaN where one is. Throws shape_error, also where there is nothing to choose from.
+/// y = the smallest elements of x along some axes; NaN if one of them is NaN. Throws shape_error, also if there are no
+/// elements along these axes.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void amin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     kernel::expect_elements("amin", kernel::axis_layout_of(as_view(x), along));
     detail::reduce_view(device, "amin", kernel::axis_operation::amin, as_view(x), along, as_view(y), 1.0);
 }
-/// y, of std::int32_t as all indices here are, = where the largest of x along one axis is first, a NaN being larger than any
-/// number. Throws shape_error, also where there is nothing to choose from.
+/// y = the index of the first largest element of x along one axis; NaN counts as larger than any number. y is of
+/// std::int32_t, like all indices of the library. Throws shape_error, also if there are no elements along the axis.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void argmax(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::index_view(device, "argmax", kernel::axis_operation::amax, as_view(x), along, as_view(y));
 }
-/// The same for the smallest, a NaN being smaller than any number.
+/// y = the index of the first smallest element of x along one axis; NaN counts as smaller than any number. Throws as argmax
+/// does.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void argmin(Device& device, const X& x, axis_list<Axes...> along, const Y& y) {
     detail::index_view(device, "argmin", kernel::axis_operation::amin, as_view(x), along, as_view(y));
 }
-/// y = the sums of x along one axis up to each element, in double and rounded where they are stored. x and y are contiguous,
-/// of one shape; y may be x where the types agree. Throws shape_error.
+/// y = the cumulative sums of x along one axis: the sum of all elements up to and including each. They are computed in
+/// double and rounded when they are stored. x and y are contiguous and have the same shape; y may be x if their types
+/// are equal. Throws shape_error.
 template <class Device, class X, int... Axes, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void cumsum(Device& device, const X& x, axis_list<Axes...>, const Y& y) {

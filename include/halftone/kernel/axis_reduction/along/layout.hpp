@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How a tensor of any rank lies to a reduction along some of its axes: the axes that are kept and those that are
-/// reduced, each neighbouring two of one kind merged into one where memory allows it.
+/// The layout of a tensor of any rank for a reduction along some of its axes: the axes that are kept and those that are
+/// reduced. Adjacent axes of the same kind are merged if their strides allow it.
 ///
 ///     const auto l = kernel::axis_layout_of(x, ht::axes<0, 2>);    // x: (4, 5, 6): kept (5), reduced (4, 6)
-///     x.data()[l.output_offset(o) + l.reduced_offset(r)]           // element r of those that output o is made of
+///     x.data()[l.output_offset(o) + l.reduced_offset(r)]           // element r of those that are reduced to output o
 #pragma once
 
 #include <halftone/kernel/common/strided/axes.hpp>
@@ -15,13 +15,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Elements at one distance.
+/// Elements with a constant stride.
 struct axis_run {
     extent count = 1, stride = 1;
 };
 
-/// Both lists have at least one run and are in row-major order; outputs are counted along `kept`, the elements of one along
-/// `reduced`.
+/// Both lists have at least one run and are in row-major order. Outputs are enumerated along `kept`, the elements that
+/// are reduced to one output along `reduced`.
 struct axis_layout {
     axis_run kept[most_axes], reduced[most_axes];
     int kept_count = 0, reduced_count = 0;
@@ -29,13 +29,13 @@ struct axis_layout {
 
     HALFTONE_HD constexpr axis_run last_kept() const { return kept[kept_count - 1]; }
     HALFTONE_HD constexpr axis_run last_reduced() const { return reduced[reduced_count - 1]; }
-    /// Where the elements of an output begin.
+    /// The offset of an output's first element.
     HALFTONE_HD constexpr extent output_offset(extent output) const { return offset(kept, kept_count, output); }
-    /// How far behind that an element of them lies.
+    /// The offset of one of an output's elements from its first.
     HALFTONE_HD constexpr extent reduced_offset(extent index) const { return offset(reduced, reduced_count, index); }
-    /// Whether neighbouring outputs have their elements side by side: these are reduced in vectors over outputs.
+    /// Whether adjacent outputs have adjacent elements, so that a vector holds elements of several outputs.
     HALFTONE_HD constexpr bool is_columns() const { return last_kept().count > 1 && last_kept().stride == 1; }
-    /// Outputs that lie side by side.
+    /// The number of outputs with adjacent elements.
     HALFTONE_HD constexpr extent inner() const { return is_columns() ? last_kept().count : 1; }
 
   private:
@@ -51,7 +51,8 @@ struct axis_layout {
 
 namespace axis_layouts {
 
-// Two axes of one kind are one where the first steps over all of the second, whatever lies between them in the shape.
+// Two axes are merged if the stride of the first is the second's stride times extent, even if the shape has other axes
+// between them.
 constexpr void add(axis_run* runs, int& count, const axis_run& next) {
     if (count > 0 && runs[count - 1].stride == next.stride * next.count) {
         runs[count - 1] = {runs[count - 1].count * next.count, next.stride};
@@ -62,7 +63,7 @@ constexpr void add(axis_run* runs, int& count, const axis_run& next) {
 
 }  // namespace axis_layouts
 
-/// Of a view whose axes marked in `is_reduced` are reduced.
+/// The layout of a view whose axes marked in `is_reduced` are reduced.
 template <int Rank>
 constexpr axis_layout make_axis_layout(const shape<Rank>& s, const shape<Rank>& strides, const bool* is_reduced) {
     static_assert(Rank <= most_axes, "halftone: a reduction along axes takes tensors of rank 8 at most");
@@ -82,7 +83,7 @@ constexpr axis_layout make_axis_layout(const shape<Rank>& s, const shape<Rank>& 
     return l;
 }
 
-/// Of a view that is reduced along the axes of a list.
+/// The layout of a view that is reduced along the axes of a list.
 template <class T, int Rank, int... Axes>
 constexpr axis_layout axis_layout_of(const view<T, Rank>& v, axis_list<Axes...>) {
     using resolved = detail::resolved_axes<Rank, Axes...>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU kernels of reductions' gradients, and of sums along an axis up to each element.
+/// The GPU kernels of the gradients of reductions, and of cumulative sums along an axis.
 #pragma once
 
 #include <cmath>
@@ -15,8 +15,8 @@ namespace kernel {
 
 namespace on_device {
 
-/// dx = (or +=) the share of x in its output's gradient: a thread takes N neighbours, which belong to one output, or to N
-/// outputs side by side.
+/// dx = (or +=) the gradient of x from that of its output. A thread computes N adjacent elements, which belong to one
+/// output, or to N adjacent outputs.
 template <axis_operation Operation, class X, class Y, int N>
 struct axis_share_kernel {
     static constexpr int threads = 128;
@@ -27,7 +27,7 @@ struct axis_share_kernel {
     axis_layout layout;
     global_span<const float> kept;
     global_span<const Y> dy;
-    global_span<const float> shared_by;  // where it is there, how many elements share a gradient; of a product, its zeros
+    global_span<const float> shared_by;  // optional: the number of elements that share a gradient; for a product, its zeros
     global_span<X> dx;
     float factor;
     write_mode mode;
@@ -93,7 +93,8 @@ void share_out(Device& device, const reduction_gradient<X, Y>& a, double factor,
     last.stride == 1 && can_use_vectors(n, last.count, a.x, a.dx) ? launch(constant<n>{}) : launch(constant<1>{});
 }
 
-/// Sums along rows up to each element: a warp a row, 32 neighbours at a time in float, from one to the next in double.
+/// Cumulative sums along rows: one warp per row sums 32 adjacent elements at a time in float, and adds these sums in
+/// double.
 template <class X, class Y>
 struct running_sum_kernel {
     using team = row_team<32>;

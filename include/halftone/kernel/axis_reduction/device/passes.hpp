@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The GPU kernels of reductions along axes that read elements: one pass over them, for each output and each piece of its
-/// elements a float; what combines the pieces; and what looks for an element.
+/// The GPU kernels of reductions that read elements: one pass, which computes a float for each piece of each output's
+/// elements; the combination of the pieces; and the search for an element.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,7 @@ namespace on_device {
 template <auto Value>
 using axis_constant = std::integral_constant<decltype(Value), Value>;
 
-/// The pieces of each output's elements.
+/// The division of each output's elements into pieces.
 struct axis_cut {
     extent pieces, each;
 
@@ -49,7 +49,7 @@ struct axis_combine {
     HALFTONE_HD float operator()(float a, float b) const { return combine<Term>(a, b); }
 };
 
-/// A piece of one output's elements, by a warp or by a block.
+/// Reduces one piece of one output's elements, with a warp or a block.
 template <axis_term Term, class X, int N, int Threads>
 struct axis_row_kernel {
     using team = row_team<Threads, 1>;
@@ -110,7 +110,7 @@ struct axis_row_kernel {
     }
 };
 
-/// A piece of the elements of 32 times N outputs side by side, by a block of eight warps.
+/// Reduces one piece of the elements of 32 * N adjacent outputs, with a block of eight warps.
 template <axis_term Term, class X, int N>
 struct axis_column_kernel {
     using team = column_team<N, 1>;
@@ -167,14 +167,14 @@ struct axis_column_kernel {
     }
 };
 
-/// What becomes of an output's total.
+/// The function of an output's total after a pass.
 enum class axis_step {
-    scale,      ///< times the factor
-    shift,      ///< itself where it is finite, else 0
-    logarithm,  ///< its logarithm, plus the parameter
+    scale,      ///< total * factor
+    shift,      ///< the total if it is finite, else 0
+    logarithm,  ///< log(total) + parameter
 };
 
-/// y = what a step makes of the pieces, which are combined in double in their order.
+/// y = the step's function of the total, for which the pieces are combined in double in their order.
 template <axis_term Term, axis_step Step, class Y>
 struct axis_finish_kernel {
     static constexpr int threads = 128;
@@ -185,7 +185,7 @@ struct axis_finish_kernel {
     global_span<const float> parameters;
     double factor;
     global_span<Y> y;
-    global_span<float> kept, kept_parameter;  // where they are there: the result as a float, the parameter
+    global_span<float> kept, kept_parameter;  // optional: the result as a float, and the parameter
     write_mode mode;
 
     grid_shape grid() const { return simt::blocks_for(y.count, threads); }
@@ -212,7 +212,8 @@ struct axis_finish_kernel {
     }
 };
 
-/// Where each output's elements are `values` first: a block an output, or a thread of them where they lie side by side.
+/// The index of the first of each output's elements that is its value in `values`, with a block per output, or with a
+/// thread per output if outputs have adjacent elements.
 template <class X>
 struct first_equal_kernel {
     static constexpr int threads = 256;
@@ -246,7 +247,7 @@ struct first_equal_kernel {
     struct smaller {
         HALFTONE_HD std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a < b ? a : b; }
     };
-    /// Of every step-th element from `begin` on; their number where it is none of them.
+    /// Searches every step-th element from `begin` on; returns the number of elements if none is the value.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE std::int32_t first_from(Simt simt, extent output, extent begin, extent step) const {
         const float value = simt.load(values, output);
@@ -260,7 +261,7 @@ struct first_equal_kernel {
     }
 };
 
-/// One pass over all elements: sums[piece, output].
+/// One pass over all elements, into sums, (pieces, outputs).
 template <axis_term Term, class Device, class X>
 void run_axis_pass(Device& device, const X* from, const axis_layout& l, const axis_cut& cut,
                    const global_span<const float>& parameters, const global_span<float>& sums) {

@@ -6,9 +6,10 @@
 ///     ht::batch_norm_gradients(device, x, gain, dy, mean, rstd, dx, dgain, dbias);
 ///     ht::group_norm(device, x, 8, gain, bias, y, mean, rstd);
 ///
-/// x, y and their gradients: (batch, channels, height, width), contiguous; gain, bias, running statistics: (channels),
-/// or without data (ht::view<float, 1>{}), and then 1, 0 and none. Statistics are float, or double where a view holds
-/// doubles. They take no policy: the element types say everything (channel_norm.hpp has the contract).
+/// x, y and their gradients: (batch, channels, height, width), contiguous. Gain, bias and running statistics:
+/// (channels), or views without data (ht::view<float, 1>{}), in which case the gain is 1, the bias 0, and no running
+/// statistics are updated. Statistics are float, or double if a view has doubles. The functions take no policy, because
+/// the element types determine the arithmetic (channel_norm.hpp has the contract).
 #pragma once
 
 #include <halftone/kernel/channel_norm/each/whole.hpp>
@@ -19,14 +20,14 @@ inline namespace HALFTONE_ABI {
 /// Options of batch_norm, in the order of PyTorch's arguments.
 struct batch_norm_options {
     bool training =
-        false;  ///< whether to normalise by the batch's own statistics, and to bring running ones up to date
-    double momentum = 0.1;  ///< the new statistics' weight in the running ones
-    double eps = 1e-5;      ///< what is added to variances
+        false;  ///< whether to normalise by the batch's statistics and update the running ones
+    double momentum = 0.1;  ///< weight of the new statistics in the running ones
+    double eps = 1e-5;      ///< added to variances
 };
 
 namespace detail {
 
-/// Views of x, of (batch, channels, height, width), and of what is one a channel or set, without const and with.
+/// Views of (batch, channels, height, width) and of one value per channel or set, without const and with const.
 template <class V>
 using picture_in = const_view<element_in<V>, 4>;
 template <class V>
@@ -48,7 +49,7 @@ inline void expect_momentum(const char* operation, double momentum) {
         fail<argument_error>(operation, ": momentum is ", momentum, "; expected 0 to 1");
 }
 
-/// The statistics by which batch norm normalises, into mean and rstd: the batch's, or the running ones. Throws
+/// Writes the statistics that batch norm uses to mean and rstd: those of the batch, or the running ones. Throws
 /// shape_error and argument_error.
 template <class Device, class X, class R, class S>
 void batch_statistics(Device& device, const kernel::channel_sets& sets, const X* x, R* running_mean, R* running_var,
@@ -105,10 +106,11 @@ void norm_gradient_views(Device& device, const char* operation, const kernel::ch
 
 }  // namespace detail
 
-/// y = (x - mean) rstd gain + bias, with a channel's mean and 1 / sqrt(variance + eps): in training those of x over
-/// batch, height and width, which also bring running_mean and running_var up to date; else the running ones. They are
-/// written to mean and rstd, (channels). Throws shape_error, also for one value a channel in training, and
-/// argument_error for an eps below 0 and a momentum outside [0, 1].
+/// y = (x - mean) rstd gain + bias, with each channel's mean and rstd = 1 / sqrt(variance + eps). In training these are
+/// the statistics of x over batch, height and width, and running_mean and running_var are updated with them; otherwise
+/// the running statistics are used. mean and rstd, (channels), receive the statistics that were used. Throws
+/// shape_error, also for one value per channel in training, and argument_error for an eps below 0 and a momentum
+/// outside [0, 1].
 template <class Device, class X, class Running, class Gain, class Bias, class Y, class Statistic>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Running, Gain, Bias, Y, Statistic>)
 void batch_norm(Device& device, const X& x, const Running& running_mean, const Running& running_var, const Gain& gain,
@@ -131,9 +133,10 @@ void batch_norm(Device& device, const X& x, const Running& running_mean, const R
         device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data());
 }
 
-/// The gradients of batch_norm, from dy, that of its result, and the statistics that it has left: dx, which may be dy's
-/// memory where the types agree, dgain and dbias, summed over all but the channels; any of them may be without data.
-/// training: whether the statistics are the batch's own. All are overwritten. Throws shape_error.
+/// The gradients of batch_norm, from dy, the gradient of its result, and from the mean and rstd that it has written:
+/// dx, which may share dy's memory if their types are equal, and dgain and dbias, which are sums over all axes but the
+/// channels. Each of the three may be a view without data. training: whether the statistics are those of the batch.
+/// Results are overwritten. Throws shape_error.
 template <class Device, class X, class Gain, class Dy, class Statistic, class Dx, class G>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Dy, Statistic, Dx, G>)
 void batch_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Statistic& mean,
@@ -145,9 +148,10 @@ void batch_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy
         as_view(mean), as_view(rstd), as_view(dx), as_view(dgain), as_view(dbias), !training);
 }
 
-/// y = (x - mean) rstd gain + bias, with the mean and 1 / sqrt(variance + eps) of each picture's groups of channels,
-/// num_groups of equally many, over height and width; they are written to mean and rstd, (batch times num_groups).
-/// Throws shape_error where channels are no such groups, and argument_error for an eps below 0.
+/// y = (x - mean) rstd gain + bias, with the mean and 1 / sqrt(variance + eps) of each group of channels of each image,
+/// over height and width. Each image has num_groups groups of equally many channels. The statistics are written to mean
+/// and rstd, (batch * num_groups). Throws shape_error if num_groups does not divide the channels, and argument_error
+/// for an eps below 0.
 template <class Device, class X, class Gain, class Bias, class Y, class Statistic>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Bias, Y, Statistic>)
 void group_norm(Device& device, const X& x, extent num_groups, const Gain& gain, const Bias& bias, const Y& y,
@@ -167,7 +171,7 @@ void group_norm(Device& device, const X& x, extent num_groups, const Gain& gain,
     detail::normalise_views<Device, detail::element_in<X>, detail::element_in<Gain>>(
         device, name, sets, from, as_view(gain), as_view(bias), to, used_mean.data(), used_rstd.data());
 }
-/// The gradients of group_norm, as batch_norm_gradients has those of batch_norm. Throws shape_error.
+/// The gradients of group_norm, with the arguments of batch_norm_gradients. Throws shape_error.
 template <class Device, class X, class Gain, class Dy, class Statistic, class Dx, class G>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Dy, Statistic, Dx, G>)
 void group_norm_gradients(Device& device, const X& x, extent num_groups, const Gain& gain, const Dy& dy,

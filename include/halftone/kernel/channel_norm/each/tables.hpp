@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What normalisation by channels computes once a set, once a channel or once a segment, one of these a thread, on
-/// every device; S is float, or double where a view holds doubles. channel_norm.hpp has the contract.
+/// The values of normalisation by channels that are computed once per set, per channel or per segment, on every device
+/// with one thread for each of these. S is float, or double if a view has doubles. channel_norm.hpp has the contract.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@ namespace channel_each {
 
 using simt::global_span;
 
-/// A segment's elements are (x - mean) scale + shift.
+/// The normalised elements of a segment are (x - mean) scale + shift.
 template <class S>
 struct segment_line {
     S mean, scale, shift;
@@ -34,7 +34,7 @@ struct segment_sums {
     S dy, dy_x;
 };
 
-/// Variances to 1 / sqrt(variance + epsilon), and running statistics brought up to date.
+/// Computes 1 / sqrt(variance + epsilon) from the variances, and updates the running statistics.
 template <class S, class R>
 struct finish_statistics {
     global_span<const S> mean, var;
@@ -58,7 +58,7 @@ struct finish_statistics {
         thread.store(running, set, static_cast<R>(before + momentum * (now - before)));
     }
 };
-/// Running variances to 1 / sqrt(variance + epsilon), and means in the type of sums.
+/// Computes 1 / sqrt(variance + epsilon) from the running variances, and converts the means to the type of sums.
 template <class S, class R>
 struct given_statistics {
     global_span<const R> running_mean, running_var;
@@ -93,7 +93,7 @@ struct make_line {
     }
 };
 
-/// dgain and dbias of a channel.
+/// The gradients of the gain and the bias of a channel.
 template <class S, class G>
 struct sum_channel {
     channel_sets sets;
@@ -123,8 +123,8 @@ struct sum_channel {
     }
 };
 
-/// What the gradients of a set's elements have in common: of its segments, the sums over h = dy gain, and from them the
-/// slopes.
+/// Computes the slopes of all segments of a set. The sums over h = dy gain, which all elements of the set share, are
+/// computed from the sums of the set's segments.
 template <class S, class W>
 struct make_slopes {
     channel_sets sets;
@@ -163,7 +163,7 @@ struct make_slopes {
     }
 };
 
-// ---- elements, one a thread, as GPUs have them, and all devices for doubles
+// ---- elements with one thread each, for GPUs, and for doubles on all devices
 
 template <class S, class X, class Y>
 struct apply_line {
@@ -196,7 +196,7 @@ struct apply_slope {
         thread.store(dx, i, static_cast<X>(value));
     }
 };
-/// A segment's sums, one segment a thread: for doubles.
+/// The sums of a segment, with one thread per segment, for doubles.
 template <class X, class Y>
 struct sum_segment {
     channel_sets sets;

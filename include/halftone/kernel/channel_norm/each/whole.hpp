@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Normalisation by channels as a whole, of what each device specialises; channel_norm.hpp has the contract.
+/// The whole operations of normalisation by channels, composed of the functions that each device specialises;
+/// channel_norm.hpp has the contract.
 ///
 ///     kernel::channel_each::statistics(device, kernel::channel_statistics<float, float>{sets, x, mean, rstd});
 ///     kernel::channel_each::normalise(device, kernel::channel_norm_forward<float, float, float>{...});
@@ -43,7 +44,7 @@ void statistics(Device& device, const channel_statistics<X, S, R>& a) {
                                            a.running.momentum,
                                            unbiased});
 }
-/// Statistics of another time as those of each channel.
+/// Converts running statistics to the mean and 1 / sqrt(variance + epsilon) of each channel.
 template <class Device, class R, class S>
 void take_statistics(Device& device, extent channels, const R* running_mean, const R* running_var, double epsilon,
                      S* mean, S* rstd) {
@@ -72,7 +73,7 @@ void normalise(Device& device, const channel_norm_forward<X, W, Y>& a) {
     channel_norm<Device>::apply(device, sets, a.x, static_cast<const segment_line<S>*>(table), a.y);
 }
 
-/// The gradients of x, gain and bias, as far as they are wanted.
+/// The gradients of x, gain and bias; those whose pointer is nullptr are not computed.
 template <class Device, class X, class W, class Y, class G>
 void gradients(Device& device, const channel_norm_backward<X, W, Y, G>& a) {
     using S = statistic<X, W, Y>;
@@ -107,7 +108,7 @@ void gradients(Device& device, const channel_norm_backward<X, W, Y, G>& a) {
                                          a.dx_mode);
 }
 
-// ---- of doubles, on every device
+// ---- for doubles, on every device
 
 template <class Device, class X, class Y, class S>
 void apply_each(Device& device, const channel_sets& sets, const X* x, const segment_line<S>* table, Y* y) {

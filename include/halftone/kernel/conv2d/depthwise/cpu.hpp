@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Depthwise convolutions on the CPU; depthwise.hpp has their contract. A task makes one channel of an image, row by row, or
-/// one channel of the weight's gradient; rows are widened to floats in its scratch memory.
+/// Depthwise convolutions on the CPU; depthwise.hpp has the contract. A task computes one channel of an image, row by
+/// row, or one channel of the weight's gradient; it widens rows to floats in its scratch memory.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ inline namespace HALFTONE_ABI {
 namespace kernel {
 namespace depthwise_cpu {
 
-/// Pictures without their element type: channels of rows.
+/// Images without their element type: channels of rows.
 struct planes {
     axis_cpu::source elements;
     shape<4> strides;
@@ -31,12 +31,12 @@ planes planes_of(const cpu& device, const view<const T, 4>& v) {
     return {axis_cpu::source_of(device, v.data()), v.strides()};
 }
 
-/// What all tasks of a call share.
+/// The data that all tasks of a call share.
 struct job {
     const detail::conv2d_problem& p;
     float_rows rows;
     planes from;            // x, or dy
-    planes with;            // dy, of the weight's gradient
+    planes with;            // dy, for the weight's gradient
     const float* weight;    // (outputs, taps)
     axis_cpu::sink result;  // contiguous
     write_mode mode = write_mode::overwrite;
@@ -44,12 +44,12 @@ struct job {
     extent multiplier() const { return p.group_outputs(); }
     const window_axis& down() const { return p.window.down; }
     const window_axis& across() const { return p.window.across; }
-    /// Floats of a task: a row of the pictures, one of places.
+    /// The floats that a task needs: one row of the image, and one row of the result.
     std::size_t scratch_bytes() const {
         return static_cast<std::size_t>(2 * (across().size + across().places)) * sizeof(float);
     }
 
-    /// Channel `output` of an image of the result.
+    /// Computes channel `output` of one image of the result.
     void make_places(extent image, extent output, float bias, float* scratch) const {
         float* const sums = scratch + across().size;
         const float* const taps = weight + output * p.window.taps();
@@ -69,7 +69,7 @@ struct job {
             result.put(sums, across().places, ((image * p.outputs + output) * down().places + i) * across().places);
         }
     }
-    /// A channel of an image of the input's gradient.
+    /// Computes one channel of one image of the input's gradient.
     void make_input(extent image, extent channel, float* scratch) const {
         float* const sums = scratch + across().places;
         for (extent row = 0; row < down().size; ++row) {
@@ -90,7 +90,7 @@ struct job {
             result.put(sums, across().size, ((image * p.channels + channel) * down().size + row) * across().size, 1, mode);
         }
     }
-    /// A tap of the weight's gradient.
+    /// Computes the weight's gradient for one tap.
     void make_tap(extent output, extent k, extent l, float* scratch) const {
         const extent first = across().first_inside(l), count = across().end_inside(l) - first;
         double total = 0;
@@ -109,7 +109,7 @@ struct job {
     }
 };
 
-/// All elements as floats, in `to`.
+/// Copies all elements to `to`, as floats.
 template <class T>
 void widen_all(cpu& device, const T* from, extent count, float* to) {
     const auto source = axis_cpu::source_of(device, from);
@@ -120,7 +120,7 @@ void widen_all(cpu& device, const T* from, extent count, float* to) {
 
 template <>
 struct depthwise<cpu> {
-    /// Numbers that a product in Compute reads as they are, in floats.
+    /// Whether a product in Compute reads these types without rounding, and floats hold them exactly.
     template <class Compute, class... T>
     static constexpr bool takes = ((contains<Compute, T> && contains<float, T>) && ...) && !in_double<Compute, T...>;
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Convolutions whose groups have one channel each, without a matrix: where a device has such kernels, they take the place of
-/// products of single rows.
+/// Convolutions whose groups have one channel each, computed without a matrix. On a device that has such kernels, they
+/// replace products of single rows.
 ///
 ///     if (kernel::depthwise<cpu>::takes<Compute, X, W, Y> && p.is_depthwise())
 ///         kernel::depthwise<cpu>::forward(device, p, x, weight, bias, y);
 ///
-/// Numeric contract: the operands have no more bits than the products' type, so that they are read as they are. Sums in
-/// float, tap by tap, a bias first; the weight's gradient: of a row of places in float, of rows and images in double in
-/// their order. Each is rounded once.
+/// Numeric contract: the operands have no more bits than the products' type, so that they are read without rounding.
+/// Sums are in float, beginning with the bias, tap by tap. The weight's gradient is summed in float within a row of
+/// output positions, and over rows and images in double, in their order. Each result is rounded once.
 #pragma once
 
 #include <halftone/kernel/conv2d/lowering/problem.hpp>
@@ -18,9 +18,9 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Specialised for devices that have them: `takes` says of which types, then forward(device, problem, x, weight, bias or
-/// nullptr, y), input_gradient(device, problem, weight, dy, dx, mode), weight_gradient(device, problem, x, dy, dweight,
-/// mode).
+/// Specialised for devices that have such kernels: `takes` is true for the types that they support; forward(device,
+/// problem, x, weight, bias or nullptr, y), input_gradient(device, problem, weight, dy, dx, mode),
+/// weight_gradient(device, problem, x, dy, dweight, mode).
 template <class Device>
 struct depthwise {
     template <class Compute, class... T>

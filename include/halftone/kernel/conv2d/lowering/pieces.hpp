@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The pieces in which a convolution's places are unfolded, so that scratch memory stays small: several images, or rows of
-/// places of one. They follow from the shape and the kind of the device alone.
+/// The pieces in which a convolution's output positions ("places") are unfolded, so that scratch memory stays small:
+/// several images, or some rows of the output of one image. They depend only on the shape and the kind of device.
 ///
 ///     const auto cut = detail::conv2d_pieces::of<Device>(problem, bytes_of_a_place);
 ///     cut.for_each(problem, [&](const detail::conv2d_piece& piece) { ... });
@@ -16,8 +16,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Bytes that are unfolded at once, unless one row of places takes more; and places in one product after which no images
-/// are added to it, since it fills the machine by itself.
+/// `bytes` is the size of a matrix that is unfolded at once, unless one row of places needs more. `places` is the width
+/// from which a product occupies the whole machine, so that no further images are added to it.
 struct conv2d_limits {
     extent bytes, places;
 };
@@ -25,15 +25,15 @@ template <class Device>
 inline constexpr conv2d_limits conv2d_limits_of =
     simt_device<Device> ? conv2d_limits{extent{64} << 20, 65536} : conv2d_limits{extent{8} << 20, 1024};
 
-/// Rows of places of consecutive images: all rows where there are several.
+/// Rows of places of consecutive images; a piece with several images has all of their rows.
 struct conv2d_piece {
     extent image, images, row, rows;
 };
 
 struct conv2d_pieces {
-    extent images = 1, rows;  ///< in a piece, at most
+    extent images = 1, rows;  ///< the largest numbers in a piece
 
-    /// `place_bytes` of scratch memory for each place.
+    /// The pieces of a problem that needs `place_bytes` of scratch memory for each place.
     template <class Device>
     static conv2d_pieces of(const conv2d_problem& p, extent place_bytes) {
         constexpr conv2d_limits limits = conv2d_limits_of<Device>;

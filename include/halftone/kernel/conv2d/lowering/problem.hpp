@@ -11,13 +11,13 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// How a convolution's window moves; heights come first, then widths. The names and defaults are those of
+/// The stride, padding and dilation of a convolution; heights come first, then widths. The names and defaults are those of
 /// torch.nn.functional.conv2d.
 struct conv2d_options {
-    shape<2> stride{1, 1};    ///< from place to place
-    shape<2> padding{0, 0};   ///< zeros on each side
-    shape<2> dilation{1, 1};  ///< from tap to tap
-    extent groups = 1;        ///< into which channels are divided, each with outputs of its own
+    shape<2> stride{1, 1};    ///< from one position of the window to the next
+    shape<2> padding{0, 0};   ///< number of zeros on each side
+    shape<2> dilation{1, 1};  ///< from one element of the window to the next
+    extent groups = 1;        ///< number of groups of channels; each has its own outputs
 };
 
 namespace detail {
@@ -28,22 +28,22 @@ struct conv2d_problem {
 
     extent group_channels() const { return channels / groups; }
     extent group_outputs() const { return outputs / groups; }
-    /// Terms of a result's sum.
+    /// The number of terms in the sum of a result.
     extent depth() const { return group_channels() * window.taps(); }
     extent places() const { return window.places(); }
-    /// Whether each channel has outputs of its own.
+    /// Whether each channel has its own outputs.
     bool is_depthwise() const { return groups > 1 && groups == channels; }
     shape<4> input() const { return {images, channels, window.down.size, window.across.size}; }
     shape<4> weight() const { return {outputs, group_channels(), window.down.taps, window.across.taps}; }
     shape<4> result() const { return {images, outputs, window.down.places, window.across.places}; }
 
     /// x: (images, channels, height, width), weight: (outputs, channels / groups, height, width). Throws argument_error
-    /// for options that say no window, shape_error for shapes that do not fit.
+    /// for invalid options, shape_error for shapes that do not match.
     static conv2d_problem of(const char* operation, const shape<4>& x, const shape<4>& weight,
                              const conv2d_options& options);
 };
 
-/// Throws argument_error unless the options say how a window moves.
+/// Throws argument_error unless the strides, paddings, dilations and groups are valid.
 inline void check_conv2d_options(const char* operation, const conv2d_options& o) {
     for (int axis = 0; axis < 2; ++axis) {
         if (o.stride[axis] < 1 || o.dilation[axis] < 1 || o.padding[axis] < 0)

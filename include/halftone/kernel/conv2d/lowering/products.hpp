@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A convolution and its two gradients as products over what the window sees (kernel/unfold), on any device.
+/// A convolution and its two gradients as matrix products with the unfolded input (kernel/unfold), on any device.
 ///
 ///     forward          y = W U(x) + bias          W: (outputs, channels taps) of each group, U: unfold
 ///     input gradient   dx = F(Wᵀ dy)              F: fold, the transpose of U
 ///     weight gradient  dW = dy U(x)ᵀ
 ///
-/// With a window of one element, stride 1 and no padding U(x) is x, which is read where it lies. Where the device has kernels
-/// for groups of one channel, these are called (conv2d/depthwise).
+/// With a window of one element, stride 1 and no padding, U(x) is x, which is read in place. If the device has kernels
+/// for groups of one channel, these are called instead (conv2d/depthwise).
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
@@ -22,7 +22,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// In place of a bias.
+/// The argument that replaces a bias if there is none.
 struct no_bias {};
 
 template <class T>
@@ -35,7 +35,7 @@ view<T, 3> matrices_from(const view<T, 3>& v, extent first, extent count) {
     return {v.data() + first * v.stride_of(0), {count, v.extent_of(1), v.extent_of(2)}, v.strides()};
 }
 
-/// Products of a weight's groups, (groups, rows, depth): c[i] = a[i] b[i], plus the bias of its rows.
+/// Multiplies by a weight, group by group; the weight is (groups, rows, depth): c[i] = a[i] b[i], plus the bias of each row.
 template <class Compute, class Device, class A, class B, class C>
 void multiply_groups(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, no_bias) {
     run_product_each<Compute>(device, a, b, c, plain{});
@@ -49,7 +49,7 @@ void multiply_groups(Device& device, const view<A, 3>& a, const view<B, 3>& b, c
                                   row_bias{view<Bias, 1>(bias.data() + g * rows, {rows})});
     }
 }
-/// The same of images that share their weight, which are (images, rows, places).
+/// The same for images that share the whole weight; b is (images, depth, places), c is (images, rows, places).
 template <class Compute, class Device, class A, class B, class C>
 void multiply_images(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, no_bias) {
     run_product_each<Compute>(device, a, b, c, plain{});
@@ -60,7 +60,7 @@ void multiply_images(Device& device, const view<A, 3>& a, const view<B, 3>& b, c
     run_product_each<Compute>(device, a, b, c, row_bias{bias});
 }
 
-/// The views that products of a problem take.
+/// The views of a problem's tensors that the products take.
 struct conv2d_views {
     conv2d_problem p;
 
@@ -69,19 +69,19 @@ struct conv2d_views {
     view<W, 3> weight(W* data) const {
         return {data, {p.groups, p.group_outputs(), p.depth()}};
     }
-    /// The matrix of a piece: (groups, depth, places).
+    /// The unfolded matrix of a piece: (groups, depth, places).
     template <class T>
     view<T, 3> columns(T* data, extent places) const {
         return {data, {p.groups, p.depth(), places}};
     }
-    /// Some places of one image of the result: (groups, outputs, places).
+    /// Some rows of one image of the result: (groups, outputs, places).
     template <class Y>
     view<Y, 3> result(Y* data, extent image, extent row, extent places) const {
         return {data + image * p.outputs * p.places() + row * p.window.across.places,
                 {p.groups, p.group_outputs(), places},
                 {p.group_outputs() * p.places(), p.places(), 1}};
     }
-    /// Images of the result as (images, outputs, places), and as they lie where images are columns beside each other.
+    /// Images of the result as (images, outputs, places); `beside` is for memory in which they are adjacent columns.
     template <class Y>
     view<Y, 3> images(Y* data, extent image, extent count) const {
         return {data + image * p.outputs * p.places(), {count, p.outputs, p.places()}};
@@ -90,7 +90,7 @@ struct conv2d_views {
     view<Y, 3> beside(Y* data, extent count) const {
         return {data, {count, p.outputs, p.places()}, {p.places(), count * p.places(), 1}};
     }
-    /// One image's channels: (groups, channels, height width).
+    /// The channels of one image: (groups, channels, height * width).
     template <class X>
     view<X, 3> pictures(X* data, extent channel_stride) const {
         return {data,
@@ -99,7 +99,7 @@ struct conv2d_views {
     }
 };
 
-/// Whether the device has kernels for groups of one channel that read As and give Result.
+/// Whether the device has kernels for groups of one channel that read types As and return Result.
 template <class Device, class Compute, class Result, class... As>
 inline constexpr bool has_depthwise =
     std::is_same_v<kernel::statistic<Result, As...>, float> && kernel::depthwise<Device>::template takes<Compute, As...>;
@@ -110,8 +110,9 @@ const T* data_of_bias(const view<T, 1>& bias) {
     return bias.data();
 }
 
-/// Whether the pictures are read where they lie: the window is one element, the elements of a picture are contiguous, and
-/// there are so many of them that products of single images are no smaller than they should be.
+/// Whether the input is read in place instead of being unfolded: the window is one element, the elements of a channel
+/// are contiguous, and each image has at least 256 of them (or is the only one), so that a product per image is large
+/// enough.
 template <class X>
 bool reads_pictures(const conv2d_problem& p, const view<X, 4>& x) {
     constexpr extent enough = 256;
@@ -119,7 +120,7 @@ bool reads_pictures(const conv2d_problem& p, const view<X, 4>& x) {
            (p.places() >= enough || p.images == 1);
 }
 
-/// Calls run(piece, columns) with what the window sees: columns is (groups, depth, places).
+/// Calls run(piece, columns) with the unfolded input of each piece; columns: (groups, depth, places).
 template <class Device, class X, class Run>
 void for_each_unfolded(Device& device, const conv2d_problem& p, const conv2d_pieces& cut, const view<const X, 4>& x,
                        const Run& run) {
@@ -140,7 +141,7 @@ void for_each_unfolded(Device& device, const conv2d_problem& p, const conv2d_pie
     });
 }
 
-/// y = W U(x) + bias. x: any strides; weight and y: contiguous. Bias: a view of one value for each output, or no_bias.
+/// y = W U(x) + bias. x: with any strides; weight and y: contiguous. bias: a view of one value per output, or no_bias.
 template <class Compute, class Device, class X, class W, class Bias, class Y>
 void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X, 4>& x, const view<const W, 4>& weight,
                     const Bias& bias, const view<Y, 4>& y) {
@@ -178,8 +179,8 @@ void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X,
     });
 }
 
-/// A piece of the result's gradient as (groups, outputs, places): where it lies, or, of several images, copied side by
-/// side into `beside`.
+/// The result's gradient of a piece as (groups, outputs, places): in place for one image; for several images, copied
+/// into `beside`, where they are adjacent columns.
 template <class Device, class G>
 view<const G, 3> gradient_of_piece(Device& device, const conv2d_problem& p, const conv2d_piece& piece, const G* dy,
                                    G* beside) {
@@ -190,7 +191,7 @@ view<const G, 3> gradient_of_piece(Device& device, const conv2d_problem& p, cons
     return {beside, {p.groups, p.group_outputs(), places}};
 }
 
-/// dx = (or +=) F(Wᵀ dy). All contiguous. What is folded is float, or double where a view holds doubles.
+/// dx = (or +=) F(Wᵀ dy). All views are contiguous. The folded matrix is float, or double if a view has doubles.
 template <class Compute, class Device, class W, class G, class X>
 void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<const W, 4>& weight,
                            const view<const G, 4>& dy, const view<X, 4>& dx, write_mode mode) {
@@ -214,7 +215,7 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
         }
         return;
     }
-    // Whole images, or, where one takes too much memory, some channels of each group.
+    // Whole images, or, if one needs too much memory, some channels of each group.
     const extent channel_bytes = p.groups * p.window.taps() * p.places() * static_cast<extent>(sizeof(S));
     const extent fitting = std::max<extent>(1, conv2d_limits_of<Device>.bytes / std::max<extent>(1, channel_bytes));
     const extent channels = std::min(fitting, p.group_channels());
@@ -245,7 +246,7 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
     });
 }
 
-/// Calls run(dy, columns) with the operands of each of the weight's gradient's products, (groups, outputs, places) and
+/// Calls run(dy, columns) with the operands of each product of the weight's gradient, (groups, outputs, places) and
 /// (groups, places, depth), in the order of the images.
 template <class Device, class X, class G, class Run>
 void for_each_weight_product(Device& device, const conv2d_problem& p, const view<const X, 4>& x,
@@ -265,8 +266,8 @@ void for_each_weight_product(Device& device, const conv2d_problem& p, const view
     });
 }
 
-/// dW = (or +=) dy U(x)ᵀ, summed over images in float, or double where a view holds doubles, in their order. x: any
-/// strides; dy and dweight: contiguous.
+/// dW = (or +=) dy U(x)ᵀ, summed over the images in their order, in float, or in double if a view has doubles. x: with
+/// any strides; dy and dweight: contiguous.
 template <class Compute, class Device, class X, class G, class W>
 void conv2d_weight_gradient(Device& device, const conv2d_problem& p, const view<const X, 4>& x,
                             const view<const G, 4>& dy, const view<W, 4>& dweight, write_mode mode) {

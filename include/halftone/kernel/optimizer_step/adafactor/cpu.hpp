@@ -17,7 +17,8 @@ namespace kernel {
 
 template <>
 struct adafactor_step<cpu> {
-    /// The tiles of sums, 128 KiB of floats each, and the most additions in float that a square passes through in one.
+    /// The size of tiles (128 KiB of floats), and the largest number of additions in float that a square passes through
+    /// in a tile.
     static constexpr extent tile_rows = 64, tile_columns = 512, depth = tile_columns / 4 + 8;
 
     template <rounding Rounding, rounding CopyRounding = rounding::nearest_even, class Param, class Copy, class Accumulate>
@@ -48,7 +49,7 @@ struct adafactor_step<cpu> {
         return a.rows.data() == nullptr ? 1.0f : a.rows(row) / a.record->row_mean;
     }
 
-    /// work(y, x) for each tile, by tasks of some tiles.
+    /// Calls work(y, x) for each tile, in tasks of several tiles.
     template <class Work>
     static void for_each_tile(cpu& device, const adafactor_tiles& tiles, const Work& work) {
         const extent full = std::min(tiles.rows, tiles.height) * std::min(tiles.columns, tiles.width);
@@ -59,7 +60,7 @@ struct adafactor_step<cpu> {
         });
     }
 
-    /// of_rows: (across, rows), of_columns: (down, columns).
+    /// Computes the sums of each tile: of_rows (across, rows), of_columns (down, columns).
     template <class Param, class Copy, class G>
     static void find_squares(cpu& device, const adafactor_arguments<Param, Copy, G>& a, const adafactor_tiles& tiles,
                              float* of_rows, float* of_columns) {
@@ -72,7 +73,7 @@ struct adafactor_step<cpu> {
         });
     }
 
-    /// Moves the variances and finds the mean of the rows'.
+    /// Updates the variances, and computes the mean of those of rows.
     template <class Arguments>
     static void find_variances(cpu& device, const Arguments& a, const adafactor_tiles& tiles, const float* of_rows,
                                const float* of_columns) {
@@ -86,7 +87,7 @@ struct adafactor_step<cpu> {
         const auto least = static_cast<float>(a.step.rule.epsilon1);
         a.record->row_mean = std::max(static_cast<float>(sum / static_cast<double>(tiles.rows)), least);
     }
-    /// variance += weight (the mean of squares - variance); sums: (tiles, variances), each of `count` squares.
+    /// variance += weight (mean of squares - variance); sums: (tiles, variances), each of `count` squares.
     static void move(cpu& device, const view<float, 1>& variances, const float* sums, extent tiles, double weight,
                      extent count) {
         constexpr extent each = 1024;
@@ -128,7 +129,7 @@ struct adafactor_step<cpu> {
         a.record->update_squares = all.updates, a.record->parameter_squares = all.parameters;
     }
 
-    /// The last pass, over parts of rows.
+    /// The last pass, which updates the parameters, over parts of rows.
     template <rounding Rounding, rounding CopyRounding, class Param, class Copy, class G>
     static void update(cpu& device, const adafactor_arguments<Param, Copy, G>& a) {
         using rule = adafactor_rule;

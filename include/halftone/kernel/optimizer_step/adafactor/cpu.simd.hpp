@@ -11,8 +11,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// The sums of squares of each row and each column of a tile of gradients, whose rows are `stride` apart. Four rows meet before
-/// they are added to those of the columns.
+/// The sums of squares of each row and each column of a tile of gradients with row stride `stride`. Four rows at a time
+/// are added before the result is added to the sums of the columns.
 template <class G>
 void adafactor_squares(extent rows, extent width, const G* g, extent stride, const kernel::gradient_factors& factors,
                        float* of_rows, float* of_columns) {
@@ -44,7 +44,7 @@ void adafactor_squares(extent rows, extent width, const G* g, extent stride, con
     }
 }
 
-/// The sums of squares of updates, gradient / sqrt(variance), and of parameters, along a part of a row: in float.
+/// The sums of squares of updates, gradient / sqrt(variance), and of parameters, along a part of a row, in float.
 template <class Param, class Copy, class G>
 void adafactor_measure(extent width, const Param* master, const Copy* copy, const G* g,
                        const kernel::gradient_factors& factors, float row, const float* columns, float least,

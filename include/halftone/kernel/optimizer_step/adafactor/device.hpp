@@ -2,8 +2,9 @@
 /// \file
 /// A step of Adafactor on a GPU; adafactor.hpp has its arguments, its contract and an example.
 ///
-/// Six kernels: sums of squares over tiles, the variances from them, the rows' mean, sums of squares of updates and of the
-/// parameter, what becomes of these, and the update, which is that of any optimizer over each row (optimizer_step/device.hpp).
+/// Six kernels: the sums of squares over tiles, the variances, the mean of the rows' variances, the sums of squares of
+/// updates and of the parameter, the values that follow from these sums, and the update, which applies the kernel of
+/// all optimizers to each row (optimizer_step/device.hpp).
 #pragma once
 
 #include <cmath>
@@ -17,7 +18,8 @@ namespace kernel {
 
 namespace on_device {
 
-/// Sums of squares along the rows and columns of a tile: a block of eight warps, a warp every eighth row.
+/// The sums of squares along the rows and columns of a tile. A block has eight warps; each of them processes every
+/// eighth row.
 template <class G, int N>
 struct adafactor_squares_kernel {
     using team = column_team<N, 1>;
@@ -61,13 +63,13 @@ struct adafactor_squares_kernel {
     }
 };
 
-/// Moves the variances of rows and columns, one a thread.
+/// Updates the variances of rows and columns, with one thread per variance.
 struct adafactor_variances_kernel {
     static constexpr int threads = 128;
     static constexpr word shared_bytes = 0;
 
     global_span<const float> of_rows, of_columns;
-    global_span<float> rows, columns;  // rows: or none
+    global_span<float> rows, columns;  // rows is empty for a vector
     global_span<const step_record> step;
     adafactor_rule rule;
     adafactor_tiles tiles;
@@ -89,7 +91,7 @@ struct adafactor_variances_kernel {
     }
 
   private:
-    /// sums: (pieces, variances), each of `count` squares.
+    /// variance i from sums, (pieces, variances), which together are of `count` squares.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void move(Simt simt, const global_span<float>& variances, extent i,
                                                  const global_span<const float>& sums, extent pieces, double weight,
@@ -101,12 +103,12 @@ struct adafactor_variances_kernel {
     }
 };
 
-/// One block: the mean of the rows' variances, of a vector 1, into a new record.
+/// Computes the mean of the rows' variances (1 for a vector) in one block, and writes a new record.
 struct adafactor_mean_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = threads / 32 * sizeof(double);
 
-    global_span<const float> rows;  // or none
+    global_span<const float> rows;  // empty for a vector
     global_span<adafactor_record> record;
     float least;
 
@@ -132,12 +134,13 @@ struct adafactor_mean_kernel {
     }
 };
 
-/// The sums of squares of updates and of a parameter, of one block.
+/// One block's sums of squares of updates and of a parameter.
 struct adafactor_sums {
     double updates, parameters;
 };
 
-/// What the last passes share: runs of elements along rows, over which threads go with a stride of the grid.
+/// The part that the last two passes share: runs of elements along rows, which are assigned to threads with the grid's
+/// number of threads as stride.
 struct adafactor_runs {
     extent rows, width;
 
@@ -145,7 +148,7 @@ struct adafactor_runs {
     HALFTONE_HD extent count() const { return rows * of_row(); }
 };
 
-/// A row's share of a variance; of a vector 1.
+/// The factor of a row in the variances of its elements; 1 for a vector.
 HALFTONE_KERNEL template <class Simt>
 HALFTONE_HD HALFTONE_INLINE float adafactor_row_share(Simt simt, const global_span<const float>& rows, extent row,
                                                       const adafactor_record& found) {
@@ -163,7 +166,7 @@ struct adafactor_measure_kernel {
     global_span<const gradient_factors> factors;
     global_span<const float> rows, columns;
     global_span<const adafactor_record> record;
-    global_span<adafactor_sums> sums;  // one a block
+    global_span<adafactor_sums> sums;  // one per block
     adafactor_runs runs;
     float least;
 
@@ -198,7 +201,7 @@ struct adafactor_measure_kernel {
     }
 };
 
-/// One block: the sums of all blocks, into the record.
+/// Adds the sums of all blocks in one block, and writes the totals to the record.
 struct adafactor_finish_kernel {
     static constexpr int threads = 256;
     static constexpr word shared_bytes = threads / 32 * sizeof(double);
@@ -225,14 +228,14 @@ struct adafactor_finish_kernel {
     }
 };
 
-/// The last pass: an optimizer's step over each row, whose moments are the columns' variances.
+/// The last pass: an optimizer's step for each row, whose moments are the variances of the columns.
 template <class Step>
 struct adafactor_update_kernel {
     using present = typename Step::present;
     static constexpr int threads = Step::threads;
     static constexpr word shared_bytes = Step::shared_bytes;
 
-    Step all;  // of the whole parameter, without moments
+    Step all;  // for the whole parameter, without moments
     global_span<const float> rows;
     global_span<float> columns;
     global_span<const adafactor_record> record;
@@ -256,7 +259,7 @@ struct adafactor_update_kernel {
     }
 
   private:
-    /// What find_present asks for.
+    /// Gives find_present the step's records and the scalars of the rule.
     struct of_record {
         global_span<const step_record> step;
         global_span<const gradient_factors> factors;
@@ -277,7 +280,8 @@ struct adafactor_update_kernel {
 template <simt_device Device>
 struct adafactor_step<Device> {
     static constexpr extent tile_rows = 64;
-    /// The most additions in float that a square passes through in a tile: a lane's, a warp's or the warps'.
+    /// The largest number of additions in float that a square passes through in a tile: in a lane, within a warp, or
+    /// over the warps.
     static constexpr extent depth = tile_rows / 8 + 13;
 
     template <rounding Rounding, rounding CopyRounding = rounding::nearest_even, class Param, class Copy, class Accumulate>

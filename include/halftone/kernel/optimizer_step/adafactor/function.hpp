@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of Adafactor as a function over memory of yours.
+/// A step of Adafactor as a function over the caller's memory.
 ///
 ///     ht::adafactor_step<ht::amp_bf16>(device, weights, copies, gradients, rows, columns, {.lr = 0.01, .step = t});
 ///     ht::adafactor_step<ht::full_fp32>(device, bias, ht::view<float, 1>{}, gradients, ht::view<float, 1>{}, elements);
@@ -22,16 +22,17 @@ struct adafactor_step_options {
     double epsilon2 = 1e-3;
     double d = 1;
     double weight_decay = 0;
-    std::int64_t step = 1;  ///< the number of the step, from 1: rate and variances follow from it
+    std::int64_t step = 1;  ///< the number of the step, from 1: rate and variances depend on it
     const kernel::gradient_factors* factors =
-        nullptr;                 ///< in the device's memory: unscaling and clipping; nullptr: neither
+        nullptr;                 ///< in the device's memory: for unscaling and clipping; nullptr: neither
     kernel::rounding_key key{};  ///< for stochastic rounding, if the policy has it
 };
 
-/// One step of Adafactor (Shazeer and Stern 2018), which updates a matrix of parameters (rows, columns), the variances of its
-/// rows (rows) and columns (columns), floats, and its rounded `copy` by its gradient. A vector has a variance for each element in
-/// `columns`, and `rows` without data. The copy may be without data. Views are contiguous; rounding, step number and rate as
-/// adamw_step. Throws shape_error, and argument_error for a random index that is not a multiple of 4 and a step below 1.
+/// One step of Adafactor (Shazeer and Stern 2018), which updates a matrix of parameters (rows, columns), the variances
+/// of its rows (rows) and columns (columns), which are floats, and its rounded `copy` from its gradient. A vector has
+/// one variance per element in `columns`, and `rows` without data. The copy may be without data. Views are contiguous;
+/// rounding, step number and rate as in adamw_step. Throws shape_error, and argument_error for a random index that is
+/// not a multiple of 4 and a step below 1.
 template <class P, class Device, class Parameters, class Copy, class Gradients, class Rows, class Columns>
     requires(detail::kernel_device<Device> && detail::viewables<Parameters, Copy, Gradients, Rows, Columns>)
 void adafactor_step(Device& device, const Parameters& parameters, const Copy& copy, const Gradients& gradients,
@@ -69,7 +70,7 @@ void adafactor_step(Device& device, const Parameters& parameters, const Copy& co
                     .columns = detail::flat_or_none<float>(columns),
                     .record = &memory->found});
 }
-/// Fails with a message, where compilers would only list candidates.
+/// Fails with a message if the policy is missing, where compilers would only list candidates.
 template <class Device, class... Views>
     requires(detail::kernel_device<Device>)
 void adafactor_step(Device&, const Views&...) {

@@ -17,15 +17,16 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// What a step of Adafactor multiplies gradients by, for bounds of errors.
+/// The factors by which a step of Adafactor multiplies gradients, for error bounds.
 struct adafactor_found {
-    double rate;                  ///< the step that an update of 1 makes
+    double rate;                  ///< the step for an update of 1
     std::vector<double> updates;  ///< gradient / sqrt(variance)
 };
 
-/// Algorithms 4 to 6 of Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", ICML 2018, as
-/// torch.optim.Adafactor has them: means in place of sums, epsilon1 under the root alone, the rate at most lr. A vector is a
-/// matrix of one row whose `rows` is without data, and `columns` has its elements' variances. t counts steps from 1.
+/// Algorithms 4 to 6 of Shazeer and Stern, "Adafactor: Adaptive Learning Rates with Sublinear Memory Cost", ICML 2018,
+/// as torch.optim.Adafactor computes them: with means in place of sums, epsilon1 only inside the square root, and a
+/// rate of at most lr. A vector is a matrix with one row, whose `rows` is without data; `columns` has the variances of
+/// its elements. t counts steps from 1.
 template <class W, class G, class V>
 adafactor_found adafactor(const view<W, 2>& weights, const view<G, 2>& gradients, const view<V, 1>& rows,
                           const view<V, 1>& columns, const kernel::adafactor_rule& r, double lr, double weight_decay, double t,

@@ -29,7 +29,7 @@ struct eight_bit_step<cpu> {
     }
 
   private:
-    /// Updates n parameters from the i-th on, the first of a block, by their gradients.
+    /// Updates n parameters from the i-th on, which is the first of a block, with their gradients.
     template <rounding Rounding, rounding CopyRounding, class Rule, class Param, class Copy, class Accumulate>
     static auto updater(cpu& device, const eight_bit_step_arguments<Rule, Param, Copy, Accumulate>& a) {
         const auto body =

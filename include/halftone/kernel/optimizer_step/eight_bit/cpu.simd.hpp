@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step with 8-bit moments for some elements: a few blocks at a time are read into floats, updated by the step of
-/// optimizer_step/cpu.simd.hpp, and rounded to codes again.
+/// A step with 8-bit moments for some elements: the moments of a few blocks at a time are converted to floats, updated
+/// by the step of optimizer_step/cpu.simd.hpp, and rounded to codes again.
 // No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
@@ -13,7 +13,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// The larger ones of numbers below 2^31, and the smaller ones.
+/// The maximum and the minimum of integers below 2^31, in each lane.
 HALFTONE_INLINE words larger_word(words a, words b) {
     using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
     return reinterpret_cast<integers>(a) > reinterpret_cast<integers>(b) ? a : b;
@@ -23,7 +23,7 @@ HALFTONE_INLINE words smaller_word(words a, words b) {
     return reinterpret_cast<integers>(a) < reinterpret_cast<integers>(b) ? a : b;
 }
 
-/// The codes of numbers between -1 and 1.
+/// The codes of floats between -1 and 1.
 template <bool HasSign>
 HALFTONE_INLINE words dynamic_codes_of(const kernel::dynamic_map& map, f32 x) {
     constexpr std::uint32_t least = kernel::dynamic_map::least;
@@ -37,7 +37,7 @@ HALFTONE_INLINE words dynamic_codes_of(const kernel::dynamic_map& map, f32 x) {
     return is_negative ? zero - bounded : zero + rank;
 }
 
-/// Moments of one block from their codes.
+/// Converts the codes of one block to moments.
 HALFTONE_INLINE void read_block(const kernel::dynamic_map& map, const std::uint8_t* codes, float absmax, extent count,
                                 float* to) {
     const f32 most = splat(absmax);

@@ -2,9 +2,9 @@
 /// \file
 /// A step of an optimizer with 8-bit moments on a GPU; eight_bit.hpp has its arguments, its contract and an example.
 ///
-/// A warp has a block of 256 elements, of which each lane has two runs of four, so that a block's largest magnitude takes
-/// no more than shuffles. The maps are in shared memory: a moment's value is one look-up there, its code another. The bits
-/// are those of the CPU's sets with fused multiply-add (AVX2 and later).
+/// A warp processes a block of 256 elements. Each lane has two runs of four, so that a block's largest magnitude needs
+/// only shuffles. The maps are in shared memory: one look-up gives the value of a code, another the code of a value.
+/// The bits are those of the CPU's sets with fused multiply-add (AVX2 and later).
 #pragma once
 
 #include <halftone/kernel/optimizer_step/device.hpp>
@@ -22,7 +22,7 @@ struct eight_bit_step_kernel {
     using present = typename floats_step::present;
     static constexpr int threads = 256, warps = threads / 32;
     static constexpr int n = update_run, kinds = Rule::moments;
-    static constexpr int runs = static_cast<int>(eight_bit_block) / (32 * n);  // of a lane, in a block of elements
+    static constexpr int runs = static_cast<int>(eight_bit_block) / (32 * n);  // runs of a lane in a block of elements
     static constexpr word map_words = sizeof(dynamic_map) / sizeof(word), maps_words = 2 * map_words;
     static constexpr word shared_begin = (sizeof(present) + 15) / 16 * 16;
     static constexpr word shared_bytes = shared_begin + maps_words * sizeof(word);
@@ -54,7 +54,7 @@ struct eight_bit_step_kernel {
     }
 
   private:
-    /// A map in shared memory, of which kernels read the values and the cells.
+    /// A map in shared memory: the values and the cells that the kernel reads.
     struct shared_map {
         shared_span<word> values, cells;
         word zero;
@@ -78,7 +78,7 @@ struct eight_bit_step_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void update_block(Simt simt, const present& p, extent b) const {
         float most[kinds];
-        // One lane alone reads what it is going to write.
+        // Each absmax is read and written by the same single lane.
         HALFTONE_UNROLL for (int k = 0; k < kinds; ++k)
             most[k] = simt.shuffle(simt.lane() == 0 ? simt.load(absmax[k], b) : 0.0f, 0);
         vec<float, n> m[runs][kinds];
@@ -121,14 +121,14 @@ struct eight_bit_step_kernel {
     HALFTONE_HD HALFTONE_INLINE static extent run_of(Simt simt, extent b, int r) {
         return (b * runs + r) * 32 + simt.lane();
     }
-    /// How many elements a run has: none behind the last parameter.
+    /// The number of elements in a run; 0 after the last parameter.
     HALFTONE_HD HALFTONE_INLINE int elements_of_run(extent i) const {
         const extent left = step.master.count - i * n;
         return left < 0 ? 0 : left < n ? static_cast<int>(left) : n;
     }
 };
 
-/// Enough blocks to fill any GPU, and no more, since each of them reads the maps.
+/// Enough blocks to occupy any GPU, but not more, because each block reads the maps.
 inline int eight_bit_update_blocks(extent blocks_of_elements) {
     constexpr extent most = 1024, warps = 8;
     const extent blocks = (blocks_of_elements + warps - 1) / warps;

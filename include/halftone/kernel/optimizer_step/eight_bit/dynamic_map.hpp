@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dynamic map: the 256 numbers that a byte of 8-bit optimizer state stands for, by "dynamic tree quantization" of
-/// Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", as bitsandbytes' create_dynamic_map has it.
+/// The dynamic map: the 256 values of a byte of 8-bit optimizer state, defined by the "dynamic tree quantization" of
+/// Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", as bitsandbytes' create_dynamic_map computes
+/// it.
 ///
-///     const kernel::dynamic_maps maps = kernel::make_dynamic_maps();      // to be written into the device's memory
+///     const kernel::dynamic_maps maps = kernel::make_dynamic_maps();      // to be copied to the device's memory
 ///
-/// The map has 0, 1, and the magnitudes of seven decades from 1e-7 to 1, of which the decade that ends at 10^(i - 6) is cut
-/// into 2^i equal parts, or twice as many without signs; a part is represented by its middle. With signs each of these
-/// has its negative, 1 excepted. Sorted, they are the codes 0 to 255. So small numbers have a large range, large ones a
-/// high precision: a part is 0.7% (without signs) or 1.4% of 1 in the last decade.
+/// The map has 0, 1, and magnitudes in seven decades from 1e-7 to 1. The decade that ends at 10^(i - 6) is divided into
+/// 2^i equal parts, in the unsigned map into twice as many; each part is represented by its midpoint. The signed map
+/// also has the negative of each magnitude except 1. In ascending order the values have the codes 0 to 255. So small
+/// values have a large range and large ones a high precision: in the last decade a part is 0.7% (unsigned) or 1.4%
+/// (signed) of 1.
 #pragma once
 
 #include <cstdint>
@@ -20,43 +22,42 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// Consecutive elements that share one largest magnitude.
+/// The number of consecutive elements with a common absmax (largest magnitude).
 inline constexpr extent eight_bit_block = 256;
 
-/// A map, and how a number finds its code: in words, as kernels read it.
+/// A map, and the table by which a value finds its code; both consist of 32-bit words, as kernels read them.
 ///
 /// The magnitudes in ascending order have the ranks 0, 1, 2, ... Floats from 2^-23 to 1 are divided into cells by their
-/// upper 16 bits, so finely that at most one boundary between ranks is in a cell. Of a float with the lower 16 bits `low`,
-///
-///     rank = (cells[cell] + low) >> 16,      cells[cell] = rank at the cell's begin * 2^16 + 2^16 - place of the boundary
+/// upper 16 bits; a cell is so small that it has at most one boundary between ranks. For a float with the lower 16 bits
+/// `low`,
 struct dynamic_map {
     static constexpr int codes = 256, decades = 7;
-    static constexpr std::uint32_t least = 0x34000000u;  ///< the bits of 2^-23: all below has the same code
+    static constexpr std::uint32_t least = 0x34000000u;  ///< the bits of 2^-23: all smaller floats have the same code
     static constexpr int cell_count = ((0x3f800000u - least) >> 16) + 1;
 
-    std::uint32_t values[codes];     ///< the bits of the codes' floats
+    std::uint32_t values[codes];     ///< the bits of the codes' values, which are floats
     std::uint32_t cells[cell_count];
-    std::uint32_t zero;  ///< the code of 0: with signs 127, the number of negative ones, else 0
+    std::uint32_t zero;  ///< the code of 0: 127 in the signed map, which is the number of negative values, else 0
 
     HALFTONE_HD bool has_sign() const { return zero != 0; }
     float value(int code) const { return detail::bit_cast<float>(values[code]); }
 };
 
-/// Both maps, as they lie in a device's memory.
+/// Both maps, in the layout that they have in a device's memory.
 struct dynamic_maps {
     dynamic_map with_sign, without_sign;
 };
 
-/// The code of a number from its magnitude's rank. With signs a negative number has a negative code, even if 0 is nearer:
-/// a moment keeps its sign, as in bitsandbytes.
+/// The code of a value from the rank of its magnitude. In the signed map a negative value has the code of a negative
+/// value, even if 0 is nearer: a moment keeps its sign, as in bitsandbytes.
 HALFTONE_HD inline std::uint32_t dynamic_code(std::uint32_t rank, bool is_negative, std::uint32_t zero) {
     if (!is_negative) return zero + rank;
     const std::uint32_t least_one = rank < 1 ? 1 : rank;
     return zero - (least_one < zero ? least_one : zero);
 }
 
-/// Fills in the values: bitsandbytes' algorithm, in double, each number rounded to float once. Returns how many magnitudes
-/// there are.
+/// Computes the values with bitsandbytes' algorithm, in double; each is rounded to float once. Returns the number of
+/// magnitudes.
 inline int make_magnitudes(float (&magnitudes)[dynamic_map::codes], bool has_sign) {
     constexpr double ends[dynamic_map::decades] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
     int count = 0;
@@ -91,7 +92,7 @@ inline dynamic_map make_dynamic_map(bool has_sign) {
     std::uint32_t rank = 0;
     for (std::uint32_t cell = 0; cell < dynamic_map::cell_count; ++cell) {
         const std::uint32_t begin = dynamic_map::least + (cell << 16);
-        const auto boundary = [&] {  // of the next rank
+        const auto boundary = [&] {  // the first float of the next rank
             return static_cast<int>(rank) + 1 < ranks ? first_nearer(magnitudes[rank], magnitudes[rank + 1]) : 0xffffffffu;
         };
         while (boundary() <= begin) ++rank;

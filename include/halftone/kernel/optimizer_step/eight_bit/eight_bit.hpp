@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// One step of an optimizer whose moments are stored in 8 bits, for a contiguous range of parameters, in one pass over
-/// memory: blockwise, by the definition of Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", with
-/// the blocks of 256 elements of bitsandbytes.
+/// memory. Blockwise, as defined by Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", with the
+/// block size of bitsandbytes, 256 elements.
 ///
 ///     kernel::eight_bit_step<cpu>::run<rounding::nearest_even, kernel::adamw_rule, float, bfloat16, float>(
 ///         device, {.step = {.master = w, .copy = w16, .gradient = g, .factors = &record.factors, .step = &steps},
 ///                  .codes = {m8, v8}, .absmax = {m_max, v_max}, .maps = maps.data()});
 ///
-/// Numeric contract: a moment is its code's value in the dynamic map (dynamic_map.hpp) times the absmax of its block, one
-/// product in float. The rule's step follows, as optimizer_step.hpp says, with the bits that it has with moments in float;
-/// the parameter moves by the new moments before they are stored. Then absmax becomes the largest magnitude of the new
-/// moments of a block, and a code that of the number nearest to moment / absmax, a quotient in float; between two that
-/// are equally near, that of the smaller magnitude. A negative moment has the code of a negative number, even if 0 is
-/// nearer, as in bitsandbytes. A block of zeros has absmax 0 and the codes of 0; where absmax is 0 any codes stand for
-/// zeros, so that cleared memory does. Moments of a rule that are never negative take the map without signs.
+/// Numeric contract: a moment is its code's value in the dynamic map (dynamic_map.hpp) times the absmax of its block,
+/// one product in float. The rule's step follows as optimizer_step.hpp specifies, with the same bits as with moments in
+/// float; the parameter is updated with the new moments before these are rounded to codes. Then absmax becomes the
+/// largest magnitude of the block's new moments, and each code becomes that of the value nearest to moment / absmax, a
+/// quotient in float; of two that are equally near, that of the smaller magnitude. A negative moment gets the code of a
+/// negative value, even if 0 is nearer, as in bitsandbytes. A block of zeros has absmax 0 and the codes of 0. If absmax
+/// is 0, any codes mean zeros, so memory that is set to zero is a valid initial state. Moments that are never negative
+/// use the unsigned map.
 ///
-/// The first block begins with the first element, the last one may be shorter. Elements depend on others of their block by
-/// absmax alone, and the bits are the same whatever the number of threads.
+/// The first block begins with the first element, and the last one may be shorter. An element depends on the other
+/// elements of its block only by absmax, and the bits are the same at any number of threads.
 #pragma once
 
 #include <halftone/kernel/optimizer_step/eight_bit/dynamic_map.hpp>
@@ -30,9 +31,9 @@ namespace kernel {
 
 template <class Rule, class Param, class Copy, class Accumulate>
 struct eight_bit_step_arguments {
-    optimizer_step_arguments<Rule, Param, Copy, Accumulate, float> step;  ///< its moments have no data
-    view<std::uint8_t, 1> codes[Rule::moments]{};                         ///< (count) each
-    view<float, 1> absmax[Rule::moments]{};                               ///< (number of blocks) each
+    optimizer_step_arguments<Rule, Param, Copy, Accumulate, float> step;  ///< without moments
+    view<std::uint8_t, 1> codes[Rule::moments]{};                         ///< (count), for each moment
+    view<float, 1> absmax[Rule::moments]{};                               ///< (number of blocks), for each moment
     const dynamic_maps* maps = nullptr;                                   ///< in the device's memory
 };
 
@@ -41,11 +42,11 @@ constexpr extent eight_bit_blocks(extent count) { return (count + eight_bit_bloc
 /// Whether moment number `which` of a rule can be negative.
 template <class Rule>
 HALFTONE_HD constexpr bool moment_has_sign(int which) {
-    return !std::is_same_v<Rule, adamw_rule> || which == 0;  // the other one is a mean of squares
+    return !std::is_same_v<Rule, adamw_rule> || which == 0;  // the second moment is a mean of squares
 }
 
-/// run<Rounding>(device, arguments): as kernel::optimizer_step. Changes nothing where step->skips. Throws shape_error, and
-/// argument_error for a random index that is no multiple of 4.
+/// run<Rounding>(device, arguments), as kernel::optimizer_step. Changes nothing if step->skips. Throws shape_error, and
+/// argument_error for a random index that is not a multiple of 4.
 template <class Device>
 struct eight_bit_step {
     static_assert(sizeof(Device) == 0,

@@ -2,7 +2,7 @@
 /// \file
 /// The definition of blockwise 8-bit optimizer state, in double.
 ///
-///     const std::vector<double> map = reference::dynamic_map(true);                 // the numbers of codes 0 to 255
+///     const std::vector<double> map = reference::dynamic_map(true);                 // the values of codes 0 to 255
 ///     reference::adamw_8bit(w, g, {m8, m_max}, {v8, v_max}, {.beta2 = 0.99}, lr, decay, t);
 #pragma once
 
@@ -17,7 +17,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// The numbers of codes 0 to 255, sorted: create_dynamic_map of bitsandbytes, whose numbers are floats.
+/// The values of codes 0 to 255, sorted, as bitsandbytes' create_dynamic_map returns them; they are floats.
 inline std::vector<double> dynamic_map(bool has_sign) {
     std::vector<double> map{0, 1};
     for (int i = 0; i < 7; ++i) {
@@ -33,8 +33,8 @@ inline std::vector<double> dynamic_map(bool has_sign) {
     return map;
 }
 
-/// The code of the number nearest to x; of two that are equally near, that of the smaller magnitude. A negative number has
-/// a negative one, even if 0 is nearer.
+/// The code of the value nearest to x; of two that are equally near, that of the smaller magnitude. A negative x gets
+/// the code of a negative value, even if 0 is nearer.
 inline std::uint8_t nearest_code(const std::vector<double>& map, double x) {
     std::size_t best = 0;
     for (std::size_t code = 1; code < map.size(); ++code) {
@@ -45,18 +45,18 @@ inline std::uint8_t nearest_code(const std::vector<double>& map, double x) {
     return static_cast<std::uint8_t>(best);
 }
 
-/// Moments in 8 bits: a code for each, and the largest magnitude of every 256 of them.
+/// Moments in 8 bits: a code for each, and an absmax (largest magnitude) for every 256 of them.
 struct eight_bit_moment {
     view<std::uint8_t, 1> codes;
     view<float, 1> absmax;
 
-    /// The moments as numbers.
+    /// The values of the moments.
     std::vector<double> read(const std::vector<double>& map) const {
         std::vector<double> m;
         for (extent i = 0; i < codes.size(); ++i) m.push_back(map[codes(i)] * static_cast<double>(absmax(i / 256)));
         return m;
     }
-    /// Stores numbers: the largest magnitude of each block, and the nearest code of each number.
+    /// Stores values: the largest magnitude of each block, and the nearest code of each value.
     void write(const std::vector<double>& map, const std::vector<double>& m) const {
         for (extent block = 0; block < absmax.size(); ++block) {
             const extent begin = block * 256, end = std::min(begin + 256, codes.size());
@@ -69,7 +69,8 @@ struct eight_bit_moment {
     }
 };
 
-/// A step of AdamW (reference::adamw) between reading and writing moments in 8 bits.
+/// A step of AdamW (reference::adamw), before which moments are read from 8 bits, and after which they are written to 8
+/// bits.
 template <class W, class G>
 void adamw_8bit(const view<W, 1>& weights, const view<G, 1>& gradients, const eight_bit_moment& first,
                 const eight_bit_moment& second, const kernel::adamw_rule& r, double lr, double weight_decay, double t,

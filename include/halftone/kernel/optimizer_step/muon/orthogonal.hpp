@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Matrices with the singular vectors of others and singular values near 1, by Newton and Schulz's iteration in products: what
-/// Muon makes of directions. Matrices of one shape go through each product together.
+/// Orthogonalisation, as Muon applies it to its directions: computes matrices with the same singular vectors and
+/// singular values near 1, with the iteration of Newton and Schulz, which consists of matrix products. Matrices of the
+/// same shape are multiplied together as a batch.
 ///
-///     detail::orthogonalize<amp_bf16>(device, x, others, squares, {.steps = 5}, records);     // the results lie in x or others
+///     detail::orthogonalize<amp_bf16>(device, x, others, squares, {.steps = 5}, records);    // the results are in x or others
 ///
-/// Numeric contract: x / max(|x|, epsilon), with the Frobenius norm, is rounded to x's type. With G the smaller of the Gram
+/// Numeric contract: x / max(|x|, epsilon), with |x| the Frobenius norm, is rounded to x's type. With G the smaller of the Gram
 /// matrices X Xᵀ and Xᵀ X, and with the coefficients a, b, c of an odd polynomial, an iteration computes
 ///
 ///     H = b G + c G G,    X becomes a X + H X    (X H if there are fewer columns than rows)
 ///
-/// with sums in float, and rounds G, H and X once each. The definition is that of torch.optim.Muon (Jordan's). Five
-/// steps with these coefficients in bf16 give singular values between about 0.7 and 1.2.
+/// with sums in float, and rounds G, H and X once each. The definition is that of torch.optim.Muon (Jordan). Five steps
+/// with these coefficients in bf16 give singular values between about 0.7 and 1.2.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ inline namespace HALFTONE_ABI {
 
 /// Options of the orthogonalisation.
 struct newton_schulz_options {
-    double a = 3.4445, b = -4.7750, c = 2.0315;  ///< coefficients of the polynomial: Jordan's, with a large slope at zero
+    double a = 3.4445, b = -4.7750, c = 2.0315;  ///< coefficients of the polynomial (Jordan), with a large slope at zero
     int steps = 5;
     double epsilon = 1e-7;  ///< the lower limit of the norm by which the matrix is divided
 };
@@ -50,7 +51,7 @@ struct divide_by_norm {
     }
 };
 
-/// One iteration of each matrix of x into y, over Gram matrices g and h. Coefficients are floats, as the sums are.
+/// One iteration for each matrix of x, into y; g and h are memory for Gram matrices. Coefficients and sums are floats.
 template <class P, class Device, class T>
 void newton_schulz_step(Device& device, const view<T, 3>& x, const view<T, 3>& y, const view<T, 3>& g, const view<T, 3>& h,
                         const newton_schulz_options& o) {
@@ -71,9 +72,9 @@ void newton_schulz_step(Device& device, const view<T, 3>& x, const view<T, 3>& y
     }
 }
 
-/// Takes the matrices of `directions`, and for room `others`, which lie next to each other in each, and `grams`, two matrices
-/// as large as the smaller Gram matrix for each. Gives the one of the first two in which the results lie, each with the bits
-/// that it has by itself.
+/// Orthogonalises the matrices in `directions`. `others` has the same shape and is used as memory, as is `grams`, which
+/// holds for each matrix two matrices of the size of the smaller Gram matrix. Returns the one of `directions` and
+/// `others` in which the results are. The bits of a matrix do not depend on the other matrices.
 template <class P, class Device, class T>
 view<T, 3> orthogonalize(Device& device, const view<T, 3>& directions, const view<T, 3>& others, T* grams,
                          const newton_schulz_options& o, orthogonal_records* records) {

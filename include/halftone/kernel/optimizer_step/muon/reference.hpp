@@ -49,8 +49,8 @@ inline void orthogonalize(std::vector<double>& x, extent rows, extent columns, c
     }
 }
 
-/// Muon (Jordan et al. 2024), as in torch.optim.Muon: momentum as a moving average, Nesterov's correction, decay
-/// multiplied by the rate.
+/// Muon (Jordan et al. 2024), as in torch.optim.Muon: momentum as a moving average, with Nesterov's correction, and
+/// weight decay multiplied by the learning rate.
 template <class W, class G, class M>
 void muon(const view<W, 2>& weights, const view<G, 2>& gradients, const view<M, 2>& momentum,
           const kernel::muon_momentum_rule& r, const newton_schulz_options& o, double lr, double ratio, double weight_decay) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The last of Adafactor's passes over a parameter (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear
-/// Memory Cost"), as torch.optim.Adafactor has it: w becomes w (1 - lr weight_decay) - step g / sqrt(variance). The variance of
-/// an element is the product of a number of its row and one of its column; step follows from sums over the whole parameter,
-/// which earlier passes leave in a record (kernel/optimizer_step/adafactor/adafactor.hpp).
+/// The last of Adafactor's passes over a parameter (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with
+/// Sublinear Memory Cost"), as in torch.optim.Adafactor: w becomes w (1 - lr weight_decay) - step g / sqrt(variance).
+/// The variance of an element is the product of a value of its row and one of its column; step follows from sums over
+/// the whole parameter, which earlier passes store in a record (kernel/optimizer_step/adafactor/adafactor.hpp).
 ///
 ///     kernel::adafactor_rule rule{.beta2_decay = -0.8, .epsilon1 = 0x1p-23};     // moment: the columns' variance, only read
 ///
-/// optimizer_step.hpp has the contract, adafactor.simd.hpp the arithmetic of a parameter.
+/// optimizer_step.hpp has the contract, adafactor.simd.hpp the update of one parameter.
 #pragma once
 
 #include <cmath>
@@ -18,42 +18,42 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// What the passes over a parameter find out for the last one, in the device's memory.
+/// The results of the first passes over a parameter that the last one reads, in the device's memory.
 struct adafactor_record {
     float row_mean = 1;           ///< the mean of the rows' variances, at least epsilon1
     double update_squares = 0;    ///< the sum of squares of g / sqrt(variance)
-    double parameter_squares = 0; ///< that of the parameter before the step
+    double parameter_squares = 0; ///< the sum of squares of the parameter before the step
 };
 
 struct adafactor_rule {
     static constexpr const char* name = "adafactor";
-    static constexpr int moments = 1;  // which the last pass reads, and earlier ones have written
+    static constexpr int moments = 1;  // read by the last pass; written by earlier passes
     static constexpr const char* moment_names[moments] = {"columns"};
     static constexpr bool always_keeps = true;
     static constexpr bool only_reads_moments = true;
 
-    double beta2_decay = -0.8;   ///< the variance moves by t^beta2_decay of the way in step t
-    double epsilon1 = 0x1p-23;   ///< the least root of a variance
-    double epsilon2 = 1e-3;      ///< the least root mean square that a parameter counts as
-    double d = 1;                ///< the largest root mean square of an update
+    double beta2_decay = -0.8;   ///< the weight of the new squares in the variance is t^beta2_decay in step t
+    double epsilon1 = 0x1p-23;   ///< the lower limit of the root of a variance
+    double epsilon2 = 1e-3;      ///< the lower limit of the root mean square of a parameter
+    double d = 1;                ///< the upper limit of the root mean square of an update
 
-    /// An optimizer's moments in the layout of gradients: there are none.
+    /// Adafactor has no moments in the layout of gradients.
     static constexpr bool keeps() { return false; }
     /// The variances are means of squares of gradients, so these must be finite.
     static constexpr float largest_gradient() { return largest_with_square; }
 
-    /// How much of the way from the old variance to the new square the variance moves.
+    /// The weight of the new mean of squares in the variance.
     HALFTONE_HD double variance_weight(const step_record& step) const {
         return std::pow(static_cast<double>(step.steps), beta2_decay);
     }
     HALFTONE_HD float least_variance() const { return static_cast<float>(epsilon1 * epsilon1); }
 
     struct scalars {
-        float row;    // the variance of an element is this times its column's
-        float least;  // and at least this
+        float row;    // the variance of an element is this times that of its column
+        float least;  // the lower limit of the variance
         float step, decay;
     };
-    /// Of a parameter of `count` elements; `row` is to be set for each row.
+    /// For a parameter of `count` elements; the caller sets `row` for each row.
     HALFTONE_HD scalars scalars_of(const group_rates& rates, const step_record& step, const adafactor_record& found,
                                    double count) const {
         const double lr = rates.lr(step), relative = 1 / std::sqrt(static_cast<double>(step.steps));

@@ -14,7 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// An element's variance from its row's share and its column's.
+/// The variance of an element from the values of its row and its column.
 template <class V>
 HALFTONE_RULE V adafactor_variance(V row, V column, V least) {
     const V product = row * column;

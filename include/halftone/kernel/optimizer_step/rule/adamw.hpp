@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The rule of AdamW (Loshchilov and Hutter 2019), as torch.optim.AdamW: optimizer_step.hpp has the contract,
-/// adamw.simd.hpp the arithmetic of a parameter.
+/// adamw.simd.hpp the update of one parameter.
 ///
 ///     kernel::adamw_rule rule{.beta1 = 0.9, .beta2 = 0.95};        // moments: the means of gradients and of their squares
 ///
-/// Memory: 30 bytes a parameter with fp32 gradient, master and moments and a 16-bit copy.
+/// Memory: 30 bytes per parameter with fp32 gradient, master and moments and a 16-bit copy.
 #pragma once
 
 #include <cmath>

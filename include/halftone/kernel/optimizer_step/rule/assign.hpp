@@ -15,7 +15,7 @@ namespace kernel {
 
 struct assign_rule {
     static constexpr const char* name = "assign";
-    static constexpr int moments = 1;  // which is not kept
+    static constexpr int moments = 1;  // which is not stored
     static constexpr const char* moment_names[moments] = {"moment"};
     static constexpr bool always_keeps = false;
 

@@ -2,11 +2,11 @@
 /// \file
 /// The rule of Lion (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms", algorithm 2): a parameter
 /// changes by the learning rate times the sign of a mean of gradients. optimizer_step.hpp has the contract,
-/// lion.simd.hpp the arithmetic of a parameter.
+/// lion.simd.hpp the update of one parameter.
 ///
 ///     kernel::lion_rule rule{.beta1 = 0.95, .beta2 = 0.98};                  // one moment: the mean of gradients
 ///
-/// Memory: 22 bytes a parameter with fp32 gradient, master and moment and a 16-bit copy.
+/// Memory: 22 bytes per parameter with fp32 gradient, master and moment and a 16-bit copy.
 #pragma once
 
 #include <halftone/kernel/common/update/records.hpp>
@@ -22,8 +22,8 @@ struct lion_rule {
     static constexpr const char* moment_names[moments] = {"momentum"};
     static constexpr bool always_keeps = true;
 
-    double beta1 = 0.9;   ///< of the mean whose sign is the update
-    double beta2 = 0.99;  ///< of the mean that is stored
+    double beta1 = 0.9;   ///< coefficient of the mean whose sign is the update
+    double beta2 = 0.99;  ///< coefficient of the mean that is stored
 
     static constexpr bool keeps() { return true; }
     /// A mean is at most the largest gradient; half of the range is kept free for rounding errors.

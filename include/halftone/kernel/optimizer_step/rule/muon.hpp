@@ -3,7 +3,7 @@
 /// The two elementwise passes of Muon (Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks").
 /// Between them kernel/optimizer_step/muon/orthogonal.hpp orthogonalises the matrix.
 ///
-///     kernel::muon_momentum_rule{.momentum = 0.95}      // master: the direction, which is written; moment: the momentum
+///     kernel::muon_momentum_rule{.momentum = 0.95}      // writes the direction to master; one moment: the momentum
 ///     kernel::muon_rule{.ratio = 1.5}                   // gradient: the orthogonal direction
 ///
 /// optimizer_step.hpp has the contract, muon.simd.hpp the update of one parameter.
@@ -51,11 +51,11 @@ struct muon_momentum_rule {
 /// w becomes w (1 - lr weight_decay) - lr ratio g.
 struct muon_rule {
     static constexpr const char* name = "muon";
-    static constexpr int moments = 1;  // which is not kept
+    static constexpr int moments = 1;  // which is not stored
     static constexpr const char* moment_names[moments] = {"moment"};
     static constexpr bool always_keeps = false;
 
-    double ratio = 1;  ///< the factor of the rate, which depends on the matrix's shape
+    double ratio = 1;  ///< a factor of the learning rate that depends on the matrix's shape
 
     static constexpr bool keeps() { return false; }
     static constexpr float largest_gradient() { return gradient_factors::no_limit; }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The rule of stochastic gradient descent with momentum, as torch.optim.SGD: the first step sets the momentum to the
-/// gradient. optimizer_step.hpp has the contract, sgd.simd.hpp the arithmetic of a parameter.
+/// gradient. optimizer_step.hpp has the contract, sgd.simd.hpp the update of one parameter.
 ///
 ///     kernel::sgd_rule rule{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
 ///
-/// Memory: 22 bytes a parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
+/// Memory: 22 bytes per parameter with fp32 gradient, master and momentum and a 16-bit copy; 14 without momentum.
 #pragma once
 
 #include <cmath>

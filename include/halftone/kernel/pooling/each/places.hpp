@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling one place a thread: what GPUs run, with sums in float, and all devices for doubles, with sums in double. Its
-/// additions are those of the CPU's rows, in their order; pooling.hpp has the contract.
+/// Pooling with one thread per element: for GPUs, with sums in float, and for doubles on all devices, with sums in
+/// double. Additions are made in the same order as by the rows of the CPU; pooling.hpp has the contract.
 #pragma once
 
 #include <limits>
@@ -18,7 +18,7 @@ namespace pool_each {
 
 using simt::global_span;
 
-/// Place number i of planes of `height` times `width`.
+/// The plane, row and column of element number i, in planes of `height` * `width` elements.
 struct place {
     extent plane, row, column;
 
@@ -122,7 +122,7 @@ struct mean {
     }
 };
 
-/// dx[i] = (or +=) the sum of dy over its divisor, of the windows that i is in.
+/// dx[i] = (or +=) the sum, over the windows that contain element i, of dy divided by the window's divisor.
 template <class S, class X, class Y>
 struct mean_gradient {
     pool_layout l;
@@ -150,7 +150,7 @@ struct mean_gradient {
     }
 };
 
-/// All of pooling, one place a thread.
+/// All operations of pooling, with one thread per element.
 template <class Device, class X, class Y>
 void run_largest(Device& device, const pool_forward<X, Y>& a) {
     const pool_layout& l = a.layout;

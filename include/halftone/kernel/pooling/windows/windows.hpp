@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The windows of pooling: the options, as PyTorch has them, and where each window lies along an axis of the picture.
+/// The windows of pooling: the options, as PyTorch has them, and the position of each window along an axis of the image.
 ///
 ///     const kernel::pool_layout l = kernel::pool_layout_of("max_pool2d", x.shape(), ht::max_pool_options{.kernel_size = 3});
 ///     for (extent h = l.height.begin(row); h < l.height.end(row); h += l.height.dilation) ...   // the rows of a window
@@ -15,65 +15,65 @@ inline namespace HALFTONE_ABI {
 
 /// Options of max_pool2d, in the order of PyTorch's arguments.
 struct max_pool_options {
-    height_width kernel_size{};  ///< rows and columns of a window
-    height_width stride{};       ///< from one window to the next; 0: the window's extent
-    height_width padding{};      ///< rows above and below, columns to the left and right, none of which is the largest
+    height_width kernel_size{};  ///< height and width of a window
+    height_width stride{};       ///< from one window to the next; 0: the window's size
+    height_width padding{};      ///< rows above and below, columns to the left and right, which are never the largest
     height_width dilation{1};    ///< from one row of a window to the next, and from one column
-    bool ceil_mode = false;      ///< whether a last window that begins inside, and ends outside, counts
+    bool ceil_mode = false;      ///< whether a last window that begins inside and ends outside is included
 };
 
 /// Options of avg_pool2d, in the order of PyTorch's arguments.
 struct avg_pool_options {
-    height_width kernel_size{};     ///< rows and columns of a window
-    height_width stride{};          ///< from one window to the next; 0: the window's extent
+    height_width kernel_size{};     ///< height and width of a window
+    height_width stride{};          ///< from one window to the next; 0: the window's size
     height_width padding{};         ///< rows above and below, columns to the left and right, of zeros
-    bool ceil_mode = false;         ///< whether a last window that begins inside, and ends outside, counts
-    bool count_include_pad = true;  ///< whether means are of the padding's zeros, too
-    extent divisor_override = 0;    ///< by what sums are divided; 0: the number of elements
+    bool ceil_mode = false;         ///< whether a last window that begins inside and ends outside is included
+    bool count_include_pad = true;  ///< whether means include the zeros of the padding
+    extent divisor_override = 0;    ///< the divisor of sums; 0: the number of elements
 };
 
 namespace kernel {
 
-/// By what a mean divides along an axis.
+/// The divisor of a mean along an axis.
 enum class pool_divisor {
-    padded,  ///< the elements of the window, those in the padding, too
-    inside,  ///< those in the picture
-    given,   ///< a number of the user's
+    padded,  ///< the number of elements of the window, including those in the padding
+    inside,  ///< the number of elements inside the image
+    given,   ///< a number given by the user
 };
 
 /// The windows along one axis.
 struct pool_axis {
-    extent in = 0, out = 0;  ///< elements, windows
-    extent size = 0;         ///< elements of a window; 0: windows share the axis evenly (adaptive pooling)
+    extent in = 0, out = 0;  ///< numbers of elements and of windows
+    extent size = 0;         ///< elements of a window; 0: windows divide the axis evenly (adaptive pooling)
     extent stride = 1, padding = 0, dilation = 1;
     pool_divisor divides = pool_divisor::inside;
-    extent divisor = 1;  ///< where it is given
+    extent divisor = 1;  ///< if pool_divisor::given
 
-    /// The first element of a window that lies in the picture.
+    /// The first element of a window that is inside the image.
     HALFTONE_HD constexpr extent begin(extent window) const {
         if (size == 0) return window * in / out;
         const extent first = window * stride - padding;
         return first >= 0 ? first : first + (dilation - 1 - first) / dilation * dilation;
     }
-    /// One behind the last; at most begin(window) where none lies in the picture.
+    /// One after the last; at most begin(window) if none is inside the image.
     HALFTONE_HD constexpr extent end(extent window) const {
         if (size == 0) return ((window + 1) * in + out - 1) / out;
         const extent last = window * stride - padding + (size - 1) * dilation;
         return last < in ? last + 1 : in;
     }
-    /// The first window that may reach an element, between its first and its last one.
+    /// The first window that may contain an element between its begin and its end.
     HALFTONE_HD constexpr extent first_window(extent element) const {
         if (size == 0) return element * out / in;
         const extent beyond = element + padding - (size - 1) * dilation;
         return beyond <= 0 ? 0 : (beyond + stride - 1) / stride;
     }
-    /// One behind the last of them.
+    /// One after the last of these windows.
     HALFTONE_HD constexpr extent end_window(extent element) const {
         if (size == 0) return ((element + 1) * out + in - 1) / in;
         const extent last = (element + padding) / stride;
         return last < out ? last + 1 : out;
     }
-    /// By what the sum of a window is divided along this axis.
+    /// The divisor of a window's sum along this axis.
     HALFTONE_HD constexpr extent count(extent window) const {
         if (divides == pool_divisor::given) return divisor;
         if (size == 0 || divides == pool_divisor::inside) return end(window) - begin(window);
@@ -82,9 +82,9 @@ struct pool_axis {
     }
 };
 
-/// The windows of pictures that lie one behind the other.
+/// The windows of a batch of contiguous planes.
 struct pool_layout {
-    extent planes = 0;  ///< pictures times channels
+    extent planes = 0;  ///< images * channels
     pool_axis height, width;
 
     HALFTONE_HD constexpr extent plane_in() const { return height.in * width.in; }
@@ -93,8 +93,8 @@ struct pool_layout {
     HALFTONE_HD constexpr extent outputs() const { return planes * plane_out(); }
 };
 
-/// The windows along an axis of `in` elements. Throws argument_error for windows that cannot be, shape_error where
-/// there is none.
+/// The windows along an axis of `in` elements. Throws argument_error for options that do not describe a valid window,
+/// and shape_error if no window fits.
 inline pool_axis pool_axis_of(const char* operation, const char* axis, extent in, extent size, extent stride,
                               extent padding, extent dilation, bool ceil_mode) {
     constexpr extent most = extent{1} << 24;  // so that rows of a window are counted in floats
@@ -117,11 +117,11 @@ inline pool_axis pool_axis_of(const char* operation, const char* axis, extent in
     return a;
 }
 
-/// Throws shape_error for planes whose elements a 32-bit integer cannot number.
+/// Throws shape_error for planes with more elements than a 32-bit integer can index.
 inline pool_layout checked_pool_layout(const char* operation, const pool_layout& l) {
     constexpr extent most = 2147483647;
     if (l.plane_in() > most)
-        fail<shape_error>(operation, ": a picture of ", l.plane_in(), " elements; at most ", most, " are possible");
+        fail<shape_error>(operation, ": a plane of ", l.plane_in(), " elements; at most ", most, " are possible");
     return l;
 }
 
@@ -146,18 +146,18 @@ inline pool_layout pool_layout_of(const char* operation, const shape<4>& x, cons
     }
     return l;
 }
-/// Of adaptive pooling to `out` windows.
+/// The layout of adaptive pooling to `out` windows.
 inline pool_layout pool_layout_of(const char* operation, const shape<4>& x, const height_width& out) {
     if (out.height < 1 || out.width < 1)
         fail<argument_error>(operation, ": the output is (", out.height, ", ", out.width,
                              "); expected 1 or more of both");
-    if (x[2] < 1 || x[3] < 1) fail<shape_error>(operation, ": x is ", x, "; a picture without elements has no means");
+    if (x[2] < 1 || x[3] < 1) fail<shape_error>(operation, ": x is ", x, "; an image without elements has no means");
     pool_layout l{x[0] * x[1], {}, {}};
     l.height.in = x[2], l.height.out = out.height;
     l.width.in = x[3], l.width.out = out.width;
     return checked_pool_layout(operation, l);
 }
-/// What pooling makes of pictures.
+/// The shape of the result of pooling x.
 inline shape<4> pooled_shape(const shape<4>& x, const pool_layout& l) {
     return {x[0], x[1], l.height.out, l.width.out};
 }

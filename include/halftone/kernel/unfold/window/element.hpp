@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// unfold and fold by elements, one thread each (common/fp64/each.hpp): what devices run, and the CPU for doubles.
+/// unfold and fold with one thread per element (common/fp64/each.hpp): for GPUs, and for doubles on the CPU.
 #pragma once
 
 #include <halftone/kernel/common/fp64/each.hpp>
@@ -10,14 +10,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// An element of the matrix. Elements are words of their size.
+/// Computes an element of the matrix. Elements are copied as words of their size.
 template <class Word>
 struct unfold_element {
     simt::global_span<const Word> x;
     simt::global_span<Word> y;
     sliding_window window;
     shape<4> strides;  // of x
-    extent begin;      // where its first element lies in the span
+    extent begin;      // the offset of its first element in the span
     extent first_row, rows, columns;
 
     template <class T>
@@ -49,7 +49,7 @@ struct unfold_element {
     }
 };
 
-/// An element of the pictures.
+/// Computes an element of the images.
 template <class T, class X>
 struct fold_element {
     simt::global_span<const T> y;
@@ -94,7 +94,7 @@ struct fold_element {
     }
 };
 
-/// The matrix, element by element, on any device.
+/// Computes the whole matrix with one thread per element, on any device.
 template <class Device, class T>
 void unfold_by_elements(Device& device, const unfold_arguments<T>& a) {
     if (a.y.size() == 0) return;
@@ -104,7 +104,7 @@ void unfold_by_elements(Device& device, const unfold_arguments<T>& a) {
     if constexpr (sizeof(T) == 4) run(std::uint32_t{});
     if constexpr (sizeof(T) == 8) run(std::uint64_t{});
 }
-/// The pictures, element by element, on any device.
+/// Computes the images with one thread per element, on any device.
 template <class Device, class T, class X>
 void fold_by_elements(Device& device, const fold_arguments<T, X>& a) {
     if (a.x.size() == 0) return;

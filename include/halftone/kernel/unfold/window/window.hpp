@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A window that slides over pictures: which of their elements it sees from where.
+/// A window that slides over images: which of their elements it covers at which place.
 ///
-///     axis.seen(place, tap)                // the row (or column) of the picture that tap `tap` sees at place `place`
-///     axis.place_of(at, tap)               // the place where that tap sees row `at`; -1: none
+///     axis.seen(place, tap)                // the row (or column) of the image under tap `tap` with the window at `place`
+///     axis.place_of(at, tap)               // the place with row `at` under that tap; -1: none
 #pragma once
 
 #include <halftone/tensor/shape.hpp>
@@ -12,20 +12,20 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
 
-/// One axis of a window. A tap is an element of the window; a place is where the window stands, an element of the result.
+/// One axis of a window. A tap is an element of the window; a place is a position of the window, an element of the result.
 struct window_axis {
     extent size, taps, places, stride, padding, dilation;
 
-    /// What a tap sees at a place; outside of 0 to size - 1 it is padding.
+    /// The row or column under a tap at a place; one outside of 0 to size - 1 is padding.
     HALFTONE_HD constexpr extent seen(extent place, extent tap) const {
         return place * stride - padding + tap * dilation;
     }
-    /// The place where a tap sees `at`, or -1.
+    /// The place at which `at` is under a tap, or -1.
     HALFTONE_HD constexpr extent place_of(extent at, extent tap) const {
         const extent from = at + padding - tap * dilation, place = stride == 1 ? from : from / stride;
         return from >= 0 && place * stride == from && place < places ? place : -1;
     }
-    /// The first place where the tap sees the picture, and the one behind the last.
+    /// The first place at which the tap is inside the image, and one after the last.
     constexpr extent first_inside(extent tap) const { return places_before(padding - tap * dilation); }
     constexpr extent end_inside(extent tap) const { return places_before(size + padding - tap * dilation); }
 
@@ -43,7 +43,7 @@ struct sliding_window {
 
     HALFTONE_HD constexpr extent taps() const { return down.taps * across.taps; }
     HALFTONE_HD constexpr extent places() const { return down.places * across.places; }
-    /// Whether the window is one element that sees each of the picture's once.
+    /// Whether the window is one element, and the places are exactly the elements of the image.
     constexpr bool is_one_for_one() const {
         return taps() == 1 && down.stride == 1 && across.stride == 1 && down.padding == 0 && across.padding == 0;
     }
