@@ -147,7 +147,7 @@ struct unfold<cpu> {
                              a.x.extent_of(1), a.x.extent_of(2), a.y.extent_of(2), a.mode},
                             a.x.extent_of(0));
         } else {
-            fold_by_elements(device, a);
+            fold_by_elements<extent>(device, a);
         }
     }
 };

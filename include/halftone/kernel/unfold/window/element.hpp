@@ -49,14 +49,14 @@ struct unfold_element {
     }
 };
 
-/// Computes an element of the images.
-template <class T, class X>
+/// One element of the images. Int: extent, or std::int32_t if the window and both sizes fit, which is faster on GPUs.
+template <class T, class X, class Int>
 struct fold_element {
     simt::global_span<const T> y;
     simt::global_span<X> x;
     sliding_window window;
     shape<5> strides;  // of x
-    extent groups, channels, columns;
+    Int groups, channels, columns;
     write_mode mode;
 
     explicit fold_element(const fold_arguments<T, X>& a)
@@ -64,33 +64,44 @@ struct fold_element {
           x(simt::bounding_span_of(a.x)),
           window(a.window),
           strides(a.x.strides()),
-          groups(a.x.extent_of(1)),
-          channels(a.x.extent_of(2)),
-          columns(a.y.extent_of(2)),
+          groups(static_cast<Int>(a.x.extent_of(1))),
+          channels(static_cast<Int>(a.x.extent_of(2))),
+          columns(static_cast<Int>(a.y.extent_of(2))),
           mode(a.mode) {}
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
-        extent rest = i / window.across.size;
-        const extent across = i - rest * window.across.size, down = rest % window.down.size;
-        rest /= window.down.size;
-        const extent of_group = rest % (groups * channels), image = rest / (groups * channels);
-        statistic<T, X> sum = 0;
-        for (extent k = 0; k < window.down.taps; ++k) {
-            const extent place_row = window.down.place_of(down, k);
-            if (place_row < 0) continue;
-            for (extent l = 0; l < window.across.taps; ++l) {
-                const extent place = window.across.place_of(across, l);
-                if (place < 0) continue;
-                const extent row = of_group * window.taps() + k * window.across.taps + l;
-                sum += thread.load(y, row * columns + image * window.places() + place_row * window.across.places + place);
-            }
-        }
-        const extent group = of_group / channels, channel = of_group - group * channels;
+        const Int width = static_cast<Int>(window.across.size), height = static_cast<Int>(window.down.size);
+        const Int line = static_cast<Int>(i) / width, across = static_cast<Int>(i) - line * width;
+        const Int plane = line / height, down = line - plane * height;
+        const Int image = plane / (groups * channels), of_group = plane - image * (groups * channels);
+        statistic<T, X> sum = sum_of_taps(thread, of_group, image, down, across);
+        const Int group = of_group / channels, channel = of_group - group * channels;
         const extent at = image * strides[0] + group * strides[1] + channel * strides[2] + down * strides[3] +
                           across * strides[4];
         if (mode == write_mode::add) sum = static_cast<statistic<T, X>>(thread.load(x, at)) + sum;
         thread.store(x, at, static_cast<X>(sum));
+    }
+
+  private:
+    /// The sum over the taps that see the element, in their order.
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD HALFTONE_INLINE statistic<T, X> sum_of_taps(Thread thread, Int of_group, Int image, Int down,
+                                                            Int across) const {
+        const Int taps = static_cast<Int>(window.across.taps), places = static_cast<Int>(window.across.places);
+        const Int first_place = image * static_cast<Int>(window.places());
+        statistic<T, X> sum = 0;
+        for (Int k = 0; k < static_cast<Int>(window.down.taps); ++k) {
+            const Int place_row = window.down.place_of(down, k);
+            if (place_row < 0) continue;
+            for (Int l = 0; l < taps; ++l) {
+                const Int place = window.across.place_of(across, l);
+                if (place < 0) continue;
+                const Int row = of_group * static_cast<Int>(window.taps()) + k * taps + l;
+                sum += thread.load(y, row * columns + first_place + place_row * places + place);
+            }
+        }
+        return sum;
     }
 };
 
@@ -105,10 +116,10 @@ void unfold_by_elements(Device& device, const unfold_arguments<T>& a) {
     if constexpr (sizeof(T) == 8) run(std::uint64_t{});
 }
 /// Computes the images with one thread per element, on any device.
-template <class Device, class T, class X>
+template <class Int, class Device, class T, class X>
 void fold_by_elements(Device& device, const fold_arguments<T, X>& a) {
     if (a.x.size() == 0) return;
-    fp64::for_each(device, a.x.size(), a.window.taps(), fold_element<T, X>(a));
+    fp64::for_each(device, a.x.size(), a.window.taps(), fold_element<T, X, Int>(a));
 }
 
 }  // namespace kernel

@@ -20,10 +20,18 @@ struct window_axis {
     HALFTONE_HD constexpr extent seen(extent place, extent tap) const {
         return place * stride - padding + tap * dilation;
     }
-    /// The place at which `at` is under a tap, or -1.
-    HALFTONE_HD constexpr extent place_of(extent at, extent tap) const {
-        const extent from = at + padding - tap * dilation, place = stride == 1 ? from : from / stride;
-        return from >= 0 && place * stride == from && place < places ? place : -1;
+    /// The place at which `at` is under a tap, or -1. Computed in Int: extent, or std::int32_t where fits_32_bits().
+    template <class Int = extent>
+    HALFTONE_HD constexpr Int place_of(Int at, Int tap) const {
+        const Int step = static_cast<Int>(stride);
+        const Int from = at + static_cast<Int>(padding) - tap * static_cast<Int>(dilation);
+        const Int place = step == 1 ? from : from / step;
+        return from >= 0 && place * step == from && place < static_cast<Int>(places) ? place : Int{-1};
+    }
+    /// Whether no coordinate under the window exceeds 32 bits.
+    constexpr bool fits_32_bits() const {
+        constexpr extent most = extent{1} << 29;
+        return size <= most && padding <= most && places <= most / stride && taps <= most / dilation;
     }
     /// The first place at which the tap is inside the image, and one after the last.
     constexpr extent first_inside(extent tap) const { return places_before(padding - tap * dilation); }
@@ -43,6 +51,7 @@ struct sliding_window {
 
     HALFTONE_HD constexpr extent taps() const { return down.taps * across.taps; }
     HALFTONE_HD constexpr extent places() const { return down.places * across.places; }
+    constexpr bool fits_32_bits() const { return down.fits_32_bits() && across.fits_32_bits(); }
     /// Whether the window is one element, and the places are exactly the elements of the image.
     constexpr bool is_one_for_one() const {
         return taps() == 1 && down.stride == 1 && across.stride == 1 && down.padding == 0 && across.padding == 0;
