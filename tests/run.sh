@@ -94,6 +94,6 @@ if [[ $extent != some && -z ${CUOBJDUMP:-} ]] && command -v nvcc /usr/local/cuda
     done
 fi
 
-configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON "${more[@]}" "${definitions[@]}"
+configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON -DHALFTONE_TEST_PCH=ON "${more[@]}" "${definitions[@]}"
 cmake --build "$build" --parallel "$(job_count)"
 exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(job_count)" "${selection[@]}" "$@"
