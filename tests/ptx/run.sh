@@ -62,6 +62,7 @@ if ((${#names[@]} == 0)); then
         name=$(basename "$test" .cu)
         if [[ " ${names[*]} " != *" $name "* && (-z $objects || -e $objects/tests_cuda_$name.cu.o) ]]; then names+=("$name"); fi
     done
+    if [[ -n $objects && -e $objects/tests_cuda_joined.cu.o ]]; then names+=(joined); fi
 fi
 export work root nvcc toolkit objects sanitizer asked=$architecture cxx=${CXX:-c++}
 # A fused multiply-add is a slow call where a compiler may not use the processor's.
