@@ -62,15 +62,15 @@ need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
 wish ctags universal-ctags
 selection=()
-more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF)
+more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF -DHALFTONE_TRAIN_GPT_QUICK=ON)
 if [[ $extent != some ]]; then
     selection=(-C More)
-    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF)
+    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF -DHALFTONE_TRAIN_GPT_QUICK=ON)
     wish clang++ clang
 fi
 if [[ $extent == full ]]; then
     selection=(-C Full)
-    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON)
+    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF)
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user
