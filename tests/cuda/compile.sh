@@ -41,10 +41,10 @@ fi
 # Each file with the most kernels that it may have on one architecture: what users wait for when they compile. With --full each is
 # compiled by itself. Without, what is marked
 #     read      is read, the files of one number as one;
-#     again     is read: other files here have its kernels, too;
+#     again     is read by itself: other files here have its kernels, too, or like ones (attention_mods.cu, of attention.cu);
 #     joined    is compiled to PTX, as one file, which tests/ptx runs;
 #     consumer  is compiled by another test;
-#     full      is left out: whole models and steps of kernels that the others test one by one, and benchmarks.
+#     full      is left out: whole models and steps of kernels that the others test one by one, benchmarks, other examples.
 # Always those marked `each` are compiled for every architecture from the source; those marked `bytes`, which multiply numbers of
 # eight bits, for sm_89 beside these; those marked `hopper`, which is for its own instructions, for sm_90a alone, and without --full
 # read. What takes longest comes first.
@@ -55,7 +55,7 @@ else
 tests/cuda/model.cu 300 full
 tests/cuda/steps.cu 330 full
 tests/cuda/products.cu 120
-tests/cuda/attention.cu 100
+tests/cuda/attention.cu 100 again
 tests/cuda/attention_mods.cu 40 joined
 tests/cuda/rotary.cu 30 joined
 tests/cuda/cache_heads.cu 30 joined
@@ -75,12 +75,12 @@ tests/cuda/statistics.cu 60 read2
 tests/cuda/warpgroups.cu 70 hopper
 examples/train_gpt/amp_bf16.cu 160 again
 examples/03_regression.cpp 40 again
-bench/cuda/matmul.cu 40 again
+bench/cuda/matmul.cu 40 full
 bench/cuda/attention.cu 60 full
 bench/cuda/rows.cu 60 full
 examples/own_project/main.cu 20 consumer
-examples/own_project/one_file.cu 20 again
-examples/train_gpt/gpu.cu 10 again
+examples/own_project/one_file.cu 20 full
+examples/train_gpt/gpu.cu 10 full
 tests/cuda/exec.cu 10
 tests/cuda/float8.cu 20 each
 FILES
@@ -114,7 +114,10 @@ one_of() {
     if ((${#files[@]} == 0)); then return; fi
     mkdir -p "$work/$(dirname "$name")"
     {
-        sed -n '/^#include/p' "${files[@]}" | LC_ALL=C sort -ru  # <...> before "..."
+        # <...> before "...", and the device, with all kernels, before the tests' headers.
+        sed -n '/^#include/p' "${files[@]}" | LC_ALL=C sort -ru | awk '
+            /"/ && !told++ { print "#include \"cuda/device.cuh\"" }
+            { print }'
         for file in "${files[@]}"; do printf 'namespace of_%s {\n#include "%s"\n}\n' "$(basename "$file" .cu)" "$root/$file"; done
     } >"$work/$name"
     awk -v mark="$mark" -v name="$name" '$3 != mark { print; next } !told++ { print name, 100000, mark }' "$work/files" >"$work/rest"
