@@ -44,8 +44,7 @@ nvcc=${CUDACXX:-nvcc}
 if ! command -v "$nvcc" >/dev/null 2>&1; then nvcc=/usr/local/cuda/bin/nvcc; fi
 if command -v "$nvcc" >/dev/null 2>&1; then
     echo '#include <halftone/exec/cuda/cuda.cuh>' >"$work/old.cu"
-    reading=(-std=c++20 -fdevice-syntax-only -cuda -I"$root/include")  # by the front ends, which refuse or take
-    if "$nvcc" "${reading[@]}" -arch=sm_75 "$work/old.cu" -o "$work/old.ii" >"$work/log" 2>&1; then
+    if "$nvcc" -std=c++20 -arch=sm_75 -I"$root/include" -c "$work/old.cu" -o "$work/old.o" >"$work/log" 2>&1; then
         echo "the headers are content with sm_75"
         status=1
     fi
@@ -66,7 +65,7 @@ CODE
         wanted=refused got=taken
         if [[ -z $option || $option == -G ]]; then wanted=taken; fi
         # shellcheck disable=SC2086  # one or none
-        "$nvcc" "${reading[@]}" -arch=sm_80 $option "$work/fast.cu" -o "$work/fast.ii" >"$work/log" 2>&1 || got=refused
+        "$nvcc" -std=c++20 -arch=sm_80 $option -I"$root/include" -c "$work/fast.cu" -o "$work/fast.o" >"$work/log" 2>&1 || got=refused
         if [[ $got != "$wanted" ]]; then
             echo "nvcc $option is $got, and should be $wanted:"
             cat "$work/log"
