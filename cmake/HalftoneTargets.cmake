@@ -55,3 +55,23 @@ function(halftone_add_executable name)
         target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=400000>)
     endif()
 endfunction()
+
+# The headers that nearly all sources begin with, read once for all programs of the same flags. Not by default: a change of one
+# header compiles them all anew, and sources may forget an #include without being told. Sources that are compiled by themselves
+# (SKIP_PRECOMPILE_HEADERS) do without. CMake would have the compiler take these headers for a system's, whose warnings it suppresses.
+option(HALFTONE_TEST_PCH "Precompile headers for halftone's tests and lessons" OFF)
+set(CMAKE_PCH_PROLOGUE "")
+# halftone_precompile(<program> <header>...), or halftone_precompile(<program> REUSE_FROM <program>) for one of the same flags.
+function(halftone_precompile name)
+    if(NOT HALFTONE_TEST_PCH OR MSVC)
+        return()
+    endif()
+    if(ARGV1 STREQUAL "REUSE_FROM")
+        target_precompile_headers(${name} ${ARGN})
+    else()
+        target_precompile_headers(${name} PRIVATE ${ARGN})
+    endif()
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        target_compile_options(${name} PRIVATE -Wno-error=invalid-pch)  # the headers themselves are read then
+    endif()
+endfunction()

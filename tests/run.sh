@@ -11,11 +11,12 @@ tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CT
 Installs the packages that the tests need (after listing them), builds the tests in Release with all cores, and runs them.
 
     --yes            install without asking; without a terminal it never asks
-    --more           also run further tests, which take about twice as long: each header alone, training steps on the emulated GPU, and, if
-                     there is nvcc, the CUDA code of the tests compiled and run from PTX, and all other CUDA code checked by nvcc's
-                     front ends
-    --full           --more, and the long tests: whole models, lessons and second derivatives on the emulated GPU, all CUDA code
-                     compiled for each architecture, a CPU without AVX and aarch64 under emulation, Windows under Wine, and CUDA 12.4
+    --more           also run further tests, which take about as long again: each public header alone, training steps on the emulated
+                     GPU, and, if there is nvcc, the CUDA code: all of it read by nvcc's front ends, that of the tests with
+                     instructions of its own compiled, and run from PTX
+    --full           --more, and the long tests: every header alone, whole models, lessons and second derivatives on the emulated
+                     GPU, all CUDA code compiled for each architecture and run from PTX, its machine code, a CPU without AVX and
+                     aarch64 under emulation, Windows under Wine, and CUDA 12.4
     --build FOLDER   the build folder, build/tests by default
     -DNAME=VALUE     passed to cmake, as -DCMAKE_CXX_COMPILER=clang++ or -DHALFTONE_WERROR=ON
     -- ...           passed to ctest, as -R matmul or -L kernel
@@ -62,15 +63,17 @@ need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
 wish ctags universal-ctags
 selection=()
-more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF)
+quick=(-DHALFTONE_TRAIN_GPT_QUICK=ON -DHALFTONE_OWN_MODELS=OFF)
+more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 if [[ $extent != some ]]; then
     selection=(-C More)
-    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF)
-    wish clang++ clang
+    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 fi
 if [[ $extent == full ]]; then
     selection=(-C Full)
-    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON)
+    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF
+        -DHALFTONE_OWN_MODELS=ON)
+    wish clang++ clang
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user
@@ -94,6 +97,6 @@ if [[ $extent != some && -z ${CUOBJDUMP:-} ]] && command -v nvcc /usr/local/cuda
     done
 fi
 
-configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON "${more[@]}" "${definitions[@]}"
+configure "$build" -DHALFTONE_BUILD_TESTS=ON -DHALFTONE_COMPILED=ON -DHALFTONE_TEST_PCH=ON "${more[@]}" "${definitions[@]}"
 cmake --build "$build" --parallel "$(job_count)"
 exec ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel "$(job_count)" "${selection[@]}" "$@"

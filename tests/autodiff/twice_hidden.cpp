@@ -47,13 +47,16 @@ void check_packed() {
     });
 }
 
+// In float16 this is the code of bfloat16 once more; tests/kernel/attention/hidden.cpp has its kernels.
 TEST_CASE("masked keys have no effect on first and second derivatives, visible keys have") {
     SUBCASE("causal, fp32") { check_causal<ht::full_fp32, float>(); }
     SUBCASE("causal, bf16") { check_causal<ht::amp_bf16, ht::bfloat16>(); }
-    SUBCASE("causal, fp16") { check_causal<ht::amp_fp16, ht::float16>(); }
     SUBCASE("packed, fp32") { check_packed<ht::full_fp32, float>(); }
     SUBCASE("packed, bf16") { check_packed<ht::amp_bf16, ht::bfloat16>(); }
+#if defined(HALFTONE_FULL_TESTS)
+    SUBCASE("causal, fp16") { check_causal<ht::amp_fp16, ht::float16>(); }
     SUBCASE("packed, fp16") { check_packed<ht::amp_fp16, ht::float16>(); }
+#endif
 }
 
 }  // namespace

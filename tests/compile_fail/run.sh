@@ -9,8 +9,9 @@
 #     // flags: -fsomething              optional: more arguments for the compiler
 #
 # and two versions of the program: a wrong one, and a right one if HALFTONE_TEST_RIGHT is defined. The right one must compile without
-# a warning, which shows that the wrong one fails for the expected reason only. Right versions are compiled many at a time, each in
-# its own namespace after all their headers; if that fails, one by one.
+# a warning, which shows that the wrong one fails for the expected reason only. Versions are compiled many at a time, each in its own
+# namespace after all their headers. Right ones are compiled one by one if that fails; wrong ones, unless the compiler says what is
+# expected in a message about that case's lines (of a function with the same types it says it once, about one of the cases).
 #
 # Without a compiler argument CXX names it; without cases all run; -v shows the compiler's output. nvcc compiles the programs as CUDA.
 #
@@ -29,6 +30,33 @@ if [[ $cxx == nvcc ]] && ! command -v nvcc >/dev/null 2>&1; then cxx=/usr/local/
 command -v "$cxx" >/dev/null 2>&1 || { echo "skipped: there is no $cxx"; exit 77; }
 cases=("$@")
 if ((!$#)); then cases=("$here"/*.cpp); fi
+
+# complaints FILE OUTPUT EXPECTED...: prints what is missing from the compiler's output, or too much in it.
+complaints() {
+    local file=$1 output=$2 name sentence first status=0
+    name=$(basename "$file" .cpp)
+    shift 2
+    while IFS= read -r sentence; do
+        if grep -qF -- "$sentence" <<<"$output"; then
+            echo "$name: the compiler also says: $sentence"
+            status=1
+        fi
+    done < <(sed -n 's|^// never: *||p' "$file")
+    first=$(grep -m 1 -E '(^|[ :])error([ :]|$)' <<<"$output" || true)
+    while IFS= read -r sentence; do
+        if ! grep -qF -- "$sentence" <<<"$first"; then
+            echo "$name: the first that the compiler says is not '$sentence' but: $first"
+            status=1
+        fi
+    done < <(sed -n 's|^// expect-first: *||p' "$file")
+    for sentence; do
+        if ! grep -qF -- "$sentence" <<<"$output"; then
+            echo "$name: the compiler does not say: $sentence"
+            status=1
+        fi
+    done
+    return "$status"
+}
 
 # check_case FILE<tab>PRECOMPILED
 check_case() {
@@ -61,33 +89,15 @@ check_case() {
         echo "$output"
         return 1
     fi
+    if [[ -e ${work:-}/$name.wrong ]]; then return; fi
     if output=$("${compile[@]}" "$file" 2>&1); then
         echo "$name: the wrong program compiles"
         return 1
     fi
     # nvcc's own spelling of numbers.
     if [[ ${cxx##*/} == nvcc* ]]; then output=$(sed -E 's/\b([0-9]+)U?L\b/\1/g' <<<"$output"); fi
-    local sentence status=0
-    while IFS= read -r sentence; do
-        if grep -qF -- "$sentence" <<<"$output"; then
-            echo "$name: the compiler also says: $sentence"
-            status=1
-        fi
-    done < <(sed -n 's|^// never: *||p' "$file")
-    local first
-    first=$(grep -m 1 -E '(^|[ :])error([ :]|$)' <<<"$output" || true)
-    while IFS= read -r sentence; do
-        if ! grep -qF -- "$sentence" <<<"$first"; then
-            echo "$name: the first that the compiler says is not '$sentence' but: $first"
-            status=1
-        fi
-    done < <(sed -n 's|^// expect-first: *||p' "$file")
-    for sentence in "${expected[@]}"; do
-        if ! grep -qF -- "$sentence" <<<"$output"; then
-            echo "$name: the compiler does not say: $sentence"
-            status=1
-        fi
-    done
+    local status=0
+    complaints "$file" "$output" "${expected[@]}" || status=1
     if ((status || verbose)); then echo "$name: $output"; fi
     return "$status"
 }
@@ -104,6 +114,44 @@ write_together() {
         printf 'namespace of_%s {\n#include "%s"\n}\n' "$(basename "$file" .cpp)" "$(realpath "$file")"
     done >>"$together"
 }
+# said_of FOLDER: divides the compiler's messages on standard input by the case whose line is the last before or in an error. What comes
+# before an error says where it is; a message without it goes on with the one before.
+said_of() {
+    awk -v folder="$1" '
+        function finish() {
+            if (name != "") print message >>(folder "/" name ".said")
+            message = name = ""
+            is_told = 0
+        }
+        function note_case(line) { if (match(line, /compile_fail\/[a-z0-9_]+\.cpp:[0-9]/)) name = substr(line, RSTART + 13, RLENGTH - 19) }
+        /^In file included from |: In [a-z ]+ .*:$|: At global scope:$|:   (recursively )?required (from|by) |:   in .constexpr. expansion of/ {
+            if (is_told) finish()
+            note_case($0)
+        }
+        / error: / {
+            if (is_told && /compile_fail\/[a-z0-9_]+\.cpp:[0-9]/) finish()
+            if (!is_told) note_case($0)
+            is_told = 1
+        }
+        / (note|warning): / { is_told = 1 }
+        { message = message $0 "\n" }
+        END { finish() }'
+}
+# check_wrong_together FILE<tab>PRECOMPILED: notes which wrong programs need not be compiled again.
+check_wrong_together() {
+    local file=${1%%$'\t'*} before=${1#*$'\t'} case expected
+    local folder=$file.said
+    if ((verbose)); then return; fi
+    mkdir "$folder"
+    "$cxx" -std=c++20 -I"$include" -fsyntax-only -Wall -Wextra -Wpedantic ${before:+-include "$before"} "$file" 2>&1 | said_of "$folder" || true
+    while IFS= read -r case; do
+        if [[ ! -e $folder/$(basename "$case" .cpp).said ]] || grep -qE '^// (never|expect-first):' "$case"; then continue; fi
+        mapfile -t expected < <(sed -n 's|^// expect: *||p' "$case")
+        if ((${#expected[@]})) && complaints "$case" "$(cat "$folder/$(basename "$case" .cpp).said")" "${expected[@]}" >/dev/null; then
+            touch "$work/$(basename "$case" .cpp).wrong"
+        fi
+    done < <(sed -n 's|^#include "\(.*/compile_fail/.*\.cpp\)"$|\1|p' "$file")
+}
 # check_together FILE<tab>PRECOMPILED: notes which right programs need not be compiled again.
 check_together() {
     local file=${1%%$'\t'*} before=${1#*$'\t'}
@@ -112,7 +160,7 @@ check_together() {
         sed -n "s|^namespace of_\(.*\) {$|$work/\1.right|p" "$file" | xargs touch
     fi
 }
-export -f check_case check_together
+export -f check_case check_together check_wrong_together complaints said_of
 export cxx include verbose
 
 if (($#)) || [[ ${cxx##*/} == nvcc* ]]; then
@@ -126,7 +174,7 @@ else
     mapfile -t plain < <(grep -LE '^// flags:|^ *#(define|undef)|^template <> *$|^namespace halftone|^int main|[ (]::' "${cases[@]}")
     for ((i = 0; i < ${#plain[@]}; i += 16)); do write_together "$work/together_$i.cpp" "${plain[@]:i:16}"; done
     tasks=$(precompiled_for "$work" "$include" "$work"/together_*.cpp)
-    xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'set -u; check_together "$0"' <<<"$tasks"
+    xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'set -u; check_together "$0"; check_wrong_together "$0"' <<<"$tasks"
     tasks=$(precompiled_for "$work" "$include" "${cases[@]}")
 fi
 xargs -d '\n' -n 1 -P "$(nproc)" bash -c 'set -u; check_case "$0"' <<<"$tasks" || exit 1

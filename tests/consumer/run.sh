@@ -94,8 +94,8 @@ case ${1:-} in
     two_libraries)
         cd "$here/two_libraries"
         flags=(-std=c++20 -fPIC -shared -pthread "-I$root/include")
-        "$cxx" "${flags[@]}" -O1 -DLIBRARY=plain library.cpp -o "$work/libplain.so"
-        "$cxx" "${flags[@]}" -O3 -ffast-math -DLIBRARY=fast library.cpp -o "$work/libfast.so"
+        "$cxx" "${flags[@]}" -O0 -DLIBRARY=plain library.cpp -o "$work/libplain.so"
+        "$cxx" "${flags[@]}" -O1 -ffast-math -DLIBRARY=fast library.cpp -o "$work/libfast.so"
         # Linked in either order: of symbols with one name, those of the first library would win.
         "$cxx" -std=c++20 -O2 -Wall -Wextra main.cpp -o "$work/plain_first" -L"$work" -lplain -lfast -Wl,-rpath,"$work" -pthread
         "$cxx" -std=c++20 -O2 main.cpp -o "$work/fast_first" -L"$work" -lfast -lplain -Wl,-rpath,"$work" -pthread

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# Compiles all CUDA code that the repository has, for each architecture, without a GPU: no warning, no spilled register and
-# no local memory in any kernel, and no more kernels than a program may have.
+# Compiles the CUDA code that the repository has without a GPU: no warning, no spilled register and no local memory in any kernel,
+# and no more kernels than a program may have.
 #
-#     tests/cuda/compile.sh [--full] [--keep FOLDER] [FILE...]      for sm_90; --full: also sm_80, sm_100 and sm_120, and
-#                                                                   whole models
+#     tests/cuda/compile.sh [--full] [--keep FOLDER] [FILE...]      the kernels that use registers to the last, and those with
+#                                                                   instructions of their own, for sm_90; the other code is read;
+#                                                                   --full: all of it, for sm_80, sm_90, sm_100 and sm_120
 #
-# --keep leaves the objects in FOLDER, with their PTX, for tests/ptx/run.sh and tests/cuda/gates.py.
+# --keep leaves the objects in FOLDER, for tests/cuda/gates.py and, with their PTX, for tests/ptx/run.sh.
 #
 # Without --full sm_90 gets its machine code from what the compiler made for sm_80, which is what tests/ptx runs: no source
-# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. Programs whose kernels the
-# tests have, too, are only read, by the compilers' front ends.
+# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. Reading is done by the compilers' front
+# ends: all that nvcc says of C++, at a third of the time. The tests of the kernels that are read run on the emulated GPU, too.
 #
 # CUDACXX names the compiler, CXX the one behind it. Prints for each file its seconds of processor time, how many kernels it
 # has, and the most registers that one of them uses.
@@ -37,45 +38,49 @@ if [[ ${1:-} == --keep ]]; then
     shift 2
 fi
 
-# Each file with the most kernels that it may have on one architecture: what users wait for when they compile. Those marked
-# `again`, whose kernels other files here have, too, are read and not compiled where there is no --full; of those marked `ptx`,
-# which tests/ptx runs, there is PTX alone; those marked `consumer` another test compiles; those marked `full`, whole
-# steps of kernels that the others test one by one, are compiled with --full alone; those marked `each` for every architecture
-# from the source; those marked `bytes`, which multiply numbers of eight bits, for sm_89 beside these; those marked `hopper`,
-# which is for its own instructions, for sm_90a alone. What takes longest comes first.
+# Each file with the most kernels that it may have on one architecture: what users wait for when they compile. With --full each is
+# compiled by itself. Without, what is marked
+#     read      is read, the files of one number as one;
+#     again     is read by itself: other files here have its kernels, too, or like ones (attention_mods.cu, of attention.cu);
+#     joined    is compiled to PTX, as one file, which tests/ptx runs;
+#     consumer  is compiled by another test;
+#     full      is left out: whole models and steps of kernels that the others test one by one, benchmarks, other examples.
+# Always those marked `each` are compiled for every architecture from the source; those marked `bytes`, which multiply numbers of
+# eight bits, for sm_89 beside these; those marked `hopper`, which is for its own instructions, for sm_90a alone, and without --full
+# read. What takes longest comes first.
 if (($#)); then
     printf '%s 100000 each\n' "$@" >"$work/files"
 else
     cat >"$work/files" <<'FILES'
 tests/cuda/model.cu 300 full
 tests/cuda/steps.cu 330 full
-tests/cuda/attention.cu 100
-tests/cuda/attention_mods.cu 40 ptx
 tests/cuda/products.cu 120
+tests/cuda/attention.cu 100 again
+tests/cuda/attention_mods.cu 40 joined
+tests/cuda/rotary.cu 30 joined
+tests/cuda/cache_heads.cu 30 joined
+tests/cuda/target_share.cu 20 joined
+tests/cuda/pictures.cu 60 joined
+tests/cuda/shapes.cu 60 joined
+tests/cuda/updates.cu 60 joined
+tests/cuda/adafactor.cu 30 joined
+tests/cuda/eight_bit.cu 10 joined
+tests/cuda/losses.cu 120 read1
+tests/cuda/reductions.cu 150 read1
+tests/cuda/conv2d.cu 80 read1
+tests/cuda/rows.cu 200 read1
+tests/cuda/pointwise.cu 220 read2
+tests/cuda/choosing.cu 100 read2
+tests/cuda/statistics.cu 60 read2
 tests/cuda/warpgroups.cu 70 hopper
-tests/cuda/losses.cu 120
-tests/cuda/reductions.cu 150
-tests/cuda/choosing.cu 100
-tests/cuda/conv2d.cu 80 ptx
-tests/cuda/pointwise.cu 220
-tests/cuda/rows.cu 200
-tests/cuda/shapes.cu 60
-tests/cuda/rotary.cu 30
-tests/cuda/cache_heads.cu 30
-tests/cuda/target_share.cu 20
-tests/cuda/pictures.cu 60
-tests/cuda/statistics.cu 60
-tests/cuda/updates.cu 60
-tests/cuda/adafactor.cu 30
-tests/cuda/eight_bit.cu 10
 examples/train_gpt/amp_bf16.cu 160 again
 examples/03_regression.cpp 40 again
-bench/cuda/matmul.cu 40 again
-bench/cuda/attention.cu 60 again
-bench/cuda/rows.cu 60 again
+bench/cuda/matmul.cu 40 full
+bench/cuda/attention.cu 60 full
+bench/cuda/rows.cu 60 full
 examples/own_project/main.cu 20 consumer
-examples/own_project/one_file.cu 20 again
-examples/train_gpt/gpu.cu 10 again
+examples/own_project/one_file.cu 20 full
+examples/train_gpt/gpu.cu 10 full
 tests/cuda/exec.cu 10
 tests/cuda/float8.cu 20 each
 FILES
@@ -102,18 +107,41 @@ if [[ -n $keep ]]; then
     all_code=${all_code/sm_90]/sm_90,compute_80]} each_code=${each_code/code=sm_80/code=[sm_80,compute_80]}
     options+=" -no-compress -O1" # of host code, which says what is right
 fi
-if [[ $full == no ]]; then sed -i '/ consumer$/d; / full$/d' "$work/files"; fi
+# one_of MARK NAME: makes one file of those with this mark, each in a namespace of its own behind the headers of all.
+one_of() {
+    local mark=$1 name=$2 file files
+    mapfile -t files < <(awk -v mark="$mark" '$3 == mark { print $1 }' "$work/files")
+    if ((${#files[@]} == 0)); then return; fi
+    mkdir -p "$work/$(dirname "$name")"
+    {
+        # <...> before "...", and the device, with all kernels, before the tests' headers.
+        sed -n '/^#include/p' "${files[@]}" | LC_ALL=C sort -ru | awk '
+            /"/ && !told++ { print "#include \"cuda/device.cuh\"" }
+            { print }'
+        for file in "${files[@]}"; do printf 'namespace of_%s {\n#include "%s"\n}\n' "$(basename "$file" .cu)" "$root/$file"; done
+    } >"$work/$name"
+    awk -v mark="$mark" -v name="$name" '$3 != mark { print; next } !told++ { print name, 100000, mark }' "$work/files" >"$work/rest"
+    mv "$work/rest" "$work/files"
+}
+if [[ $full == no ]]; then
+    sed -i '/ consumer$/d; / full$/d' "$work/files"
+    one_of joined tests/cuda/joined.cu
+    for number in 1 2; do one_of read$number tests/cuda/read$number.cu; done
+fi
 export work nvcc options all_code each_code full
 
 compile_one() {
     local file=$1 name=${1//\//_} code=$all_code what=(-c) result=o TIMEFORMAT=%U
-    case ${2:-} in
-        again) if [[ $full == no ]]; then what=(-fdevice-syntax-only -cuda) result=ii; fi ;;
-        ptx) if [[ $full == no ]]; then code="-gencode=arch=compute_80,code=compute_80"; fi ;;
-        each) code=$each_code ;;
-        bytes) code="$each_code -gencode=arch=compute_89,code=sm_89" ;;
-        hopper) code="-gencode=arch=compute_90a,code=[sm_90a,compute_90a]" ;;
+    local reading=(-fdevice-syntax-only -cuda)
+    case ${2:-}/$full in
+        each/*) code=$each_code ;;
+        bytes/*) code="$each_code -gencode=arch=compute_89,code=sm_89" ;;
+        hopper/yes) code="-gencode=arch=compute_90a,code=[sm_90a,compute_90a]" ;;
+        hopper/no) code="-gencode=arch=compute_90a,code=sm_90a" what=("${reading[@]}") result=ii ;;
+        again/no | read?/no) what=("${reading[@]}") result=ii ;;
+        joined/no) code="-gencode=arch=compute_80,code=compute_80" ;;
     esac
+    if [[ ! -e $file ]]; then file=$work/$file; fi
     # shellcheck disable=SC2086  # several words each
     { time "$nvcc" -x cu $options $code "${what[@]}" "$file" -o "$work/$name.$result" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"
 }
@@ -155,7 +183,7 @@ while read -r file cap _; do
         }' "$work/$name.log" >"$work/$name.report" || status=1
     if command -v c++filt >/dev/null 2>&1; then c++filt <"$work/$name.report"; else cat "$work/$name.report"; fi
 done <"$work/files"
-if [[ -n $keep ]]; then cp "$work"/tests_cuda_*.o "$keep"; fi
+if [[ -n $keep ]]; then rm -f "$keep"/tests_cuda_*.o && cp "$work"/tests_cuda_*.o "$keep"; fi
 if ((status == 0)); then
     bash tests/headers/statics.sh "$work"/*.o || { (($? == 77)) || status=1; }
 fi

@@ -3,13 +3,15 @@
 """Checks the machine code of hot GPU kernels, without a GPU: disassembles the objects that tests/cuda/compile.sh leaves and compares them
 with the committed table.
 
-    tests/cuda/gates.py --objects FOLDER                      exit code 0: all is well; 1: prints the faults; 77: a tool is missing
+    tests/cuda/gates.py --objects FOLDER [--complete]         exit code 0: all is well; 1: prints the faults; 77: a tool is missing
     tests/cuda/gates.py --objects FOLDER --write FILE.json    writes a new table, and FILE.md for readers
 
 With any compiler: no spilled registers and no local memory; no generic loads or stores; and an inner loop with as many
 multiplications as the tile sizes imply. With the compiler of the committed table also: registers, which the hardware allocates in
 units of eight; instructions and shared loads per multiplication on the main path of the loop, at most 2 % more; and the number of
 global accesses of 16 bytes.
+
+Without --complete the kernels whose objects are not there are left out.
 
 cuobjdump and nvdisasm are those of the toolkit, or of PyPI's packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm (which may be newer
 than the compiler) in this Python; CUOBJDUMP and NVDISASM name others. Needs c++filt, too.
@@ -231,7 +233,7 @@ def release_of_compiler():
     return f"nvcc {found[1]}" if found else "no nvcc"
 
 
-def measure(hot, objects, tools):
+def measure(hot, objects, tools, is_complete):
     """The rows of the kernels whose objects exist, their faults, and the labels of the other kernels."""
     rows_found, faults, absent = [], [], set()
     for file in dict.fromkeys(k.file for k in hot):
@@ -239,7 +241,7 @@ def measure(hot, objects, tools):
         mine = {k.name: k for k in hot if k.file == file}
         if not os.path.exists(path):
             absent |= {k.label for k in mine.values()}
-            if file not in ("attention_tf32", "model"):  # which only compile.sh --full compiles
+            if is_complete:
                 faults.append(f"{path} is not there")
             continue
         found = machine_code.kernels(path, set(mine), *tools)
@@ -273,6 +275,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--objects", required=True, metavar="FOLDER", help="as tests/cuda/compile.sh --keep FOLDER leaves it")
     parser.add_argument("--write", metavar="FILE.json", help="the table anew; rows whose objects are not there stay")
+    parser.add_argument("--complete", action="store_true", help="no object may be missing: those of compile.sh --full")
     parser.add_argument("--committed", default=COMMITTED, metavar="FILE.json", help="what to hold")
     given = parser.parse_args()
     tools = [machine_code.find_tool(name) for name in ("cuobjdump", "nvdisasm")]
@@ -282,7 +285,9 @@ def main():
     if not glob.glob(os.path.join(glob.escape(given.objects), "tests_cuda_*.o")):
         print(f"skipped: {given.objects} has no objects; tests/cuda/compile.sh --keep {given.objects} makes them")
         return 77
-    rows_found, faults, absent = measure([*products(), *attention(), *rows(), *elements()], given.objects, tools)
+    rows_found, faults, absent = measure([*products(), *attention(), *rows(), *elements()], given.objects, tools, given.complete)
+    if not rows_found:
+        faults.append(f"{given.objects} has none of the hot kernels")
     compiler = release_of_compiler()
     if given.write:
         write(given.write, compiler, rows_found + [r for r in read(given.write)["rows"] if r["kernel"] in absent])
@@ -292,7 +297,8 @@ def main():
         if compiler != committed["compiler"]:
             print(f"{compiler}: the committed figures are of {committed['compiler']}, and not compared")
             before = {}
-        for row in rows_found if before else ():
+        held = {architecture for _, architecture in before}
+        for row in [r for r in rows_found if r["architecture"] in held]:
             known = before.get((row["kernel"], row["architecture"]))
             wrong = compare(row, known) if known else ["is not in the committed table"]
             faults += [f"{row['kernel']} on {row['architecture']}: {text}" for text in wrong]

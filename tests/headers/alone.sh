@@ -6,6 +6,7 @@
 #
 #     tests/headers/alone.sh [header...]            all of include/halftone without arguments, and all bodies
 #     tests/headers/alone.sh --all-but-entries      without those directly in include/halftone, which headers.entries compiles
+#     tests/headers/alone.sh --public               of those only what docs/api.md names: what programs include
 #     tests/headers/alone.sh --bodies               the SIMD bodies, including those of tests and benchmarks
 #
 # CXX names the compiler.
@@ -23,6 +24,7 @@ what=all depth=(-mindepth 1)
 case ${1:-} in
     --bodies) what=bodies ;;
     --all-but-entries) depth=(-mindepth 2) ;;
+    --public) what=public ;;
 esac
 if [[ ${1:-} == --* ]]; then shift; fi
 if (($#)); then
@@ -31,6 +33,10 @@ if (($#)); then
 else
     # What begins or ends a region is no header by itself: compiled are those who include it, and set/*.hpp with its end.
     mapfile -t headers < <(
+        if [[ $what == public ]]; then
+            grep -oE '`halftone/[a-z0-9_]+/[a-z0-9_/]+\.hpp`' ../docs/api.md | tr -d '`' | LC_ALL=C sort -u
+            exit
+        fi
         find halftone ../tests ../bench -name '*.simd.hpp' | LC_ALL=C sort
         if [[ $what == all ]]; then
             find halftone "${depth[@]}" -name '*.hpp' ! -name '*.simd.hpp' ! -path '*/cpu/set/begin.hpp' \

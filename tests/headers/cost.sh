@@ -5,9 +5,10 @@
 # below its limit.
 #
 #     tests/headers/cost.sh headers              seconds of CPU time that an include adds to an empty file
-#     tests/headers/cost.sh programs [FOLDER]    the smallest program that trains a GPT, from the headers alone and with
-#                                                halftone::compiled, and the sources of examples/train_gpt: CPU time, and
-#                                                that 2 GiB suffice; FOLDER has the measurements of measured.sh for the latter
+#     tests/headers/cost.sh programs [FOLDER]    the smallest program that trains a GPT, with halftone::compiled, and the
+#                                                sources of examples/train_gpt: CPU time, and that 2 GiB suffice; FOLDER has the
+#                                                measurements of measured.sh for the latter
+#     tests/headers/cost.sh kernels              that program from the headers alone: with its kernels
 #
 # A figure beyond its limit is measured twice more, and the smallest counts.
 set -euo pipefail
@@ -57,7 +58,7 @@ amp.hpp 2000
 halftone.hpp 2000
 GOALS
         ;;
-    programs)
+    programs | kernels)
         shopt -s nullglob
         ulimit -v 2097152
         cat >"$work/gpt.cpp" <<'PROGRAM'
@@ -86,15 +87,14 @@ int main() {
     }
 }
 PROGRAM
+        programs=$'6000 with_halftone::compiled -O2 -DHALFTONE_COMPILED\n4000 with_halftone::compiled -O0 -DHALFTONE_COMPILED'
+        if [[ $1 == kernels ]]; then programs='22000 from_the_headers_alone -O2'; fi
         while read -r goal what flags; do
             # shellcheck disable=SC2086  # several words
             spent=$(least $((4 * goal)) $flags "$work/gpt.cpp")
             judge "the smallest GPT ${what//_/ } ($flags)" "$spent" "$goal"
-        done <<'GOALS'
-22000 from_the_headers_alone -O2
-6000 with_halftone::compiled -O2 -DHALFTONE_COMPILED
-4000 with_halftone::compiled -O0 -DHALFTONE_COMPILED
-GOALS
+        done <<<"$programs"
+        if [[ $1 == kernels ]]; then exit "$status"; fi
         goal=60000
         for source in "$root"/examples/train_gpt.cpp "$root"/examples/train_gpt/*.cpp; do
             if [[ ! -e $source ]]; then continue; fi
@@ -106,7 +106,7 @@ GOALS
         done
         ;;
     *)
-        echo "cost.sh: expected headers or programs, got '${1:-}'" >&2
+        echo "cost.sh: expected headers, programs or kernels, got '${1:-}'" >&2
         exit 2
         ;;
 esac

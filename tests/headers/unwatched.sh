@@ -3,7 +3,8 @@
 # Watched tapes cost nothing in programs that do not use them: a training step on a plain tape has exactly the same machine code with
 # and without the headers of watched tapes.
 #
-#     tests/headers/unwatched.sh
+#     tests/headers/unwatched.sh            mixed precision
+#     tests/headers/unwatched.sh --full     float, too: the same headers, with fewer operations
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cxx=${CXX:-c++}
@@ -96,7 +97,9 @@ functions() {
         }' "$1" | sed -E 's/([CD])[12]E/\1xE/g' | sort
 }
 # Without optimisation: the order in which a compiler meets functions changes which register it takes.
-for what in one mixed; do
+programs=(mixed)
+if [[ ${1:-} == --full ]]; then programs+=(one); fi
+for what in "${programs[@]}"; do
     for watching in 0 1; do
         "$cxx" -std=c++20 -O0 -S -I"$here/../../include" -DHALFTONE_COMPILED -DWATCHING="$watching" "$work/$what.cpp" -o "$work/$watching.s"
         functions "$work/$watching.s" >"$work/$watching"

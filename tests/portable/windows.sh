@@ -82,5 +82,5 @@ aligned=$("$objdump" -d --no-show-raw-insn "$build/tests/test_kernel.exe" |
 
 "$wine" wineboot >/dev/null 2>&1 </dev/null || true  # once, and not in the first test's time
 names=$(IFS='|'; echo "${programs[*]}")
-"${cmake%cmake}ctest" --test-dir "$build" --output-on-failure --no-tests=error \
+"${cmake%cmake}ctest" --test-dir "$build" -C Full --output-on-failure --no-tests=error \
     -R "^(($names)(\.(portable|avx2))?|lesson\..*|program\.train_gpt)$" "$@"

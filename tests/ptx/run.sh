@@ -57,11 +57,13 @@ while (($#)); do
 done
 if [[ -n $objects && -n $sanitizer ]]; then echo "--sanitize compiles the tests itself" >&2; exit 2; fi
 if ((${#names[@]} == 0)); then
-    names=(machine hopper bytes float8)
+    names=(machine hopper float8)
+    if [[ -z $objects ]]; then names+=(bytes); fi  # products of eight bits, which the emulated GPU has, too
     for test in "$root"/tests/cuda/*.cu; do
         name=$(basename "$test" .cu)
-        if [[ " ${names[*]} " != *" $name "* && (-z $objects || -e $objects/tests_cuda_$name.cu.o) ]]; then names+=("$name"); fi
+        if [[ $name != bytes && " ${names[*]} " != *" $name "* && (-z $objects || -e $objects/tests_cuda_$name.cu.o) ]]; then names+=("$name"); fi
     done
+    if [[ -n $objects && -e $objects/tests_cuda_joined.cu.o ]]; then names+=(joined); fi
 fi
 export work root nvcc toolkit objects sanitizer asked=$architecture cxx=${CXX:-c++}
 # A fused multiply-add is a slow call where a compiler may not use the processor's.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Built into two shared libraries, one of them with -O3 -ffast-math. LIBRARY is the namespace of its functions.
+/// Built into two shared libraries, one of them with -ffast-math. LIBRARY is the namespace of its functions.
 #include <halftone/amp.hpp>
 
 #include "library.hpp"
