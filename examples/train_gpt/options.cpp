@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <string_view>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -123,6 +124,9 @@ void check(options& o) {
         check_range("--shadow", o.shadow_step, 1, o.steps);
     }
     check_range("--write", o.write, 0, 1'000'000);
+    const auto ends_with = [&o](const char* ending) { return std::string_view(o.memory_history).ends_with(ending); };
+    if (!o.memory_history.empty() && !ends_with(".html") && !ends_with(".json") && !ends_with(".pickle"))
+        refuse("--memory-history is '", o.memory_history, "'; expected a file that ends with .html, .json or .pickle");
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (o.model == "llama") check_llama(o);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
@@ -195,6 +199,9 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--budget", budget,
                    "memory that training may have in use, 96MiB or 1.5GiB say: chooses the cheapest of smaller micro-batches, blocks "
                    "and logits that are computed again, and says what it chose");
+    app.add_option("--memory-history", o.memory_history,
+                   "FILE.html, .json or .pickle: every allocation of the run, a page with a timeline or what PyTorch's memory_viz reads; "
+                   "written at the end, and where memory runs out; with several policies each has its own, FILE_amp_bf16.html say");
     std::string plant;
     app.add_option("--plant", plant,
                    "LAYER:STEP: make a layer overflow in a step, h.1.mlp:30 say, to see what --watch tells");
