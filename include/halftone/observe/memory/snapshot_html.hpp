@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <string>
@@ -24,23 +25,25 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// "512 bytes", "6.00 KiB", "96.5 MiB".
+/// "512 bytes", "6.00 KiB", "96.5 MiB"; rounded as the page's script rounds.
 inline std::string size_text(std::size_t bytes) {
     constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     if (bytes < 1024) return std::to_string(bytes) + " bytes";
     auto size = static_cast<double>(bytes);
     int unit = 0;
     for (; size >= 1024 && unit < 4; ++unit) size /= 1024;
+    const double parts = size < 10 ? 100 : 10;
     char text[40];
-    std::snprintf(text, sizeof text, "%.*f %s", size < 10 ? 2 : size < 100 ? 1 : 0, size, units[unit]);
+    std::snprintf(text, sizeof text, "%.*f %s", size < 10 ? 2 : 1, std::floor(size * parts + 0.5) / parts, units[unit]);
     return text;
 }
 
 /// Where a block comes from: "linear, forward, layer h.0.mlp.up, step 3".
 inline std::string origin_text(const memory_allocation& a) {
-    std::string t = *a.operation == 0 ? "outside of operations" : std::string(a.operation) + ", " + name(a.of_pass);
+    std::string t = *a.operation == 0 ? "" : std::string(a.operation) + ", " + name(a.of_pass);
     if (*a.layer != 0) t += std::string(", layer ") + a.layer;
-    t += a.step == 0 ? ", outside of steps" : ", step " + std::to_string(a.step);
+    if (a.step != 0) t += (t.empty() ? "outside of operations, step " : ", step ") + std::to_string(a.step);
+    if (a.step == 0) t += t.empty() ? "outside of steps" : ", outside of steps";
     if (!a.parts.empty()) {
         const std::size_t n = a.parts.size();
         t += "; of " + std::to_string(n) + (n == 1 ? " parameter, " : " parameters, ") + a.parts.front().parameter +
@@ -52,7 +55,7 @@ inline std::string origin_text(const memory_allocation& a) {
 inline std::string swatch(const char* kind) { return std::string("<i style=\"background:var(--") + kind + ")\"></i>"; }
 
 inline std::string peak_tables(const memory_snapshot& s) {
-    std::string page = "<h2>At the peak</h2>\n<table>\n<tr><th>kind</th><th class=\"n\">bytes</th><th class=\"n\">share</th></tr>\n";
+    std::string page = "<h2>At the peak</h2>\n<table class=\"sums\">\n<tr><th>kind</th><th class=\"n\">bytes</th><th class=\"n\">share</th></tr>\n";
     for (int k = 0; k < memory_kinds; ++k) {
         const std::size_t bytes = s.bytes_at_peak[static_cast<std::size_t>(k)];
         if (bytes == 0) continue;
@@ -65,7 +68,7 @@ inline std::string peak_tables(const memory_snapshot& s) {
     page += "</table>\n<h2>The largest blocks at the peak</h2>\n<table>\n<tr><th class=\"n\">bytes</th><th>kind</th><th>made by</th></tr>\n";
     const std::vector<memory_allocation> all = s.allocations_at(s.peak_event);
     for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 15); ++i) {
-        page += "<tr><td class=\"n\">" + size_text(all[i].bytes) + "</td><td>" + name(all[i].kind) + "</td><td>" +
+        page += "<tr><td class=\"n\">" + size_text(all[i].bytes) + "</td><td class=\"k\">" + name(all[i].kind) + "</td><td>" +
                 escaped(origin_text(all[i])) + "</td></tr>\n";
     }
     return page + "</table>\n";
@@ -101,13 +104,14 @@ inline std::string outliving_table(const memory_snapshot& s) {
     std::stable_sort(sorted.begin(), sorted.end(), [](const line& a, const line& b) { return a.bytes > b.bytes; });
     for (std::size_t i = 0; i < std::min<std::size_t>(sorted.size(), 50); ++i) {
         line& l = sorted[i];
-        l.example.step = 0;
+        l.example.step = l.first;
         std::string from = origin_text(l.example);
-        from.replace(from.find(", outside of steps"), std::string(", outside of steps").size(),
-                     l.first == l.last ? ", step " + std::to_string(l.first)
-                                       : ", steps " + std::to_string(l.first) + " to " + std::to_string(l.last));
+        if (l.first != l.last) {
+            const std::string one = "step " + std::to_string(l.first);
+            from.replace(from.rfind(one), one.size(), "steps " + std::to_string(l.first) + " to " + std::to_string(l.last));
+        }
         page += "<tr><td class=\"n\">" + std::to_string(l.blocks) + "</td><td class=\"n\">" + size_text(l.bytes) +
-                "</td><td class=\"n wide\">" + size_text(l.kept) + "</td><td>" + name(l.example.kind) + "</td><td>" + escaped(from) +
+                "</td><td class=\"n wide\">" + size_text(l.kept) + "</td><td class=\"k\">" + name(l.example.kind) + "</td><td>" + escaped(from) +
                 "</td></tr>\n";
     }
     return page + "</table>\n";

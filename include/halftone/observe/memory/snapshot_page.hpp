@@ -27,8 +27,8 @@ i{display:inline-block;width:.8em;height:.8em;flex:none;border-radius:2px}
 #block b{overflow-wrap:anywhere}#block p{margin:.15rem 0}.dim{color:var(--dim)}
 .alarm{padding:.5rem .7rem;border-left:4px solid var(--outlived);background:var(--strip)}
 table{border-collapse:collapse;width:100%;font-size:13px}th,td{padding:3px 8px 3px 0;text-align:left;vertical-align:top;
-overflow-wrap:anywhere}th{font-weight:600}.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-tr+tr td{border-top:1px solid var(--strip)}
+overflow-wrap:anywhere}th{font-weight:600}.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;width:5rem;padding-right:1rem}
+tr+tr td{border-top:1px solid var(--strip)}.k{white-space:nowrap}.sums{max-width:28rem}
 @media (max-width:600px){body{padding:.6rem}canvas{height:280px}.legend{grid-template-columns:repeat(2,1fr);gap:.15rem .8rem}
 .wide{display:none}}
 )page";
@@ -81,7 +81,7 @@ function size(bytes) {
   const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
   let u = 0;
   for (; bytes >= 1024 && u < 4; ++u) bytes /= 1024;
-  return (u ? bytes.toFixed(bytes < 10 ? 2 : bytes < 100 ? 1 : 0) : bytes) + " " + units[u];
+  return (u ? bytes.toFixed(bytes < 10 ? 2 : 1) : bytes) + " " + units[u];
 }
 function span(us) { return us < 1e3 ? us + " µs" : us < 1e6 ? (us / 1e3).toFixed(1) + " ms" : (us / 1e6).toFixed(2) + " s"; }
 const grouped = n => n.toLocaleString("en");
@@ -186,8 +186,8 @@ function draw_axes(most, bottom) {
     pen.fillText("step " + step, x + 2, bottom + 13);
     free = x + 56;
   }
-  pen.fillText(view.by === "event" ? "event " + grouped(Math.round(first + view.from)) : span(Math.round(view.from)), plot.left,
-               bottom + 27);
+  pen.fillText(view.by === "event" ? "event " + grouped(Math.max(Math.round(first + view.from), 0)) : span(Math.round(view.from)),
+               plot.left, bottom + 27);
   pen.textAlign = "right";
   pen.fillText(view.by === "event" ? grouped(Math.round(first + view.to)) : span(Math.round(view.to)), plot.left + plot.width,
                bottom + 27);
@@ -201,26 +201,26 @@ function draw_chosen(shown, pixel) {
     let below = offset(state);
     for (let b = 0; b < chosen.band; ++b) below += sums[b][state];
     const y = plot.y(below + chosen.bytes);
-    pen.globalAlpha = 0.55;
+    pen.globalAlpha = 0.45;
     pen.fillRect(plot.left + from * pixel, y, (to - from + 1) * pixel, Math.max(plot.y(below) - y, 1.5));
   }
   pen.globalAlpha = 1;
 }
 
 function draw_marks(bottom) {
-  const mark = (state, text, name) => {
+  const mark = (state, text, name, row, end) => {  // the peak's line ends where its column of bytes begins
     const x = x_of(state);
     if (x < plot.left - 1 || x > plot.left + plot.width + 1) return;
     pen.fillStyle = pen.strokeStyle = colour(name), pen.lineWidth = 1;
     pen.beginPath(), pen.moveTo(x, plot.top), pen.lineTo(x - 4, plot.top - 7), pen.lineTo(x + 4, plot.top - 7), pen.fill();
     pen.setLineDash([3, 3]);
-    pen.beginPath(), pen.moveTo(x, plot.top), pen.lineTo(x, bottom), pen.stroke();
+    pen.beginPath(), pen.moveTo(x, plot.top), pen.lineTo(x, end), pen.stroke();
     pen.setLineDash([]);
     pen.textBaseline = "bottom", pen.textAlign = x > plot.left + plot.width / 2 ? "right" : "left";
-    pen.fillText(text, x + (pen.textAlign === "left" ? 7 : -7), plot.top - 4);
+    pen.fillText(text, x + (pen.textAlign === "left" ? 7 : -7), plot.top - 4 + row * 18);
   };
-  mark(peak, "peak " + size(total[peak]), "ink");
-  for (const row of d.refused) mark(row[column.began] - first, "out of memory", "outlived");
+  mark(peak, "peak " + size(total[peak]), "ink", 0, plot.y(total[peak]));
+  for (const row of d.refused) mark(row[column.began] - first, "out of memory", "outlived", 1, bottom);
   pen.fillStyle = pen.strokeStyle = colour("ink"), pen.lineWidth = 1;
   const x = x_of(cursor);
   if (x >= plot.left && x <= plot.left + plot.width)
@@ -251,8 +251,8 @@ function piece_at(state, bytes) {
 
 function origin(row) {
   const operation = d.operations[row[column.operation]], layer = d.layers[row[column.layer]], step = row[column.step];
-  return (operation ? operation + ", " + d.passes[row[column.pass]] : "outside of operations") +
-         (layer ? ", layer " + layer : "") + (step ? ", step " + step : ", outside of steps");
+  return (operation ? operation + ", " + d.passes[row[column.pass]] : step ? "outside of operations" : "") +
+         (layer ? ", layer " + layer : "") + (step ? ", step " + step : (operation ? ", " : "") + "outside of steps");
 }
 function say(state, piece, inside) {
   const box = document.getElementById("block");
