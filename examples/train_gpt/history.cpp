@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "history.hpp"
-
 #include <filesystem>
 
 #include <halftone/observe/memory/history.hpp>
+
+#include "history.hpp"
 
 namespace ht = halftone;
 
@@ -23,7 +23,8 @@ std::string file_of(const std::string& policy, const options& o) {
 
 }  // namespace
 
-run_history::run_history(ht::memory_resource& memory, const std::string& policy, const options& o, ht::range_listener* also)
+run_history::run_history(ht::memory_resource& memory, const std::string& policy, const options& o,
+                         ht::range_listener* also)
     : listener_(also) {
     if (o.memory_history.empty()) return;
     const std::string file = file_of(policy, o), title = "Memory of " + o.model + ", " + policy;

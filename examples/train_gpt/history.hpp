@@ -14,7 +14,8 @@
 class run_history {
   public:
     /// Records from here on; `also` is told the operations, too.
-    run_history(halftone::memory_resource& memory, const std::string& policy, const options& o, halftone::range_listener* also);
+    run_history(halftone::memory_resource& memory, const std::string& policy, const options& o,
+                halftone::range_listener* also);
     ~run_history();
 
     /// What the run's trainer tells its operations: the history, or `also`.
@@ -30,8 +31,8 @@ class run_history {
 
 /// Calls run(surroundings) with a history of the memory, and writes it.
 template <class Run>
-run_result with_history(halftone::memory_resource& memory, const std::string& policy, const options& o, const surroundings& around,
-                        const Run& run) {
+run_result with_history(halftone::memory_resource& memory, const std::string& policy, const options& o,
+                        const surroundings& around, const Run& run) {
     const run_history history(memory, policy, o, around.listener);
     surroundings recorded = around;
     recorded.listener = history.listener();

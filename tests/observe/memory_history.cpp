@@ -88,7 +88,8 @@ TEST_CASE("memory_history: the bytes in use equal the counters after each of man
                 results.deallocate(parts.back().data, parts.back().bytes);
                 parts.pop_back();
             }
-            if (what == 3 && !buffers.empty()) buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(bytes % buffers.size()));
+            if (what == 3 && !buffers.empty())
+                buffers.erase(buffers.begin() + static_cast<std::ptrdiff_t>(bytes % buffers.size()));
             if (i % 10 == 0) check_counters(history, memory.usage());
         }
         for (const part& p : parts) results.deallocate(p.data, p.bytes);
@@ -245,7 +246,8 @@ TEST_CASE("memory_history: where memory runs out the file is written, and the me
     } catch (const ht::out_of_memory& e) {
         message = e.what();
     }
-    CHECK(message == "memory: no 10048 bytes for activation; held: activation 60032; the history of memory is in " + file);
+    CHECK(message ==
+          "memory: no 10048 bytes for activation; held: activation 60032; the history of memory is in " + file);
     results.deallocate(fits, 60'000);
     const auto j = nlohmann::json::parse(read(file));
     REQUIRE(j["refused"].size() == 1);
@@ -267,10 +269,11 @@ TEST_CASE("memory_history: where memory runs out the file is written, and the me
 
 TEST_CASE("memory_history: arguments") {
     ht::host_memory memory;
-    CHECK_THROWS_WITH_AS(ht::memory_history(memory, {.max_entries = 0}), "memory_history: max_entries is 0; expected 1 or more",
-                         ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::memory_history(memory, {.max_entries = 0}),
+                         "memory_history: max_entries is 0; expected 1 or more", ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::memory_history(memory, {.out_of_memory = "a.txt"}),
-                         "memory history: the file is 'a.txt'; expected an ending .html, .json or .pickle", ht::argument_error);
+                         "memory history: the file is 'a.txt'; expected an ending .html, .json or .pickle",
+                         ht::argument_error);
     const ht::memory_history history{memory};
     CHECK_THROWS_AS(history.dump("a.txt"), ht::argument_error);
 }
@@ -306,7 +309,8 @@ TEST_CASE("memory_history: the JSON has every allocation; the page has the JSON,
     CHECK(page.find("<h1>5 steps &amp; &lt;more&gt;</h1>") != std::string::npos);
     CHECK(page.find("3 blocks outlive their step") != std::string::npos);
     CHECK(page.find("steps 3 to 5") != std::string::npos);
-    for (const char* const outside : {"http", "src=", "import ", "@import", "url("}) CHECK(page.find(outside) == std::string::npos);
+    for (const char* const outside : {"http", "src=", "import ", "@import", "url("})
+        CHECK(page.find(outside) == std::string::npos);
     const std::size_t data = page.find("id=\"data\">") + 10;
     CHECK(nlohmann::json::parse(page.substr(data, page.find("</script>", data) - data)) == j);
     const std::string pickle = read(folder.path() / "m.pickle");
@@ -317,7 +321,8 @@ TEST_CASE("memory_history: the JSON has every allocation; the page has the JSON,
 TEST_CASE("pickle: integers of all sizes, texts and objects that come again") {
     ht::detail::pickle p;
     p.list(8, [&](std::size_t i) {
-        if (i < 6) p.integer(std::vector<std::int64_t>{0, 255, 256, -1, std::int64_t{1} << 40, -(std::int64_t{1} << 33)}[i]);
+        if (i < 6)
+            p.integer(std::vector<std::int64_t>{0, 255, 256, -1, std::int64_t{1} << 40, -(std::int64_t{1} << 33)}[i]);
         if (i >= 6) p.text("ab");
     });
     using namespace std::string_literals;

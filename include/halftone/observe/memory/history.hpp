@@ -43,8 +43,8 @@ inline namespace HALFTONE_ABI {
 /// Options of a history.
 struct memory_history_options {
     std::size_t max_entries = 100'000;  ///< events that are kept; each takes about 100 bytes of the host's memory
-    std::string out_of_memory{};        ///< the file that is written where memory runs out, by its ending: .html, .json or
-                                        ///< .pickle; empty: none
+    std::string out_of_memory{};  ///< the file that is written where memory runs out, by its ending: .html, .json or
+                                  ///< .pickle; empty: none
     std::string title = "Memory history";  ///< of HTML pages
     std::int64_t (*clock)() = nullptr;     ///< nanoseconds; nullptr: the system's monotonic clock
 };
@@ -150,7 +150,8 @@ class memory_history final : public memory_listener, public range_listener {
         if (next_ != nullptr) next_->on_parameter(kind, path, bytes, at);
     }
     void on_reserve(const void* block, std::size_t bytes) override {
-        segments_.insert_or_assign(block, note({.type = event_type::reserved, .block = {.address = block, .bytes = bytes}}));
+        segments_.insert_or_assign(block,
+                                   note({.type = event_type::reserved, .block = {.address = block, .bytes = bytes}}));
         if (next_ != nullptr) next_->on_reserve(block, bytes);
     }
     void on_unreserve(const void* block, std::size_t bytes) override {
@@ -184,7 +185,15 @@ class memory_history final : public memory_listener, public range_listener {
     }
 
   private:
-    enum class event_type : unsigned char { allocated, released, reserved, unreserved, step_began, step_ended, refused };
+    enum class event_type : unsigned char {
+        allocated,
+        released,
+        reserved,
+        unreserved,
+        step_began,
+        step_ended,
+        refused
+    };
     /// A block as the ring has it: memory_allocation without its parts.
     struct block_record {
         const void* address = nullptr;
@@ -262,25 +271,26 @@ class memory_history final : public memory_listener, public range_listener {
             if (std::less<>{}(first, block) || !std::less<>{}(first, block + allocated.block.bytes)) continue;
             std::vector<memory_part>& all = parts_[allocated.block.began];
             std::erase_if(all, [&](const memory_part& p) { return p.parameter == path; });
-            if (bytes > 0) all.push_back({path, static_cast<std::size_t>(first - block), static_cast<std::size_t>(bytes)});
+            if (bytes > 0)
+                all.push_back({path, static_cast<std::size_t>(first - block), static_cast<std::size_t>(bytes)});
             return;
         }
     }
 
     memory_history_options options_;
     memory_usage* usage_;
-    memory_listener* next_ = nullptr;       ///< the listener that was there before
+    memory_listener* next_ = nullptr;  ///< the listener that was there before
     range_listener* next_range_ = nullptr;
     bool is_recording_ = false;
 
-    std::vector<event> ring_;               ///< event n is at n % max_entries
-    std::int64_t number_ = 0;               ///< of the next event
-    std::int64_t begin_ = 0;                ///< the clock at the beginning
+    std::vector<event> ring_;  ///< event n is at n % max_entries
+    std::int64_t number_ = 0;  ///< of the next event
+    std::int64_t begin_ = 0;   ///< the clock at the beginning
     std::unordered_map<const void*, event> live_, segments_;
     std::unordered_map<std::int64_t, std::vector<memory_part>> parts_;  ///< by the number of the block's first event
     memory_snapshot::by_kind unrecorded_{};
     std::vector<running> running_;
-    std::int64_t step_ = 0;                 ///< 0: outside of steps
+    std::int64_t step_ = 0;  ///< 0: outside of steps
     std::int64_t first_step_ended_ = -1;
     std::shared_ptr<std::set<std::string>> names_ = std::make_shared<std::set<std::string>>();
 };
@@ -320,8 +330,14 @@ inline memory_snapshot memory_history::snapshot() const {
     };
     const auto allocation_of = [&](const event& e) {
         const block_record& b = e.block;
-        memory_allocation a{.address = b.address, .bytes = b.bytes, .kind = b.kind, .operation = b.operation,
-                            .of_pass = b.of_pass, .layer = b.layer, .step = b.step, .began = b.began,
+        memory_allocation a{.address = b.address,
+                            .bytes = b.bytes,
+                            .kind = b.kind,
+                            .operation = b.operation,
+                            .of_pass = b.of_pass,
+                            .layer = b.layer,
+                            .step = b.step,
+                            .began = b.began,
                             .began_at = b.began_at};
         if (e.type == event_type::released) a.ended = e.number, a.ended_at = e.at;
         if (const auto parts = parts_.find(b.began); parts != parts_.end()) {

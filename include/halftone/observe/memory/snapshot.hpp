@@ -39,10 +39,10 @@ struct memory_allocation {
     memory_kind kind = memory_kind::other;
     const char* operation = "";  ///< that which ran when it was allocated; empty: outside of all, or not recorded
     pass of_pass = pass::forward;
-    const char* layer = "";      ///< "h.0.attn.qkv"; empty where the tape does not tell it
-    std::int64_t step = 0;       ///< the step that made it; 0: outside of steps, or not recorded
-    std::int64_t began = -1;     ///< its first event; -1: before the recording
-    std::int64_t ended = -1;     ///< the event that released it; -1: it is still in use
+    const char* layer = "";                   ///< "h.0.attn.qkv"; empty where the tape does not tell it
+    std::int64_t step = 0;                    ///< the step that made it; 0: outside of steps, or not recorded
+    std::int64_t began = -1;                  ///< its first event; -1: before the recording
+    std::int64_t ended = -1;                  ///< the event that released it; -1: it is still in use
     std::int64_t began_at = 0, ended_at = 0;  ///< the same in nanoseconds since the recording began
     std::vector<memory_part> parts{};         ///< of a slab: what it consists of, by offset
 
@@ -83,11 +83,12 @@ struct memory_change {
 struct memory_snapshot {
     using by_kind = std::array<std::size_t, memory_kinds>;
 
-    std::vector<memory_allocation> allocations;  ///< all that were in use in the window, in the order of their beginning
-    std::vector<memory_change> changes;          ///< the window's, in their order
-    std::vector<memory_segment> segments;        ///< in the order of their beginning
+    std::vector<memory_allocation>
+        allocations;                       ///< all that were in use in the window, in the order of their beginning
+    std::vector<memory_change> changes;    ///< the window's, in their order
+    std::vector<memory_segment> segments;  ///< in the order of their beginning
     std::vector<memory_step> steps;
-    std::vector<memory_allocation> refused;      ///< requests that failed: `began` is the event
+    std::vector<memory_allocation> refused;  ///< requests that failed: `began` is the event
 
     std::int64_t first_event = 0;  ///< the window's first event: earlier ones were dropped
     std::int64_t events = 0;       ///< one more than the number of its last one
@@ -156,9 +157,8 @@ struct memory_snapshot {
         for (const memory_allocation& a : allocations) {
             if (choose(a)) all.push_back(a);
         }
-        std::stable_sort(all.begin(), all.end(), [](const memory_allocation& a, const memory_allocation& b) {
-            return a.bytes > b.bytes;
-        });
+        std::stable_sort(all.begin(), all.end(),
+                         [](const memory_allocation& a, const memory_allocation& b) { return a.bytes > b.bytes; });
         return all;
     }
 };

@@ -107,8 +107,8 @@ inline std::string memory_snapshot_json(const memory_snapshot& s) {
         add(allocations, s.allocations[i]);
         std::string of_this;
         for (const memory_part& p : s.allocations[i].parts) {
-            of_this += (of_this.empty() ? "[" : ",[") + detail::json_text(p.parameter) + ',' + std::to_string(p.offset) + ',' +
-                       std::to_string(p.bytes) + ']';
+            of_this += (of_this.empty() ? "[" : ",[") + detail::json_text(p.parameter) + ',' +
+                       std::to_string(p.offset) + ',' + std::to_string(p.bytes) + ']';
         }
         if (!of_this.empty()) parts += (parts.empty() ? "\n\"" : ",\n\"") + std::to_string(i) + "\":[" + of_this + ']';
     }
@@ -119,14 +119,18 @@ inline std::string memory_snapshot_json(const memory_snapshot& s) {
     std::string kinds, pass_names;
     for (int k = 0; k < memory_kinds; ++k)
         kinds += std::string(k == 0 ? "\"" : ",\"") + name(static_cast<memory_kind>(k)) + '"';
-    for (int p = 0; p < passes; ++p) pass_names += std::string(p == 0 ? "\"" : ",\"") + name(static_cast<pass>(p)) + '"';
-    const auto number = [](const char* key, auto value) { return "\"" + std::string(key) + "\":" + std::to_string(value) + ",\n"; };
+    for (int p = 0; p < passes; ++p)
+        pass_names += std::string(p == 0 ? "\"" : ",\"") + name(static_cast<pass>(p)) + '"';
+    const auto number = [](const char* key, auto value) {
+        return "\"" + std::string(key) + "\":" + std::to_string(value) + ",\n";
+    };
     return "{" + number("first_event", s.first_event) + number("events", s.events) + number("dropped", s.dropped) +
            number("peak_event", s.peak_event) + number("peak_bytes", s.peak_bytes) +
            "\"bytes_at_peak\":" + detail::kinds_json(s.bytes_at_peak) +
            ",\n\"unrecorded\":" + detail::kinds_json(s.unrecorded) + ",\n\"kinds\":[" + kinds + "],\n\"passes\":[" +
            pass_names + "],\n\"operations\":" + operations.json() + ",\n\"layers\":" + layers.json() +
-           ",\n\"columns\":[\"address\",\"bytes\",\"kind\",\"operation\",\"pass\",\"layer\",\"step\",\"began\",\"ended\","
+           ",\n\"columns\":[\"address\",\"bytes\",\"kind\",\"operation\",\"pass\",\"layer\",\"step\",\"began\","
+           "\"ended\","
            "\"began_us\",\"ended_us\",\"outlived\"],\n\"allocations\":" +
            allocations.json() + ",\n\"refused\":" + refused.json() + ",\n\"parts\":{" + parts +
            "},\n\"steps\":" + steps.json() + ",\n\"segments\":" + segments.json() + "}\n";

@@ -14,7 +14,8 @@ inline constexpr const char* snapshot_style = R"page(
 :root{--master:#1f5fa8;--copy:#7fb0e3;--moment:#2f7d6b;--gradient:#8b62b8;--other:#a9745a;--workspace:#9aa1a8;
 --outlived:#d11f3a;--activation:#e3a93c;--forward:#b9c2cb;--backward:#6d7883;--update:#3f9b62}
 @media (prefers-color-scheme:dark){:root{--master:#4a8ad6;--copy:#9cc4f0;--moment:#4da892;--gradient:#a985d6;
---other:#c08e72;--workspace:#7b838b;--outlived:#ff4d63;--activation:#d99a2b;--forward:#4b545d;--backward:#98a3ae;--update:#58b87e}}
+--other:#c08e72;--workspace:#7b838b;--outlived:#ff4d63;--activation:#d99a2b;--forward:#4b545d;--backward:#98a3ae;
+--update:#58b87e}}
 canvas{display:block;width:100%;height:340px;touch-action:pan-y;cursor:crosshair;outline-offset:2px}
 .bar{display:flex;flex-wrap:wrap;gap:.4rem;align-items:center;margin:.6rem 0}
 button,select{font:inherit;font-size:13px;padding:.3rem .7rem;border:1px solid var(--line);border-radius:4px;
@@ -26,10 +27,12 @@ i{display:inline-block;width:.8em;height:.8em;flex:none;border-radius:2px}
 #block{min-height:6.2em;margin:.6rem 0;padding:.5rem .7rem;background:var(--strip);border-radius:4px;font-size:14px}
 #block b{overflow-wrap:anywhere}#block p{margin:.15rem 0}.dim{color:var(--dim)}
 .alarm{padding:.5rem .7rem;border-left:4px solid var(--outlived);background:var(--strip)}
-table{border-collapse:collapse;width:100%;font-size:13px}th,td{padding:3px 8px 3px 0;text-align:left;vertical-align:top;
-overflow-wrap:anywhere}th{font-weight:600}.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;width:5rem;padding-right:1rem}
+table{border-collapse:collapse;width:100%;font-size:13px}
+th,td{padding:3px 8px 3px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere}th{font-weight:600}
+.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;width:5rem;padding-right:1rem}
 tr+tr td{border-top:1px solid var(--strip)}.k{white-space:nowrap}.sums{max-width:28rem}
-@media (max-width:600px){body{padding:.6rem}canvas{height:280px}.legend{grid-template-columns:repeat(2,1fr);gap:.15rem .8rem}
+@media (max-width:600px){body{padding:.6rem}canvas{height:280px}.legend{grid-template-columns:repeat(2,1fr);
+gap:.15rem .8rem}
 .wide{display:none}}
 )page";
 
@@ -83,7 +86,9 @@ function size(bytes) {
   for (; bytes >= 1024 && u < 4; ++u) bytes /= 1024;
   return (u ? bytes.toFixed(bytes < 10 ? 2 : 1) : bytes) + " " + units[u];
 }
-function span(us) { return us < 1e3 ? us + " µs" : us < 1e6 ? (us / 1e3).toFixed(1) + " ms" : (us / 1e6).toFixed(2) + " s"; }
+function span(us) {
+  return us < 1e3 ? us + " µs" : us < 1e6 ? (us / 1e3).toFixed(1) + " ms" : (us / 1e6).toFixed(2) + " s";
+}
 const grouped = n => n.toLocaleString("en");
 )page";
 
@@ -172,7 +177,8 @@ function draw_axes(most, bottom) {
   for (let bytes = 0; bytes <= most; bytes += tick) {
     pen.fillText(size(bytes), plot.left - 5, plot.y(bytes));
     pen.globalAlpha = 0.5;
-    pen.beginPath(), pen.moveTo(plot.left, plot.y(bytes)), pen.lineTo(plot.left + plot.width, plot.y(bytes)), pen.stroke();
+    pen.beginPath(), pen.moveTo(plot.left, plot.y(bytes));
+    pen.lineTo(plot.left + plot.width, plot.y(bytes)), pen.stroke();
     pen.globalAlpha = 1;
   }
   pen.textBaseline = "top", pen.textAlign = "left";
@@ -186,11 +192,10 @@ function draw_axes(most, bottom) {
     pen.fillText("step " + step, x + 2, bottom + 13);
     free = x + 56;
   }
-  pen.fillText(view.by === "event" ? "event " + grouped(Math.max(Math.round(first + view.from), 0)) : span(Math.round(view.from)),
-               plot.left, bottom + 27);
+  const end = x => view.by === "event" ? grouped(Math.max(Math.round(first + x), 0)) : span(Math.round(x));
+  pen.fillText((view.by === "event" ? "event " : "") + end(view.from), plot.left, bottom + 27);
   pen.textAlign = "right";
-  pen.fillText(view.by === "event" ? grouped(Math.round(first + view.to)) : span(Math.round(view.to)), plot.left + plot.width,
-               bottom + 27);
+  pen.fillText(end(view.to), plot.left + plot.width, bottom + 27);
 }
 
 function draw_chosen(shown, pixel) {
@@ -279,7 +284,8 @@ function say(state, piece, inside) {
           ", " + span(row[column.ended_us] - row[column.began_us]))) +
          (piece.band === outlived ? "; outlives its step" : ""));
   }
-  line("after event " + grouped(first + state) + ", at " + span(times[state]) + ": " + size(total[state]) + " in use", "p", true);
+  line("after event " + grouped(first + state) + ", at " + span(times[state]) + ": " + size(total[state]) + " in use", "p",
+       true);
   bands.forEach((name, band) => {
     const cell = document.getElementById("bytes-" + name);
     if (cell) cell.textContent = size(sums[band][state]);
@@ -288,7 +294,8 @@ function say(state, piece, inside) {
 function look(x, y) {
   cursor = state_at(view.from + (x - plot.left) / plot.width * (view.to - view.from));
   // The state that is drawn there is the largest of its column.
-  const each = (view.to - view.from) / plot.pixels, from = view.from + Math.floor((x - plot.left) / plot.width * plot.pixels) * each;
+  const each = (view.to - view.from) / plot.pixels;
+  const from = view.from + Math.floor((x - plot.left) / plot.width * plot.pixels) * each;
   for (let i = state_at(from), end = state_at(from + each), most = cursor; i < end; ++i) {
     if (total[i] > total[most]) most = i;
     cursor = most;
@@ -341,7 +348,8 @@ for (const button of document.querySelectorAll("button[data-move]"))
   button.addEventListener("click", () => move[button.dataset.move]());
 document.getElementById("axis").addEventListener("change", e => {
   view.by = e.target.value;
-  view.from = view.by === "event" ? 0 : times[0], view.to = view.by === "event" ? count : Math.max(times[count - 1], times[0] + 1);
+  view.from = view.by === "event" ? 0 : times[0];
+  view.to = view.by === "event" ? count : Math.max(times[count - 1], times[0] + 1);
   draw();
 });
 canvas.addEventListener("keydown", e => {

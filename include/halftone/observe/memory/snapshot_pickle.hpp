@@ -95,12 +95,14 @@ class snapshot_pickler {
                   [](const segment_record& a, const segment_record& b) { return a.address < b.address; });
         for (const memory_allocation& a : s_->allocations) {
             if (a.ended >= 0) continue;
-            const auto behind = std::upper_bound(segments_.begin(), segments_.end(), at(a.address),
-                                                 [](std::uintptr_t p, const segment_record& s) { return p < s.address; });
+            const auto behind =
+                std::upper_bound(segments_.begin(), segments_.end(), at(a.address),
+                                 [](std::uintptr_t p, const segment_record& s) { return p < s.address; });
             if (behind != segments_.begin()) (behind - 1)->blocks.push_back({at(a.address), a.bytes, &a, name(a.kind)});
         }
         for (segment_record& s : segments_) {
-            std::sort(s.blocks.begin(), s.blocks.end(), [](const block& a, const block& b) { return a.address < b.address; });
+            std::sort(s.blocks.begin(), s.blocks.end(),
+                      [](const block& a, const block& b) { return a.address < b.address; });
         }
     }
 
@@ -116,8 +118,8 @@ class snapshot_pickler {
     void frames(const memory_allocation* a) {
         p_.text("frames");
         if (a == nullptr) return p_.list(0, [](std::size_t) {});
-        const std::string operation = *a->operation == 0 ? "outside of operations"
-                                                         : std::string(a->operation) + " (" + name(a->of_pass) + ")";
+        const std::string operation =
+            *a->operation == 0 ? "outside of operations" : std::string(a->operation) + " (" + name(a->of_pass) + ")";
         const std::string layer = *a->layer == 0 ? "halftone" : a->layer;
         p_.once(layer + '\n' + operation + '\n' + std::to_string(a->step), [&] {
             p_.list(1, [&](std::size_t) {
@@ -171,7 +173,8 @@ class snapshot_pickler {
     }
 
     /// One entry of a device's trace.
-    void entry(const char* action, const void* address, std::size_t bytes, const memory_allocation* of, std::int64_t at_ns) {
+    void entry(const char* action, const void* address, std::size_t bytes, const memory_allocation* of,
+               std::int64_t at_ns) {
         p_.dict([&] {
             put("action", action);
             put(of != nullptr && of->address == nullptr ? "device_free" : "addr", at(address));
