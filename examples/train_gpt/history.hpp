@@ -13,7 +13,7 @@
 /// The history of one policy's run, or nothing if the options ask for none.
 class run_history {
   public:
-    /// Records from here on; `also` is told the operations, too.
+    /// Records from here on; `also` is told the operations, too. Throws halftone::output_error if the file cannot be made.
     run_history(halftone::memory_resource& memory, const std::string& policy, const options& o,
                 halftone::range_listener* also);
     ~run_history();

@@ -216,8 +216,8 @@ TEST_CASE("memory_history: a watched tape tells the layer of each allocation, an
     for (const char* const each :
          {"rms_norm forward blocks.0.norm", "linear forward blocks.0.fc", "gelu forward blocks.0 after blocks.0.fc",
           "linear forward blocks.1.fc", "linear forward out", "sum forward after out", "linear backward out",
-          "gelu backward blocks.1 after blocks.1.fc", "rms_norm backward blocks.0.norm"}) {
-        CAPTURE(each);
+          "gelu backward blocks.1 after blocks.1.fc", "linear backward blocks.0.fc"}) {
+        INFO(std::string(each));
         CHECK(std::find(made.begin(), made.end(), each) != made.end());
     }
     CHECK(s.outliving(1).empty());
