@@ -50,7 +50,8 @@ struct memory_history_options {
 };
 
 /// Records what a device's memory is used for. Give it as a listener to tapes or to a trainer, so that it knows operations
-/// and steps. The device must outlive it, and it must outlive the tapes' use.
+/// and steps. The device must outlive it, and it must outlive the tapes' use; of several histories of one device the one that
+/// began last ends first.
 class memory_history final : public memory_listener, public range_listener {
   public:
     /// Begins to record. Throws argument_error for no entries, or for a file whose ending says no format.
@@ -277,6 +278,17 @@ class memory_history final : public memory_listener, public range_listener {
         }
     }
 
+    // ---- the snapshot
+
+    const event& event_at(std::int64_t number) const {
+        return ring_[static_cast<std::size_t>(number) % options_.max_entries];
+    }
+    memory_allocation allocation_of(const event& e) const;
+    /// Adds what was there before the window: released in it, or still in use.
+    void add_earlier(memory_snapshot& s) const;
+    /// Adds the window's events, in their order.
+    void add_window(memory_snapshot& s) const;
+
     memory_history_options options_;
     memory_usage* usage_;
     memory_listener* next_ = nullptr;  ///< the listener that was there before
@@ -325,29 +337,34 @@ inline memory_snapshot memory_history::snapshot() const {
     s.first_event = s.dropped = number_ - static_cast<std::int64_t>(ring_.size());
     s.unrecorded = unrecorded_;
     s.first_step_ended = first_step_ended_;
-    const auto event_at = [&](std::int64_t n) -> const event& {
-        return ring_[static_cast<std::size_t>(n) % options_.max_entries];
-    };
-    const auto allocation_of = [&](const event& e) {
-        const block_record& b = e.block;
-        memory_allocation a{.address = b.address,
-                            .bytes = b.bytes,
-                            .kind = b.kind,
-                            .operation = b.operation,
-                            .of_pass = b.of_pass,
-                            .layer = b.layer,
-                            .step = b.step,
-                            .began = b.began,
-                            .began_at = b.began_at};
-        if (e.type == event_type::released) a.ended = e.number, a.ended_at = e.at;
-        if (const auto parts = parts_.find(b.began); parts != parts_.end()) {
-            a.parts = parts->second;
-            std::sort(a.parts.begin(), a.parts.end(),
-                      [](const memory_part& x, const memory_part& y) { return x.offset < y.offset; });
-        }
-        return a;
-    };
-    // What was there before the window: released in it, or still in use.
+    add_earlier(s);
+    add_window(s);
+    if (s.steps.empty() && step_ != 0) s.steps.push_back({step_, -1, -1});
+    detail::find_peak(s);
+    return s;
+}
+
+inline memory_allocation memory_history::allocation_of(const event& e) const {
+    const block_record& b = e.block;
+    memory_allocation a{.address = b.address,
+                        .bytes = b.bytes,
+                        .kind = b.kind,
+                        .operation = b.operation,
+                        .of_pass = b.of_pass,
+                        .layer = b.layer,
+                        .step = b.step,
+                        .began = b.began,
+                        .began_at = b.began_at};
+    if (e.type == event_type::released) a.ended = e.number, a.ended_at = e.at;
+    if (const auto parts = parts_.find(b.began); parts != parts_.end()) {
+        a.parts = parts->second;
+        std::sort(a.parts.begin(), a.parts.end(),
+                  [](const memory_part& x, const memory_part& y) { return x.offset < y.offset; });
+    }
+    return a;
+}
+
+inline void memory_history::add_earlier(memory_snapshot& s) const {
     for (std::int64_t n = s.first_event; n < number_; ++n) {
         const event& e = event_at(n);
         if (e.block.began >= s.first_event) continue;
@@ -363,7 +380,10 @@ inline memory_snapshot memory_history::snapshot() const {
     const auto by_begin = [](const auto& a, const auto& b) { return a.began < b.began; };
     std::stable_sort(s.allocations.begin(), s.allocations.end(), by_begin);
     std::stable_sort(s.segments.begin(), s.segments.end(), by_begin);
-    std::unordered_map<std::int64_t, std::size_t> ending, begun, segment_begun;  // by event
+}
+
+inline void memory_history::add_window(memory_snapshot& s) const {
+    std::unordered_map<std::int64_t, std::size_t> ending, begun, segment_begun;  // indices by event
     for (std::size_t i = 0; i < s.allocations.size(); ++i) ending[s.allocations[i].ended] = i;
     for (std::int64_t n = s.first_event; n < number_; ++n) {
         const event& e = event_at(n);
@@ -398,9 +418,6 @@ inline memory_snapshot memory_history::snapshot() const {
                 break;
         }
     }
-    if (s.steps.empty() && step_ != 0) s.steps.push_back({step_, -1, -1});
-    detail::find_peak(s);
-    return s;
 }
 
 }  // namespace HALFTONE_ABI
