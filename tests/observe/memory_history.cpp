@@ -148,7 +148,11 @@ TEST_CASE("memory_history: a planted leak is found, also when its allocation has
         REQUIRE(s.outliving(9).size() == 1);
         CHECK(s.outliving(9)[0].text() == "512 bytes, activation, gelu (backward) of h.0.up in step 9");
         CHECK(s.outliving(7).empty());
-        history.begin_step(11);
+        run.run(10);
+        s = history.snapshot();
+        CHECK((s.first_event > 0) == (most == 40));  // it has neither their steps nor their beginning any more
+        CHECK(s.outliving().size() == 3);
+        history.begin_step(21);
         history.end_step();
         for (std::byte* block : run.kept) run.results.deallocate(block, 500);
         run.kept.clear();
