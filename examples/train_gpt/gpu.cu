@@ -3,6 +3,7 @@
 #include <halftone/policy/presets.hpp>
 
 #include "gpu.hpp"
+#include "history.hpp"
 
 namespace ht = halftone;
 
@@ -25,5 +26,7 @@ gpu_names describe_gpu() try {
 run_result run_on_gpu(const std::string& policy, const options& o, const ht::token_view& corpus,
                       const surroundings& around) {
     ht::cuda device;
-    return run_named(policy, device, o, corpus, around);
+    return with_history(device.memory(), policy, o, around, [&](const surroundings& recorded) {
+        return run_named(policy, device, o, corpus, recorded);
+    });
 }

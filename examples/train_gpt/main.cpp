@@ -13,10 +13,12 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
+#include <halftone/observe/profile/profile.hpp>
 #include <halftone/policy/presets.hpp>
 
 #include "cpu_runs.hpp"
 #include "gpu.hpp"
+#include "history.hpp"
 #include "memory.hpp"
 #include "report.hpp"
 
@@ -48,7 +50,9 @@ run_result run_policy(const std::string& policy, const options& o, const ht::tok
                       const surroundings& around) {
     if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around);
     ht::cpu device{cpu_options_of(o)};
-    return run_named(policy, device, o, corpus, around);
+    return with_history(device.memory(), policy, o, around, [&](const surroundings& recorded) {
+        return run_named(policy, device, o, corpus, recorded);
+    });
 }
 
 /// Prints the text that the bf16 model wrote, or, without such a model, the last one.

@@ -8,6 +8,7 @@
 #include <halftone/observe/memory/budget.hpp>
 
 #include "cpu_runs.hpp"
+#include "history.hpp"
 #include "report.hpp"
 
 namespace ht = halftone;
@@ -22,10 +23,14 @@ run_plan plan_of(const std::string& policy, const options& o, const ht::token_vi
     few.numerics_every = 0;
     few.shadow_step = few.planted_step = 0;
     few.planted_layer.clear();
+    if (!o.plan) few.memory_history.clear();
     ht::trainer_callback silent;
     run_result result;
     auto memory = ht::plan(device, [&](ht::cpu& twin) {
-        result = run_named(policy, twin, few, corpus, {.observer = silent, .is_plan = true});
+        const surroundings around{.observer = silent, .listener = twin.listener(), .is_plan = true};
+        result = with_history(twin.memory(), policy, few, around, [&](const surroundings& recorded) {
+            return run_named(policy, twin, few, corpus, recorded);
+        });
     });
     return {policy, result.parameters, std::move(memory)};
 }

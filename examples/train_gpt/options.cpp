@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iostream>
+#include <string_view>
 #include <system_error>
 
 #include <CLI/CLI.hpp>
@@ -123,6 +124,9 @@ void check(options& o) {
         check_range("--shadow", o.shadow_step, 1, o.steps);
     }
     check_range("--write", o.write, 0, 1'000'000);
+    const auto ends_with = [&o](const char* ending) { return std::string_view(o.memory_history).ends_with(ending); };
+    if (!o.memory_history.empty() && !ends_with(".html") && !ends_with(".json") && !ends_with(".pickle"))
+        refuse("--memory-history is '", o.memory_history, "'; expected a file that ends with .html, .json or .pickle");
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (o.model == "llama") check_llama(o);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
@@ -195,6 +199,10 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--budget", budget,
                    "memory that training may use, for example 96MiB or 1.5GiB: chooses the cheapest combination of smaller "
                    "micro-batches and of blocks and logits that are computed again, and prints its choice");
+    app.add_option("--memory-history", o.memory_history,
+                   "FILE.html, .json or .pickle: record every allocation of the run and write a page with a timeline, or a file that "
+                   "PyTorch's memory_viz reads, at the end or when memory runs out; with several policies one file each, as in "
+                   "FILE_amp_bf16.html");
     std::string plant;
     app.add_option("--plant", plant,
                    "LAYER:STEP, for example h.1.mlp:30: make a layer overflow in a step, to see the report of --watch");

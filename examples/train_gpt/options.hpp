@@ -39,6 +39,7 @@ struct options {
     std::int64_t recomputed_blocks = 0;       ///< by --budget: the first blocks that are computed again
     bool keeps_logits = true;                 ///< by --budget: whether logits are kept for the backward pass where small
     bool plan = false;                        ///< tell the memory that training would need, and do not train
+    std::string memory_history;               ///< file for the history of memory, by its ending; empty: none
     bool profile = false;
     bool watch = false;                       ///< report for each skipped step where it overflowed
     std::int64_t numerics_every = 0;          ///< steps between two numerics reports; 0: none

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <halftone/data/tokens.hpp>
-#include <halftone/observe/profile/profile.hpp>
+#include <halftone/exec/ranges.hpp>
 #include <halftone/policy/presets.hpp>
 #include <halftone/train/callback.hpp>
 
@@ -16,7 +16,7 @@
 /// The surroundings of a run: what the rest of the program passes to it.
 struct surroundings {
     halftone::trainer_callback& observer;
-    halftone::profiler* profile = nullptr;          ///< with --profile
+    halftone::range_listener* listener = nullptr;   ///< with --profile or --memory-history
     bool (*is_interrupted)() = nullptr;             ///< called after every step
     bool is_plan = false;                           ///< the device computes nothing: the run ends with its last step
 };

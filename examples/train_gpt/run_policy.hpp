@@ -181,7 +181,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     stop_when_interrupted.is_interrupted = around.is_interrupted;
     trainer.add_callback(around.observer);
     trainer.add_callback(stop_when_interrupted);
-    trainer.listen(around.profile);
+    trainer.listen(around.listener);
     planter plant{model.parameters(), o.planted_layer, o.planted_step};
     trainer.add_callback(plant);
 #if defined(TRAIN_GPT_MORE)

@@ -236,7 +236,7 @@ void splits(Device& device) {
 struct listener final : ht::memory_listener {
     std::size_t bytes = 0;
     void on_peak(const ht::memory_usage&) override {}
-    void on_parameter(ht::memory_kind kind, const char*, std::ptrdiff_t count) override {
+    void on_parameter(ht::memory_kind kind, const char*, std::ptrdiff_t count, const void*) override {
         if (kind == ht::memory_kind::moment) bytes += static_cast<std::size_t>(count);
     }
 };

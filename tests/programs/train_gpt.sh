@@ -6,6 +6,7 @@
 #     EMULATOR=/usr/lib/wine/wine64 tests/programs/train_gpt.sh train_gpt.exe
 set -uo pipefail
 program=$1
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -66,6 +67,24 @@ peaks() { grep -A 8 '"peak_bytes"' "$1" | grep -E '"(peak_bytes|master|copy|grad
 [[ $(peaks plan/plan.json) == "$(peaks a/summary.json)" ]] || fail "--plan tells $(peaks plan/plan.json); the run reports $(peaks a/summary.json)"
 grep -Eq '^amp_bf16 +[0-9.]+ ' out || fail "--plan prints no table: $(cat out)"
 grep -q '"path": "h.0.attn"' plan/plan.json || fail "plan.json has no layers"
+
+# ---- the history of memory: three formats of one content, and the planned one before the run
+
+for ending in json pickle html; do
+    "$program" "${small[@]}" --steps 3 --text text --out "history_$ending" --policy amp_bf16 --memory-history "memory.$ending" >out 2>err ||
+        fail "--memory-history memory.$ending ends with $?: $(cat err)"
+    [[ -s memory.$ending && ! -e memory.$ending.part ]] || fail "--memory-history leaves no memory.$ending"
+done
+grep -q '"h.0.attn.qkv"' memory.json || fail "a history has no layers"
+grep -q 'Nothing: what a step after the first one allocated' memory.html || fail "train_gpt leaks: $(grep 'outlive' memory.html)"
+"$program" "${small[@]}" --steps 3 --text text --out planned --policy amp_bf16,full_fp32 --plan --memory-history planned.json >out 2>err ||
+    fail "--plan --memory-history: $? $(cat err)"
+[[ $(ls planned_*.json) == $'planned_amp_bf16.json\nplanned_full_fp32.json' ]] || fail "--memory-history of two policies: $(ls planned*)"
+[[ $(grep -o '"peak_bytes":[0-9]*' planned_amp_bf16.json | grep -o '[0-9]*$') == "$(grep -m 1 -o '"peak_bytes": [0-9]*' planned/plan.json | grep -o '[0-9]*$')" ]] ||
+    fail "the planned history has another peak than the plan"
+if command -v python3 >/dev/null 2>&1; then
+    python3 "$here/memory_history.py" memory.pickle memory.json memory.html >out 2>&1 || fail "the files of a history: $(cat out)"
+fi
 
 # ---- checkpointing has the same bits in less memory
 
@@ -204,6 +223,8 @@ refuse "there is no 'amp_fp8'" --text text --policy amp_fp8
 refuse "there is no 'amp_fp8'" --text text --policy full_fp32,amp_fp8
 refuse 'twice' --text text --policy full_fp32,full_fp32
 refuse 'expected LAYER:STEP' --text text --plant h.0.mlp
+refuse 'expected a file that ends with .html, .json or .pickle' --text text --memory-history memory.txt
+refuse 'output: cannot write no/folder.html.part' --text text --context 16 --steps 2 --memory-history no/folder.html
 refuse "no layer 'h.9.mlp' has weights" --text text --context 16 --steps 2 --plant h.9.mlp:2
 refuse 'expected 1 to 2' --text text --context 16 --steps 2 --plant h.0.mlp:3
 refuse 'not an instruction set' --text text --isa mmx

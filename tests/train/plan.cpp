@@ -5,8 +5,10 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/observe/memory/history.hpp>
 #include <halftone/observe/memory/plan.hpp>
 
+#include "support/temporary_folder.hpp"
 #include "train/small_gpt.hpp"
 
 namespace ht = halftone;
@@ -24,9 +26,13 @@ struct setup {
     std::vector<ht::parameter_group> groups{};
 };
 
-/// A training run of `steps` steps, for any device.
-template <class P>
-auto run_of(const setup& s, std::int64_t steps, const std::string& corpus) {
+struct nothing {
+    void operator()(auto&) const {}
+};
+
+/// A training run of `steps` steps, for any device; `prepare` is called with the trainer.
+template <class P, class Prepare = nothing>
+auto run_of(const setup& s, std::int64_t steps, const std::string& corpus, const Prepare& prepare = {}) {
     return [=, &corpus](auto& device) {
         ht::nn::gpt_config config = small::config;
         config.layers = s.layers;
@@ -43,6 +49,7 @@ auto run_of(const setup& s, std::int64_t steps, const std::string& corpus) {
                              .learning_rate = 1e-3,
                              .eval_steps = s.eval_steps},
                             s.groups};
+        prepare(trainer);
         trainer.train(data);
     };
 }
@@ -87,6 +94,79 @@ TEST_CASE_TEMPLATE("the plan of a training run is what the run needs", P, ht::fu
         CAPTURE(s.accumulation);
         expect_plan_of<P>(s);
     }
+}
+
+TEST_CASE("the history of a training run equals the counters at each step, and its peak the plan's") {
+    const std::string corpus = small::text();
+    for (const setup& s : {setup{.eval_steps = 2}, setup{.accumulation = 2, .layers = 3, .checkpointing = 2}}) {
+        ht::cpu device{{.threads = 2}};
+        const ht::memory_plan plan = ht::plan(device, run_of<ht::amp_bf16>(s, 2, corpus));
+        ht::memory_history history{device};
+        struct : ht::trainer_callback {
+            ht::memory_history* history = nullptr;
+            ht::memory_usage* usage = nullptr;
+            void on_step(const ht::trainer_state&) override {
+                const ht::memory_snapshot now = history->snapshot();
+                const auto live = now.live_at(now.events - 1);
+                for (int k = 0; k < ht::memory_kinds; ++k)
+                    CHECK(live[static_cast<std::size_t>(k)] == usage->live(static_cast<ht::memory_kind>(k)));
+            }
+        } each_step;
+        each_step.history = &history;
+        each_step.usage = &device.memory().usage();
+        run_of<ht::amp_bf16>(s, 5, corpus, [&](auto& trainer) {
+            trainer.listen(&history);
+            trainer.add_callback(each_step);
+        })(device);
+        const ht::memory_snapshot all = history.snapshot();
+        CHECK(all.dropped == 0);
+        CHECK(all.peak_bytes == plan.peak_bytes);
+        for (int k = 0; k < ht::memory_kinds; ++k)
+            CHECK(all.bytes_at_peak[static_cast<std::size_t>(k)] == plan.at_peak(static_cast<ht::memory_kind>(k)));
+        CHECK(all.steps.size() == 5);
+        CHECK(all.outliving().empty());
+        bool found = false;
+        std::size_t of_parameters = 0;
+        for (const ht::memory_allocation& a : all.allocations) {
+            if (a.began == all.peak_event) found = a.operation == plan.operation && a.of_pass == plan.of_pass;
+            if (a.kind == ht::memory_kind::master)
+                for (const ht::memory_part& p : a.parts) of_parameters += p.bytes;
+            // Only a loss's own gradient, with which a backward pass begins, is of no operation.
+            CHECK((a.step == 0 || a.kind != ht::memory_kind::activation || *a.operation != 0 || a.bytes == 64));
+            CHECK((a.ended > a.began || a.kind == ht::memory_kind::workspace));  // all is over; the device keeps this one
+        }
+        CHECK(found);
+        CHECK(of_parameters == plan.peak_of(ht::memory_kind::master));
+    }
+}
+
+TEST_CASE("a training run that runs out of memory leaves its history; the next one has the bits of a fresh one") {
+    const std::string corpus = small::text();
+    struct : ht::trainer_callback {
+        double loss = 0;
+        void on_log(const ht::trainer_state& state) override { loss = state.loss; }
+    } log;
+    const auto last_loss = [&](ht::cpu& device) {
+        run_of<ht::amp_bf16>({.batch = 2}, 3, corpus, [&](auto& trainer) { trainer.add_callback(log); })(device);
+        return log.loss;
+    };
+    ht::cpu roomy{{.threads = 1}};
+    const double expected = last_loss(roomy);
+    const ht::memory_plan plan = ht::plan(roomy, run_of<ht::amp_bf16>({.batch = 2}, 2, corpus));
+    // The planned memory suffices for 2 sequences, and not for 64.
+    ht::cpu device{{.threads = 1, .memory_limit = plan.held_bytes}};
+    const support::temporary_folder folder;
+    const std::string file = (folder.path() / "memory.pickle").string();
+    ht::memory_history history{device, {.out_of_memory = file}};
+    CHECK_THROWS_AS(run_of<ht::amp_bf16>({.batch = 64}, 2, corpus, [&](auto& trainer) { trainer.listen(&history); })(device),
+                    ht::out_of_memory);
+    CHECK(support::temporary_folder::read(file).size() > 1000);
+    const ht::memory_snapshot all = history.snapshot();
+    REQUIRE(all.refused.size() == 1);
+    CHECK(all.refused[0].step == 1);
+    CHECK(*all.refused[0].operation != 0);
+    CHECK(device.memory().usage().live() == device.memory().usage().live(ht::memory_kind::workspace));
+    CHECK(last_loss(device) == expected);
 }
 
 TEST_CASE("a plan tells the bytes of each layer, and the operation at the peak") {

@@ -3,6 +3,7 @@
 /// Watched tapes on the CPU: where a step overflowed, the trainer's report, and the exponent counts of its tensors.
 #include <algorithm>
 
+#include <halftone/observe/memory/history.hpp>
 #include <halftone/observe/numerics/json.hpp>
 #include <halftone/observe/overflow/json.hpp>
 
@@ -186,6 +187,40 @@ TEST_CASE("overflow: users' layers have their paths; free operations have the li
     REQUIRE(w.seen.size() > forward.size());
     for (std::size_t i = 0; i + 1 < forward.size(); ++i) CHECK(w.seen[i] == forward[i]);
     CHECK(w.seen.back() == " mul backward gradient");
+}
+
+TEST_CASE("memory_history: a watched tape tells the layer of each allocation, and keeps nothing longer for it") {
+    ht::cpu device{{.threads = 1}};
+    own_model<ht::recipe<ht::full_fp32, ht::rule<"blocks.last.fc", ht::full_fp32>>> model{device};
+    sink_of_any sink(model.parameters());
+    ht::tape tape{device, ht::watched};
+    const std::vector<float> values(8, 0.5f);
+    const auto step = [&] {
+        device.memory().usage().reset_peaks();
+        const auto y = model.out(tape, model.blocks(tape, tape.leaf(ht::const_view<float, 2>(values.data(), {2, 4}))));
+        tape.backward(ht::sum(tape, y), sink);
+        return device.memory().usage().peak(ht::memory_kind::activation);
+    };
+    const std::size_t without = step();
+    ht::memory_history history{device};
+    tape.listen(&history);
+    history.begin_step(1);
+    CHECK(step() == without);
+    history.end_step();
+    std::vector<std::string> made;
+    const ht::memory_snapshot s = history.snapshot();
+    for (const ht::memory_allocation& a : s.allocations) {
+        CHECK(a.step == 1);
+        if (a.kind == ht::memory_kind::activation) made.push_back(std::string(a.operation) + ' ' + ht::name(a.of_pass) + ' ' + a.layer);
+    }
+    for (const char* const each :
+         {"rms_norm forward blocks.0.norm", "linear forward blocks.0.fc", "gelu forward blocks.0 after blocks.0.fc",
+          "linear forward blocks.1.fc", "linear forward out", "sum forward after out", "linear backward out",
+          "gelu backward blocks.1 after blocks.1.fc", "linear backward blocks.0.fc"}) {
+        INFO(std::string(each));
+        CHECK(std::find(made.begin(), made.end(), each) != made.end());
+    }
+    CHECK(s.outliving(1).empty());
 }
 
 TEST_CASE("overflow: gradients of separate queries, keys and values, and inputs that occur twice") {

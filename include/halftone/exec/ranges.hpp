@@ -7,6 +7,8 @@
 /// Without a listener a range costs one comparison with a null pointer.
 #pragma once
 
+#include <cstdint>
+
 #include <halftone/config.hpp>
 
 namespace halftone {
@@ -37,6 +39,16 @@ class range_listener {
     virtual void begin(const char* operation, pass p) = 0;
     /// The range that began last ends.
     virtual void end() = 0;
+
+    /// Whether the following is to be told, too: it costs a string for each operation, and evaluations take part.
+    virtual bool wants_origins() const { return false; }
+    /// The range that began last is of the layer with this path, "h.0.attn.qkv", or "h.0 after h.0.attn.proj" for an
+    /// operation between layers. Watched tapes tell it (observe/watch/watched_tape.hpp).
+    virtual void layer(const char* /*path*/) {}
+    /// A training step begins; the first has number 1.
+    virtual void begin_step(std::int64_t /*step*/) {}
+    /// The step is complete. Not called for a step that ends with an exception.
+    virtual void end_step() {}
 };
 
 /// Begins a range, and ends it at the end of the scope. Without a listener it does nothing.

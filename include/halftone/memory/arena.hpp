@@ -123,18 +123,19 @@ class arena final : public detail::capture_dependency {
     std::vector<range>::iterator grow(std::size_t bytes) {
         constexpr std::size_t least = std::size_t{1} << 20;
         const std::size_t size = std::max({bytes, least, reserved() / 4});
-        try {
-            add_segment(size);
-        } catch (const out_of_memory&) {
-            if (size == bytes) throw;
+        std::byte* const more = size == bytes ? nullptr : source_->try_reserve(size, kind_);
+        if (more != nullptr) {
+            add_segment(more, size);
+        } else {
             add_segment(bytes);  // without the reserve for later steps, the requested size may still fit
         }
         return std::find_if(free_.begin(), free_.end(),
                             [&](const range& r) { return r.data == segments_.back().data; });
     }
 
-    void add_segment(std::size_t bytes) {
-        segments_.push_back({source_->reserve(bytes, kind_), bytes});
+    void add_segment(std::size_t bytes) { add_segment(source_->reserve(bytes, kind_), bytes); }
+    void add_segment(std::byte* data, std::size_t bytes) {
+        segments_.push_back({data, bytes});
         const range whole{segments_.back().data, bytes};
         free_.insert(std::lower_bound(free_.begin(), free_.end(), whole,
                                       [](const range& a, const range& b) { return a.data < b.data; }),

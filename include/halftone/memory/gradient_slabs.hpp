@@ -42,7 +42,8 @@ class gradient_slabs {
         }
         for (const store::entry& e : owner.entries()) {
             const store::group& g = owner.groups()[e.group];
-            if (!g.has_sparse_gradients) owner.tell_slab(memory_kind::gradient, e, g.accumulate_bytes);
+            if (!g.has_sparse_gradients)
+                owner.tell_slab(memory_kind::gradient, e, g.accumulate_bytes, slabs_[e.group].data());
             rows_.emplace_back(g.has_sparse_gradients && !e.frozen
                                    ? std::make_unique<detail::row_memory>(owner.memory(), e.path, e.rows, e.width,
                                                                           g.accumulate_bytes, e.most_rows)

@@ -62,6 +62,12 @@ class memory_resource {
 
     /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
+        std::byte* const block = try_reserve(bytes, kind);
+        if (block == nullptr) refuse(bytes, kind);
+        return block;
+    }
+    /// The same, but nullptr if there is no such block.
+    std::byte* try_reserve(std::size_t bytes, memory_kind kind) {
         if (is_capturing_) {
             fail<capture_error>(
                 "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
@@ -73,17 +79,16 @@ class memory_resource {
                                 "context, or give that a workspace (ht::workspace_bytes)");
         }
         free_deferred();
-        if (bytes > static_cast<std::size_t>(-1) - block_alignment) refuse(bytes, kind);  // rounding up would overflow
+        if (bytes > static_cast<std::size_t>(-1) - block_alignment) return nullptr;  // rounding up would overflow
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
-        if (block == nullptr) refuse(bytes, kind);
-        usage_.add_block(bytes);
+        if (block != nullptr) usage_.add_block(bytes, block);
         return block;
     }
     /// Frees a reserved block; while work is captured, it is kept until the capture ends.
     void unreserve(std::byte* block, std::size_t bytes) noexcept {
         bytes = round_up(bytes, block_alignment);
-        usage_.remove_block(bytes);
+        usage_.remove_block(bytes, block);
         if (is_capturing_ || captured_by_others() != nullptr) {
             deferred_.push_back({block, bytes});  // freeing it now would become part of the graph
         } else {
@@ -158,8 +163,9 @@ class memory_resource {
             if (usage_.live(each) != 0)
                 held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
         }
+        const std::string more = usage_.note_out_of_memory(bytes, kind);
         fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind),
-                            "; held: ", held.empty() ? "nothing" : held);
+                            "; held: ", held.empty() ? "nothing" : held, more);
     }
 
     struct given_back {

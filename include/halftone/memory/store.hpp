@@ -192,11 +192,12 @@ class store final : public detail::capture_dependency {
     amax_histories& amaxes() { return amaxes_; }
     const amax_histories& amaxes() const { return amaxes_; }
     /// Tells the memory's listener of an entry's part of a slab with the layout of gradients, of `each` bytes an
-    /// element, that has been allocated.
-    void tell_slab(memory_kind kind, const entry& e, std::size_t each) const {
+    /// element, that has been allocated. `slab` is its first byte; nullptr: the address is not told.
+    void tell_slab(memory_kind kind, const entry& e, std::size_t each, const std::byte* slab = nullptr) const {
         if (e.frozen) return;
         memory_->usage().note_parameter(kind, e.path.c_str(),
-                                        static_cast<std::ptrdiff_t>(round_up(e.count, granule) * each));
+                                        static_cast<std::ptrdiff_t>(round_up(e.count, granule) * each),
+                                        slab == nullptr ? nullptr : slab + e.gradient * each);
     }
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
@@ -361,8 +362,13 @@ class store final : public detail::capture_dependency {
         const auto bytes = [&](std::size_t place, std::size_t each) {
             return place == nowhere ? 0 : sign * room * static_cast<std::ptrdiff_t>(each);
         };
-        memory_->usage().note_parameter(memory_kind::master, e.path.c_str(), bytes(e.master, g.param_bytes));
-        memory_->usage().note_parameter(memory_kind::copy, e.path.c_str(), bytes(e.copy, g.copy_bytes));
+        const auto at = [&](const buffer& slab, std::size_t place, std::size_t each) {
+            return place == nowhere || slab.data() == nullptr ? nullptr : slab.data() + place * each;
+        };
+        memory_->usage().note_parameter(memory_kind::master, e.path.c_str(), bytes(e.master, g.param_bytes),
+                                        at(g.master, e.master, g.param_bytes));
+        memory_->usage().note_parameter(memory_kind::copy, e.path.c_str(), bytes(e.copy, g.copy_bytes),
+                                        at(g.copy, e.copy, g.copy_bytes));
     }
 
     void drop_frozen_masters() {
@@ -372,7 +378,6 @@ class store final : public detail::capture_dependency {
             tell(e, -1);
         }
         lay_out();
-        for (const entry& e : entries_) tell(e, +1);
         for (std::size_t i = 0; i < groups_.size(); ++i) {
             group& g = groups_[i];
             buffer kept(*memory_, g.masters * g.param_bytes, memory_kind::master);
@@ -383,6 +388,7 @@ class store final : public detail::capture_dependency {
             }
             g.master = std::move(kept);
         }
+        for (const entry& e : entries_) tell(e, +1);
     }
 
     void move_master(const group& g, std::size_t before, std::byte* kept, const entry& e) {

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <halftone/config.hpp>
 
@@ -39,8 +40,8 @@ constexpr const char* name(memory_kind kind) {
 
 class memory_usage;
 
-/// Receives every allocation and release of memory, and every new peak. Plans (observe/memory/plan.hpp) are computed
-/// from these.
+/// Receives every allocation and release of memory, and every new peak. Plans (observe/memory/plan.hpp) and histories
+/// (observe/memory/history.hpp) are computed from these.
 class memory_listener {
   public:
     memory_listener() = default;
@@ -54,9 +55,15 @@ class memory_listener {
     virtual void on_free(const void* /*block*/, std::size_t /*bytes*/, memory_kind) {}
     /// More bytes are in use than ever before, or than since reset_peaks().
     virtual void on_peak(const memory_usage&) {}
-    /// `bytes` of this kind, allocated earlier, belong to the parameter with this path. Negative if they are released
-    /// because the parameter was frozen.
-    virtual void on_parameter(memory_kind, const char* /*path*/, std::ptrdiff_t /*bytes*/) {}
+    /// `bytes` of this kind, allocated earlier, belong to the parameter with this path and begin at `at`; nullptr: the
+    /// address is not told. Negative if they are released because the parameter was frozen.
+    virtual void on_parameter(memory_kind, const char* /*path*/, std::ptrdiff_t /*bytes*/, const void* /*at*/) {}
+    /// A block was taken from the system: for an arena, which divides it up, or for one allocation.
+    virtual void on_reserve(const void* /*block*/, std::size_t /*bytes*/) {}
+    /// The block at this address was returned to the system.
+    virtual void on_unreserve(const void* /*block*/, std::size_t /*bytes*/) {}
+    /// There are no `bytes` for this kind, and out_of_memory is thrown now. Returns what its message shall end with.
+    virtual std::string on_out_of_memory(std::size_t /*bytes*/, memory_kind) { return {}; }
 };
 
 /// Live and peak bytes by kind, and of all kinds together. Each kind has its own peak; `peak()` is the largest total at
@@ -98,18 +105,29 @@ class memory_usage {
     }
 
     /// Counts a block allocated from the system.
-    void add_block(std::size_t bytes) {
+    void add_block(std::size_t bytes, const void* block = nullptr) {
         ++allocations_;
         held_.add(bytes);
+        if (listener_ != nullptr) listener_->on_reserve(block, bytes);
     }
     /// Counts a block returned to the system.
-    void remove_block(std::size_t bytes) { held_.live -= bytes; }
+    void remove_block(std::size_t bytes, const void* block = nullptr) {
+        held_.live -= bytes;
+        if (listener_ != nullptr) listener_->on_unreserve(block, bytes);
+    }
 
     /// From now on `listener` receives everything that is counted here; nullptr: no listener.
     void listen(memory_listener* listener) { listener_ = listener; }
-    /// Tells the listener, if there is one, that `bytes` of this kind belong to the parameter with this path.
-    void note_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes) const {
-        if (listener_ != nullptr) listener_->on_parameter(kind, path, bytes);
+    /// The listener; nullptr if there is none.
+    memory_listener* listener() const { return listener_; }
+    /// Tells the listener, if there is one, that `bytes` of this kind, which begin at `at`, belong to the parameter with
+    /// this path.
+    void note_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes, const void* at = nullptr) const {
+        if (listener_ != nullptr) listener_->on_parameter(kind, path, bytes, at);
+    }
+    /// Tells the listener, if there is one, that a request failed; returns what the error's message shall end with.
+    std::string note_out_of_memory(std::size_t bytes, memory_kind kind) const {
+        return listener_ == nullptr ? std::string() : listener_->on_out_of_memory(bytes, kind);
     }
 
   private:

@@ -239,7 +239,8 @@ class optimizer {
             }
             if (moments == kept::no) continue;
             for (const store::entry& e : parameters_->entries())
-                parameters_->tell_slab(memory_kind::moment, e, parameters_->groups()[e.group].state_bytes);
+                parameters_->tell_slab(memory_kind::moment, e, parameters_->groups()[e.group].state_bytes,
+                                       moments_[moments_.size() - parameters_->groups().size() + e.group].data());
         }
         make_averages(ema_decay);
     }
@@ -393,7 +394,7 @@ class optimizer {
             parameters_->memory().clear(averages_.back().data(), averages_.back().bytes());
         }
         for (const store::entry& e : parameters_->entries())
-            parameters_->tell_slab(memory_kind::moment, e, sizeof(float));
+            parameters_->tell_slab(memory_kind::moment, e, sizeof(float), averages_[e.group].data());
     }
 
     /// Determines the segments that this step updates: parameters that a backward pass of the window reached. The

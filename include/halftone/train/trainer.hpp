@@ -101,11 +101,12 @@ class trainer {
 
     /// The callback must outlive the trainer's last call.
     void add_callback(trainer_callback& callback) { callbacks_.push_back(&callback); }
-    /// Sets the listener for ranges of operations, forward and backward, and of the parts of an update; nullptr: none.
-    /// With a listener no step is captured.
+    /// Sets the listener for ranges of operations, forward and backward, of the parts of an update, and of steps;
+    /// nullptr: none. With a listener no step is captured.
     void listen(range_listener* listener) {
         listener_ = listener != nullptr ? listener : detail::listener_of(*device_);
         tape_.listen(listener);
+        inference_.listen(listener != nullptr && listener->wants_origins() ? listener : nullptr);
     }
 
     /// Trains until max_steps, or until stop(). Called again, it continues after a stop with the next step, after an
@@ -118,7 +119,9 @@ class trainer {
         bool stopped = false;
         while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
             if (unread_.steps == 0) unread_.begin = clock::now();
+            if (listener_ != nullptr) listener_->begin_step(state_.step + 1);
             unread_.tokens += step(data);
+            if (listener_ != nullptr) listener_->end_step();
             ++unread_.steps;
             const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
             const bool evaluates =

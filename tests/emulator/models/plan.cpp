@@ -8,6 +8,7 @@
 #include <emulator/device.hpp>
 
 #include <halftone/kernel/device.hpp>
+#include <halftone/observe/memory/history.hpp>
 #include <halftone/observe/memory/plan.hpp>
 
 #include "train/loop.hpp"
@@ -25,6 +26,7 @@ TEST_CASE("the plan of a training step on a device is what the step needs there"
     CHECK(gpu.launches() == 0);
     CHECK(gpu.memory().usage().peak() == 0);
 
+    ht::memory_history history{gpu};
     steps(gpu);
     const ht::memory_usage& usage = gpu.memory().usage();
     CHECK(plan.peak_bytes == usage.peak());
@@ -32,5 +34,12 @@ TEST_CASE("the plan of a training step on a device is what the step needs there"
         const auto kind = static_cast<ht::memory_kind>(k);
         CAPTURE(ht::name(kind));
         CHECK(plan.peak_of(kind) == usage.peak(kind));
+        CHECK(history.snapshot().bytes_at_peak[static_cast<std::size_t>(k)] == plan.at_peak(kind));
     }
+    // The history, too, has each block of the device's memory, from its allocation to its end.
+    const ht::memory_snapshot all = history.snapshot();
+    CHECK(all.peak_bytes == plan.peak_bytes);
+    for (const ht::memory_allocation& a : all.allocations)
+        CHECK((a.ended > a.began || a.kind == ht::memory_kind::workspace));  // which the device keeps
+    CHECK(!all.segments.empty());
 }

@@ -69,6 +69,8 @@ struct tape_hook {
     template <class Where>
     void begin(const char*) {}
     void end() {}
+    /// Tells the tape's listener of the layer of the operation that has begun.
+    void tell_layer() const {}
     /// Memory was made for an operation's result, or for its intermediate values; the values are complete at end().
     template <class T, int Rank>
     void give(const variable<T, Rank>&, bool) {}
@@ -172,7 +174,9 @@ class hooked_tape
     struct operation_scope {
         Hook* hook;
         halftone::range told;
-        operation_scope(hooked_tape& t, const char* operation) : hook(&t.hook_), told(t.base::range(operation)) {}
+        operation_scope(hooked_tape& t, const char* operation) : hook(&t.hook_), told(t.base::range(operation)) {
+            hook->tell_layer();
+        }
         operation_scope(const operation_scope&) = delete;
         operation_scope& operator=(const operation_scope&) = delete;
         ~operation_scope() { hook->end(); }

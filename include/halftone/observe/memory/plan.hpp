@@ -109,7 +109,7 @@ class plan_listener final : public range_listener, public memory_listener {
         for (int k = 0; k < memory_kinds; ++k)
             plan_.bytes_at_peak[static_cast<std::size_t>(k)] = usage.live(static_cast<memory_kind>(k));
     }
-    void on_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes) override {
+    void on_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes, const void*) override {
         auto& all = plan_.parameters;
         auto p = all.begin();
         while (p != all.end() && p->path != path) ++p;

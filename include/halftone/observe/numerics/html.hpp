@@ -10,24 +10,13 @@
 #include <string>
 
 #include <halftone/number/float8.hpp>
+#include <halftone/observe/metrics/page.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
 namespace detail {
-
-inline std::string escaped(const std::string& text) {
-    std::string safe;
-    for (const char c : text) {
-        if (c == '&') safe += "&amp;";
-        else if (c == '<') safe += "&lt;";
-        else if (c == '>') safe += "&gt;";
-        else if (c == '"') safe += "&quot;";
-        else safe += c;
-    }
-    return safe;
-}
 
 /// The page's horizontal axis: exponents.
 struct numerics_columns {
@@ -72,19 +61,7 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
             if (r.counts.count(e, e) > 0) c.last = e;
         }
     }
-    std::string page =
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-        "content=\"width=device-width, initial-scale=1\">\n<title>" +
-        escaped(title) +
-        "</title>\n<style>\n"
-        ":root{color-scheme:light "
-        "dark;--ink:#1c2024;--dim:#60666d;--page:#fff;--strip:#eef0f2;--in:#1f5fa8;--low:#c2410c;--line:#9aa1a8}\n"
-        "@media "
-        "(prefers-color-scheme:dark){:root{--ink:#e6e8ea;--dim:#9aa1a8;--page:#15181b;--strip:#23282d;--in:#7db4f5;--"
-        "low:#fb923c;--line:#5b626a}}\n"
-        "body{margin:0 auto;max-width:70rem;padding:1rem;background:var(--page);color:var(--ink);font:15px/1.45 "
-        "system-ui,sans-serif}\n"
-        "h1{font-size:1.3rem}h2{font-size:1.1rem;margin-top:2rem}p,li{overflow-wrap:anywhere}\n"
+    const std::string style =
         "table{border-collapse:collapse;width:100%;table-layout:fixed;font-size:12px}\n"
         "th{font-weight:400;text-align:left;width:38%;padding:1px 6px 1px "
         "0;overflow-wrap:anywhere;vertical-align:middle}\n"
@@ -96,9 +73,9 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         ".axis{position:relative;height:1.3em;color:var(--dim);font-size:11px}.axis "
         "span{position:absolute;transform:translateX(-50%);white-space:nowrap}\n"
         "caption{text-align:left;padding-bottom:.4rem;color:var(--dim)}\n"
-        "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n"
-        "</style>\n</head>\n<body>\n<h1>" +
-        escaped(title) + "</h1>\n<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
+        "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n";
+    std::string page =
+        page_begin(title, style) + "<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
         ". Each strip is the histogram of one tensor's exponents: the stronger the colour, the more values. Orange: "
         "subnormal numbers of the tensor's own type, which have fewer bits. The two lines mark the range of float16's normal "
         "numbers. An operand is what a product reads in eight bits: shown as it is read, that is times its "

@@ -100,12 +100,15 @@ class watch_hook : public tape_hook {
     template <class Where>
     void begin(const char* operation) {
         show();
-        if (is_watched()) {
+        if (is_watched() || tells_layers()) {
             static constexpr auto place = layer_path_of<Where>.text();
             begin_at(place.data, operation);
         }
     }
     void end() { is_open_ = false; }
+    void tell_layer() const {
+        if (tells_layers()) tell_layer_of(current_);
+    }
     template <class T, int Rank>
     void give(const variable<T, Rank>& made, bool wants_gradient) {
         if constexpr (is_watchable<T>) {
@@ -157,6 +160,7 @@ class watch_hook : public tape_hook {
         pass_ = halftone::pass::backward;
         show();  // the gradient with which the pass begins
         current_ = by;
+        if (by != nullptr && tells_layers()) tell_layer_of(by);
         run();
         show();
     }
@@ -252,7 +256,7 @@ class watch_hook : public tape_hook {
     }
 
     void begin_at(const char* path, const char* operation) {
-        is_open_ = is_first_ = !is_recomputing_;
+        is_open_ = is_first_ = is_watched() && !is_recomputing_;
         pass_ = halftone::pass::forward;
         if (*path == 0) {
             current_ = known(lists_.empty()
@@ -263,6 +267,16 @@ class watch_hook : public tape_hook {
             latest_ = run_time_path(path);
             current_ = known(latest_, "", operation);
         }
+    }
+    /// Whether the tape has a listener that asks for layers; they are told to it whether or not tensors are watched.
+    bool tells_layers() const {
+        const range_listener* const listener = owner_->graph().listener;
+        return listener != nullptr && listener->wants_origins();
+    }
+    void tell_layer_of(const watched_operation* by) const {
+        std::string place = by->layer;
+        if (!by->after.empty()) place += (place.empty() ? "after " : " after ") + by->after;
+        owner_->graph().listener->layer(place.c_str());
     }
     const watched_operation* known(const std::string& layer, const std::string& after, const char* operation) {
         return &*operations_.insert({layer, after, operation}).first;

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A memory snapshot as JSON, for scripts and for the page of snapshot_html.hpp.
+///
+/// {"first_event", "events", "dropped", "peak_event", "peak_bytes", "bytes_at_peak": [of each kind], "unrecorded": [of each
+/// kind: bytes from before the recording that stayed], "kinds", "passes", "operations", "layers": [names],
+/// "columns": [names], "allocations": [[a number for each column], ...], "refused": [as allocations],
+/// "parts": {"index of an allocation": [[parameter, offset, bytes], ...]}, "steps": [[step, began, ended], ...],
+/// "segments": [[address, bytes, began, ended], ...]}
+///
+/// The columns kind, operation, pass and layer are indices into the lists of names; began and ended are events, -1 where
+/// there is none, began_us and ended_us microseconds; "outlived" is the event that ended the step of an allocation that is
+/// among snapshot.outliving(), -1 for all others. In Python: pandas.DataFrame(j["allocations"], columns=j["columns"]).
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <halftone/observe/memory/snapshot.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// A JSON string, which may stand in an HTML page, too.
+inline std::string json_text(const std::string& text) {
+    std::string quoted = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') {
+            quoted += '\\';
+            quoted += c;
+        } else if (static_cast<unsigned char>(c) < 0x20 || c == '<') {
+            char code[8];
+            std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(c));
+            quoted += code;
+        } else {
+            quoted += c;
+        }
+    }
+    return quoted + '"';
+}
+
+/// Names with an index each, in the order of their first use.
+class name_list {
+  public:
+    std::size_t index(const char* name) {
+        const auto [place, is_new] = indices_.try_emplace(name, names_.size());
+        if (is_new) names_.push_back(name);
+        return place->second;
+    }
+    std::string json() const {
+        std::string all;
+        for (const std::string& name : names_) all += (all.empty() ? "" : ",") + json_text(name);
+        return "[" + all + "]";
+    }
+
+  private:
+    std::map<std::string, std::size_t> indices_;
+    std::vector<std::string> names_;
+};
+
+/// Rows of numbers, a line each.
+class json_rows {
+  public:
+    template <class... Numbers>
+    void add(const Numbers&... numbers) {
+        text_ += text_.empty() ? "\n[" : ",\n[";
+        (put(numbers), ...);
+        text_.back() = ']';
+    }
+    std::string json() const { return "[" + text_ + "]"; }
+
+  private:
+    template <class Number>
+    void put(const Number& n) {
+        text_ += std::to_string(n);
+        text_ += ',';
+    }
+    std::string text_;
+};
+
+inline std::uint64_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+
+inline std::string kinds_json(const memory_snapshot::by_kind& bytes) {
+    std::string all;
+    for (const std::size_t each : bytes) all += (all.empty() ? "" : ",") + std::to_string(each);
+    return "[" + all + "]";
+}
+
+}  // namespace detail
+
+/// The snapshot as a JSON object.
+inline std::string memory_snapshot_json(const memory_snapshot& s) {
+    detail::name_list operations, layers;
+    detail::json_rows allocations, refused, steps, segments;
+    std::string parts;
+    const auto add = [&](detail::json_rows& rows, const memory_allocation& a) {
+        rows.add(detail::number_of(a.address), a.bytes, static_cast<int>(a.kind), operations.index(a.operation),
+                 static_cast<int>(a.of_pass), layers.index(a.layer), a.step, a.began, a.ended, a.began_at / 1000,
+                 a.ended_at / 1000, s.is_leak(a) ? s.end_of_step(a) : -1);
+    };
+    for (std::size_t i = 0; i < s.allocations.size(); ++i) {
+        add(allocations, s.allocations[i]);
+        std::string of_this;
+        for (const memory_part& p : s.allocations[i].parts) {
+            of_this += (of_this.empty() ? "[" : ",[") + detail::json_text(p.parameter) + ',' +
+                       std::to_string(p.offset) + ',' + std::to_string(p.bytes) + ']';
+        }
+        if (!of_this.empty()) parts += (parts.empty() ? "\n\"" : ",\n\"") + std::to_string(i) + "\":[" + of_this + ']';
+    }
+    for (const memory_allocation& a : s.refused) add(refused, a);
+    for (const memory_step& each : s.steps) steps.add(each.step, each.began, each.ended);
+    for (const memory_segment& each : s.segments)
+        segments.add(detail::number_of(each.address), each.bytes, each.began, each.ended);
+    std::string kinds, pass_names;
+    for (int k = 0; k < memory_kinds; ++k)
+        kinds += std::string(k == 0 ? "\"" : ",\"") + name(static_cast<memory_kind>(k)) + '"';
+    for (int p = 0; p < passes; ++p)
+        pass_names += std::string(p == 0 ? "\"" : ",\"") + name(static_cast<pass>(p)) + '"';
+    const auto number = [](const char* key, auto value) {
+        return "\"" + std::string(key) + "\":" + std::to_string(value) + ",\n";
+    };
+    return "{" + number("first_event", s.first_event) + number("events", s.events) + number("dropped", s.dropped) +
+           number("peak_event", s.peak_event) + number("peak_bytes", s.peak_bytes) +
+           "\"bytes_at_peak\":" + detail::kinds_json(s.bytes_at_peak) +
+           ",\n\"unrecorded\":" + detail::kinds_json(s.unrecorded) + ",\n\"kinds\":[" + kinds + "],\n\"passes\":[" +
+           pass_names + "],\n\"operations\":" + operations.json() + ",\n\"layers\":" + layers.json() +
+           ",\n\"columns\":[\"address\",\"bytes\",\"kind\",\"operation\",\"pass\",\"layer\",\"step\",\"began\","
+           "\"ended\","
+           "\"began_us\",\"ended_us\",\"outlived\"],\n\"allocations\":" +
+           allocations.json() + ",\n\"refused\":" + refused.json() + ",\n\"parts\":{" + parts +
+           "},\n\"steps\":" + steps.json() + ",\n\"segments\":" + segments.json() + "}\n";
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
