@@ -2,13 +2,13 @@
 /// \file
 /// Attention on a GPU; attention.hpp has its arguments, its contract and an example.
 ///
-/// On Hopper, in code for sm_90a, warpgroups compute the forward pass of 16-bit types (device/warpgroup_forward.hpp)
-/// where why_not_warpgroups allows it, once a program switches them on by chooses_attention_warpgroups
-/// (device/warpgroup.hpp). Otherwise matrix instructions are used if T is Compute and has 16 bits, or T is float and Compute tfloat32, and if head_size
+/// Matrix instructions are used if T is Compute and has 16 bits, or T is float and Compute tfloat32, and if head_size
 /// is a multiple of 8 and every head's vector is aligned to 16 bytes; other problems are computed by plain kernels. The
 /// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
 /// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
-/// architecture.
+/// architecture. On Hopper, in code for sm_90a, warpgroups compute the forward pass of 16-bit types
+/// (device/warpgroup_forward.hpp) where why_not_warpgroups allows it, once a program switches them on
+/// (chooses_attention_warpgroups in device/warpgroup.hpp).
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
