@@ -41,9 +41,10 @@ struct lane_softmax {
     }
 };
 
-/// Computes 16 rows of o once more, with matrix instructions of one warp (mma_16816), which add in the same order:
-/// for rows whose sums are not finite because a value that a mask hides is not, and zero times it is NaN. Operands come
-/// from global memory; hidden values are replaced by zeros for each row by itself. Rare, so the code is small, not fast.
+/// Computes 16 rows of o once more, for rows whose sums are not finite because a value that a mask hides is not, and
+/// zero times it is NaN. It uses matrix instructions of one warp (mma_16816), which on Hopper add 16 products at a time
+/// as wgmma does (Xie et al. 2025, "MMA-Sim"), so that rows keep their bits. Operands come from global memory; hidden
+/// values are replaced by zeros for each row by itself. Rare, so the code is small, not fast.
 template <class T, int Head>
 struct rows_once_more {
     static constexpr int key_rows = 128;  // the kernel's: rows get the same bits
