@@ -6,7 +6,9 @@
 /// is a multiple of 8 and every head's vector is aligned to 16 bytes; other problems are computed by plain kernels. The
 /// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
 /// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
-/// architecture.
+/// architecture. On Hopper, in code for sm_90a, warpgroups compute the forward pass of 16-bit types
+/// (device/warpgroup_forward.hpp) where why_not_warpgroups allows it, once a program switches them on
+/// (chooses_attention_warpgroups in device/warpgroup.hpp).
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
@@ -15,6 +17,7 @@
 #include <halftone/kernel/attention/device/math.hpp>
 #include <halftone/kernel/attention/device/modified.hpp>
 #include <halftone/kernel/attention/device/plain.hpp>
+#include <halftone/kernel/attention/device/warpgroup_forward.hpp>
 #include <halftone/kernel/attention/device/wide.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
 #include <halftone/kernel/attention/score_mod/fp64.hpp>
@@ -94,6 +97,10 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.heads * e.queries == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
+        if constexpr (chooses_attention_warpgroups<Device> && can_attend_by_warpgroups<Compute, T, Device>) {
+            if (why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o) == nullptr)
+                return attend_by_warpgroups(device, a, problem);
+        }
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) {
             device.launch(Kernel{vectors_of(a.q, a.sequences), vectors_of(a.k, a.sequences),
                                  vectors_of(a.v, a.sequences), vectors_of(a.o, a.sequences), simt::span_of(a.logsumexp),
