@@ -15,6 +15,7 @@
 #include <halftone/kernel/attention/device/math.hpp>
 #include <halftone/kernel/attention/device/modified.hpp>
 #include <halftone/kernel/attention/device/plain.hpp>
+#include <halftone/kernel/attention/device/warpgroup_backward.hpp>
 #include <halftone/kernel/attention/device/wide.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
 #include <halftone/kernel/attention/score_mod/fp64.hpp>
@@ -143,6 +144,13 @@ struct attention<Device> {
                                          vectors_of(a.dv, a.sequences),
                                          problem};
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{score_gradients}); };
+        if constexpr (can_have_warpgroups<Compute, Device> && sizeof(T) == 2 && multiplies_matrices<Compute, T>) {
+            if (e.heads * e.queries * e.keys > 0 && why_not_matrix_units<Compute>(a) == nullptr &&
+                !a.sequences.are_there() && has_warpgroups<Compute>(device)) {
+                if (e.head_size == 64) return attention_backward_by_warpgroups<64>(device, a, score_gradients);
+                if (e.head_size == 128) return attention_backward_by_warpgroups<128>(device, a, score_gradients);
+            }
+        }
         if constexpr (multiplies_matrices<Compute, T>) {
             if (e.heads > 0 && why_not_matrix_units<Compute>(a) == nullptr) {
                 return for_head_size<T>(e.head_size, [&]<int Head>(constant<Head>) {
