@@ -158,8 +158,8 @@ void thread_access::mbarrier_wait(simt::shared_span<simt::mbarrier> span, word p
 
 // ---- bulk copies
 
-void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::shared_span<simt::mbarrier> done,
-                              location at) const {
+void thread_access::bulk_copy(word to, const tile_map& map, const box_place& from, int axes,
+                              simt::shared_span<simt::mbarrier> done, location at) const {
     machine_->maybe_preempt(*thread_);
     const site_id id = machine_->intern(operation::bulk_copy, at);
     block_state& b = *thread_->block;
@@ -170,15 +170,16 @@ void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::
         refuse(" copies from ", map.outer, " lines of ", map.inner, ", ", map.leading, " apart, in boxes of ",
                map.box_outer, ": empty, too large or misaligned");
     }
+    if (axes != map.axes) refuse(" copies by ", axes, " axes from a map of ", map.axes);
     const std::size_t bytes = static_cast<std::size_t>(line_bytes * map.box_outer);
     if (to % 1024 != 0) refuse(" copies to ", to, ", which is no multiple of 1024");
     if (to + bytes > b.shared.size())
         refuse(" copies ", bytes, " bytes to ", to, ", beyond the block's ", b.shared.size());
     if (machine_->option.may_touch) {
-        const extent first = std::max<extent>(x, 0), last = std::min<extent>(extent{x} + 64, map.inner) - 1;
-        for (extent r = std::max<extent>(y, 0); r < std::min<extent>(extent{y} + map.box_outer, map.outer); ++r) {
-            const auto* line = static_cast<const std::uint16_t*>(map.data) + r * map.leading;
-            if (first > last) break;
+        const extent first = std::max<extent>(from.x, 0), last = std::min<extent>(extent{from.x} + 64, map.inner) - 1;
+        for (int r = 0; r < map.box_outer && first <= last; ++r) {
+            if (map.line(from, r) < 0) continue;
+            const auto* line = static_cast<const std::uint16_t*>(map.data) + map.line(from, r);
             machine_->expect_own(*thread_, line + first, operation::bulk_copy, at);
             machine_->expect_own(*thread_, line + last, operation::bulk_copy, at);
         }
@@ -210,7 +211,7 @@ void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::
         rows[j] = static_cast<std::uint16_t>(i);
     }
     const auto delay = static_cast<long>(machine_->random(std::uint64_t{1} << machine_->random(18)));
-    b.asynchronous.copies.push_back({map, to, x, y, &m, machine_->count.switches + delay, std::move(rows)});
+    b.asynchronous.copies.push_back({map, to, from, &m, machine_->count.switches + delay, std::move(rows)});
     ++m.copies;
     ++machine_->bulk_in_flight;
 }
@@ -238,11 +239,12 @@ void machine_state::land_rows(block_state& b, std::size_t number) {
         const int row = c.rows.back();
         c.rows.pop_back();
         std::uint16_t elements[64] = {};
-        if (const extent line = extent{c.y} + row; line >= 0 && line < c.map.outer) {
-            const extent first = std::max<extent>(c.x, 0), end = std::min<extent>(extent{c.x} + 64, c.map.inner);
-            const auto* from = static_cast<const std::uint16_t*>(c.map.data) + line * c.map.leading;
+        if (const extent line = c.map.line(c.from, row); line >= 0) {
+            const int x = c.from.x;
+            const extent first = std::max<extent>(x, 0), end = std::min<extent>(extent{x} + 64, c.map.inner);
+            const auto* from = static_cast<const std::uint16_t*>(c.map.data) + line;
             if (first < end)
-                std::memcpy(elements + (first - c.x), from + first, static_cast<std::size_t>(2 * (end - first)));
+                std::memcpy(elements + (first - x), from + first, static_cast<std::size_t>(2 * (end - first)));
         }
         for (int chunk = 0; chunk < 8; ++chunk) {
             const word place =

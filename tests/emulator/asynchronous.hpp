@@ -13,7 +13,7 @@
 
 namespace halftone::emulator {
 
-using site_id = std::uint16_t;
+using site_id = site_number;
 struct thread_state;
 
 // The originator of an access: a thread of the block, a warp's matrix unit, or the copies that an mbarrier counts.
@@ -61,7 +61,7 @@ struct mbarrier_state {
 struct bulk_copy {
     tile_map map;
     word to;
-    int x, y;
+    box_place from;
     mbarrier_state* done;
     long earliest;
     std::vector<std::uint16_t> rows;  // not yet copied, in the order in which they will be
@@ -70,7 +70,7 @@ struct bulk_copy {
 /// A bulk copy of a box from shared memory, which is read at the wait.
 struct store_under_way {
     tile_map map;
-    int x, y;
+    box_place to;
     word from, group;
     site_id at;
 };
@@ -83,8 +83,14 @@ struct accumulator {
     bool is_lost = false;                          // the thread uses them before the products are complete
     static constexpr word untouched = 0x7fffa5a5;  // a NaN
 };
+/// A warp's part of an operand in registers: where it is, and what it held at the issue.
+struct register_operand {
+    const vec<word, 4>* of[32];
+    vec<word, 4> held[32];
+};
 struct warpgroup_product {
     tile_operand a, b;
+    std::shared_ptr<register_operand> a_words;  // in place of a
     matrix_unit unit;
     bool keep;
     word group;

@@ -67,13 +67,14 @@ void thread_access::stmatrix(word row, const vec<word, 4>& values, location at) 
     });
 }
 
-void thread_access::bulk_store(const tile_map& map, int x, int y, word from, location at) const {
+void thread_access::bulk_store(const tile_map& map, const box_place& to, int axes, word from, location at) const {
     machine_->maybe_preempt(*thread_);
     const site_id id = machine_->intern(operation::bulk_store, at);
     block_state& b = *thread_->block;
     const auto refuse = [&](const auto&... why) { machine_->refuse(*thread_, id, detail::sentence(why...)); };
     if (machine_->option.architecture < 90) refuse(": an sm_", machine_->option.architecture, " has no bulk copies");
     if (!map.can_be()) refuse(" copies to a matrix that no map can be of");
+    if (axes != map.axes) refuse(" copies by ", axes, " axes to a map of ", map.axes);
     const word end = from + line_bytes * static_cast<word>(map.box_outer);
     if (from % 1024 != 0) refuse(" copies from ", from, ", which is no multiple of 1024");
     if (end > b.shared.size()) refuse(" copies up to ", end, ", beyond the block's ", b.shared.size());
@@ -83,7 +84,7 @@ void thread_access::bulk_store(const tile_map& map, int x, int y, word from, loc
         if (const int writer = b.asynchronous.unfenced[i / 16]; writer != 0)
             refuse(" copies shared bytes at ", i, " that thread ", writer - 1, " wrote, with no proxy_fence of its own since");
     }
-    thread_->stores.push_back({map, x, y, from, thread_->store_groups, id});
+    thread_->stores.push_back({map, to, from, thread_->store_groups, id});
 }
 void thread_access::bulk_commit() const { ++thread_->store_groups; }
 
@@ -103,12 +104,12 @@ void machine_state::finish_bulk_store(thread_state& t, const store_under_way& s,
     const int across = s.map.box_inner();
     const auto bytes = static_cast<std::size_t>(s.map.element_bytes);
     for (int line = 0; line < s.map.box_outer; ++line) {
-        const extent row = extent{s.y} + line;
+        const extent first = s.map.line(s.to, line);
         for (int i = 0; i < across; ++i) {
-            const extent column = extent{s.x} + i;
-            if (row < 0 || row >= s.map.outer || column < 0 || column >= s.map.inner) continue;
-            auto* const to = static_cast<std::byte*>(const_cast<void*>(s.map.data)) +
-                             (row * s.map.leading + column) * static_cast<extent>(bytes);
+            const extent column = extent{s.to.x} + i;
+            if (first < 0 || column < 0 || column >= s.map.inner) continue;
+            auto* const to =
+                static_cast<std::byte*>(const_cast<void*>(s.map.data)) + (first + column) * static_cast<extent>(bytes);
             expect_own(t, to, operation::bulk_store, sites[s.at].at);
             const word from = s.from + line_bytes * static_cast<word>(line) + static_cast<word>(i) * static_cast<word>(bytes);
             std::memcpy(to, &b.shared[simt::swizzled(from, simt::swizzle::b128)], bytes);

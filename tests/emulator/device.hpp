@@ -176,13 +176,14 @@ class device {
     template <class T>
     auto tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) {
         static_assert(sizeof(T) == 2 || sizeof(T) == 4);
-        const emulator::tile_map map{data, inner, outer, leading, box_outer, static_cast<int>(sizeof(T))};
-        if (!map.can_be()) {
-            throw failure(halftone::detail::sentence("a tile_map of ", outer, " lines of ", inner, ", ", leading,
-                                                     " apart, in boxes of ", box_outer,
-                                                     ": empty, too large or misaligned"));
-        }
-        return map;
+        return possible({data, inner, outer, leading, box_outer, static_cast<int>(sizeof(T))});
+    }
+    /// The same of a tensor of four axes.
+    template <class T>
+    auto tile_map(const T* data, const simt::tile_axes& a, int box_outer) {
+        static_assert(sizeof(T) == 2);
+        return possible({data, a.inner, a.extents[0], a.distances[0], box_outer, static_cast<int>(sizeof(T)),
+                         {a.extents[1], a.extents[2]}, {a.distances[1], a.distances[2]}, 4});
     }
     template <class Kernel>
     void launch(const Kernel& kernel) {
@@ -233,6 +234,12 @@ class device {
     }
 
   private:
+    static emulator::tile_map possible(const emulator::tile_map& map) {
+        if (map.can_be()) return map;
+        throw failure(halftone::detail::sentence("a tile_map of ", map.outer, " lines of ", map.inner, ", ", map.leading,
+                                                 " apart, in boxes of ", map.box_outer,
+                                                 ": empty, too large or misaligned"));
+    }
     void do_in_order(const kernel_call& kernel) {
         const grid_shape& g = kernel.shape.grid;
         if (g.x <= 0 || g.y <= 0 || g.z <= 0) return;

@@ -130,6 +130,8 @@ struct matrix_unit {
     operand a, b;
 };
 
+using site_number = std::uint16_t;
+
 /// simt::wgmma_operand, without its type.
 struct tile_operand {
     word offset;
@@ -137,19 +139,36 @@ struct tile_operand {
     bool operator==(const tile_operand&) const = default;
 };
 
-/// A matrix in global memory that bulk copies take or fill boxes of, as a CUtensorMap describes it to a GPU: `outer` lines of
-/// `inner` elements of 2 or 4 bytes, `leading` apart, in boxes of 128 bytes x box_outer.
+/// A place in a tensor of four axes, the first of which is contiguous.
+struct box_place {
+    int x, y, z = 0, w = 0;
+};
+
+/// A tensor in global memory that bulk copies take or fill boxes of, as a CUtensorMap describes it to a GPU: `outer` lines of
+/// `inner` elements of 2 or 4 bytes, `leading` apart, in boxes of 128 bytes x box_outer; or several such matrices.
 struct tile_map {
     const void* data;
     extent inner, outer, leading;
     int box_outer;
     int element_bytes = 2;
+    extent others[2] = {1, 1}, distances[2] = {8, 8};  ///< of a tensor of four axes
+    int axes = 2;
 
     int box_inner() const { return 128 / element_bytes; }
     /// Throws for maps that cuTensorMapEncodeTiled rejects.
     bool can_be() const {
-        return simt::is_aligned(data, 16) && leading * element_bytes % 16 == 0 && leading > 0 && inner > 0 && outer > 0 &&
-               inner <= extent{1} << 32 && outer <= extent{1} << 32 && box_outer > 0 && box_outer <= 256;
+        const auto is_axis = [&](extent n, extent distance) {
+            return n > 0 && n <= extent{1} << 32 && distance > 0 && distance * element_bytes % 16 == 0 &&
+                   distance * element_bytes < extent{1} << 40;
+        };
+        return simt::is_aligned(data, 16) && is_axis(outer, leading) && is_axis(others[0], distances[0]) &&
+               is_axis(others[1], distances[1]) && inner > 0 && inner <= extent{1} << 32 && box_outer > 0 && box_outer <= 256;
+    }
+    /// The number of the first element of a line, or -1 if the tensor has no such line.
+    extent line(const box_place& p, int number) const {
+        const extent y = extent{p.y} + number;
+        if (y < 0 || y >= outer || p.z < 0 || p.z >= others[0] || p.w < 0 || p.w >= others[1]) return -1;
+        return y * leading + p.z * distances[0] + p.w * distances[1];
     }
 };
 
@@ -190,11 +209,14 @@ class thread_access {
     void mbarrier_arrive(simt::shared_span<simt::mbarrier> m, location at) const;
     void mbarrier_expect(simt::shared_span<simt::mbarrier> m, word bytes, location at) const;
     void mbarrier_wait(simt::shared_span<simt::mbarrier> m, word parity, location at) const;
-    void bulk_copy(word to, const tile_map& map, int x, int y, simt::shared_span<simt::mbarrier> done,
+    void bulk_copy(word to, const tile_map& map, const box_place& from, int axes, simt::shared_span<simt::mbarrier> done,
                    location at) const;
     void wgmma_fence(location at) const;
     /// The sums of one thread, for `blocks` neighbouring blocks of 8 columns.
     void wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a, const tile_operand& b,
+               bool keep, location at) const;
+    /// With a in registers, four words a thread.
+    void wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const vec<word, 4>& a, const tile_operand& b,
                bool keep, location at) const;
     void wgmma_commit(location at) const;
     void wgmma_wait(int allowed, location at) const;
@@ -202,12 +224,15 @@ class thread_access {
     void registers(int n, operation what, location at) const;
 
     void stmatrix(word row, const vec<word, 4>& values, location at) const;
-    void bulk_store(const tile_map& map, int x, int y, word from, location at) const;
+    void bulk_store(const tile_map& map, const box_place& to, int axes, word from, location at) const;
     void bulk_commit() const;
     void bulk_wait_read(int allowed, location at) const;
     void proxy_fence(location at) const;
 
   private:
+    void wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a, const vec<word, 4>* a_words,
+               const tile_operand& b, bool keep, site_number id) const;
+
     machine_state* machine_;
     thread_state* thread_;
 };

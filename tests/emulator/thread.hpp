@@ -123,16 +123,28 @@ class thread_handle {
     }
     void bulk_copy(word to, const tile_map& map, int x, int y, mbarrier_span done,
                    location at = location::here()) const {
-        access_.bulk_copy(to, map, x, y, done, at);
+        access_.bulk_copy(to, map, {x, y}, 2, done, at);
+    }
+    void bulk_copy(word to, const tile_map& map, int x, int y, int z, int w, mbarrier_span done,
+                   location at = location::here()) const {
+        access_.bulk_copy(to, map, {x, y, z, w}, 4, done, at);
     }
     void wgmma_fence(location at = location::here()) const { access_.wgmma_fence(at); }
     template <class T, bool A, bool B, int Blocks>
     void wgmma(simt::element<T>, vec<float, 4> (&sums)[Blocks], simt::wgmma_operand<A> a, simt::wgmma_operand<B> b,
                bool keep, location at = location::here()) const {
-        static_assert(sizeof(T) == 2 && (Blocks == 16 || Blocks == 24 || Blocks == 32));
+        static_assert(sizeof(T) == 2 && (Blocks == 8 || Blocks == 16 || Blocks == 24 || Blocks == 32));
         access_.wgmma(sums, Blocks, {16, 2, operand<T>, operand<T>}, {a.offset, A}, {b.offset, B}, keep, at);
     }
+    template <class T, bool B, int Blocks>
+    void wgmma(simt::element<T>, vec<float, 4> (&sums)[Blocks], const vec<word, 4>& a, simt::wgmma_operand<B> b, bool keep,
+               location at = location::here()) const {
+        static_assert(sizeof(T) == 2 && (Blocks == 8 || Blocks == 16));
+        access_.wgmma(sums, Blocks, {16, 2, operand<T>, operand<T>}, a, {b.offset, B}, keep, at);
+    }
     void wgmma_commit(location at = location::here()) const { access_.wgmma_commit(at); }
+    template <class Values>
+    void hold(Values&) const {}
     template <int N>
     void wgmma_wait(simt::constant<N>, location at = location::here()) const {
         access_.wgmma_wait(N, at);
@@ -147,7 +159,10 @@ class thread_handle {
         access_.stmatrix(row.offset, values, at);
     }
     void bulk_store(const tile_map& map, int x, int y, word from, location at = location::here()) const {
-        access_.bulk_store(map, x, y, from, at);
+        access_.bulk_store(map, {x, y}, 2, from, at);
+    }
+    void bulk_store(const tile_map& map, int x, int y, int z, int w, word from, location at = location::here()) const {
+        access_.bulk_store(map, {x, y, z, w}, 4, from, at);
     }
     void bulk_commit() const { access_.bulk_commit(); }
     template <int N>

@@ -78,12 +78,20 @@ void machine_state::read_operand(block_state& b, int first_thread, const tile_op
 
 void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a,
                           const tile_operand& b, bool keep, location at) const {
+    wgmma(sums, blocks, unit, a, nullptr, b, keep, machine_->intern(operation::wgmma, at));
+}
+void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const vec<word, 4>& a,
+                          const tile_operand& b, bool keep, location at) const {
+    wgmma(sums, blocks, unit, {}, &a, b, keep, machine_->intern(operation::wgmma, at));
+}
+void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& unit, const tile_operand& a,
+                          const vec<word, 4>* a_words, const tile_operand& b, bool keep, site_id id) const {
     struct operands {
         vec<float, 4>* sums;
         tile_operand a, b;
+        const vec<word, 4>* a_words;
         bool keep;
-    } mine{sums, a, b, keep};
-    const site_id id = machine_->intern(operation::wgmma, at);
+    } mine{sums, a, b, a_words, keep};
     if (machine_->option.architecture != 90)
         machine_->refuse(*thread_, id, detail::sentence(": an sm_", machine_->option.architecture, " has no wgmma"));
     machine_->of_warpgroup(*thread_, id, mine, [&](const auto& of) {
@@ -94,7 +102,7 @@ void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& un
             machine_->fail(block, "warpgroup ", first_thread / 128, " parts: thread ", first_thread + i,
                            " multiplies something else in ", machine_->name(id));
         }
-        machine_->read_operand(block, first_thread, a, 64, id);
+        if (a_words == nullptr) machine_->read_operand(block, first_thread, a, 64, id);
         machine_->read_operand(block, first_thread, b, 8 * blocks, id);
         ++machine_->count.warpgroup_mmas;
         for (int warp = first_thread / 32; warp < first_thread / 32 + 4; ++warp) {
@@ -124,7 +132,15 @@ void thread_access::wgmma(vec<float, 4>* sums, int blocks, const matrix_unit& un
                     }
                 }
             }
-            p.under_way.push_back({a, b, unit, keep, p.groups, id, std::move(added_to)});
+            std::shared_ptr<register_operand> in_registers;
+            if (a_words != nullptr) {
+                in_registers = std::make_shared<register_operand>();
+                for (int lane = 0; lane < 32; ++lane) {
+                    in_registers->of[lane] = of(32 * (warp % 4) + lane).a_words;
+                    in_registers->held[lane] = *in_registers->of[lane];
+                }
+            }
+            p.under_way.push_back({a, b, std::move(in_registers), unit, keep, p.groups, id, std::move(added_to)});
         }
     });
 }
@@ -197,7 +213,19 @@ void machine_state::multiply(const block_state& block, int warp, const warpgroup
         as.unpack(packed, two);
     };
     float two[2];
-    for (int row = 0; row < 16; row += p.a.is_outer ? 2 : 1) {
+    if (p.a_words != nullptr) {
+        for (int lane = 0; lane < 32; ++lane) {
+            const vec<word, 4>&words = p.a_words->held[lane], &now = *p.a_words->of[lane];
+            for (int i = 0; i < 4; ++i) {
+                if (now[i] != words[i]) {
+                    fail(block, "thread ", 32 * warp + lane, " changed an operand while a product was under way that reads it: ",
+                         name(p.at));
+                }
+                p.unit.a.unpack(words[i], &a[lane / 4 + 8 * (i % 2)][lane % 4 * 2 + 8 * (i / 2)]);
+            }
+        }
+    }
+    for (int row = 0; p.a_words == nullptr && row < 16; row += p.a.is_outer ? 2 : 1) {
         for (int k = 0; k < depth; k += p.a.is_outer ? 1 : 2) {
             read(p.a, p.unit.a, warp % 4 * 16 + row, k, two);
             a[row][k] = two[0];

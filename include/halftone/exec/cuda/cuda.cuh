@@ -269,6 +269,11 @@ class cuda {
     detail::tensor_map tile_map(const T* data, extent inner, extent outer, extent leading, int box_outer) {
         return tensor_maps_.make(data, inner, outer, leading, box_outer);
     }
+    /// The same of a tensor of four axes, box_outer elements of the second and one of the others.
+    template <class T>
+    detail::tensor_map tile_map(const T* data, const simt::tile_axes& axes, int box_outer) {
+        return tensor_maps_.make(data, axes, box_outer);
+    }
     /// Launches a kernel struct as exec/simt/simt.hpp describes it.
     template <class Kernel>
     void launch(const Kernel& kernel) {

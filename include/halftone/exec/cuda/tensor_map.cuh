@@ -9,6 +9,7 @@
 #include <cuda.h>
 
 #include <halftone/exec/cuda/error.cuh>
+#include <halftone/exec/simt/simt.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
 #include <halftone/tensor/shape.hpp>
@@ -30,27 +31,47 @@ class tensor_map_maker {
     /// bytes. Throws cuda_error if the driver cannot encode it.
     template <class T>
     tensor_map make(const T* data, extent inner, extent outer, extent leading, int box_outer) {
-        static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>);
-        constexpr CUtensorMapDataType type = std::is_same_v<T, bfloat16>  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                             : std::is_same_v<T, float16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-        if (encode_ == nullptr) encode_ = find();
         tensor_map map;
-        const cuuint64_t extents[] = {static_cast<cuuint64_t>(inner), static_cast<cuuint64_t>(outer)},
-                         strides[] = {static_cast<cuuint64_t>(leading) * sizeof(T)};
-        const cuuint32_t box[] = {128 / sizeof(T), static_cast<cuuint32_t>(box_outer)}, steps[] = {1, 1};
-        const CUresult code =
-            encode_(&map.of_driver, type, 2, const_cast<T*>(data), extents, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                    CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        const CUresult code = encode(map, data, 2, {inner, {outer, 1, 1}, {leading, 1, 1}}, box_outer);
         if (code != CUDA_SUCCESS) {
             fail<cuda_error>("cuda: cuTensorMapEncodeTiled gave ", static_cast<int>(code), " for ", outer, " lines of ", inner,
                              ", ", leading, " apart");
         }
         return map;
     }
+    /// The same of a tensor of four axes: a copy takes 128 bytes of each of box_outer elements of the second axis. All
+    /// distances are multiples of 16 bytes.
+    template <class T>
+    tensor_map make(const T* data, const simt::tile_axes& axes, int box_outer) {
+        tensor_map map;
+        const CUresult code = encode(map, data, 4, axes, box_outer);
+        if (code != CUDA_SUCCESS) {
+            fail<cuda_error>("cuda: cuTensorMapEncodeTiled gave ", static_cast<int>(code), " for a tensor of ",
+                             axes.extents[2], " x ", axes.extents[1], " x ", axes.extents[0], " x ", axes.inner,
+                             " elements");
+        }
+        return map;
+    }
 
   private:
     using encoder = decltype(&cuTensorMapEncodeTiled);
+    template <class T>
+    CUresult encode(tensor_map& map, const T* data, int rank, const simt::tile_axes& axes, int box_outer) {
+        static_assert(std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> || std::is_same_v<T, float>);
+        constexpr CUtensorMapDataType type = std::is_same_v<T, bfloat16>  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                             : std::is_same_v<T, float16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                          : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+        if (encode_ == nullptr) encode_ = find();
+        cuuint64_t extents[4] = {static_cast<cuuint64_t>(axes.inner)}, strides[3];
+        for (int i = 0; i < 3; ++i) {
+            extents[i + 1] = static_cast<cuuint64_t>(axes.extents[i]);
+            strides[i] = static_cast<cuuint64_t>(axes.distances[i]) * sizeof(T);
+        }
+        const cuuint32_t box[] = {128 / sizeof(T), static_cast<cuuint32_t>(box_outer), 1, 1}, steps[] = {1, 1, 1, 1};
+        return encode_(&map.of_driver, type, static_cast<cuuint32_t>(rank), const_cast<T*>(data), extents, strides, box, steps,
+                       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    }
     static encoder find() {
         void* function = nullptr;
         cudaDriverEntryPointQueryResult result{};

@@ -176,8 +176,14 @@ class cuda_thread {
     __device__ static void bulk_copy(word to, const tensor_map& map, int x, int y, mbarrier_span done) {
         hopper::copy(window() + to, map, x, y, address(done));
     }
+    __device__ static void bulk_copy(word to, const tensor_map& map, int x, int y, int z, int w, mbarrier_span done) {
+        hopper::copy(window() + to, map, x, y, z, w, address(done));
+    }
     __device__ static void bulk_store(const tensor_map& map, int x, int y, word from) {
         hopper::store(map, x, y, window() + from);
+    }
+    __device__ static void bulk_store(const tensor_map& map, int x, int y, int z, int w, word from) {
+        hopper::store(map, x, y, z, w, window() + from);
     }
     template <class T>
     __device__ static void stmatrix_x4(shared_span<chunk<T>> row, simt::vec<word, 4> values) {
@@ -203,15 +209,28 @@ class cuda_thread {
                                  simt::wgmma_operand<B> b, bool keep) {
         wgmma_of<T, A, B>(sums, hopper::descriptor<A>(window() + a.offset), hopper::descriptor<B>(window() + b.offset), keep);
     }
+    template <class T, bool B, int Blocks>
+    __device__ static void wgmma(simt::element<T>, simt::vec<float, 4> (&sums)[Blocks], const simt::vec<word, 4>& a,
+                                 simt::wgmma_operand<B> b, bool keep) {
+        wgmma_of<T, B>(sums, a, hopper::descriptor<B>(window() + b.offset), keep);
+    }
     __device__ static void wgmma_commit() { hopper::commit(); }
+    template <int Blocks>
+    __device__ static void hold(simt::vec<float, 4> (&values)[Blocks]) {
+        HALFTONE_UNROLL for (int j = 0; j < Blocks; ++j) {
+            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(values[j][e])::"memory");
+        }
+    }
+    template <int Blocks>
+    __device__ static void hold(simt::vec<word, 4> (&values)[Blocks]) {
+        HALFTONE_UNROLL for (int j = 0; j < Blocks; ++j) {
+            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) asm volatile("" : "+r"(values[j][e])::"memory");
+        }
+    }
     template <int N, int Blocks>
     __device__ static void wgmma_wait(simt::constant<N>, simt::vec<float, 4> (&sums)[Blocks]) {
         hopper::wait_for_all_but<N>();
-        if constexpr (N == 0) {  // makes the compiler read none of them before the wait
-            HALFTONE_UNROLL for (int j = 0; j < Blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(sums[j][e])::"memory");
-            }
-        }
+        if constexpr (N == 0) hold(sums);
     }
 
   private:

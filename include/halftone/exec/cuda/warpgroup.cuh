@@ -12,7 +12,15 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-// The registers of a lane's part of 64 x 192 and of 64 x 256 sums, listed as inline assembly demands.
+// The registers of a lane's part of 64 x 64, 64 x 128, 64 x 192 and 64 x 256 sums, listed as inline assembly demands.
+#define HALFTONE_32_REGISTERS \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+    "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define HALFTONE_64_REGISTERS \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, " \
+    "%21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, " \
+    "%40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, " \
+    "%59, %60, %61, %62, %63"
 #define HALFTONE_96_REGISTERS \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
     "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
@@ -30,9 +38,9 @@ namespace detail {
 #define HALFTONE_4_SUMS(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define HALFTONE_16_SUMS(j) \
     HALFTONE_4_SUMS(j), HALFTONE_4_SUMS(j + 1), HALFTONE_4_SUMS(j + 2), HALFTONE_4_SUMS(j + 3)
-#define HALFTONE_96_SUMS                                                                                         \
-    HALFTONE_16_SUMS(0), HALFTONE_16_SUMS(4), HALFTONE_16_SUMS(8), HALFTONE_16_SUMS(12), HALFTONE_16_SUMS(16),   \
-        HALFTONE_16_SUMS(20)
+#define HALFTONE_32_SUMS HALFTONE_16_SUMS(0), HALFTONE_16_SUMS(4)
+#define HALFTONE_64_SUMS HALFTONE_32_SUMS, HALFTONE_16_SUMS(8), HALFTONE_16_SUMS(12)
+#define HALFTONE_96_SUMS HALFTONE_64_SUMS, HALFTONE_16_SUMS(16), HALFTONE_16_SUMS(20)
 #define HALFTONE_128_SUMS HALFTONE_96_SUMS, HALFTONE_16_SUMS(24), HALFTONE_16_SUMS(28)
 // A, B, KEEP, TA, TB: the numbers of the asm operands after the sums.
 #define HALFTONE_WGMMA(N, TYPE, REGISTERS, SUMS, A, B, KEEP, TA, TB)                                    \
@@ -43,6 +51,53 @@ namespace detail {
                  : "l"(a), "l"(b), "r"(keep), "n"(TransA), "n"(TransB)                                  \
                  : "memory")
 
+// The same with a in registers. A0 to A3: the numbers of its words.
+#define HALFTONE_WGMMA_OF_WORDS(N, TYPE, REGISTERS, SUMS, A0, A1, A2, A3, B, KEEP, TB)                  \
+    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                         \
+                 ", 0;\nwgmma.mma_async.sync.aligned.m64n" N "k16.f32." TYPE "." TYPE " {" REGISTERS    \
+                 "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", keep, 1, 1, " TB ";\n}"                   \
+                 : SUMS                                                                                 \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(keep), "n"(TransB)           \
+                 : "memory")
+
+template <class T, int TransA, int TransB>
+__device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[8], std::uint64_t a, std::uint64_t b, int keep) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        HALFTONE_WGMMA("64", "bf16", HALFTONE_32_REGISTERS, HALFTONE_32_SUMS, "%32", "%33", "%34", "%35", "%36");
+    } else {
+        HALFTONE_WGMMA("64", "f16", HALFTONE_32_REGISTERS, HALFTONE_32_SUMS, "%32", "%33", "%34", "%35", "%36");
+    }
+}
+template <class T, int TransA, int TransB>
+__device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[16], std::uint64_t a, std::uint64_t b, int keep) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        HALFTONE_WGMMA("128", "bf16", HALFTONE_64_REGISTERS, HALFTONE_64_SUMS, "%64", "%65", "%66", "%67", "%68");
+    } else {
+        HALFTONE_WGMMA("128", "f16", HALFTONE_64_REGISTERS, HALFTONE_64_SUMS, "%64", "%65", "%66", "%67", "%68");
+    }
+}
+template <class T, int TransB>
+__device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[8], const simt::vec<simt::word, 4>& a, std::uint64_t b,
+                                         int keep) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        HALFTONE_WGMMA_OF_WORDS("64", "bf16", HALFTONE_32_REGISTERS, HALFTONE_32_SUMS, "%32", "%33", "%34", "%35", "%36",
+                                "%37", "%38");
+    } else {
+        HALFTONE_WGMMA_OF_WORDS("64", "f16", HALFTONE_32_REGISTERS, HALFTONE_32_SUMS, "%32", "%33", "%34", "%35", "%36",
+                                "%37", "%38");
+    }
+}
+template <class T, int TransB>
+__device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[16], const simt::vec<simt::word, 4>& a, std::uint64_t b,
+                                         int keep) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        HALFTONE_WGMMA_OF_WORDS("128", "bf16", HALFTONE_64_REGISTERS, HALFTONE_64_SUMS, "%64", "%65", "%66", "%67", "%68",
+                                "%69", "%70");
+    } else {
+        HALFTONE_WGMMA_OF_WORDS("128", "f16", HALFTONE_64_REGISTERS, HALFTONE_64_SUMS, "%64", "%65", "%66", "%67", "%68",
+                                "%69", "%70");
+    }
+}
 template <class T, int TransA, int TransB>
 __device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[24], std::uint64_t a, std::uint64_t b, int keep) {
     if constexpr (std::is_same_v<T, bfloat16>) {
@@ -59,13 +114,18 @@ __device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[32], std::uint
         HALFTONE_WGMMA("256", "f16", HALFTONE_128_REGISTERS, HALFTONE_128_SUMS, "%128", "%129", "%130", "%131", "%132");
     }
 }
+#undef HALFTONE_WGMMA_OF_WORDS
 #undef HALFTONE_WGMMA
 #undef HALFTONE_128_SUMS
 #undef HALFTONE_96_SUMS
+#undef HALFTONE_64_SUMS
+#undef HALFTONE_32_SUMS
 #undef HALFTONE_16_SUMS
 #undef HALFTONE_4_SUMS
 #undef HALFTONE_128_REGISTERS
 #undef HALFTONE_96_REGISTERS
+#undef HALFTONE_64_REGISTERS
+#undef HALFTONE_32_REGISTERS
 
 /// Shared-memory addresses are 32-bit byte offsets in the shared window, as PTX defines them.
 class warpgroup_instructions {
@@ -96,6 +156,17 @@ class warpgroup_instructions {
     static __device__ void copy(word to, const tensor_map& map, int x, int y, word barrier) {
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                      ::"r"(to), "l"(&map), "r"(x), "r"(y), "r"(barrier)
+                     : "memory");
+    }
+    static __device__ void copy(word to, const tensor_map& map, int x, int y, int z, int w, word barrier) {
+        asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], "
+                     "[%6];" ::"r"(to),
+                     "l"(&map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(barrier)
+                     : "memory");
+    }
+    static __device__ void store(const tensor_map& map, int x, int y, int z, int w, word from) {
+        asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(&map), "r"(x),
+                     "r"(y), "r"(z), "r"(w), "r"(from)
                      : "memory");
     }
     static __device__ void store(const tensor_map& map, int x, int y, word from) {

@@ -59,17 +59,22 @@
 ///                                       0; before it a phase of parity 1 counts as complete
 ///     bulk_copy(to, map, x, y, at)      copies a box of 128 bytes by the rows of the tensor map, from (x, y) on, to
 ///                                       shared memory in swizzled rows of 128 bytes, zeros out of bounds; `at` counts
-///                                       the bytes
+///                                       the bytes. From a map of four axes: bulk_copy(to, map, x, y, z, w, at)
 ///     wgmma(element<T>, sums, a, b, keep)
 ///                                       the warps of a warpgroup multiply 64 x 16 by 16 x (8 Blocks), both in shared
 ///                                       memory; a lane's sums[j] are those of mma_16816, 16 rows a warp. Asynchronous
-///                                       until a wait; keep: adds to the sums instead of overwriting them
+///                                       until a wait; keep: adds to the sums instead of overwriting them. a may also
+///                                       be in registers, a lane's four words of mma_16816, which nothing may change
+///                                       before the wait
 ///     wgmma_fence() wgmma_commit() wgmma_wait(constant<N>, sums)
 ///                                       before the first of a group; closes a group; waits until at most N groups are
 ///                                       in flight
+///     hold(values)                      no use of these registers, an array, is moved over this place by the compiler:
+///                                       for what products in flight read or write
 ///     fewer_registers(constant<N>) more_registers(constant<N>)
 ///                                       a warpgroup releases registers, or acquires released ones
-///     bulk_store(map, x, y, from)       copies a box from shared to global memory, except out of bounds; bulk_commit()
+///     bulk_store(map, x, y, from)       copies a box from shared to global memory, except out of bounds; of four axes:
+///                                       bulk_store(map, x, y, z, w, from); bulk_commit()
 ///                                       closes a group, bulk_wait_read(constant<N>) waits until at most N of THIS
 ///                                       THREAD'S groups are unread
 ///     stmatrix_x4(row, values)          stores what ldmatrix_x4 loads
@@ -156,6 +161,14 @@ HALFTONE_HD HALFTONE_INLINE word packed(float low, float high) {
 /// Passes an element type to a function of the thread handle.
 template <class T>
 struct element {};
+
+/// A tensor of four axes for bulk copies, whose boxes have 128 bytes of the first axis, some of the second and one of
+/// the others.
+struct tile_axes {
+    extent inner;        ///< contiguous elements
+    extent extents[3];   ///< of the other axes
+    extent distances[3]; ///< from one to the next, in elements; of an axis of one element any number
+};
 
 /// A counting barrier, in shared memory.
 struct mbarrier {
