@@ -144,11 +144,10 @@ struct attention<Device> {
                                          vectors_of(a.dv, a.sequences),
                                          problem};
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{score_gradients}); };
-        if constexpr (can_have_warpgroups<Compute, Device> && sizeof(T) == 2 && multiplies_matrices<Compute, T>) {
-            if (e.heads * e.queries * e.keys > 0 && why_not_matrix_units<Compute>(a) == nullptr &&
-                !a.sequences.are_there() && has_warpgroups<Compute>(device)) {
-                if (e.head_size == 64) return attention_backward_by_warpgroups<64>(device, a, score_gradients);
-                if (e.head_size == 128) return attention_backward_by_warpgroups<128>(device, a, score_gradients);
+        if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
+            if (why_not_warpgroups<Compute>(device, e, a) == nullptr) {
+                if (e.head_size <= 64) return gradients_by_warpgroups<64>(device, a, score_gradients);
+                return gradients_by_warpgroups<128>(device, a, score_gradients);
             }
         }
         if constexpr (multiplies_matrices<Compute, T>) {

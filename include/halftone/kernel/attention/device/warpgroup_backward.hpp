@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The backward pass of attention by Hopper's instructions (wgmma and TMA), for 16-bit heads of 64 and 128. As in
-/// backward.hpp, one kernel computes dq by blocks of queries, another dk and dv by blocks of keys; every sum is computed
+/// The backward pass of attention by Hopper's instructions (wgmma and TMA), for 16-bit types and heads of up to 128. As
+/// in backward.hpp, one kernel computes dq by blocks of queries, another dk and dv by blocks of keys; every sum is computed
 /// by one warp in one order.
 ///
 /// A block keeps 128 rows of its own side, 64 in each of two warpgroups that multiply. One thread of a third warpgroup
@@ -22,7 +22,7 @@
 #pragma once
 
 #include <halftone/kernel/attention/device/backward.hpp>
-#include <halftone/kernel/matmul/device/by_warpgroups.hpp>
+#include <halftone/kernel/attention/device/warpgroup.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -52,7 +52,7 @@ HALFTONE_HD HALFTONE_INLINE void fetch_head_tile(Simt simt, word to, const Map& 
         simt.bulk_copy(to + static_cast<word>(column) * Tile::rows * 2, from, column, row, head, sequence, done);
 }
 
-/// dq of some queries, or dk and dv of some keys; head_size is Head. With the recomputed weights p and score gradients
+/// dq of some queries, or dk and dv of some keys; head_size is at most Head. With the recomputed weights p and score gradients
 /// ds = p (d_o v^T - o d_o^T): dq = scale ds k, dk = scale ds^T q, dv = p^T d_o.
 template <class T, int Head, attention_side Side, class Map>
 struct warpgroup_attention_backward_kernel {
@@ -424,15 +424,13 @@ struct warpgroup_attention_backward_kernel {
                 if constexpr (keeps_keys)
                     term = simt.load(shared_span<query_term>{term_place(terms_here, my_terms, j, e % 2), 1}, 0);
                 const int down = 8 * (e / 2), across = 8 * j + e % 2;
-                const bool is_hidden = keeps_keys ? across - down < first : across - down > first;
-                if (is_hidden || across >= left) {
-                    careful_a = careful_a || !is_finite_number(scores[j][e]);
-                    careful_b = careful_b || !is_finite_number(products[j][e]);
-                    scores[j][e] = products[j][e] = 0;
-                } else {
-                    scores[j][e] = power_of_two(weight_exponent(scores[j][e], scale, term));
-                    products[j][e] = score_gradient(scores[j][e], products[j][e], term);
-                }
+                const bool is_hidden = (keeps_keys ? across - down < first : across - down > first) || across >= left;
+                const float score = scores[j][e], product = products[j][e];
+                careful_a |= is_hidden & !is_finite_number(score);  // without branches, which need registers
+                careful_b |= is_hidden & !is_finite_number(product);
+                const float weight = power_of_two(weight_exponent(score, scale, term));
+                scores[j][e] = is_hidden ? 0 : weight;
+                products[j][e] = is_hidden ? 0 : score_gradient(weight, product, term);
             }
         }
         careful_a = simt.any(careful_a);
@@ -463,25 +461,25 @@ struct warpgroup_attention_backward_kernel {
         }
         const result_tile through{{results_at}};
         through.template write<1>(simt, 16 * simt.warp(), sums, to.from(here.sequence, 0, here.head), to.time_stride,
-                                  mine.own, keeps_keys ? here.keys : here.queries, Head);
+                                  mine.own, keeps_keys ? here.keys : here.queries, x.problem.head_size);
     }
 };
 
-/// The tensor map of an operand's heads, in boxes of 64 rows x 64 columns.
-template <class Device, class T>
-auto map_of_heads(Device& device, const view<T, 4>& v) {
-    simt::tile_axes axes{v.extent_of(3), {v.extent_of(1), v.extent_of(2), v.extent_of(0)}, {}};
-    const extent strides[] = {v.stride_of(1), v.stride_of(2), v.stride_of(0)};
-    for (int i = 0; i < 3; ++i) axes.distances[i] = axes.extents[i] > 1 ? strides[i] : axes.inner;
-    return device.tile_map(v.data(), axes, 64);
+/// Why these kernels do not compute a problem, as a sentence; nullptr if they do. Other head sizes than 64 and 128 are
+/// padded with zeros.
+template <class Compute, class Device, class T>
+const char* why_not_warpgroups(Device& device, const detail::attention_extents& e, const attention_backward<T>& a) {
+    if (e.heads * e.queries * e.keys == 0) return "there are no queries or no keys";
+    if (e.head_size <= 32) return "head_size is at most 32: most of the products would be of zeros";
+    return why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.d_o, a.dq, a.dk, a.dv);
 }
 
-/// dq, dk and dv by warpgroups, given the terms of the queries.
+/// dq, dk and dv, given the terms of the queries; head_size is at most Head.
 template <int Head, class Device, class T>
-void attention_backward_by_warpgroups(Device& device, const attention_backward<T>& a,
+void gradients_by_warpgroups(Device& device, const attention_backward<T>& a,
                                       const attention_score_gradients<T>& x) {
-    const auto q = map_of_heads(device, a.q), d_o = map_of_heads(device, a.d_o), k = map_of_heads(device, a.k),
-               v = map_of_heads(device, a.v);
+    const auto q = head_map(device, a.q, 64), d_o = head_map(device, a.d_o, 64), k = head_map(device, a.k, 64),
+               v = head_map(device, a.v, 64);
     const auto terms = device.tile_map(reinterpret_cast<const bfloat16*>(x.terms.data), 64, x.terms.count / 8, 64, 8);
     using map = std::remove_const_t<decltype(q)>;
     const auto launch = [&]<attention_side Side>(std::integral_constant<attention_side, Side>) {
