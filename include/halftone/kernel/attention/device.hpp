@@ -2,7 +2,9 @@
 /// \file
 /// Attention on a GPU; attention.hpp has its arguments, its contract and an example.
 ///
-/// Matrix instructions are used if T is Compute and has 16 bits, or T is float and Compute tfloat32, and if head_size
+/// On Hopper, in code for sm_90a, the forward pass of 16-bit types is computed by warpgroups
+/// (device/warpgroup_forward.hpp) if head_size is at most 128; why_not_warpgroups says for what it is not. Otherwise
+/// matrix instructions are used if T is Compute and has 16 bits, or T is float and Compute tfloat32, and if head_size
 /// is a multiple of 8 and every head's vector is aligned to 16 bytes; other problems are computed by plain kernels. The
 /// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
 /// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
@@ -16,6 +18,7 @@
 #include <halftone/kernel/attention/device/modified.hpp>
 #include <halftone/kernel/attention/device/plain.hpp>
 #include <halftone/kernel/attention/device/warpgroup_backward.hpp>
+#include <halftone/kernel/attention/device/warpgroup_forward.hpp>
 #include <halftone/kernel/attention/device/wide.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
 #include <halftone/kernel/attention/score_mod/fp64.hpp>
@@ -95,6 +98,10 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.heads * e.queries == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
+        if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
+            if (why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o) == nullptr)
+                return attend_by_warpgroups(device, a, problem);
+        }
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) {
             device.launch(Kernel{vectors_of(a.q, a.sequences), vectors_of(a.k, a.sequences),
                                  vectors_of(a.v, a.sequences), vectors_of(a.o, a.sequences), simt::span_of(a.logsumexp),

@@ -110,10 +110,10 @@ struct attention_schedule {
 
 /// For tiles of `rows` of the queries, on this many multiprocessors.
 inline attention_schedule schedule_by_queries(const attention_problem& p, int rows, int multiprocessors) {
-    const int heads = p.sequences * p.heads, keys_at_once = 65536 / (p.keys < 1 ? 1 : p.keys);
-    const extent at_once = static_cast<extent>(keys_at_once < 4 ? 4 : keys_at_once) * p.members;
-    return {p.parts(attention_side::queries, rows), heads,
-            static_cast<int>(at_once < heads ? at_once : static_cast<extent>(heads)), multiprocessors,
+    const int heads = p.sequences * p.heads, parts = p.parts(attention_side::queries, rows),
+              in_cache = 65536 / (p.keys < 1 ? 1 : p.keys);  // heads of so many keys
+    const extent at_once = static_cast<extent>(in_cache < 4 ? 4 : in_cache) * p.members;
+    return {parts, heads, static_cast<int>(at_once < heads ? at_once : heads), smaller(multiprocessors, heads * parts),
             p.mask == attention_mask::causal};
 }
 
