@@ -131,6 +131,9 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
+        if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
+            if (why_not_warpgroups<Compute>(device, e, a) == nullptr) return gradients_by_warpgroups(device, a, problem);
+        }
         const workspace::lease scratch(device.scratch(),
                                        static_cast<std::size_t>(query_term_count(problem)) * sizeof(query_term));
         const global_span<query_term> terms{scratch.as<query_term>(), query_term_count(problem)};
@@ -151,12 +154,6 @@ struct attention<Device> {
                                          vectors_of(a.dv, a.sequences),
                                          problem};
         const auto launch = [&]<class Kernel>(std::type_identity<Kernel>) { device.launch(Kernel{score_gradients}); };
-        if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
-            if (why_not_warpgroups<Compute>(device, e, a) == nullptr) {
-                if (e.head_size <= 64) return gradients_by_warpgroups<64>(device, a, score_gradients);
-                return gradients_by_warpgroups<128>(device, a, score_gradients);
-            }
-        }
         if constexpr (multiplies_matrices<Compute, T>) {
             if (e.heads > 0 && why_not_matrix_units<Compute>(a) == nullptr) {
                 return for_head_size<T>(e.head_size, [&]<int Head>(constant<Head>) {

@@ -471,22 +471,33 @@ template <class Compute, class Device, class T>
 const char* why_not_warpgroups(Device& device, const detail::attention_extents& e, const attention_backward<T>& a) {
     if (e.heads * e.queries * e.keys == 0) return "there are no queries or no keys";
     if (e.head_size <= 32) return "head_size is at most 32: most of the products would be of zeros";
-    return why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.d_o, a.dq, a.dk, a.dv);
+    return why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o, a.d_o, a.dq, a.dk, a.dv);
 }
 
-/// dq, dk and dv, given the terms of the queries; head_size is at most Head.
-template <int Head, class Device, class T>
-void gradients_by_warpgroups(Device& device, const attention_backward<T>& a,
-                                      const attention_score_gradients<T>& x) {
-    const auto q = head_map(device, a.q, 64), d_o = head_map(device, a.d_o, 64), k = head_map(device, a.k, 64),
-               v = head_map(device, a.v, 64);
-    const auto terms = device.tile_map(reinterpret_cast<const bfloat16*>(x.terms.data), 64, x.terms.count / 8, 64, 8);
-    using map = std::remove_const_t<decltype(q)>;
-    const auto launch = [&]<attention_side Side>(std::integral_constant<attention_side, Side>) {
-        device.launch(warpgroup_attention_backward_kernel<T, Head, Side, map>{q, d_o, k, v, terms, x});
+/// dq, dk and dv of a problem that why_not_warpgroups takes.
+template <class Device, class T>
+void gradients_by_warpgroups(Device& device, const attention_backward<T>& a, const attention_problem& problem) {
+    const extent count = query_term_count(problem);
+    const workspace::lease scratch(device.scratch(), static_cast<std::size_t>(count) * sizeof(query_term));
+    const global_span<query_term> terms{scratch.as<query_term>(), count};
+    const auto o = vectors_of(a.o, {}), d_o = vectors_of(a.d_o, {});
+    device.launch(query_terms_kernel<T, 16 / sizeof(T)>{o, d_o, simt::span_of(a.logsumexp), terms, problem});
+
+    const auto of_q = head_map(device, a.q, 64), of_d_o = head_map(device, a.d_o, 64), of_k = head_map(device, a.k, 64),
+               of_v = head_map(device, a.v, 64);
+    const auto of_terms = device.tile_map(reinterpret_cast<const T*>(terms.data), 64, count / 8, 64, 8);
+    using map = std::remove_const_t<decltype(of_q)>;
+    const attention_score_gradients<T> x{vectors_of(a.q, {}), d_o, vectors_of(a.k, {}), vectors_of(a.v, {}),
+                                         {terms.data, terms.count}, vectors_of(a.dq, {}), vectors_of(a.dk, {}),
+                                         vectors_of(a.dv, {}), problem};
+    const auto launch = [&]<int Head>(constant<Head>) {
+        device.launch(warpgroup_attention_backward_kernel<T, Head, attention_side::queries, map>{of_q, of_d_o, of_k, of_v,
+                                                                                                of_terms, x});
+        device.launch(warpgroup_attention_backward_kernel<T, Head, attention_side::keys, map>{of_q, of_d_o, of_k, of_v,
+                                                                                             of_terms, x});
     };
-    launch(std::integral_constant<attention_side, attention_side::queries>{});
-    launch(std::integral_constant<attention_side, attention_side::keys>{});
+    if (problem.head_size <= 64) return launch(constant<64>{});
+    launch(constant<128>{});
 }
 
 }  // namespace kernel::on_device
