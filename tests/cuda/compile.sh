@@ -54,6 +54,7 @@ tests/cuda/attention_mods.cu 40 ptx
 tests/cuda/products.cu 120
 tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/attention_backward_warpgroups.cu 20 hopper
+tests/cuda/attention_warpgroups.cu 20 hopper
 tests/cuda/losses.cu 120
 tests/cuda/reductions.cu 150
 tests/cuda/choosing.cu 100

@@ -200,6 +200,7 @@ void thread_access::bulk_copy(word to, const tile_map& map, const box_place& fro
         }
         machine_->touch(b, issue, i, 16, effect::write);
         if (machine_->option.check == checking::races_too) b.history.unite(i, write);
+        if (!b.asynchronous.unfenced.empty()) b.asynchronous.unfenced[i / 16] = 0;  // a copy's writes need no proxy_fence
     }
     m.copied = m.phase + 1;
     m.copy = id;

@@ -57,6 +57,12 @@ tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
     return map;
 }
 
+tensor_place place_at(warp& w, const instruction& i, std::size_t operand, std::size_t axes, int lane) {
+    tensor_place p{};
+    for (std::size_t n = 0; n < axes; ++n) p[n] = w.get<std::int32_t>(i.from[operand + n], lane);
+    return p;
+}
+
 namespace {
 
 constexpr std::uint64_t stamp = 0x7265697272616272;
@@ -120,11 +126,11 @@ void to_device(warp& w, const asynchronous::bulk_copy& c) {
     const std::uint64_t bytes = c.map.element_bytes;
     for (std::uint64_t row = 0; row < c.map.box_outer; ++row) {
         for (std::uint64_t column = 0; column < c.map.box_inner(); ++column) {
-            const std::int64_t x = c.x + static_cast<std::int64_t>(column), y = c.y + static_cast<std::int64_t>(row);
+            const tensor_place from = in_box(c.place, column, row);
             std::byte* const to = shared + swizzled(c.to + tensor_map::row_bytes * row + bytes * column);
             std::memset(to, 0, bytes);
-            if (c.map.has(x, y))
-                std::memcpy(to, w.memory(*c.by, space::global, c.map.place(x, y), bytes, 0, access::reads), bytes);
+            if (c.map.has(from))
+                std::memcpy(to, w.memory(*c.by, space::global, c.map.place(from), bytes, 0, access::reads), bytes);
         }
     }
 }
@@ -159,6 +165,7 @@ constexpr handler try_wait = [](warp& w, const instruction& i, lane_mask m) {
     });
 };
 
+template <std::size_t Axes>
 constexpr handler bulk_copy = [](warp& w, const instruction& i, lane_mask m) {
     auto& beside = w.block().beside;
     each_lane(m, [&](int l) {
@@ -166,9 +173,9 @@ constexpr handler bulk_copy = [](warp& w, const instruction& i, lane_mask m) {
         c.by = &i;
         c.to = shared_place(w, i, 0, l);
         c.map = map_at(w, i, w.values(i.from[1])[l], l);
-        c.x = w.get<std::int32_t>(i.from[2], l);
-        c.y = w.get<std::int32_t>(i.from[3], l);
-        c.done = shared_place(w, i, 4, l);
+        if (c.map.axes != Axes) w.fail(i, "a tensor map of another number of axes");
+        c.place = place_at(w, i, 2, Axes, l);
+        c.done = shared_place(w, i, 2 + Axes, l);
         const mbarrier& b = mbarrier_at(w, i, c.done, l);
         if (!b.is_fenced) w.fail(i, "an mbarrier that no fence.mbarrier_init has shown to copies");
         const std::uint64_t bytes = c.map.box_bytes();
@@ -211,9 +218,9 @@ handler decode_asynchronous(instruction& i, const mnemonic& name) {
     if (operation == "fence" && name.has("mbarrier_init")) return fence_made;
     if (operation == "cp" && name.has("tensor")) {
         i.at = space::shared;
-        const bool is_known = name.has("2d") && name.has("mbarrier::complete_tx::bytes") && is_shared &&
-                              name.words.size() == 8 && i.from.size() == 5;
-        return is_known ? bulk_copy : nullptr;
+        const bool is_known = name.has("mbarrier::complete_tx::bytes") && is_shared && name.words.size() == 8;
+        if (is_known && name.has("2d") && i.from.size() == 5) return bulk_copy<2>;
+        return is_known && name.has("4d") && i.from.size() == 7 ? bulk_copy<4> : nullptr;
     }
     if (operation == "mapa") {  // each block is a cluster of one block
         return [](warp& w, const instruction& a, lane_mask m) {

@@ -20,28 +20,42 @@
 
 namespace halftone::ptx {
 
-/// A CUtensorMap as this machine's cuTensorMapEncodeTiled writes it (runtime_tensor_map.cpp): of two axes, the first
-/// with neighbours in memory, of numbers of 16 or 32 bits; boxes of 128 bytes by box_outer in 128-byte swizzle.
+/// A place in a tensor, by its index along each axis; those that the tensor does not have are 0.
+using tensor_place = std::array<std::int64_t, 4>;
+
+/// A CUtensorMap as this machine's cuTensorMapEncodeTiled writes it (runtime_tensor_map.cpp): of two or four axes, the
+/// first with neighbours in memory, of numbers of 16 or 32 bits; boxes of 128 bytes by box_outer in 128-byte swizzle.
 struct tensor_map {
     static constexpr std::uint64_t written = 0x70616d726f736e74, row_bytes = 128;
 
     std::uint64_t stamp = written, address = 0;
-    std::uint64_t extent[2] = {};
-    std::uint64_t pitch = 0;  ///< bytes from a row to the next
+    std::uint64_t extent[4] = {1, 1, 1, 1};
+    std::uint64_t pitch[3] = {};  ///< bytes from one to the next along each axis but the first
     std::uint64_t box_outer = 0;
     std::uint64_t element_bytes = 0;
-    std::uint64_t unused[9] = {};
+    std::uint64_t axes = 2;
+    std::uint64_t unused[4] = {};
 
     std::uint64_t box_bytes() const { return row_bytes * box_outer; }
     std::uint64_t box_inner() const { return row_bytes / element_bytes; }
-    bool has(std::int64_t x, std::int64_t y) const {
-        return x >= 0 && y >= 0 && static_cast<std::uint64_t>(x) < extent[0] &&
-               static_cast<std::uint64_t>(y) < extent[1];
+    bool has(const tensor_place& p) const {
+        for (std::size_t i = 0; i < p.size(); ++i)
+            if (p[i] < 0 || static_cast<std::uint64_t>(p[i]) >= extent[i]) return false;
+        return true;
     }
-    std::uint64_t place(std::int64_t x, std::int64_t y) const {
-        return address + pitch * static_cast<std::uint64_t>(y) + element_bytes * static_cast<std::uint64_t>(x);
+    std::uint64_t place(const tensor_place& p) const {
+        std::uint64_t at = address + element_bytes * static_cast<std::uint64_t>(p[0]);
+        for (std::size_t i = 1; i < p.size(); ++i) at += pitch[i - 1] * static_cast<std::uint64_t>(p[i]);
+        return at;
     }
 };
+/// The place that an element of a box has, by the place of the box.
+inline tensor_place in_box(tensor_place p, std::uint64_t column, std::uint64_t row) {
+    p[0] += static_cast<std::int64_t>(column), p[1] += static_cast<std::int64_t>(row);
+    return p;
+}
+/// The place in an instruction's lane, from an operand on, one for each axis.
+tensor_place place_at(warp& w, const instruction& i, std::size_t operand, std::size_t axes, int lane);
 static_assert(sizeof(tensor_map) == 128);
 /// The map at the address in an instruction's lane.
 tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane);
@@ -73,7 +87,7 @@ struct asynchronous {
         const instruction* by = nullptr;
         tensor_map map{};
         std::uint64_t to = 0, done = 0;  ///< the destination, and the mbarrier that counts it
-        std::int32_t x = 0, y = 0;
+        tensor_place place{};
     };
     /// The memory that bulk copies wrote last: a thread that accesses it must know that their phase is complete.
     struct landing {
@@ -84,7 +98,7 @@ struct asynchronous {
         const instruction* by = nullptr;
         tensor_map map{};
         std::uint64_t from = 0;
-        std::int32_t x = 0, y = 0;
+        tensor_place place{};
         int thread = 0;
         std::uint64_t group = 0;  ///< the group of its thread
     };

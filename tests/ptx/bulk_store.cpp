@@ -35,24 +35,25 @@ void bring_back(warp& w, const asynchronous::bulk_store& s, int lane) {
     const std::uint64_t bytes = s.map.element_bytes;
     for (std::uint64_t row = 0; row < s.map.box_outer; ++row) {
         for (std::uint64_t column = 0; column < s.map.box_inner(); ++column) {
-            const std::int64_t x = s.x + static_cast<std::int64_t>(column), y = s.y + static_cast<std::int64_t>(row);
-            if (!s.map.has(x, y)) continue;
-            std::memcpy(w.memory(*s.by, space::global, s.map.place(x, y), bytes, lane, access::writes),
+            const tensor_place to = in_box(s.place, column, row);
+            if (!s.map.has(to)) continue;
+            std::memcpy(w.memory(*s.by, space::global, s.map.place(to), bytes, lane, access::writes),
                         shared + swizzled(s.from + tensor_map::row_bytes * row + bytes * column), bytes);
         }
     }
 }
 
 /// from: the map, the position in its tensor, and the address in shared memory.
+template <std::size_t Axes>
 constexpr handler bulk_store = [](warp& w, const instruction& i, lane_mask m) {
     auto& beside = w.block().beside;
     each_lane(m, [&](int l) {
         asynchronous::bulk_store s;
         s.by = &i;
         s.map = map_at(w, i, w.values(i.from[0])[l] + static_cast<std::uint64_t>(i.offset), l);
-        s.x = w.get<std::int32_t>(i.from[1], l);
-        s.y = w.get<std::int32_t>(i.from[2], l);
-        s.from = shared_place(w, i, 3, l);
+        if (s.map.axes != Axes) w.fail(i, "a tensor map of another number of axes");
+        s.place = place_at(w, i, 1, Axes, l);
+        s.from = shared_place(w, i, 1 + Axes, l);
         s.thread = w.first_thread() + l;
         s.group = own(w, l).store_groups;
         if (s.from % 1024 != 0) w.fail(i, "misaligned: 128-byte swizzle wants a multiple of 1024");
@@ -93,9 +94,10 @@ handler decode_bulk_store(instruction& i, const mnemonic& name) {
     i.at = space::shared;
     if (name.has("commit_group")) return commit;
     if (name.has("wait_group")) return wait;
-    const bool is_known = name.has("tensor") && name.has("2d") && name.has("bulk_group") && words.size() == 8 &&
-                          words[5] == "global" && words[6] == "shared::cta" && i.from.size() == 4;
-    return is_known ? bulk_store : nullptr;
+    const bool is_known = name.has("tensor") && name.has("bulk_group") && words.size() == 8 && words[5] == "global" &&
+                          words[6] == "shared::cta";
+    if (is_known && name.has("2d") && i.from.size() == 4) return bulk_store<2>;
+    return is_known && name.has("4d") && i.from.size() == 6 ? bulk_store<4> : nullptr;
 }
 
 }  // namespace halftone::ptx

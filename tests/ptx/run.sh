@@ -77,7 +77,7 @@ compile_machine() {
 # What the machine poses as: from sm_89 on instructions know numbers of eight bits, and those of sm_90a no other has.
 architecture_of() {
     case $1 in
-        hopper | *warpgroups) echo 90a ;;
+        hopper | warpgroups | *_warpgroups) echo 90a ;;
         bytes | float8) echo "${asked:-89}" ;;
         *) echo "${asked:-80}" ;;
     esac

@@ -56,12 +56,13 @@ const char* objection(const CUtensorMap* map, CUtensorMapDataType type, cuuint32
 /// What the driver supports and this machine does not.
 const char* limit(CUtensorMapDataType type, cuuint32_t rank, const cuuint32_t* box, const cuuint32_t* steps,
                   CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapFloatOOBfill fill) {
-    if (rank != 2) return "a tensor of other than 2 axes";
+    if (rank != 2 && rank != 4) return "a tensor of other than 2 or 4 axes";
+    if (rank == 4 && (box[2] != 1 || box[3] != 1)) return "a box of more than one along the third axis or the fourth";
     if (bytes_of(type) == 0) return "elements that are neither of 16 bits nor floats";
     if (swizzle != CU_TENSOR_MAP_SWIZZLE_128B || box[0] * bytes_of(type) != tensor_map::row_bytes)
         return "a box other than of rows of 128 bytes in 128-byte swizzle";
-    if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE || steps[0] != 1 ||
-        steps[1] != 1)
+    if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE ||
+        std::any_of(steps, steps + rank, [](cuuint32_t n) { return n != 1; }))
         return "elements interleaved, in steps, or not zero beyond the tensor";
     return nullptr;
 }
@@ -80,9 +81,9 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ran
     }
     tensor_map made;
     made.address = reinterpret_cast<std::uint64_t>(address);
-    made.extent[0] = extents[0];
-    made.extent[1] = extents[1];
-    made.pitch = strides[0];
+    made.axes = rank;
+    std::copy_n(extents, rank, made.extent);
+    std::copy_n(strides, rank - 1, made.pitch);
     made.box_outer = box[1];
     made.element_bytes = bytes_of(type);
     std::memcpy(map, &made, sizeof made);

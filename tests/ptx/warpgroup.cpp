@@ -55,9 +55,11 @@ class operand {
     std::uint64_t outer_;
 };
 
-/// to: sums; from: descriptors of a and b, whether to add to the sums, and the signs and layouts of the operands.
-template <class T, int Columns>
+/// to: sums; from: a descriptor of a or its four registers, a descriptor of b, whether to add to the sums, and the signs
+/// and layouts of the operands; the registers have none.
+template <class T, int Columns, bool InRegisters>
 constexpr handler multiply = [](warp& w, const instruction& i, lane_mask m) {
+    constexpr std::size_t after_a = InRegisters ? 4 : 1, layouts = after_a + 4;
     if (m != ~lane_mask{0}) w.fail(i, "lanes that take no part");
     const auto same = [&](std::size_t n) {
         const std::uint64_t* const values = w.values(i.from[n]);
@@ -65,15 +67,17 @@ constexpr handler multiply = [](warp& w, const instruction& i, lane_mask m) {
             w.fail(i, "operands that lanes do not agree about");
         return values[0];
     };
-    const bool keeps = same(2) != 0;
-    if (same(3) != 1 || same(4) != 1) w.fail(i, "an operand whose sign is to change");
-    if (same(5) > 1 || same(6) > 1) w.fail(i, "a layout that is neither 0 nor 1");
+    const bool keeps = same(after_a + 1) != 0;
+    if (same(after_a + 2) != 1 || same(after_a + 3) != 1) w.fail(i, "an operand whose sign is to change");
+    if (same(layouts) > 1 || (!InRegisters && same(layouts + 1) > 1)) w.fail(i, "a layout that is neither 0 nor 1");
     auto& sums = w.sums();
     if (sums.is_fence_due) w.fail(i, "no wgmma.fence before");
-    const operand a(w, i, same(0), same(5) == 1, 64), b(w, i, same(1), same(6) == 1, Columns);
+    std::vector<operand> operands;
+    if constexpr (!InRegisters) operands.emplace_back(w, i, same(0), same(layouts) == 1, 64);
+    operands.emplace_back(w, i, same(after_a), same(InRegisters ? layouts : layouts + 1) == 1, Columns);
     auto& block = w.block();
-    for (const operand* o : {&a, &b}) {
-        o->each_piece([&](std::uint64_t at, std::uint64_t bytes) {
+    for (const operand& o : operands) {
+        o.each_piece([&](std::uint64_t at, std::uint64_t bytes) {
             if (at + bytes > block.shared.size()) w.fail(i, "beyond the block's shared memory");
             if (const char* const why = block.beside.objection(at, bytes, false, w.known())) w.fail(i, why);
             block.beside.operands.push_back({w.first_thread() / lanes, sums.groups, at, bytes});
@@ -88,8 +92,19 @@ constexpr handler multiply = [](warp& w, const instruction& i, lane_mask m) {
     const auto first_row = static_cast<std::uint64_t>(w.first_thread() / lanes % 4 * 16);
     static thread_local double left[16][depth], right[depth][Columns];
     for (std::uint64_t k = 0; k < depth; ++k) {
-        for (std::uint64_t row = 0; row < 16; ++row) left[row][k] = read(a, first_row + row, k);
-        for (std::uint64_t column = 0; column < Columns; ++column) right[k][column] = read(b, column, k);
+        if constexpr (!InRegisters)
+            for (std::uint64_t row = 0; row < 16; ++row) left[row][k] = read(operands.front(), first_row + row, k);
+        for (std::uint64_t column = 0; column < Columns; ++column) right[k][column] = read(operands.back(), column, k);
+    }
+    if constexpr (InRegisters) {  // as mma.m16n8k16 has its a
+        for (int l = 0; l < lanes; ++l) {
+            for (std::size_t n = 0; n < 8; ++n) {
+                if (sums.find(w.values(i.from[n / 2])[l]) != nullptr) w.fail(i, "an operand that is a sum under way");
+                const auto bits = static_cast<decltype(T{}.bits())>(w.get<std::uint32_t>(i.from[n / 2], l) >> n % 2 * 16);
+                left[static_cast<std::size_t>(l / 4) + n / 2 % 2 * 8][static_cast<std::size_t>(l % 4) * 2 + n % 2 + n / 4 * 8] =
+                    static_cast<double>(static_cast<float>(T::from_bits(bits)));
+            }
+        }
     }
     // In double, and rounded once.
     static thread_local double result[16][Columns];
@@ -130,15 +145,18 @@ constexpr handler set_registers = [](warp& w, const instruction& i, lane_mask) {
     if (count < 24 || count > 256 || count % 8 != 0) w.fail(i, "registers that are no multiple of 8 from 24 to 256");
 };
 
-template <class T>
+template <class T, bool InRegisters>
 handler by_columns(const mnemonic& name) {
-    if (name.has("m64n128k16")) return multiply<T, 128>;
-    if (name.has("m64n192k16")) return multiply<T, 192>;
-    if (name.has("m64n256k16")) return multiply<T, 256>;
+    if (name.has("m64n64k16")) return multiply<T, 64, InRegisters>;
+    if (name.has("m64n128k16")) return multiply<T, 128, InRegisters>;
+    if constexpr (!InRegisters) {
+        if (name.has("m64n192k16")) return multiply<T, 192, false>;
+        if (name.has("m64n256k16")) return multiply<T, 256, false>;
+    }
     return nullptr;
 }
 std::size_t columns_of(const mnemonic& name) {
-    return name.has("m64n128k16") ? 128 : name.has("m64n192k16") ? 192 : 256;
+    return name.has("m64n64k16") ? 64 : name.has("m64n128k16") ? 128 : name.has("m64n192k16") ? 192 : 256;
 }
 
 }  // namespace
@@ -176,9 +194,10 @@ handler decode_warpgroup(instruction& i, const mnemonic& name) {
     // wgmma.mma_async.sync.aligned.SHAPE.f32.T.T
     const std::vector<std::string_view>& words = name.words;
     if (form != "mma_async" || words.size() != 8 || words[5] != "f32" || words[6] != words[7]) return nullptr;
-    if (i.from.size() != 7 || i.to.size() != columns_of(name) / 2) return nullptr;  // a in registers, for instance
-    if (words[6] == "bf16") return by_columns<bfloat16>(name);
-    if (words[6] == "f16") return by_columns<float16>(name);
+    const bool in_registers = i.from.size() == 9;
+    if ((i.from.size() != 7 && !in_registers) || i.to.size() != columns_of(name) / 2) return nullptr;
+    if (words[6] == "bf16") return in_registers ? by_columns<bfloat16, true>(name) : by_columns<bfloat16, false>(name);
+    if (words[6] == "f16") return in_registers ? by_columns<float16, true>(name) : by_columns<float16, false>(name);
     return nullptr;
 }
 

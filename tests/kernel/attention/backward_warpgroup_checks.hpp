@@ -12,14 +12,19 @@
 
 namespace support {
 
-/// What attention computes, but its gradients by warpgroups.
+/// The forward pass by the kernel for all GPUs, and the gradients by warpgroups.
 template <class T, class Device>
 outcome<T> gradients_by_warpgroups_of(const problem<T>& p, Device& device) {
     using namespace ht::kernel::on_device;
     return outcome<T>(p, [&](const auto& forward, const auto& backward) {
-        ht::kernel::attention<Device>::template forward<T>(device, forward);
-        const auto e = ht::detail::check_attention(backward);
-        gradients_by_warpgroups(device, backward, describe_attention(e, backward.options, {}));
+        const attention_problem sizes = describe_attention(ht::detail::check_attention(backward), backward.options, {});
+        const auto launch = [&]<int Head>(ht::simt::constant<Head>) {
+            device.launch(typename attention_tiles<T, Head>::forward{vectors_of(forward.q, {}), vectors_of(forward.k, {}),
+                                                                     vectors_of(forward.v, {}), vectors_of(forward.o, {}),
+                                                                     ht::simt::span_of(forward.logsumexp), sizes});
+        };
+        p.sizes.head_size <= 64 ? launch(ht::simt::constant<64>{}) : launch(ht::simt::constant<128>{});
+        gradients_by_warpgroups(device, backward, sizes);
     });
 }
 

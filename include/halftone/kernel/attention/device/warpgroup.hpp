@@ -11,6 +11,13 @@
 #include <halftone/kernel/attention/device/tiles.hpp>
 #include <halftone/kernel/matmul/device/by_warpgroups.hpp>
 
+/// Whether ht::attention chooses the kernels for warpgroups where why_not_warpgroups allows it. 0 until they have run on
+/// a GPU: so far they have run on the machines of tests/emulator and tests/ptx alone. To choose them, define it to 1, in
+/// all files of a program.
+#if !defined(HALFTONE_ATTENTION_WARPGROUPS)
+#define HALFTONE_ATTENTION_WARPGROUPS 0
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
@@ -25,6 +32,9 @@ bool has_tensor_map(const view<T, 4>& v) {
     }
     return simt::is_aligned(v.data(), 16);
 }
+
+/// HALFTONE_ATTENTION_WARPGROUPS.
+inline constexpr bool chooses_attention_warpgroups = HALFTONE_ATTENTION_WARPGROUPS != 0;
 
 /// Whether attention's kernels for warpgroups exist for these types and this device's code.
 template <class Compute, class T, class Device>

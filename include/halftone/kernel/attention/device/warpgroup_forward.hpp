@@ -37,8 +37,7 @@ struct warpgroup_attention_tiling {
     static_assert(Head % 64 == 0 && (Warpgroups == 2 || Warpgroups == 3));
 };
 
-/// Computes o and logsumexp; head_size is at most Tiling::head. `key`: the boxes of all maps are of 64 rows, those of o
-/// of 16.
+/// Computes o and logsumexp; head_size is at most Tiling::head. The boxes of the maps have 64 rows, those of o 16.
 template <class T, class Tiling, class Map>
 struct warpgroup_attention_kernel {
     using tiling = Tiling;
@@ -296,13 +295,16 @@ struct warpgroup_attention_kernel {
             if (simt.lane() == 0) simt.mbarrier_arrive(turn_of(group + 1 == warpgroups ? 0 : group + 1));
         }
     }
+    /// All lanes have waited before one releases: elsewhere a product sees to that. A lane that fell behind by two phases
+    /// could not tell.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void skip_block(Simt simt, int group, ring_places& at, word& my_turn) {
         wait_full(simt, keys_full(at.keys.stage), at.keys);
+        wait_full(simt, values_full(at.values.stage), at.values);
         take_turn(simt, group, my_turn);
+        simt.warp_barrier();
         pass_turn(simt, group);
         release(simt, keys_free(at.keys.stage), at.keys);
-        wait_full(simt, values_full(at.values.stage), at.values);
         release(simt, values_free(at.values.stage), at.values);
     }
 
