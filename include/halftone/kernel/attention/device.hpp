@@ -2,12 +2,13 @@
 /// \file
 /// Attention on a GPU; attention.hpp has its arguments, its contract and an example.
 ///
-/// On Hopper, in code for sm_90a, warpgroups compute 16-bit types (device/warpgroup_{forward,backward}.hpp) where why_not_warpgroups allows it, if HALFTONE_ATTENTION_WARPGROUPS is 1 (device/warpgroup.hpp). Otherwise matrix
-/// instructions are used if T is Compute and has 16 bits, or T is float and Compute tfloat32, and if head_size
+/// Matrix instructions are used if T is Compute and has 16 bits, or T is float and Compute tfloat32, and if head_size
 /// is a multiple of 8 and every head's vector is aligned to 16 bytes; other problems are computed by plain kernels. The
 /// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
 /// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
-/// architecture.
+/// architecture. On Hopper, in code for sm_90a, warpgroups compute 16-bit types (device/warpgroup_forward.hpp and
+/// device/warpgroup_backward.hpp) where why_not_warpgroups allows it, once a program switches them on
+/// (chooses_attention_warpgroups in device/warpgroup.hpp).
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
@@ -97,7 +98,7 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.heads * e.queries == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
-        if constexpr (chooses_attention_warpgroups && can_attend_by_warpgroups<Compute, T, Device>) {
+        if constexpr (chooses_attention_warpgroups<Device> && can_attend_by_warpgroups<Compute, T, Device>) {
             if (why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o) == nullptr)
                 return attend_by_warpgroups(device, a, problem);
         }
@@ -130,7 +131,7 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
-        if constexpr (chooses_attention_warpgroups && can_attend_by_warpgroups<Compute, T, Device>) {
+        if constexpr (chooses_attention_warpgroups<Device> && can_attend_by_warpgroups<Compute, T, Device>) {
             if (why_not_warpgroups<Compute>(device, e, a) == nullptr) return gradients_by_warpgroups(device, a, problem);
         }
         const workspace::lease scratch(device.scratch(),

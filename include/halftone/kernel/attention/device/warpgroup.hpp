@@ -11,13 +11,6 @@
 #include <halftone/kernel/attention/device/tiles.hpp>
 #include <halftone/kernel/matmul/device/by_warpgroups.hpp>
 
-/// Whether ht::attention chooses the kernels for warpgroups where why_not_warpgroups allows it. 0 until they have run on
-/// a GPU: so far they have run on the machines of tests/emulator and tests/ptx alone. To choose them, define it to 1, in
-/// all files of a program.
-#if !defined(HALFTONE_ATTENTION_WARPGROUPS)
-#define HALFTONE_ATTENTION_WARPGROUPS 0
-#endif
-
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
@@ -33,8 +26,14 @@ bool has_tensor_map(const view<T, 4>& v) {
     return simt::is_aligned(v.data(), 16);
 }
 
-/// HALFTONE_ATTENTION_WARPGROUPS.
-inline constexpr bool chooses_attention_warpgroups = HALFTONE_ATTENTION_WARPGROUPS != 0;
+/// Whether ht::attention chooses the kernels for warpgroups where why_not_warpgroups allows it. False until they have run
+/// on a GPU: so far they have run on the machines of tests/emulator and tests/ptx alone. A program that wants them
+/// specializes it, in all of its files:
+///
+///     template <>
+///     inline constexpr bool ht::kernel::on_device::chooses_attention_warpgroups<ht::cuda> = true;
+template <class Device>
+inline constexpr bool chooses_attention_warpgroups = false;
 
 /// Whether attention's kernels for warpgroups exist for these types and this device's code.
 template <class Compute, class T, class Device>
