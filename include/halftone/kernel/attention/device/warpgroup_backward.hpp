@@ -433,6 +433,9 @@ struct warpgroup_attention_backward_kernel {
                 products[j][e] = is_hidden ? 0 : score_gradient(weight, product, term);
             }
         }
+        left_of_lane weights, score_gradients;
+        to_left(simt, products, score_gradients);
+        if constexpr (keeps_keys) to_left(simt, scores, weights);
         careful_a = simt.any(careful_a);
         if constexpr (keeps_keys) careful_b = simt.any(careful_b);
         const tile a{{slot_at(slot)}}, b{{slot_at(slot) + tile::bytes}};
@@ -441,10 +444,10 @@ struct warpgroup_attention_backward_kernel {
             const int from = row + 16 * step;
             if (!mine.warp_sees_some(here, from)) continue;
             const row_window window = mine.window(here, from);
-            const left_operand<T> of_a[1] = {as_left<T>(simt, products[2 * step], products[2 * step + 1])};
+            const left_operand<T> of_a[1] = {{score_gradients[step]}};
             add_rows_of_all_columns<T>(simt, x.problem, a, place, 16 * step, of_a, score_gradient_sums, careful_a, window);
             if constexpr (keeps_keys) {
-                const left_operand<T> of_b[1] = {as_left<T>(simt, scores[2 * step], scores[2 * step + 1])};
+                const left_operand<T> of_b[1] = {{weights[step]}};
                 add_rows_of_all_columns<T>(simt, x.problem, b, place, 16 * step, of_b, weight_sums, careful_b, window);
             }
         }
