@@ -55,7 +55,9 @@ TEST_CASE("attention backward on cuda by warpgroups: a masked query's NaNs reach
         bool same = true, is_seen = false;
         for (extent j = 0; j < 100; ++j) {
             for (extent d = 0; d < head_size; ++d) {
-                const auto equal = [&](const auto& a, const auto& b) { return a.view(0, j, 0, d).bits() == b.view(0, j, 0, d).bits(); };
+                const auto equal = [&](const auto& a, const auto& b) {
+                    return a.view(0, j, 0, d).bits() == b.view(0, j, 0, d).bits();
+                };
                 const bool all = equal(got.d.q, clean.d.q) && equal(got.d.k, clean.d.k) && equal(got.d.v, clean.d.v);
                 same = same && (j == 0 || all);
                 is_seen = is_seen || (j == 0 && !all);

@@ -32,7 +32,8 @@ TEST_CASE("attention backward by warpgroups is within bounds") {
     SUBCASE("sums cut off") {
         emulator::device device({.check = emulator::checking::values_only, .mma = emulator::accumulation::truncating},
                                 ht::simt::architecture_of(90));
-        support::check_gradients_by_warpgroups<bfloat16>(device, {1, 70, 140, 1, 1, 64, causal}, layout::heads_first_chunks);
+        support::check_gradients_by_warpgroups<bfloat16>(device, {1, 70, 140, 1, 1, 64, causal},
+                                                         layout::heads_first_chunks);
     }
 }
 
@@ -83,7 +84,7 @@ auto same_gradients(const support::problem<T>& p) {
         const support::operands<T> to(p.way, p.sizes);
         const ht::view<float, 4> sums(first->logsumexp.data(), {p.sizes.batch, p.sizes.heads, p.sizes.queries, 2});
         const ht::kernel::attention_backward<T> a{p.x.q.view, p.x.k.view, p.x.v.view, first->o.view, sums,
-                                                 p.d_o.view, to.q.view,  to.k.view,  to.v.view,     p.options};
+                                                  p.d_o.view, to.q.view,  to.k.view,  to.v.view,     p.options};
         gradients_by_warpgroups(d, a, describe_attention(ht::detail::check_attention(a), a.options, {}));
         return to.same_bits(first->d);
     };

@@ -19,9 +19,9 @@ outcome<T> gradients_by_warpgroups_of(const problem<T>& p, Device& device) {
     return outcome<T>(p, [&](const auto& forward, const auto& backward) {
         const attention_problem sizes = describe_attention(ht::detail::check_attention(backward), backward.options, {});
         const auto launch = [&]<int Head>(ht::simt::constant<Head>) {
-            device.launch(typename attention_tiles<T, Head>::forward{vectors_of(forward.q, {}), vectors_of(forward.k, {}),
-                                                                     vectors_of(forward.v, {}), vectors_of(forward.o, {}),
-                                                                     ht::simt::span_of(forward.logsumexp), sizes});
+            device.launch(typename attention_tiles<T, Head>::forward{
+                vectors_of(forward.q, {}), vectors_of(forward.k, {}), vectors_of(forward.v, {}),
+                vectors_of(forward.o, {}), ht::simt::span_of(forward.logsumexp), sizes});
         };
         p.sizes.head_size <= 64 ? launch(ht::simt::constant<64>{}) : launch(ht::simt::constant<128>{});
         gradients_by_warpgroups(device, backward, sizes);
@@ -30,8 +30,8 @@ outcome<T> gradients_by_warpgroups_of(const problem<T>& p, Device& device) {
 
 /// Within bounds, and the same bits a second time.
 template <class T, class Device>
-void check_gradients_by_warpgroups(Device& device, const attention_sizes& sizes, layout way, bounds kind = bounds::telling,
-                                   double deviation = 1) {
+void check_gradients_by_warpgroups(Device& device, const attention_sizes& sizes, layout way,
+                                   bounds kind = bounds::telling, double deviation = 1) {
     check_problem<T, T>(sizes, way, kind, deviation, [&](const problem<T>& p, const auto& compare) {
         const outcome<T> got = gradients_by_warpgroups_of(p, device);
         compare(got);

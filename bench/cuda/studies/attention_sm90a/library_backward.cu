@@ -85,7 +85,8 @@ struct sizes {
 /// Memory for the largest problem: q, k and v, their gradients by either kernels, and the rest.
 struct buffers {
     bfloat16 *in = allocate<bfloat16>(3 * most), *d = allocate<bfloat16>(3 * most + guard),
-             *other_d = allocate<bfloat16>(3 * most + guard), *o = allocate<bfloat16>(most), *d_o = allocate<bfloat16>(most);
+             *other_d = allocate<bfloat16>(3 * most + guard), *o = allocate<bfloat16>(most),
+             *d_o = allocate<bfloat16>(most);
     float* logsumexp = allocate<float>(most / 16);
     query_term* terms = allocate<query_term>(most / 16);
 };
@@ -108,9 +109,10 @@ struct problem {
           m(in),
           o(m.o, {s.batch, s.queries, s.heads, s.head_size}),
           logsumexp(m.logsumexp, {s.batch, s.heads, s.queries, 2}) {
-        const ht::attention_options options{.mask = s.is_causal ? ht::attention_mask::causal : ht::attention_mask::full};
+        const ht::attention_options options{.mask =
+                                                s.is_causal ? ht::attention_mask::causal : ht::attention_mask::full};
         const ht::view<bfloat16, 4> d_o(m.d_o, o.shape());
-        mine = {view_of(m.in, 0), view_of(m.in, 1), view_of(m.in, 2), o, logsumexp, d_o,
+        mine = {view_of(m.in, 0), view_of(m.in, 1), view_of(m.in, 2), o,      logsumexp, d_o,
                 view_of(m.d, 0),  view_of(m.d, 1),  view_of(m.d, 2),  options};
         other = mine;
         other.dq = view_of(m.other_d, 0), other.dk = view_of(m.other_d, 1), other.dv = view_of(m.other_d, 2);
@@ -118,19 +120,22 @@ struct problem {
         terms = {m.terms, query_term_count(described)};
     }
     ht::view<bfloat16, 4> view_of(bfloat16* base, int which) const {
-        const extent times = which == 0 ? s.queries : s.keys, heads = which == 0 ? s.heads : s.groups, row = s.heads * s.head_size;
+        const extent times = which == 0 ? s.queries : s.keys, heads = which == 0 ? s.heads : s.groups,
+                     row = s.heads * s.head_size;
         if (s.is_fused)
-            return {base + which * row, {s.batch, times, heads, s.head_size}, {times * 3 * row, 3 * row, s.head_size, 1}};
-        return {base + (which == 0 ? 0 : s.of_queries() + (which - 1) * s.of_keys()), {s.batch, times, heads, s.head_size}};
+            return {
+                base + which * row, {s.batch, times, heads, s.head_size}, {times * 3 * row, 3 * row, s.head_size, 1}};
+        return {base + (which == 0 ? 0 : s.of_queries() + (which - 1) * s.of_keys()),
+                {s.batch, times, heads, s.head_size}};
     }
     void set_inputs(unsigned seed) const {
         fill<<<1056, 256, 0, device.stream()>>>(m.in, s.all(), seed);
         fill<<<1056, 256, 0, device.stream()>>>(m.d_o, s.of_queries(), seed + 99991);
     }
     void run_forward() const {
-        device.launch(typename attention_tiles<bfloat16, Head>::forward{
-            vectors_of(mine.q, {}), vectors_of(mine.k, {}), vectors_of(mine.v, {}), vectors_of(o, {}),
-            ht::simt::span_of(logsumexp), described});
+        device.launch(typename attention_tiles<bfloat16, Head>::forward{vectors_of(mine.q, {}), vectors_of(mine.k, {}),
+                                                                        vectors_of(mine.v, {}), vectors_of(o, {}),
+                                                                        ht::simt::span_of(logsumexp), described});
     }
     /// Whole, as ht::attention runs it.
     void run() const { gradients_by_warpgroups(device, mine, described); }
@@ -139,8 +144,9 @@ struct problem {
                                                       ht::simt::span_of(mine.logsumexp), terms, described});
     }
     attention_score_gradients<bfloat16> arguments(const ht::kernel::attention_backward<bfloat16>& a) const {
-        return {vectors_of(a.q, {}),  vectors_of(a.d_o, {}), vectors_of(a.k, {}),  vectors_of(a.v, {}), {terms.data, terms.count},
-                vectors_of(a.dq, {}), vectors_of(a.dk, {}),  vectors_of(a.dv, {}), described};
+        return {vectors_of(a.q, {}),  vectors_of(a.d_o, {}),     vectors_of(a.k, {}),
+                vectors_of(a.v, {}),  {terms.data, terms.count}, vectors_of(a.dq, {}),
+                vectors_of(a.dk, {}), vectors_of(a.dv, {}),      described};
     }
     void run_other() const {
         run_terms();
@@ -149,8 +155,8 @@ struct problem {
     }
     template <attention_side Side>
     void run_one() const {
-        const auto q = head_map(device, mine.q, 64), d_o = head_map(device, mine.d_o, 64), k = head_map(device, mine.k, 64),
-                   v = head_map(device, mine.v, 64),
+        const auto q = head_map(device, mine.q, 64), d_o = head_map(device, mine.d_o, 64),
+                   k = head_map(device, mine.k, 64), v = head_map(device, mine.v, 64),
                    t = device.tile_map(reinterpret_cast<const bfloat16*>(terms.data), 64, terms.count / 8, 64, 8);
         using map = std::remove_const_t<decltype(q)>;
         device.launch(warpgroup_attention_backward_kernel<bfloat16, Head, Side, map>{q, d_o, k, v, t, arguments(mine)});
@@ -164,8 +170,8 @@ struct problem {
     }
     /// The numbers of a gradient whose bits differ, of the rows for which counts(entry, time, head).
     template <class Counts>
-    long differences(const ht::view<bfloat16, 4>& of, const std::vector<unsigned short>& a, const std::vector<unsigned short>& b,
-                     const Counts& counts) const {
+    long differences(const ht::view<bfloat16, 4>& of, const std::vector<unsigned short>& a,
+                     const std::vector<unsigned short>& b, const Counts& counts) const {
         long found = 0;
         for (extent entry = 0; entry < of.extent_of(0); ++entry) {
             for (extent t = 0; t < of.extent_of(1); ++t) {
@@ -186,10 +192,13 @@ struct problem {
         poison<<<1, 256, 0, device.stream()>>>(m.d_o, width);
         run();
         std::vector<unsigned short> now = results();
-        const auto is_hidden_key = [&](extent b, extent j, extent g) { return b > 0 || g > 0 || j > s.keys - s.queries; };
-        bool right = differences(mine.dk, clean, now, is_hidden_key) + differences(mine.dv, clean, now, is_hidden_key) == 0 &&
-                     differences(mine.dv, clean, now, [&](auto... at) { return !is_hidden_key(at...); }) > 0 &&
-                     differences(mine.dq, clean, now, [](extent b, extent i, extent h) { return b + i + h > 0; }) == 0;
+        const auto is_hidden_key = [&](extent b, extent j, extent g) {
+            return b > 0 || g > 0 || j > s.keys - s.queries;
+        };
+        bool right =
+            differences(mine.dk, clean, now, is_hidden_key) + differences(mine.dv, clean, now, is_hidden_key) == 0 &&
+            differences(mine.dv, clean, now, [&](auto... at) { return !is_hidden_key(at...); }) > 0 &&
+            differences(mine.dq, clean, now, [](extent b, extent i, extent h) { return b + i + h > 0; }) == 0;
         set_inputs(7);
         poison<<<1, 256, 0, device.stream()>>>(const_cast<bfloat16*>(&mine.k(0, s.keys - 1, 0, 0)), width);
         poison<<<1, 256, 0, device.stream()>>>(const_cast<bfloat16*>(&mine.v(0, s.keys - 1, 0, 0)), width);
@@ -223,9 +232,10 @@ bool is_right(ht::cuda& device, const sizes& s, const buffers& m) {
     const bool hides = !s.is_causal || s.queries == 1 || p.hides(first);
     const double difference = std::sqrt(got[1] / got[0]);
     const bool right = difference < largest_difference && got[2] == 0 && is_same && is_whole && hides;
-    std::printf("check %d x %4d queries, %4d keys, %2d/%d heads of %3d, %s: difference %.1e%s%s%s%s %s\n", static_cast<int>(s.batch),
-                static_cast<int>(s.queries), static_cast<int>(s.keys), static_cast<int>(s.heads), static_cast<int>(s.groups),
-                static_cast<int>(s.head_size), s.is_causal ? "causal" : "full", difference, got[2] == 0 ? "" : ", not finite",
+    std::printf("check %d x %4d queries, %4d keys, %2d/%d heads of %3d, %s: difference %.1e%s%s%s%s %s\n",
+                static_cast<int>(s.batch), static_cast<int>(s.queries), static_cast<int>(s.keys),
+                static_cast<int>(s.heads), static_cast<int>(s.groups), static_cast<int>(s.head_size),
+                s.is_causal ? "causal" : "full", difference, got[2] == 0 ? "" : ", not finite",
                 is_same ? "" : ", not the same twice", is_whole ? "" : ", writes beyond the end",
                 hides ? "" : ", shows what is hidden", right ? "right" : "WRONG");
     return right;
@@ -261,15 +271,19 @@ void print_times(ht::cuda& device, extent length, bool is_causal, const buffers&
     one.set_inputs(3), two.set_inputs(5);
     one.run_forward(), two.run_forward();
     one.run_terms(), two.run_terms();
-    const auto time = [&](const auto& run) { return time_of(device.stream(), [&](int i) { run(i % 2 == 0 ? one : two); }); };
-    const double all = time([](const auto& p) { p.run(); }), other = time([](const auto& p) { p.run_other(); }),
-                 terms = time([](const auto& p) { p.run_terms(); }),
-                 queries = time([](const auto& p) { p.template run_one<attention_side::queries>(); }),
-                 keys = time([](const auto& p) { p.template run_one<attention_side::keys>(); });
-    std::printf("heads of %3d, %-6s %2d x %5d: %8.1f us %6.1f TFLOP/s (terms %5.1f, dq %7.1f, dk and dv %7.1f us); for all GPUs "
-                "%8.1f us %6.1f TFLOP/s\n",
-                Head, is_causal ? "causal" : "full", static_cast<int>(s.batch), static_cast<int>(length), all,
-                s.operations() / all * 1e-6, terms, queries, keys, other, s.operations() / other * 1e-6);
+    const auto time = [&](const auto& run) {
+        return time_of(device.stream(), [&](int i) { run(i % 2 == 0 ? one : two); });
+    };
+    const double all = time([](const auto&p) { p.run(); }), other = time([](const auto&p) { p.run_other(); }),
+                 terms = time([](const auto&p) { p.run_terms(); }),
+                 queries = time([](const auto&p) { p.template run_one<attention_side::queries>(); }),
+                 keys = time([](const auto&p) { p.template run_one<attention_side::keys>(); });
+    std::printf(
+        "heads of %3d, %-6s %2d x %5d: %8.1f us %6.1f TFLOP/s (terms %5.1f, dq %7.1f, dk and dv %7.1f us); for all "
+        "GPUs "
+        "%8.1f us %6.1f TFLOP/s\n",
+        Head, is_causal ? "causal" : "full", static_cast<int>(s.batch), static_cast<int>(length), all,
+        s.operations() / all * 1e-6, terms, queries, keys, other, s.operations() / other * 1e-6);
 }
 
 }  // namespace
@@ -283,12 +297,13 @@ int main() {
     if (!device.has_wgmma_code()) return std::printf("no Hopper GPU, or not compiled for sm_90a\n"), 1;
     const buffers a, b;
     sums = allocate<double>(3);
-    const sizes checked[] = {
-        {2, 1000, 1000, 4, 4, 64, true, true},   {2, 1000, 1000, 4, 4, 128, true, true}, {1, 1024, 1024, 5, 5, 64, false, true},
-        {1, 1024, 1024, 5, 5, 128, false, true}, {3, 1, 1, 2, 2, 64, true, true},        {2, 130, 700, 4, 2, 64, true, false},
-        {2, 130, 700, 4, 2, 128, true, false},   {1, 777, 333, 8, 2, 64, false, false},  {1, 333, 777, 8, 1, 128, false, false},
-        {1, 500, 500, 3, 3, 96, true, true},     {2, 257, 257, 6, 6, 40, true, true},    {1, 4096, 4096, 8, 2, 128, true, false},
-        {1, 4000, 4000, 16, 4, 64, true, false}};
+    const sizes checked[] = {{2, 1000, 1000, 4, 4, 64, true, true},  {2, 1000, 1000, 4, 4, 128, true, true},
+                             {1, 1024, 1024, 5, 5, 64, false, true}, {1, 1024, 1024, 5, 5, 128, false, true},
+                             {3, 1, 1, 2, 2, 64, true, true},        {2, 130, 700, 4, 2, 64, true, false},
+                             {2, 130, 700, 4, 2, 128, true, false},  {1, 777, 333, 8, 2, 64, false, false},
+                             {1, 333, 777, 8, 1, 128, false, false}, {1, 500, 500, 3, 3, 96, true, true},
+                             {2, 257, 257, 6, 6, 40, true, true},    {1, 4096, 4096, 8, 2, 128, true, false},
+                             {1, 4000, 4000, 16, 4, 64, true, false}};
     bool all_right = true;
     for (const sizes& s : checked)
         all_right = (s.head_size <= 64 ? is_right<64>(device, s, a) : is_right<128>(device, s, a)) && all_right;

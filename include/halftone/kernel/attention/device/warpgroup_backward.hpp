@@ -39,9 +39,14 @@ HALFTONE_HD HALFTONE_INLINE attention_block block_of_heads_together(Simt simt, c
     const int bundle = simt.block().x / (together * parts), rest = simt.block().x - bundle * together * parts,
               size = smaller(together, all - bundle * together), part = rest / size,
               head = bundle * together + rest - part * size;
-    return {head / heads, head % heads, (keeps_queries ? parts - 1 - part : part) * rows,
+    return {head / heads,
+            head % heads,
+            (keeps_queries ? parts - 1 - part : part) * rows,
             p.mask == attention_mask::causal ? p.keys - p.queries : p.keys,
-            p.queries,    p.keys,       0, 0};
+            p.queries,
+            p.keys,
+            0,
+            0};
 }
 
 /// Starts copying a tile of one head from `row` on; rows beyond the end become zeros.
@@ -107,6 +112,7 @@ struct warpgroup_attention_backward_kernel {
     // Heads of 128 leave no registers for weights and score gradients at the same time: dv is added before the latter
     // are computed.
     static constexpr bool shares_registers = keeps_keys && Head > 64;
+    static constexpr int beside_products = shares_registers ? 0 : 1;  // groups in flight while they are used
 
     HALFTONE_HD HALFTONE_INLINE static shared_span<simt::mbarrier> barrier_number(int i) {
         return {barriers_at + static_cast<word>(i) * static_cast<word>(sizeof(simt::mbarrier)), 1};
@@ -206,8 +212,8 @@ struct warpgroup_attention_backward_kernel {
         }
     }
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void fetch_pair(Simt simt, word to, const Map& a, const Map& b, int row, int head,
-                                                       int sequence, shared_span<simt::mbarrier> done) {
+    HALFTONE_HD HALFTONE_INLINE static void fetch_pair(Simt simt, word to, const Map& a, const Map& b, int row,
+                                                       int head, int sequence, shared_span<simt::mbarrier> done) {
         fetch_head_tile<tile>(simt, to, a, row, head, sequence, done);
         fetch_head_tile<tile>(simt, to + tile::bytes, b, row, head, sequence, done);
     }
@@ -249,7 +255,8 @@ struct warpgroup_attention_backward_kernel {
                 } else {
                     simt.mbarrier_wait(full(at.slot), at.turn);
                     if (mine.some_see(row))
-                        add_partly(simt, here, mine, group, row, at.slot, terms_of_rows, score_gradient_sums, weight_sums);
+                        add_partly(simt, here, mine, group, row, at.slot, terms_of_rows, score_gradient_sums,
+                                   weight_sums);
                     give_back(simt, at.slot);
                     at.advance();
                     row += rows;
@@ -263,8 +270,8 @@ struct warpgroup_attention_backward_kernel {
     /// dk and dv of `count` tiles of queries that all of the warpgroup's keys are seen by. While the products of d_o and v
     /// are multiplied, the weights are computed; dk of one tile is multiplied beside the next tile's scores.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void add_whole_queries(Simt simt, int group, int count, ring_place& at, sums_of_lane& dk,
-                                                       sums_of_lane& dv) const {
+    HALFTONE_HD HALFTONE_INLINE void add_whole_queries(Simt simt, int group, int count, ring_place& at,
+                                                       sums_of_lane& dk, sums_of_lane& dv) const {
         const float scale = x.problem.scale * detail::log2_of_e;
         const word my_terms = static_cast<word>(simt.lane() % 4) * 32;
         scores_of_lane scores = {}, products = {};
@@ -283,7 +290,8 @@ struct warpgroup_attention_backward_kernel {
             if (i > 0) give_back(simt, before);
             HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
                 HALFTONE_UNROLL for (int e = 0; e < 2; ++e) {
-                    const vec<float, 2> two = simt.load(shared_span<vec<float, 2>>{term_place(terms_here, my_terms, j, e), 1}, 0);
+                    const vec<float, 2> two =
+                        simt.load(shared_span<vec<float, 2>>{term_place(terms_here, my_terms, j, e), 1}, 0);
                     const query_term term{two[0], two[1], 0, 0};
                     HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                         float& score = scores[j][2 * half + e];
@@ -293,7 +301,7 @@ struct warpgroup_attention_backward_kernel {
             }
             to_left(simt, scores, weights);
             begin_sums(simt, dv, weights, slot_at(at.slot) + tile::bytes);
-            simt.wgmma_wait(constant<shares_registers ? 0 : 1>{}, products);
+            simt.wgmma_wait(constant<beside_products>{}, products);
             simt.hold(products), simt.hold(scores);
             if (shares_registers) simt.hold(dv[0]), simt.hold(weights);
             HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
@@ -334,8 +342,8 @@ struct warpgroup_attention_backward_kernel {
             simt.hold(scores), simt.hold(dq[0]), simt.hold(score_gradients);
             if (i > 0) give_back(simt, before);
             HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 4; ++e)
-                    scores[j][e] = power_of_two(weight_exponent(scores[j][e], scale, terms_of_rows[e / 2]));
+                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) scores[j][e] =
+                    power_of_two(weight_exponent(scores[j][e], scale, terms_of_rows[e / 2]));
             }
             simt.hold(scores);
             // Here, since the compiler would move the wait below up to before the weights unless a branch parts them.
@@ -344,8 +352,8 @@ struct warpgroup_attention_backward_kernel {
             simt.wgmma_wait(constant<0>{}, products);
             simt.hold(scores);
             HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 4; ++e)
-                    products[j][e] = score_gradient(scores[j][e], products[j][e], terms_of_rows[e / 2]);
+                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) products[j][e] =
+                    score_gradient(scores[j][e], products[j][e], terms_of_rows[e / 2]);
             }
             to_left(simt, products, score_gradients);
             begin_sums(simt, dq, score_gradients, slot_at(at.slot));
@@ -378,7 +386,8 @@ struct warpgroup_attention_backward_kernel {
     }
     /// sums += left x tile, issued.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void begin_sums(Simt simt, sums_of_lane& sums, left_of_lane& left, word of_tile) {
+    HALFTONE_HD HALFTONE_INLINE static void begin_sums(Simt simt, sums_of_lane& sums, left_of_lane& left,
+                                                       word of_tile) {
         using operand = simt::wgmma_operand<true>;
         simt.hold(left), simt.hold(sums[0]);
         simt.wgmma_fence();
@@ -390,8 +399,8 @@ struct warpgroup_attention_backward_kernel {
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void to_left(Simt simt, const scores_of_lane& from, left_of_lane& to) {
-        HALFTONE_UNROLL for (int step = 0; step < steps; ++step)
-            to[step] = as_left<T>(simt, from[2 * step], from[2 * step + 1])[0];
+        HALFTONE_UNROLL for (int step = 0; step < steps; ++step) to[step] =
+            as_left<T>(simt, from[2 * step], from[2 * step + 1])[0];
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void give_back(Simt simt, int slot) {
@@ -405,8 +414,8 @@ struct warpgroup_attention_backward_kernel {
 
     /// Adds a tile of which some rows are masked for some of the warpgroup's rows, or beyond the end.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void add_partly(Simt simt, const attention_block& here, const kept_part& mine, int group,
-                                                int row, int slot, const query_term (&terms_of_rows)[2],
+    HALFTONE_HD HALFTONE_INLINE void add_partly(Simt simt, const attention_block& here, const kept_part& mine,
+                                                int group, int row, int slot, const query_term (&terms_of_rows)[2],
                                                 sums_of_lane& score_gradient_sums, sums_of_lane& weight_sums) const {
         scores_of_lane scores = {}, products = {};
         begin_scores(simt, group, slot, scores, products);
@@ -445,7 +454,8 @@ struct warpgroup_attention_backward_kernel {
             if (!mine.warp_sees_some(here, from)) continue;
             const row_window window = mine.window(here, from);
             const left_operand<T> of_a[1] = {{score_gradients[step]}};
-            add_rows_of_all_columns<T>(simt, x.problem, a, place, 16 * step, of_a, score_gradient_sums, careful_a, window);
+            add_rows_of_all_columns<T>(simt, x.problem, a, place, 16 * step, of_a, score_gradient_sums, careful_a,
+                                       window);
             if constexpr (keeps_keys) {
                 const left_operand<T> of_b[1] = {{weights[step]}};
                 add_rows_of_all_columns<T>(simt, x.problem, b, place, 16 * step, of_b, weight_sums, careful_b, window);
@@ -490,14 +500,20 @@ void gradients_by_warpgroups(Device& device, const attention_backward<T>& a, con
                of_v = head_map(device, a.v, 64);
     const auto of_terms = device.tile_map(reinterpret_cast<const T*>(terms.data), 64, count / 8, 64, 8);
     using map = std::remove_const_t<decltype(of_q)>;
-    const attention_score_gradients<T> x{vectors_of(a.q, {}), d_o, vectors_of(a.k, {}), vectors_of(a.v, {}),
-                                         {terms.data, terms.count}, vectors_of(a.dq, {}), vectors_of(a.dk, {}),
-                                         vectors_of(a.dv, {}), problem};
+    const attention_score_gradients<T> x{vectors_of(a.q, {}),
+                                         d_o,
+                                         vectors_of(a.k, {}),
+                                         vectors_of(a.v, {}),
+                                         {terms.data, terms.count},
+                                         vectors_of(a.dq, {}),
+                                         vectors_of(a.dk, {}),
+                                         vectors_of(a.dv, {}),
+                                         problem};
     const auto launch = [&]<int Head>(constant<Head>) {
-        device.launch(warpgroup_attention_backward_kernel<T, Head, attention_side::queries, map>{of_q, of_d_o, of_k, of_v,
-                                                                                                of_terms, x});
+        device.launch(warpgroup_attention_backward_kernel<T, Head, attention_side::queries, map>{of_q, of_d_o, of_k,
+                                                                                                 of_v, of_terms, x});
         device.launch(warpgroup_attention_backward_kernel<T, Head, attention_side::keys, map>{of_q, of_d_o, of_k, of_v,
-                                                                                             of_terms, x});
+                                                                                              of_terms, x});
     };
     if (problem.head_size <= 64) return launch(constant<64>{});
     launch(constant<128>{});
