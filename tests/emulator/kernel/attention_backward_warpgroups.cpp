@@ -2,12 +2,21 @@
 /// \file
 /// Attention's backward pass by warpgroups (wgmma) on the emulated GPU, which poses as a Hopper.
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "emulator/kernel/attention_checks.hpp"
 #include "kernel/attention/backward_warpgroup_checks.hpp"
 #include "kernel/attention/hidden.hpp"
+
+/// A device for which attention chooses the kernels for warpgroups.
+struct choosing_device : halftone::emulator::device {
+    using device::device;
+};
+template <>
+inline constexpr bool halftone::kernel::on_device::chooses_attention_warpgroups<choosing_device> = true;
 
 namespace {
 
@@ -71,6 +80,21 @@ TEST_CASE("attention backward by warpgroups: why not") {
     CHECK(why_not({1, 0, 2, 1, 1, 64, full}, layout::heads_first_chunks, 90) == "there are no queries or no keys");
     CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::heads_first, 90) != "");
     CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::fused_chunks, 80) != "");
+}
+
+TEST_CASE("attention by warpgroups, where a program chooses it") {
+    const auto products = [](extent head_size) {  // of the forward pass, the terms, dq, and dk and dv
+        const support::problem<bfloat16> p({1, 5, 9, 1, 1, head_size, causal}, layout::heads_first_chunks);
+        choosing_device device({}, ht::simt::architecture_of(90));
+        CHECK(support::outcome_of<bfloat16>(p, device).intact());
+        std::vector<bool> are_there;
+        for (const auto& launch : device.each_launch()) are_there.push_back(launch.warpgroup_mmas > 0);
+        return are_there;
+    };
+    CHECK(products(64) == std::vector<bool>{true, false, true, true});
+    CHECK(products(128) == std::vector<bool>{true, false, true, true});
+    CHECK(products(32) == std::vector<bool>{true, false, false, false});
+    CHECK(products(136) == std::vector<bool>{false, false, false, false});
 }
 
 /// The gradients alone, in many schedules and with damage.
