@@ -6,8 +6,8 @@
 /// is a multiple of 8 and every head's vector is aligned to 16 bytes; other problems are computed by plain kernels. The
 /// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
 /// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
-/// architecture. On Hopper, in code for sm_90a, warpgroups compute the forward pass of 16-bit types
-/// (device/warpgroup_forward.hpp) where why_not_warpgroups allows it, once a program switches them on
+/// architecture. On Hopper, in code for sm_90a, warpgroups compute 16-bit types (device/warpgroup_forward.hpp and
+/// device/warpgroup_backward.hpp) where why_not_warpgroups allows it, once a program switches them on
 /// (chooses_attention_warpgroups in device/warpgroup.hpp).
 #pragma once
 
@@ -17,6 +17,7 @@
 #include <halftone/kernel/attention/device/math.hpp>
 #include <halftone/kernel/attention/device/modified.hpp>
 #include <halftone/kernel/attention/device/plain.hpp>
+#include <halftone/kernel/attention/device/warpgroup_backward.hpp>
 #include <halftone/kernel/attention/device/warpgroup_forward.hpp>
 #include <halftone/kernel/attention/device/wide.hpp>
 #include <halftone/kernel/attention/fp64.hpp>
@@ -130,6 +131,9 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
+        if constexpr (chooses_attention_warpgroups<Device> && can_attend_by_warpgroups<Compute, T, Device>) {
+            if (why_not_warpgroups<Compute>(device, e, a) == nullptr) return gradients_by_warpgroups(device, a, problem);
+        }
         const workspace::lease scratch(device.scratch(),
                                        static_cast<std::size_t>(query_term_count(problem)) * sizeof(query_term));
         const global_span<query_term> terms{scratch.as<query_term>(), query_term_count(problem)};
