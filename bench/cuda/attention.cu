@@ -27,23 +27,6 @@ struct attention_case {
     }
 };
 
-/// Both passes by warpgroups, where they exist and are not what `attention forward` and `backward` measure.
-void bench_warpgroups(ht::cuda& gpu, const settings& s, const peaks& p, listener& to, const attention_case& c,
-                      const ht::kernel::attention_forward<bf16>& forward,
-                      const ht::kernel::attention_backward<bf16>& backward, double products) {
-    using namespace ht::kernel::on_device;
-    if constexpr (can_attend_by_warpgroups<bf16, bf16, ht::cuda> && !chooses_attention_warpgroups<ht::cuda>) {
-        const ht::detail::attention_extents e = ht::detail::check_attention(forward);
-        if (why_not_warpgroups<bf16>(gpu, e, c.packs, forward.q, forward.k, forward.v, forward.o) != nullptr) return;
-        const attention_problem problem = describe_attention(e, forward.options, {});
-        timing t = measure(gpu, s, 1, [&](int) { attend_by_warpgroups(gpu, forward, problem); });
-        to.on_row(make_row("attention forward by warpgroups", c.text(), "bf16", t, 4 * products, p.bf16_flops, true));
-        if (why_not_warpgroups<bf16>(gpu, e, backward) != nullptr) return;
-        t = measure(gpu, s, 1, [&](int) { gradients_by_warpgroups(gpu, backward, problem); });
-        to.on_row(make_row("attention backward by warpgroups", c.text(), "bf16", t, 10 * products, p.bf16_flops, true));
-    }
-}
-
 void bench_case(ht::cuda& gpu, const settings& s, const peaks& p, listener& to, const attention_case& c) {
     using attention = ht::kernel::attention<ht::cuda>;
     const auto tensor = [&](std::uint32_t seed) { return random_tensor<bf16, 4>(gpu, c.shape, seed); };
@@ -59,7 +42,6 @@ void bench_case(ht::cuda& gpu, const settings& s, const peaks& p, listener& to, 
         c.packs};
     timing t = measure(gpu, s, 1, [&](int) { attention::forward<bf16>(gpu, forward); });
     to.on_row(make_row("attention forward", c.text(), "bf16", t, 4 * products, p.bf16_flops, true));
-    bench_warpgroups(gpu, s, p, to, c, forward, backward, products);
     t = measure(gpu, s, 1, [&](int) { attention::backward<bf16>(gpu, backward); });
     to.on_row(make_row("attention backward", c.text(), "bf16", t, 10 * products, p.bf16_flops, true));
 }

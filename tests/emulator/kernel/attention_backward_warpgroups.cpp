@@ -11,13 +11,6 @@
 #include "kernel/attention/backward_warpgroup_checks.hpp"
 #include "kernel/attention/hidden.hpp"
 
-/// A device for which attention chooses the kernels for warpgroups.
-struct choosing_device : halftone::emulator::device {
-    using device::device;
-};
-template <>
-inline constexpr bool halftone::kernel::on_device::chooses_attention_warpgroups<choosing_device> = true;
-
 namespace {
 
 namespace ht = halftone;
@@ -82,10 +75,10 @@ TEST_CASE("attention backward by warpgroups: why not") {
     CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::fused_chunks, 80) != "");
 }
 
-TEST_CASE("attention by warpgroups, where a program chooses it") {
+TEST_CASE("attention by warpgroups is chosen for heads of 40 to 128, its forward pass for smaller heads, too") {
     const auto products = [](extent head_size) {  // of the forward pass, the terms, dq, and dk and dv
         const support::problem<bfloat16> p({1, 5, 9, 1, 1, head_size, causal}, layout::heads_first_chunks);
-        choosing_device device({}, ht::simt::architecture_of(90));
+        emulator::device device({}, ht::simt::architecture_of(90));
         CHECK(support::outcome_of<bfloat16>(p, device).intact());
         std::vector<bool> are_there;
         for (const auto& launch : device.each_launch()) are_there.push_back(launch.warpgroup_mmas > 0);

@@ -7,8 +7,7 @@
 /// backward pass has three kernels: terms of each query (16 bytes of scratch memory a query), dq by blocks of queries,
 /// dk and dv by blocks of keys. Tiles depend on the head size and, for wide heads, on the shared memory of the device's
 /// architecture. On Hopper, in code for sm_90a, warpgroups compute 16-bit types (device/warpgroup_forward.hpp and
-/// device/warpgroup_backward.hpp) where why_not_warpgroups allows it, once a program switches them on
-/// (chooses_attention_warpgroups in device/warpgroup.hpp).
+/// device/warpgroup_backward.hpp) where why_not_warpgroups (device/warpgroup.hpp) allows it.
 #pragma once
 
 #include <halftone/exec/simt/architecture.hpp>
@@ -98,7 +97,7 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.heads * e.queries == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
-        if constexpr (chooses_attention_warpgroups<Device> && can_attend_by_warpgroups<Compute, T, Device>) {
+        if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
             if (why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o) == nullptr)
                 return attend_by_warpgroups(device, a, problem);
         }
@@ -131,7 +130,7 @@ struct attention<Device> {
         const detail::attention_extents e = detail::check_attention(a);
         if (e.batch * e.groups * (e.queries + e.keys) == 0) return;
         const attention_problem problem = describe_attention(e, a.options, a.sequences);
-        if constexpr (chooses_attention_warpgroups<Device> && can_attend_by_warpgroups<Compute, T, Device>) {
+        if constexpr (can_attend_by_warpgroups<Compute, T, Device>) {
             if (why_not_warpgroups<Compute>(device, e, a) == nullptr) return gradients_by_warpgroups(device, a, problem);
         }
         const workspace::lease scratch(device.scratch(),

@@ -26,15 +26,6 @@ bool has_tensor_map(const view<T, 4>& v) {
     return simt::is_aligned(v.data(), 16);
 }
 
-/// Whether ht::attention chooses the kernels for warpgroups where why_not_warpgroups allows it. False until they have run
-/// on a GPU: so far they have run on the machines of tests/emulator and tests/ptx alone. A program that wants them
-/// specializes it, in all of its files:
-///
-///     template <>
-///     inline constexpr bool ht::kernel::on_device::chooses_attention_warpgroups<ht::cuda> = true;
-template <class Device>
-inline constexpr bool chooses_attention_warpgroups = false;
-
 /// Whether attention's kernels for warpgroups exist for these types and this device's code.
 template <class Compute, class T, class Device>
 inline constexpr bool can_attend_by_warpgroups =
