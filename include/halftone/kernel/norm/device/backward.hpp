@@ -29,6 +29,7 @@ template <class Row, class X, class W, class Y, int N, int Threads, int Held>
 struct norm_dx_kernel {
     using team = row_team<Threads, Row::sums>;
     static constexpr int threads = team::block_threads;
+    static constexpr int min_blocks = Threads == 256 && Held > 0 ? 3 : 0;  // without it ptxas wants more, and spills
     static constexpr word shared_bytes = team::shared_bytes + row_pair<X, Y, N, Threads, Held>::bytes;
 
     norm_gradients<X, W, Y> of;
