@@ -122,8 +122,10 @@ def attention():
 
 
 def rows():
-    """For each operation: a row per warp, a row per block, and rows of any width; vectors of 16 bytes."""
-    teams = {"a warp": (32, (4, 8)), "a block": (128, (4, 8)), "any": (256, (0, 0))}
+    """For each operation: a row per warp, per block and per wide block, and rows of any width; vectors of 16 bytes. The norms'
+    backward pass has blocks of 256 threads, and no wide ones if it reads rows once."""
+    teams = {"a warp": (32, (4, 8)), "a block": (128, (4, 8)), "a wide block": (512, (4, 4)), "any": (256, (0, 0))}
+    stages = {("a warp", 0): 2, ("a warp", 1): 1, ("a block", 0): 2, ("a block", 1): 1}
     for kind, short, n, wide in (("bfloat16", "bf16", 8, 0), ("float", "fp32", 4, 1)):
         for team, (threads, held) in teams.items():
             tail = f"{n}, {threads}, {held[wide]}>"
@@ -134,10 +136,12 @@ def rows():
                 words, centred = name.replace("_", " "), "true" if name == "layer_norm" else "false"
                 of = f"norm_row<{centred}>, {kind}, float, {kind}, "
                 yield hot_kernel(f"{words} {short}, {team}", file, f"norm_kernel<{centred}, {kind}, float, {kind}, {tail}")
-                yield hot_kernel(f"{words} dx {short}, {team}", file, f"norm_dx_kernel<{of}{tail}")
-                if team != "any":
-                    yield hot_kernel(f"{words} backward {short}, {team}", file, f"norm_piece_kernel<{of}{tail}")
-            if team != "a block":
+                backward = f"{n}, 256, {held[wide] // 2}" if team == "a block" else tail[:-1]
+                yield hot_kernel(f"{words} dx {short}, {team}", file, f"norm_dx_kernel<{of}{backward}>")
+                if (team, wide) in stages:
+                    yield hot_kernel(f"{words} backward {short}, {team}", file,
+                                     f"norm_piece_kernel<{of}{backward}, {stages[team, wide]}>")
+            if team in ("a warp", "any"):
                 yield hot_kernel(f"cross entropy {short}, {team}", "losses", f"cross_entropy_kernel<{kind}, {tail}")
                 yield hot_kernel(f"cross entropy backward {short}, {team}", "losses",
                                  f"cross_entropy_backward_kernel<{kind}, {kind}, {n}, {threads}>")

@@ -18,7 +18,7 @@ using namespace hard_rows;
 using ht::bfloat16;
 namespace emulator = ht::emulator;
 
-// By a warp, by a block in registers and from memory; of whole vectors, and not.
+// By a warp, by a block and by a wide one in registers, and from memory; of whole vectors, and not.
 constexpr extent widths[] = {1, 5, 64, 67, 1048, 1049, 4104};
 
 TEST_CASE("layer_norm on a GPU: a constant row leaves the bias") {

@@ -25,7 +25,7 @@ TEST_CASE_TEMPLATE("layer_norm on a GPU: forward within its bound of the definit
             forward_within_bounds<M>(device, 6, width, 1e-5f, true, apart);
         forward_within_bounds<M>(device, 5, 64, 1e-2f, false, apart);
         forward_within_bounds<M>(device, 2, 1048, 0.0f, true, apart);  // by a block, in registers
-        forward_within_bounds<M>(device, 2, 4104, 0.0f, true, apart);  // by a block, from memory
+        forward_within_bounds<M>(device, 2, 4104, 0.0f, true, apart);  // by a wide block, in registers or from memory
     }
 }
 
@@ -122,7 +122,7 @@ TEST_CASE("layer_norm on a GPU: right in every schedule, and every damage is fou
     struct trial {
         extent rows, width, apart;
     };
-    for (const trial t : {trial{5, 72, 0}, {18, 67, 1}, {1, 1032, 0}, {1, 4097, 1}}) {
+    for (const trial t : {trial{5, 72, 0}, {18, 67, 1}, {1, 1032, 0}, {1, 4104, 0}, {1, 4097, 1}}) {
         CAPTURE(t.width);
         emulator::check_kernels(
             [&](emulator::device& device) { return forward_and_backward(device, t.rows, t.width, t.apart); });

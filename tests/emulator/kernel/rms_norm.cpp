@@ -24,7 +24,7 @@ TEST_CASE_TEMPLATE("rms_norm on a GPU: forward within its bound of the definitio
         for (const extent width : {1, 7, 8, 17, 32, 67, 129, 768, 1021, 1024})
             forward_within_bounds<M>(device, 6, width, 1e-6f, apart);
         forward_within_bounds<M>(device, 2, 1048, 0.0f, apart);  // by a block, in registers
-        forward_within_bounds<M>(device, 2, 4104, 0.0f, apart);  // by a block, from memory
+        forward_within_bounds<M>(device, 2, 4104, 0.0f, apart);  // by a wide block, in registers or from memory
     }
 }
 
@@ -106,7 +106,7 @@ TEST_CASE("rms_norm on a GPU: right in every schedule, and every damage is found
     struct trial {
         extent rows, width, apart;
     };
-    for (const trial t : {trial{5, 72, 0}, {18, 67, 1}, {1, 1032, 0}, {1, 4097, 1}}) {
+    for (const trial t : {trial{5, 72, 0}, {18, 67, 1}, {1, 1032, 0}, {1, 4104, 0}, {1, 4097, 1}}) {
         CAPTURE(t.width);
         emulator::check_kernels(
             [&](emulator::device& device) { return forward_and_backward(device, t.rows, t.width, t.apart); });

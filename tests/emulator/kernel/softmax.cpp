@@ -28,6 +28,7 @@ TEST_CASE_TEMPLATE("softmax on a GPU: forward within its bound of the definition
         forward_within_bounds<M>(device, 3, 136, -0.3f, 4.0, apart);
         forward_within_bounds<M>(device, 2, 1048, 1.0f, 1.0, apart);
         forward_within_bounds<M>(device, 2, 5003, 1.0f, 1.0, apart);
+        forward_within_bounds<M>(device, 2, 4104, 1.0f, 1.0, apart);  // by a wide block
     }
 }
 
@@ -117,7 +118,7 @@ TEST_CASE("softmax on a GPU: right in every schedule, and every damage is found"
     struct trial {
         extent rows, width, apart;
     };
-    for (const trial t : {trial{5, 68, 0}, {2, 67, 1}, {1, 1028, 0}, {1, 4097, 1}}) {
+    for (const trial t : {trial{5, 68, 0}, {2, 67, 1}, {1, 1028, 0}, {1, 4100, 0}, {1, 4097, 1}}) {
         CAPTURE(t.width);
         emulator::check_kernels(
             [&](emulator::device& device) { return forward_and_backward(device, t.rows, t.width, t.apart); });

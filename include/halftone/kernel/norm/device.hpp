@@ -168,8 +168,8 @@ struct norm<Device> {
                                                                               .epsilon = a.epsilon,
                                                                               .limits = {sum_depth(width), a.epsilon}});
         };
-        choose_team<X, W, Y>(width, launch, a.x.data(), second_row(a.x), a.gain.data(), bias.data(), a.y.data(),
-                             second_row(a.y));
+        choose_team<128, held_by_wide_thread<longest<X, W, Y>, X, Y>, X, W, Y>(
+            width, launch, a.x.data(), second_row(a.x), a.gain.data(), bias.data(), a.y.data(), second_row(a.y));
     }
 };
 

@@ -2,13 +2,14 @@
 /// \file
 /// Softmax on a GPU; softmax.hpp has its arguments, its contract and an example.
 ///
-/// A row is read once and held in registers, by a warp or by a block; a row that is too wide for that is streamed by a
-/// block, once for its maximum and sum together (online softmax) and once to write.
+/// A row is read once and held, by a warp or by a block; a row that is too wide for that is streamed by a block, once
+/// for its maximum and sum together (online softmax) and once to write.
 #pragma once
 
 #include <cmath>
 
 #include <halftone/kernel/common/fp64/device.hpp>
+#include <halftone/kernel/common/rows/copied.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
 #include <halftone/kernel/common/rows/online.hpp>
 #include <halftone/kernel/common/rows/strided.hpp>
@@ -113,8 +114,9 @@ struct softmax_kernel {
 template <class X, class Y, softmax_form Form, int N, int Threads, int Held>
 struct softmax_backward_kernel {
     using team = row_team<Threads, 1>;
+    using pair = row_pair<Y, Y, N, Threads, Held>;
     static constexpr int threads = team::block_threads;
-    static constexpr word shared_bytes = team::shared_bytes;
+    static constexpr word shared_bytes = team::shared_bytes + pair::bytes;
 
     global_span<const Y> y, dy;
     global_span<X> dx;
@@ -134,11 +136,13 @@ struct softmax_backward_kernel {
 
         const auto steps =
             row_steps<N, Threads, Held>::over(team::member(simt), width, to.data, values.data, incoming.data);
-        const row_values<Y, N, Threads, Held> v(simt, steps, values), d(simt, steps, incoming);
+        const pair in(simt, steps, values, incoming, team::shared_bytes);
         float mine = 0;
-        steps.each_or_zeros([&](const auto& place) { mine += term(v.at(simt, place), d.at(simt, place)); });
+        steps.each_or_zeros([&](const auto& place) { mine += term(in.first(simt, place), in.second(simt, place)); });
         const float sum = team::sum(simt, mine, constant<0>{});
-        steps.each([&](const auto& place) { write(simt, place, to, v.at(simt, place), d.at(simt, place), sum); });
+        steps.each([&](const auto& place) {
+            write(simt, place, to, in.first(simt, place), in.second(simt, place), sum);
+        });
     }
 
   private:
@@ -165,6 +169,9 @@ struct softmax_driver {
         Form == softmax_form::plain ? fp64::softmax_kind::plain : fp64::softmax_kind::logarithm;
 
     template <class X, class Y>
+    static constexpr int wide_held = held_by_wide_thread<longest<X, Y>, X, Y>;
+
+    template <class X, class Y>
         requires in_double<X, Y>
     static void forward(Device& device, const softmax_forward<X, Y>& a) { fp64::softmax_rows<kind>(device, a); }
     template <class X, class Y>
@@ -180,7 +187,8 @@ struct softmax_driver {
                                                                        simt::bounding_span_of(a.y), rows, width,
                                                                        a.x.stride_of(0), a.y.stride_of(0), a.scale});
         };
-        choose_team<X, Y>(width, launch, a.x.data(), second_row(a.x), a.y.data(), second_row(a.y));
+        choose_team<128, wide_held<X, Y>, X, Y>(width, launch, a.x.data(), second_row(a.x), a.y.data(),
+                                                second_row(a.y));
     }
 
     template <class X, class Y>
@@ -192,8 +200,8 @@ struct softmax_driver {
                 simt::bounding_span_of(a.y), simt::bounding_span_of(a.dy), simt::bounding_span_of(a.dx), rows, width,
                 a.y.stride_of(0), a.dy.stride_of(0), a.dx.stride_of(0), a.scale, a.mode});
         };
-        choose_team<X, Y>(width, launch, a.y.data(), second_row(a.y), a.dy.data(), second_row(a.dy), a.dx.data(),
-                          second_row(a.dx));
+        choose_team<128, wide_held<X, Y>, X, Y>(width, launch, a.y.data(), second_row(a.y), a.dy.data(),
+                                                second_row(a.dy), a.dx.data(), second_row(a.dx));
     }
 };
 

@@ -265,43 +265,78 @@ struct row_team {
         if constexpr (Threads == 32) {
             return mine;
         } else {
-            constexpr word fours = Threads / 128;
-            if (simt.lane() == 0) simt.store(shared_span<float>{Slot * slot_bytes, Threads / 32}, simt.warp(), mine);
+            if (simt.lane() == 0) simt.store(slot(Slot), simt.warp(), mine);
             simt.barrier();
-            float all = 0;
-            HALFTONE_UNROLL for (word i = 0; i < fours; ++i) {
-                const vec<float, 4> four = simt.load(shared_span<vec<float, 4>>{Slot * slot_bytes, fours}, i);
-                const float some = combine(combine(four[0], four[1]), combine(four[2], four[3]));
-                all = i == 0 ? some : combine(all, some);
-            }
-            return all;
+            return combined(simt, Slot, combine);
         }
     }
     HALFTONE_KERNEL template <int Slot, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static float sum(Simt simt, float mine, constant<Slot> slot) {
-        return reduce(simt, mine, slot, simt::plus{});
+    HALFTONE_HD HALFTONE_INLINE static float sum(Simt simt, float mine, constant<Slot> at) {
+        return reduce(simt, mine, at, simt::plus{});
+    }
+    /// Several sums with one barrier, in slots `first` to first + K - 1. Each result has the bits of sum().
+    HALFTONE_KERNEL template <int K, class Simt>
+    HALFTONE_HD HALFTONE_INLINE static vec<float, K> sums(Simt simt, vec<float, K> mine, word first = 0) {
+        static_assert(K <= Slots);
+        HALFTONE_UNROLL for (int mask = 16; mask > 0; mask /= 2) {
+            HALFTONE_UNROLL for (int k = 0; k < K; ++k) mine[k] += simt.shuffle_xor(mine[k], mask);
+        }
+        if constexpr (Threads != 32) {
+            HALFTONE_UNROLL for (int k = 0; k < K; ++k) {
+                if (simt.lane() == 0) simt.store(slot(first + k), simt.warp(), mine[k]);
+            }
+            simt.barrier();
+            HALFTONE_UNROLL for (int k = 0; k < K; ++k) mine[k] = combined(simt, first + k, simt::plus{});
+        }
+        return mine;
     }
     HALFTONE_KERNEL template <int Slot, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static float max(Simt simt, float mine, constant<Slot> slot) {
-        return reduce(simt, mine, slot, simt::maximum{});
+    HALFTONE_HD HALFTONE_INLINE static float max(Simt simt, float mine, constant<Slot> at) {
+        return reduce(simt, mine, at, simt::maximum{});
+    }
+
+  private:
+    HALFTONE_HD HALFTONE_INLINE static shared_span<float> slot(word number) {
+        return {number * slot_bytes, Threads / 32};
+    }
+    /// The warps' values in a slot, combined in order, four at a time.
+    HALFTONE_KERNEL template <class Simt, class Combine>
+    HALFTONE_HD HALFTONE_INLINE static float combined(Simt simt, word number, Combine combine) {
+        constexpr word fours = Threads / 128;
+        float all = 0;
+        HALFTONE_UNROLL for (word i = 0; i < fours; ++i) {
+            const vec<float, 4> four = simt.load(shared_span<vec<float, 4>>{number * slot_bytes, fours}, i);
+            const float some = combine(combine(four[0], four[1]), combine(four[2], four[3]));
+            all = i == 0 ? some : combine(all, some);
+        }
+        return all;
     }
 };
 
-/// Whether a team holds rows in registers: in vectors of N elements, 32 elements a thread.
+/// What a thread of a warp holds of a row in registers, and of a block of 128 threads: 32 elements, in vectors of N.
 template <int N>
 inline constexpr int held_vectors = 32 / N;
-inline constexpr extent held_by_warp = 1024, held_by_block = 4096;  // elements, by 32 and 128 threads
+inline constexpr extent held_by_warp = 1024, held_by_block = 4096;  // elements
+
+/// Wide blocks. A thread holds 64 bytes of a row whose elements are the largest of Ts, in vectors of N: two rows of
+/// 16,384 elements of 16 bits take 64 KB of shared memory (copied.hpp), which every GPU has.
+inline constexpr int wide_threads = 512;
+template <int N, class... Ts>
+inline constexpr int held_by_wide_thread = std::max(1, 64 / (N * static_cast<int>(std::max({sizeof(Ts)...}))));
 
 /// Calls launch(N, Threads, Held), as constants, for rows of this width and these types at these pointers: a row is
-/// held in the registers of a warp or of a block of 128 threads, or (Held = 0) streamed by 256 threads.
-template <class... Ts, class Launch, class... Pointers>
+/// held by a warp, by a block of BlockThreads threads, or by a wide block, a thread of which holds WideHeld vectors; or
+/// it is streamed by 256 threads (Held = 0).
+template <int BlockThreads, int WideHeld, class... Ts, class Launch, class... Pointers>
 void choose_team(extent width, const Launch& launch, const Pointers*... pointers) {
     constexpr int n = longest<Ts...>;
     const bool vectors = can_use_vectors(n, width, pointers...);
     if (vectors && width <= held_by_warp) {
         launch(constant<n>{}, constant<32>{}, constant<held_vectors<n>>{});
     } else if (vectors && width <= held_by_block) {
-        launch(constant<n>{}, constant<128>{}, constant<held_vectors<n>>{});
+        launch(constant<n>{}, constant<BlockThreads>{}, constant<held_vectors<n> * 128 / BlockThreads>{});
+    } else if (vectors && width <= wide_threads * WideHeld * n) {
+        launch(constant<n>{}, constant<wide_threads>{}, constant<WideHeld>{});
     } else {
         launch(constant<n>{}, constant<256>{}, constant<0>{});
     }
@@ -356,41 +391,71 @@ struct column_team {
 };
 
 /// out[j] = (or +=) the sum over pieces of partials[piece * stride + j]: eight sums of every eighth piece, then their
-/// sum.
+/// sum. For two matrices of partial sums the grid has two rows.
 template <class G>
 struct add_partials_kernel {
     using team = column_team<1, 1>;
     static constexpr int threads = team::block_threads;
     static constexpr word shared_bytes = team::shared_bytes;
 
-    global_span<const float> partials;
+    global_span<const float> partials, more_partials;
     extent pieces, stride;
-    global_span<G> out;
+    global_span<G> out, more_out;
     write_mode mode;
 
-    grid_shape grid() const { return team::grid(out.count, 1); }
+    grid_shape grid() const { return team::grid(out.count, more_out.is_there() ? 2 : 1); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
+        const bool is_first = simt.block().y == 0;
+        const global_span<const float> from = is_first ? partials : more_partials;
+        const global_span<G> to = is_first ? out : more_out;
         const extent j = team::column(simt);
         vec<float, 1> sum{};
-        if (j < out.count) {
-            for (extent piece = simt.warp(); piece < pieces; piece += team::warps)
-                sum[0] += simt.load(partials, piece * stride + j);
-        }
+        if (j < to.count) sum[0] = sum_of_pieces(simt, from.from(j), simt.warp());
         team::leave(simt, 0, sum);
         simt.barrier();
-        if (simt.warp() != 0 || j >= out.count) return;
+        if (simt.warp() != 0 || j >= to.count) return;
         float all = team::total(simt, 0, simt.lane());
-        if (mode == write_mode::add) all += static_cast<float>(simt.load(out, j));
-        simt.store(out, j, G(all));
+        if (mode == write_mode::add) all += static_cast<float>(simt.load(to, j));
+        simt.store(to, j, G(all));
+    }
+
+  private:
+    /// In the pieces' order, but with many loads in flight: a warp waits for memory once or twice.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE float sum_of_pieces(Simt simt, const global_span<const float>& column,
+                                                    extent first) const {
+        constexpr int together = 16;
+        float sum = 0;
+        for (extent piece = first; piece < pieces; piece += together * team::warps) {
+            float some[together];
+            HALFTONE_UNROLL for (int i = 0; i < together; ++i) {
+                const extent one = piece + i * team::warps;
+                some[i] = one < pieces ? simt.load(column, one * stride) : 0.0f;
+            }
+            HALFTONE_UNROLL for (int i = 0; i < together; ++i) sum += some[i];
+        }
+        return sum;
     }
 };
 
 template <simt_device Device, class G>
 void add_partials(Device& device, extent pieces, const float* partials, extent stride, extent width, G* out,
                   write_mode mode) {
-    device.launch(add_partials_kernel<G>{{partials, pieces * stride}, pieces, stride, {out, width}, mode});
+    const extent floats = pieces * stride;
+    device.launch(add_partials_kernel<G>{{partials, floats}, {}, pieces, stride, {out, width}, {}, mode});
+}
+/// For two outputs, of which a null one is not wanted.
+template <simt_device Device, class G>
+void add_partials(Device& device, extent pieces, const float* partials, const float* more, extent stride, extent width,
+                  G* out, G* more_out, write_mode mode) {
+    if (out == nullptr && more_out == nullptr) return;
+    if (out == nullptr) return add_partials(device, pieces, more, stride, width, more_out, mode);
+    if (more_out == nullptr) return add_partials(device, pieces, partials, stride, width, out, mode);
+    const extent floats = pieces * stride;
+    device.launch(add_partials_kernel<G>{
+        {partials, floats}, {more, floats}, pieces, stride, {out, width}, {more_out, width}, mode});
 }
 
 /// The partition for sums over rows: as many pieces as blocks that keep a GPU busy, but at least 16 rows in a piece.
