@@ -128,6 +128,7 @@ def resnet(name, seed, images, size):
     in_bfloat16 = copy.deepcopy(model)
     high, low = step(model, pictures, labels), step(in_bfloat16, pictures, labels, True)
     pairs = [(p.grad, q.grad) for p, q in zip(model.parameters(), in_bfloat16.parameters())]
+    yield "# The last number of a case is the generator's begin. Gradients and states stand here by their sums: see vision.py."
     yield head_line(name, len(pairs), low, high, seed)
     yield "logits " + numbers(high[0])
     for wanted, rounded in pairs:
