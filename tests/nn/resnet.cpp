@@ -15,7 +15,7 @@ namespace {
 using namespace vision_test;
 using strings = std::vector<std::string>;
 
-TEST_CASE("resnet: a step's logits, loss, gradients and statistics, and evaluation, are torchvision's ResNet-18's, in float32") {
+TEST_CASE("resnet: a step of a ResNet-18, its statistics, and evaluation are torchvision's, in float32") {
     ht::cpu device{{.threads = 2}};
     is_as_resnet18<ht::full_fp32>(device);
 }
@@ -37,10 +37,10 @@ TEST_CASE("resnet: paths, sizes, and how weights begin") {
                            "layer3.0.downsample.0.bn.weight", "layer4.0.conv1.weight", "layer4.0.bn1.weight",
                            "layer4.0.conv2.weight", "layer4.0.bn2.weight", "layer4.0.downsample.0.conv.weight",
                            "layer4.0.downsample.0.bn.weight", "fc.weight"});
-    // conv1 of 3x3 to 8 channels: normal, of variance 2 / (8 * 9). The mean square of 216 draws is within 0.4 of that, relative,
-    // with a chance above 1 - 1e-4: its deviation is 0.1.
+    // conv1 of 3x3 to 8 channels: normal, of variance 2 / (8 * 9). The mean square of 216 draws is within 0.4 of that,
+    // relative, with a chance above 1 - 1e-4: its deviation is 0.1.
     double squares = 0;
-    for (const float v : support::read_masters(narrow.parameters(), 0)) squares += static_cast<double>(v) * static_cast<double>(v);
+    for (const double v : support::read_masters(narrow.parameters(), 0)) squares += v * v;
     CHECK(squares / 216 == doctest::Approx(2.0 / 72).epsilon(0.4));
     // The numbers of torchvision's resnet18 and resnet34.
     CHECK(ht::nn::resnet<ht::full_fp32>{device, {}}.parameters().size() == 11689512);
@@ -52,7 +52,8 @@ TEST_CASE("resnet: configurations and batches that make none") {
     const auto make = [&](const ht::nn::resnet_config& c) { ht::nn::resnet<ht::full_fp32> model{device, c}; };
     CHECK_THROWS_WITH_AS(make({.width = 0}), "resnet: a width of 0 and 1000 classes; expected at least 1 of each",
                          ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.layers = {2, 2, 0, 2}}), "resnet: a stage of 0 blocks; expected at least 1", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.layers = {2, 2, 0, 2}}), "resnet: a stage of 0 blocks; expected at least 1",
+                         ht::argument_error);
     CHECK_THROWS_AS(make({.in_channels = 0}), ht::argument_error);
     CHECK_THROWS_AS(make({.norm = {.momentum = 2}}), ht::argument_error);
     const ht::nn::resnet<ht::full_fp32> model{device, {.layers = {1, 1, 1, 1}, .num_classes = 10, .width = 4}};

@@ -41,7 +41,9 @@ TEST_CASE("vit: paths, and how parameters begin") {
     CHECK(model.parameters().entries()[3].count == 17 * 24);
     // Uniform ones reach 95 in 100 of their bound with all but certainty; of 408 normal ones the largest lies between 2 and 5
     // deviations with a chance above 1 - 1e-4.
-    const auto reaches = [&](std::size_t i, double bound) { return largest[i] <= bound * 1.000001 && largest[i] > 0.95 * bound; };
+    const auto reaches = [&](std::size_t i, double bound) {
+        return largest[i] <= bound * 1.000001 && largest[i] > 0.95 * bound;
+    };
     CHECK(reaches(6, std::sqrt(6.0 / 96)));
     CHECK(reaches(8, std::sqrt(1.0 / 24)));
     CHECK(reaches(12, std::sqrt(6.0 / 72)));

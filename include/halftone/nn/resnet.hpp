@@ -4,12 +4,12 @@
 ///
 ///     ht::nn::resnet<ht::amp_bf16> model{device, {.num_classes = 10}};                        // a ResNet-18
 ///     ht::nn::resnet<ht::amp_bf16> model{device, {.layers = {3, 4, 6, 3}}};                   // a ResNet-34
-///     auto loss = model.loss(tape, batch);                   // batch.images: (images, 3, height, width), batch.labels: (images)
+///     auto loss = model.loss(tape, batch);                   // batch.images: (images, 3, height, width), .labels: (images)
 ///     auto logits = model.logits(eval, images);              // (images, num_classes)
 ///
-/// Paths are torchvision's, "conv1", "bn1", "layer1.*.conv1", "layer1.*.bn1", "layer1.*.conv2", "layer1.*.bn2", the same below
-/// "layer2", "layer3" and "layer4", and "fc", but for a block's "downsample.0" and "downsample.1", which are "downsample.0.conv"
-/// and "downsample.0.bn" here. The stream between blocks has the `output` of the policy at "bn1".
+/// Paths are torchvision's, "conv1", "bn1", "layer1.*.conv1", "layer1.*.bn1", "layer1.*.conv2", "layer1.*.bn2", the same
+/// below "layer2", "layer3" and "layer4", and "fc", but for a block's "downsample.0" and "downsample.1", which are
+/// "downsample.0.conv" and "downsample.0.bn" here. The stream between blocks has the `output` of the policy at "bn1".
 ///
 /// Tapes normalise by the batch's statistics, and bring the running ones up to date; inference contexts normalise by these
 /// (nn/channel_norm.hpp).

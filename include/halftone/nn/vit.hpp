@@ -4,7 +4,7 @@
 ///
 ///     ht::nn::vit<ht::amp_bf16> model{device, {.image_size = 32, .patch_size = 4, .num_layers = 6, .num_heads = 4,
 ///                                              .hidden_dim = 128, .mlp_dim = 512, .num_classes = 10}};
-///     auto loss = model.loss(tape, batch);          // batch.images: (images, 3, image_size, image_size), batch.labels: (images)
+///     auto loss = model.loss(tape, batch);                   // batch.images: (images, 3, image_size, image_size)
 ///     auto logits = model.logits(eval, images);              // (images, num_classes)
 ///
 /// Paths, and torchvision's below them: "embed" (class_token, encoder.pos_embedding), "embed.proj" (conv_proj),
@@ -121,8 +121,8 @@ class vit : public model {
 
     const vit_config& config() const { return config_; }
 
-    /// The mean cross-entropy, in nats, of batch.labels; a label of -100 does not count. The batch's memory must stay until the
-    /// backward pass is through. Throws shape_error.
+    /// The mean cross-entropy, in nats, of batch.labels, (images); a label of -100 does not count. The batch's memory must
+    /// stay until the backward pass is through. Throws shape_error.
     template <class Context, class Batch>
     auto loss(Context&& ctx, const Batch& batch) const {
         const const_view<float, 4> images = batch.images;

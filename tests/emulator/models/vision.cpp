@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 
+#include <halftone/amp.hpp>
 #include <halftone/kernel/device.hpp>
 
 #include "nn/resnet_checks.hpp"
