@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What tests of models against transformers' share: the files that golden/llama.py and golden/bert.py write, their generator
-/// of weights and inputs, and the comparison, which allows twice PyTorch's own error in bfloat16.
+/// What tests of models against transformers' and torchvision's share: the files that golden/llama.py, golden/bert.py and
+/// golden/vision.py write, their generator of weights and inputs, and the comparison, which allows twice PyTorch's own error in
+/// bfloat16.
 #pragma once
 
 #include <algorithm>
@@ -38,17 +39,28 @@ struct generator {
         for (std::int32_t& id : all) id = static_cast<std::int32_t>(next() % static_cast<std::uint32_t>(below));
         return all;
     }
-    /// The masters of all parameters.
-    void fill(ht::store& s) {
+    /// Numbers for pictures.
+    std::vector<float> numbers(std::size_t count, float scale) {
+        std::vector<float> all(count);
+        for (float& v : all) v = number(scale, 0.0f);
+        return all;
+    }
+    /// The masters of all parameters, but states: scale_of(entry) is the scale of those that are neither gains nor biases.
+    template <class Scale>
+    void fill(ht::store& s, const Scale& scale_of) {
         for (std::size_t i = 0; i < s.entries().size(); ++i) {
-            const std::string& path = s.entries()[i].path;
-            const bool is_gain = path.ends_with("gain"), is_bias = path.ends_with("bias");
-            const float scale = path.ends_with("tokens") ? 1.0f : is_gain || is_bias ? 0.5f : 0.25f;
-            std::vector<float> masters(s.entries()[i].count);
+            const ht::store::entry& e = s.entries()[i];
+            if (e.is_state) continue;
+            const bool is_gain = e.values.mean == 1.0f, is_bias = e.path.ends_with("bias");
+            const float scale = is_gain || is_bias ? 0.5f : scale_of(e);
+            std::vector<float> masters(e.count);
             for (float& v : masters) v = number(scale, is_gain ? 1.0f : 0.0f);
             support::write_masters(s, i, masters);
         }
         s.refresh();
+    }
+    void fill(ht::store& s) {
+        fill(s, [](const ht::store::entry& e) { return e.path.ends_with("tokens") ? 1.0f : 0.25f; });
     }
 };
 
@@ -59,6 +71,11 @@ struct golden_case {
     double hidden_off = 0;
     std::vector<double> gradients_off{};
     std::vector<doubles> gradients{};
+    std::uint32_t seed = 12345;
+    std::vector<double> states_off{};
+    std::vector<doubles> states{};
+    double evaluation_off = 0;  // of logits that follow from states
+    doubles evaluation{};
 };
 
 inline std::vector<golden_case> read_cases(const std::string& file) {
@@ -71,11 +88,18 @@ inline std::vector<golden_case> read_cases(const std::string& file) {
         };
         if (line.kind == "case") {
             all.push_back({line.words[0], line.number(2), line.number(3), line.number(4), {}});
+            if (line.words.size() > 5) all.back().seed = static_cast<std::uint32_t>(line.number(5));
         } else if (line.kind == "logits") {
             all.back().logits = numbers(0);
         } else if (line.kind == "hidden") {
             all.back().hidden_off = line.number(0);
             all.back().hidden = numbers(1);
+        } else if (line.kind == "state") {
+            all.back().states_off.push_back(line.number(0));
+            all.back().states.push_back(numbers(1));
+        } else if (line.kind == "evaluation") {
+            all.back().evaluation_off = line.number(0);
+            all.back().evaluation = numbers(1);
         } else {
             all.back().gradients_off.push_back(line.number(0));
             all.back().gradients.push_back(numbers(1));

@@ -85,4 +85,14 @@ TEST_CASE("nn::stack: blocks by their index, called one after the other, give wh
     check(alone<stack<recipe>>(3, 4, 0.5f));  // the block in the middle has a type of its own
 }
 
+TEST_CASE("nn::stack: an argument that is a function of the index gives each block its own") {
+    using recipe = ht::recipe<ht::full_fp32, ht::rule<"h.1", ht::with_state<ht::full_fp32, ht::bfloat16>>>;
+    const auto width = [](int i) -> ht::extent { return 4 + i; };
+    const auto check = [](const auto& f) {
+        for (std::size_t i = 0; i < 3; ++i) CHECK(f.parameters.entries()[2 * i + 1].count == 4 + i);
+    };
+    check(alone<stack<ht::full_fp32>>(3, width, 0.5f));
+    check(alone<stack<recipe>>(3, width, 0.5f));
+}
+
 }  // namespace

@@ -3,6 +3,7 @@
 /// A list of blocks of the same kind, each with its own parameters; their number is known at run time.
 ///
 ///     ht::nn::stack<block, P, "h"> h{store, depth, config};     // block<at<at<P, "h">, "*">>, constructed as {store, config}
+///     ht::nn::stack<block, P, "h"> h{store, depth, [](int i) { return sizes_of(i); }};  // block i as {store, sizes_of(i)}
 ///     x = h(ctx, x);                                         // calls all blocks, one after another
 ///     auto y = h[2](ctx, x);                                 // calls one block, for example one of several experts
 ///
@@ -45,7 +46,8 @@ class stack {
   public:
     using children = typename list::all;
 
-    /// `depth` blocks, each constructed as Block{s, arguments…}. Throws argument_error for a negative depth.
+    /// `depth` blocks, each constructed as Block{s, arguments…}; of an argument that is a function of an int, block i is
+    /// given the value for i. Throws argument_error for a negative depth.
     template <class... Arguments>
     stack(store& s, int depth, const Arguments&... arguments) : depth_(depth) {
         if (depth < 0) fail<argument_error>("stack: a depth of ", depth, "; expected 0 or more");
@@ -105,15 +107,23 @@ class stack {
         }
     };
 
+    template <class Argument>
+    static decltype(auto) argument_of([[maybe_unused]] int i, const Argument& argument) {
+        if constexpr (std::is_invocable_v<const Argument&, int>) {
+            return argument(i);
+        } else {
+            return (argument);
+        }
+    }
     template <std::size_t... I, class... Arguments>
     void make(store& s, int i, std::index_sequence<I...>, const Arguments&... arguments) {
         const std::size_t kind = named::class_of(i, depth_);
         const store::indexed here(s, position, i);
         if (kind == named::size) {
-            common_.emplace_back(s, arguments...);
+            common_.emplace_back(s, argument_of(i, arguments)...);
             return;
         }
-        (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, arguments...), 0) : 0), ...);
+        (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, argument_of(i, arguments)...), 0) : 0), ...);
     }
     template <class Context, class X, std::size_t... I, class... More>
     void call_special(Context&& ctx, [[maybe_unused]] int i, std::size_t kind, X& x, std::index_sequence<I...>,
