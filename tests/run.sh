@@ -11,7 +11,7 @@ tests/run.sh [--yes] [--more | --full] [--build FOLDER] [-DNAME=VALUE...] [-- CT
 Installs the packages that the tests need (after listing them), builds the tests in Release with all cores, and runs them.
 
     --yes            install without asking; without a terminal it never asks
-    --more           also run further tests, which take about as long again: each public header alone, training steps on the emulated
+    --more           also run further tests, which take a third as long again: each public header alone, training steps on the emulated
                      GPU, and, if there is nvcc, the CUDA code: all of it read by nvcc's front ends, that of the tests with
                      instructions of its own compiled, and run from PTX
     --full           --more, and the long tests: every header alone, whole models, lessons and second derivatives on the emulated

@@ -44,8 +44,11 @@ TEST_CASE_FIXTURE(fixture, "second derivatives of operations of one's own") {
     twice_checks::check_own_operations(device);
 }
 
+// By the rule of maps, which is tested above, from first and second derivatives that tests/kernel/map/derivative.cpp has of every function.
+#if defined(HALFTONE_FULL_TESTS)
 TEST_CASE_FIXTURE(fixture, "second derivatives of arithmetic by name") { twice_checks::check_arithmetic(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of functions by name") { twice_checks::check_functions(device); }
+#endif
 TEST_CASE_FIXTURE(fixture, "second derivatives of reductions along axes") { twice_checks::check_axis_reductions(device); }
 TEST_CASE_FIXTURE(fixture, "second derivatives of losses by name") { twice_checks::check_losses(device); }
 

@@ -168,6 +168,8 @@ if (($#)) || [[ ${cxx##*/} == nvcc* ]]; then
 else
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
+    # shellcheck disable=SC2034  # precompile reads them
+    precompiled_headers=(tensor/view.hpp kernel.hpp amp.hpp)  # for those that are compiled together, and the few that are not
     precompile "$work" "$include" "$cxx" -std=c++20 -Wall -Wextra -Wpedantic
     export work
     # But for those that specialise templates of halftone's, take flags, or name what is global.
