@@ -22,14 +22,16 @@ TEST_CASE("attention on cuda by warpgroups is within bounds") {
     for_each_warpgroup_problem([&](const auto&... one) { check_warpgroups<bfloat16>(device, one...); });
     check_warpgroups<float16>(device, {2, 65, 300, 4, 2, 40, ht::attention_mask::causal}, layout::heads_first_chunks,
                               bounds::telling);
-    check_warpgroups<float16>(device, {1, 130, 130, 1, 1, 128, ht::attention_mask::causal}, layout::fused_chunks, bounds::telling);
+    check_warpgroups<float16>(device, {1, 130, 130, 1, 1, 128, ht::attention_mask::causal}, layout::fused_chunks,
+                              bounds::telling);
 }
 
 TEST_CASE("attention on cuda by warpgroups: many tiles, twice the same bits") {
     waiting_cuda device;
     if (!are_there(device)) return;
     for (const extent head_size : {64, 128}) {
-        const problem<bfloat16> p({1, 700, 700, 4, 2, head_size, ht::attention_mask::causal}, layout::heads_first_chunks);
+        const problem<bfloat16> p({1, 700, 700, 4, 2, head_size, ht::attention_mask::causal},
+                                  layout::heads_first_chunks);
         const outcome<bfloat16> got = forward_by_warpgroups(p, device);
         check_forward(p, got, bounds::telling);
         CHECK(same_forward(got, forward_by_warpgroups(p, device)));

@@ -56,8 +56,10 @@ struct product_kernel {
         vec<float, 4> sums[8];
         for (int step = 0; step < 4; ++step) {
             for (int i = 0; i < 4; ++i) {
-                const int row = 16 * simt.warp() + simt.lane() / 4 + i % 2 * 8, k = 16 * step + simt.lane() % 4 * 2 + i / 2 * 8;
-                a[step][i] = packed<bfloat16>(static_cast<float>(weight(row, k)), static_cast<float>(weight(row, k + 1)));
+                const int row = 16 * simt.warp() + simt.lane() / 4 + i % 2 * 8,
+                          k = 16 * step + simt.lane() % 4 * 2 + i / 2 * 8;
+                a[step][i] =
+                    packed<bfloat16>(static_cast<float>(weight(row, k)), static_cast<float>(weight(row, k + 1)));
             }
         }
         if (!has(fault::no_wgmma_fence)) simt.wgmma_fence();
@@ -68,7 +70,8 @@ struct product_kernel {
         simt.wgmma_wait(constant<0>{}, sums);
         for (int j = 0; j < 8; ++j) {
             for (int i = 0; i < 4; ++i) {
-                const int row = 16 * simt.warp() + simt.lane() / 4 + 8 * (i / 2), column = 8 * j + simt.lane() % 4 * 2 + i % 2;
+                const int row = 16 * simt.warp() + simt.lane() / 4 + 8 * (i / 2),
+                          column = 8 * j + simt.lane() % 4 * 2 + i % 2;
                 simt.store(c, ((extent{entry} * heads + head) * 64 + row) * 64 + column, sums[j][i]);
             }
         }
@@ -86,20 +89,26 @@ bool multiply(emulator::device& device, fault planted = fault::none) {
     // Rows of a head are `heads` vectors apart, with eight elements between that are not to be read.
     constexpr extent vector = columns + 8, row = heads * vector, size = batch * rows * row;
     std::vector<bfloat16> memory(size + 8, bfloat16(1000.0f)), stored(size + 8, bfloat16(2000.0f));
-    const auto aligned = [](std::vector<bfloat16>& v) { return v.data() + (16 - reinterpret_cast<std::uintptr_t>(v.data()) % 16) % 16 / 2; };
+    const auto aligned = [](std::vector<bfloat16>& v) {
+        return v.data() + (16 - reinterpret_cast<std::uintptr_t>(v.data()) % 16) % 16 / 2;
+    };
     bfloat16 *const from = aligned(memory), *const to = aligned(stored);
     const auto place = [&](int b, int t, int h) { return (extent{b} * rows + t) * row + h * vector; };
     for (int b = 0; b < batch; ++b) {
         for (int t = 0; t < rows; ++t) {
             for (int h = 0; h < heads; ++h) {
-                for (int c = 0; c < columns; ++c) from[place(b, t, h) + c] = bfloat16(static_cast<float>(element_at(b, t, h, c)));
+                for (int c = 0; c < columns; ++c)
+                    from[place(b, t, h) + c] = bfloat16(static_cast<float>(element_at(b, t, h, c)));
             }
         }
     }
     std::vector<float> c(batch * heads * 64 * 64);
     const tile_axes axes{columns, {rows, heads, batch}, {row, vector, rows * row}};
-    device.launch(product_kernel{device.tile_map(from, axes, 64), device.tile_map(from, columns, rows, row, 64),
-                                 device.tile_map(to, axes, 64), {c.data(), static_cast<extent>(c.size())}, planted});
+    device.launch(product_kernel{device.tile_map(from, axes, 64),
+                                 device.tile_map(from, columns, rows, row, 64),
+                                 device.tile_map(to, axes, 64),
+                                 {c.data(), static_cast<extent>(c.size())},
+                                 planted});
     bool right = true;
     for (int b = 0; b < batch; ++b) {
         for (int h = 0; h < heads; ++h) {
@@ -107,7 +116,8 @@ bool multiply(emulator::device& device, fault planted = fault::none) {
                 for (int j = 0; j < 64; ++j) {
                     int sum = 0;
                     for (int k = 0; k < 60 && j < columns; ++k) sum += weight(i, k) * element_at(b, 10 + k, h, j);
-                    right = right && c[static_cast<std::size_t>(((b * heads + h) * 64 + i) * 64 + j)] == static_cast<float>(sum);
+                    right = right &&
+                            c[static_cast<std::size_t>(((b * heads + h) * 64 + i) * 64 + j)] == static_cast<float>(sum);
                 }
             }
             for (int t = 0; t < rows; ++t) {
@@ -129,16 +139,18 @@ TEST_CASE("asynchronous words: faults with four axes and operands in registers a
     const struct {
         fault planted;
         const char* sentence;
-    } all[] = {{fault::operand_changed, "thread 37 changed an operand while a product was under way that reads it: wgmma at"},
-               {fault::no_wgmma_fence, "multiplies with no wgmma_fence before"},
-               {fault::two_axes_of_four, "copies by 2 axes from a map of 4"},
-               {fault::four_axes_of_two, "copies by 4 axes from a map of 2"},
-               {fault::store_by_two_axes, "copies by 2 axes to a map of 4"}};
+    } all[] = {
+        {fault::operand_changed, "thread 37 changed an operand while a product was under way that reads it: wgmma at"},
+        {fault::no_wgmma_fence, "multiplies with no wgmma_fence before"},
+        {fault::two_axes_of_four, "copies by 2 axes from a map of 4"},
+        {fault::four_axes_of_two, "copies by 4 axes from a map of 2"},
+        {fault::store_by_two_axes, "copies by 2 axes to a map of 4"}};
     emulator::device device({}, architecture_of(90));
     for (const auto& one : all) {
         for (int seed = 1; seed <= emulator::seeds; ++seed) {
-            const std::string problem = emulator::problem_of(
-                device, [&](emulator::device& d) { return multiply(d, one.planted); }, {.seed = static_cast<std::uint64_t>(seed)});
+            const std::string problem =
+                emulator::problem_of(device, [&](emulator::device& d) { return multiply(d, one.planted); },
+                                     {.seed = static_cast<std::uint64_t>(seed)});
             CAPTURE(std::string(one.sentence));
             CAPTURE(problem);
             CHECK(problem.find(one.sentence) != std::string::npos);

@@ -202,6 +202,7 @@ enum class mistake {
     none,
     unmade_map,
     misaligned_map,
+    other_axes,
     swizzle,
     leading,
     stride,
@@ -242,7 +243,11 @@ __global__ void __launch_bounds__(128)
         }
         bulk_copy(at, map, 0, 0, done);
         bulk_copy(at + 8192, map, 0, 0, done);
-        bulk_copy(at + 16384, map, 0, 64, done);
+        if (M == mistake::other_axes) {
+            bulk_copy(at + 16384, map, 0, 64, 0, 0, done);
+        } else {
+            bulk_copy(at + 16384, map, 0, 64, done);
+        }
     };
     if (threadIdx.x == 0) copy();
     if (M != mistake::no_wait_for_the_copy || threadIdx.x < 32) mbarrier_wait(done, 0);
@@ -294,6 +299,7 @@ TEST_CASE("the machine for PTX as an sm_90 finds each planted mistake") {
     CHECK(ends_well<mistake::none>());
     CHECK_FALSE(ends_well<mistake::unmade_map>());
     CHECK_FALSE(ends_well<mistake::misaligned_map>());
+    CHECK_FALSE(ends_well<mistake::other_axes>());
     CHECK_FALSE(ends_well<mistake::swizzle>());
     CHECK_FALSE(ends_well<mistake::leading>());
     CHECK_FALSE(ends_well<mistake::stride>());

@@ -38,6 +38,13 @@ __device__ inline void bulk_copy(unsigned to, const CUtensorMap* map, int x, int
         "l"(map), "r"(x), "r"(y), "r"(done)
         : "memory");
 }
+__device__ inline void bulk_copy(unsigned to, const CUtensorMap* map, int x, int y, int z, int w, unsigned done) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(
+            to),
+        "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(done)
+        : "memory");
+}
 __device__ inline void bulk_store(const CUtensorMap* map, int x, int y, unsigned from) {
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(map), "r"(x),
                  "r"(y), "r"(from)

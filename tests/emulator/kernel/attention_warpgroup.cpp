@@ -35,17 +35,21 @@ ht::simt::architecture hopper(int multiprocessors) {
 TEST_CASE("attention by warpgroups is within bounds") {
     emulator::device device({}, hopper(2));
     SUBCASE("bfloat16") {
-        support::for_each_warpgroup_problem([&](const auto&... one) { support::check_warpgroups<bfloat16>(device, one...); });
+        support::for_each_warpgroup_problem(
+            [&](const auto&... one) { support::check_warpgroups<bfloat16>(device, one...); });
         CHECK(device.count().warpgroup_mmas > 0);
         CHECK(device.count().bank_conflicts == 0);
     }
     SUBCASE("float16") {
-        support::check_warpgroups<float16>(device, {2, 65, 300, 4, 2, 40, causal}, layout::heads_first_chunks, bounds::telling);
+        support::check_warpgroups<float16>(device, {2, 65, 300, 4, 2, 40, causal}, layout::heads_first_chunks,
+                                           bounds::telling);
     }
     SUBCASE("on matrix units that cut sums off") {
         device.how() = {.check = emulator::checking::values_only, .mma = emulator::accumulation::truncating};
-        support::check_warpgroups<bfloat16>(device, {1, 100, 130, 1, 1, 64, causal}, layout::heads_first_chunks, bounds::telling);
-        support::check_warpgroups<bfloat16>(device, {1, 33, 200, 1, 1, 128, full}, layout::heads_first_chunks, bounds::telling);
+        support::check_warpgroups<bfloat16>(device, {1, 100, 130, 1, 1, 64, causal}, layout::heads_first_chunks,
+                                            bounds::telling);
+        support::check_warpgroups<bfloat16>(device, {1, 33, 200, 1, 1, 128, full}, layout::heads_first_chunks,
+                                            bounds::telling);
     }
     SUBCASE("scores of ten thousand") {
         support::check_warpgroups<bfloat16>(device, {1, 70, 170, 1, 1, 64, causal}, layout::heads_first_chunks,
@@ -91,12 +95,14 @@ TEST_CASE("attention by warpgroups: why not") {
     const auto why_not = [](const attention_sizes& s, layout way, int architecture) -> std::string {
         const problem<bfloat16> p(s, way);
         emulator::device device({}, ht::simt::architecture_of(architecture));
-        const char* const why = why_not_warpgroups<bfloat16>(
-            device, {s.batch, s.queries, s.keys, s.heads, s.groups, s.head_size}, {}, p.x.q.view, p.x.k.view, p.x.v.view);
+        const char* const why =
+            why_not_warpgroups<bfloat16>(device, {s.batch, s.queries, s.keys, s.heads, s.groups, s.head_size}, {},
+                                         p.x.q.view, p.x.k.view, p.x.v.view);
         return why == nullptr ? "" : why;
     };
     CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::fused_chunks, 90) == "");
-    CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::fused_chunks, 100) == "the GPU or the code for it is none of sm_90a");
+    CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::fused_chunks, 100) ==
+          "the GPU or the code for it is none of sm_90a");
     CHECK(why_not({1, 2, 2, 1, 1, 20, full}, layout::fused_chunks, 90) == "head_size is not a multiple of 8");
     CHECK(why_not({1, 2, 2, 1, 1, 136, full}, layout::fused_chunks, 90) == "head_size is above 128");
     CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::heads_first, 90) ==
@@ -147,7 +153,9 @@ TEST_CASE("attention by warpgroups in many schedules, and with damage") {
 }
 TEST_CASE("attention by warpgroups in many schedules: they take turns, in an order that is for speed alone") {
     const problem<bfloat16> p({1, 130, 400, 1, 1, 72, full}, layout::heads_first_chunks);
-    const auto run = [](const problem<bfloat16>& one, emulator::device& d) { return support::forward_by_warpgroups(one, d); };
+    const auto run = [](const problem<bfloat16>& one, emulator::device& d) {
+        return support::forward_by_warpgroups(one, d);
+    };
     emulator::check_schedules(same_in_all(p, run), hopper(1));
 }
 

@@ -17,7 +17,8 @@ outcome<T> forward_by_warpgroups(const problem<T>& p, Device& device) {
     return outcome<T>(p, [&](const auto& forward, const auto&) {
         const auto e = ht::detail::check_attention(forward);
         using namespace ht::kernel::on_device;
-        CHECK(why_not_warpgroups<T>(device, e, forward.sequences, forward.q, forward.k, forward.v, forward.o) == nullptr);
+        CHECK(why_not_warpgroups<T>(device, e, forward.sequences, forward.q, forward.k, forward.v, forward.o) ==
+              nullptr);
         attend_by_warpgroups(device, forward, describe_attention(e, forward.options, {}));
     });
 }
@@ -87,7 +88,8 @@ void check_hidden_forward(const attention_sizes& sizes, const std::vector<extent
     for (const bool of_values : {true, false}) {
         const ht::view<T, 4>& x = of_values ? p.x.v.view : p.x.k.view;
         for (const extent time : key_times) {
-            for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+            for (const float poison :
+                 {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
                 T& place = x(batch, time, group, time % sizes.head_size);
                 const T before = place;
                 place = T(poison);

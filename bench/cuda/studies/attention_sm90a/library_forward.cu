@@ -75,7 +75,8 @@ struct problem {
         check(cudaMalloc(&o, static_cast<std::size_t>(of_q) * sizeof(T)));
         check(cudaMalloc(&logsumexp, sums() * sizeof(float)));
         check(cudaMemcpy(in, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
-        const ht::shape<4> of_queries{s.batch, s.queries, s.heads, s.head_size}, of_keys{s.batch, s.keys, s.groups, s.head_size};
+        const ht::shape<4> of_queries{s.batch, s.queries, s.heads, s.head_size},
+            of_keys{s.batch, s.keys, s.groups, s.head_size};
         const extent q_row = s.is_fused ? 3 * row : row, k_row = s.is_fused ? 3 * row : key_row;
         q = {in, of_queries, {s.queries * q_row, q_row, s.head_size, 1}};
         k = {in + (s.is_fused ? row : of_q), of_keys, {s.keys * k_row, k_row, s.head_size, 1}};
@@ -92,7 +93,9 @@ struct problem {
         a.options.mask = s.is_causal ? ht::attention_mask::causal : ht::attention_mask::full;
         return a;
     }
-    ht::view<const T, 4> on_host(const ht::view<T, 4>& x) const { return {host.data() + (x.data() - in), x.shape(), x.strides()}; }
+    ht::view<const T, 4> on_host(const ht::view<T, 4>& x) const {
+        return {host.data() + (x.data() - in), x.shape(), x.strides()};
+    }
 };
 
 template <class T>
@@ -102,12 +105,13 @@ attention_problem described(const ht::kernel::attention_forward<T>& a) {
 template <class T, int Head>
 void by_warps(ht::cuda& d, const ht::kernel::attention_forward<T>& a) {
     d.launch(flash_attention_kernel<T, Head, 2, 4, (Head > 96 ? 48 : 64)>{
-        vectors_of(a.q, {}), vectors_of(a.k, {}), vectors_of(a.v, {}), vectors_of(a.o, {}), ht::simt::span_of(a.logsumexp),
-        described(a)});
+        vectors_of(a.q, {}), vectors_of(a.k, {}), vectors_of(a.v, {}), vectors_of(a.o, {}),
+        ht::simt::span_of(a.logsumexp), described(a)});
 }
 template <class T, int Head, int Warpgroups, int Stages, bool TakesTurns>
 void by_warpgroups(ht::cuda& d, const ht::kernel::attention_forward<T>& a) {
-    attend_by_warpgroups<ht::cuda, T, warpgroup_attention_tiling<Head, Warpgroups, Stages, TakesTurns>>(d, a, described(a));
+    attend_by_warpgroups<ht::cuda, T, warpgroup_attention_tiling<Head, Warpgroups, Stages, TakesTurns>>(d, a,
+                                                                                                        described(a));
 }
 template <class T>
 struct variant {
@@ -160,14 +164,14 @@ results<T> results_of(ht::cuda& d, const problem<T>& p, const variant<T>& v) {
 
 /// The definition in double, or for large problems the kernel for all GPUs.
 template <class T>
-void find_wanted(ht::cuda& d, const problem<T>& p, bool by_definition, std::vector<double>& o, std::vector<double>& logsumexp) {
+void find_wanted(ht::cuda& d, const problem<T>& p, bool by_definition, std::vector<double>& o,
+                 std::vector<double>& logsumexp) {
     const double scale = 1 / std::sqrt(static_cast<double>(p.s.head_size));
     o.resize(static_cast<std::size_t>(p.out.size())), logsumexp.resize(p.sums() / 2);
     if (by_definition) {
-        return ht::reference::attention(p.on_host(p.q), p.on_host(p.k), p.on_host(p.v),
-                                        ht::view<double, 4>(o.data(), p.out.shape()),
-                                        ht::view<double, 3>(logsumexp.data(), {p.s.batch, p.s.heads, p.s.queries}),
-                                        p.arguments().options);
+        return ht::reference::attention(
+            p.on_host(p.q), p.on_host(p.k), p.on_host(p.v), ht::view<double, 4>(o.data(), p.out.shape()),
+            ht::view<double, 3>(logsumexp.data(), {p.s.batch, p.s.heads, p.s.queries}), p.arguments().options);
     }
     for (const variant<T>& v : variants<T>()) {
         if (v.is_new || !v.is_for(p.s)) continue;
@@ -202,12 +206,14 @@ bool check_values(ht::cuda& d, const sizes& s, const char* type) {
             if (!(error <= largest)) largest = error;
         }
         const double relative = std::sqrt(difference / square);
-        const bool same = r == results_of(d, p, v), alike = r == first[0], right = relative < 6e-3 && largest < 1e-4 && same && alike;
+        const bool same = r == results_of(d, p, v), alike = r == first[0],
+                   right = relative < 6e-3 && largest < 1e-4 && same && alike;
         all_right = all_right && right;
-        std::printf("%s %s %dx%d,%d heads %d/%d of %d%s%s %s: o %.1e logsumexp %.1e of %s%s%s\n", right ? "ok   " : "WRONG", type,
-                    s.batch, s.queries, s.keys, s.heads, s.groups, s.head_size, s.is_causal ? " causal" : "",
-                    s.is_fused ? " fused" : "", v.name, relative, largest, by_definition ? "the definition" : "mma.sync",
-                    same ? "" : ", OTHER BITS THE SECOND TIME", alike ? "" : ", OTHER BITS THAN THE FIRST VARIANT");
+        std::printf("%s %s %dx%d,%d heads %d/%d of %d%s%s %s: o %.1e logsumexp %.1e of %s%s%s\n",
+                    right ? "ok   " : "WRONG", type, s.batch, s.queries, s.keys, s.heads, s.groups, s.head_size,
+                    s.is_causal ? " causal" : "", s.is_fused ? " fused" : "", v.name, relative, largest,
+                    by_definition ? "the definition" : "mma.sync", same ? "" : ", OTHER BITS THE SECOND TIME",
+                    alike ? "" : ", OTHER BITS THAN THE FIRST VARIANT");
     }
     return all_right;
 }
@@ -229,15 +235,18 @@ bool check_hidden(ht::cuda& d, int head, const char* type) {
                     const T bad(poison);
                     check(cudaMemcpy(at, &bad, sizeof(T), cudaMemcpyHostToDevice));
                     const results<T> got = results_of(d, p, v);
-                    check(cudaMemcpy(at, &p.host[static_cast<std::size_t>(at - p.in)], sizeof(T), cudaMemcpyHostToDevice));
+                    check(cudaMemcpy(at, &p.host[static_cast<std::size_t>(at - p.in)], sizeof(T),
+                                     cudaMemcpyHostToDevice));
                     for (int i = 0; i < length; ++i) {
                         for (int h = 0; h < 2; ++h) {
-                            const auto row = static_cast<std::size_t>((i * 2 + h) * head), sum = static_cast<std::size_t>(2 * (h * length + i));
+                            const auto row = static_cast<std::size_t>((i * 2 + h) * head),
+                                       sum = static_cast<std::size_t>(2 * (h * length + i));
                             if (h == 1 && i >= key) {
                                 lost += of_values && std::isfinite(static_cast<float>(got.o[row + 7])) ? 1 : 0;
                                 continue;
                             }
-                            leaks += std::memcmp(&got.o[row], &clean.o[row], static_cast<std::size_t>(head) * sizeof(T)) != 0;
+                            leaks += std::memcmp(&got.o[row], &clean.o[row],
+                                                 static_cast<std::size_t>(head) * sizeof(T)) != 0;
                             leaks += std::memcmp(&got.pairs[sum], &clean.pairs[sum], 2 * sizeof(float)) != 0;
                         }
                     }
@@ -245,8 +254,8 @@ bool check_hidden(ht::cuda& d, int head, const char* type) {
             }
         }
         all_right = all_right && leaks == 0 && lost == 0;
-        std::printf("%s %s hidden, heads of %d %s: %d rows leak, %d rows lose\n", leaks + lost == 0 ? "ok   " : "WRONG", type, head,
-                    v.name, leaks, lost);
+        std::printf("%s %s hidden, heads of %d %s: %d rows leak, %d rows lose\n", leaks + lost == 0 ? "ok   " : "WRONG",
+                    type, head, v.name, leaks, lost);
     }
     return all_right;
 }
@@ -270,7 +279,8 @@ void time(ht::cuda& d, const problem<T>& p, const variant<T>& v) {
     }
     d.synchronize();
     std::vector<float> times(static_cast<std::size_t>(runs));
-    for (int i = 0; i < runs; ++i) check(cudaEventElapsedTime(&times[static_cast<std::size_t>(i)], events[i], events[i + 1]));
+    for (int i = 0; i < runs; ++i)
+        check(cudaEventElapsedTime(&times[static_cast<std::size_t>(i)], events[i], events[i + 1]));
     std::sort(times.begin(), times.end());
     const double seconds = 1e-3 * static_cast<double>(times[times.size() / 2]);
     std::printf("heads of %3d %s %2dx%-5d %-20s %8.1f us, least %8.1f us, %6.1f TFLOP/s\n", p.s.head_size,

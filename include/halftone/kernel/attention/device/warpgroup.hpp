@@ -37,9 +37,9 @@ inline constexpr bool chooses_attention_warpgroups = false;
 
 /// Whether attention's kernels for warpgroups exist for these types and this device's code.
 template <class Compute, class T, class Device>
-inline constexpr bool can_attend_by_warpgroups = std::is_same_v<Compute, T> &&
-                                                 (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) &&
-                                                 can_have_warpgroups<Compute, Device>;
+inline constexpr bool can_attend_by_warpgroups =
+    can_have_warpgroups<Compute, Device> && std::is_same_v<Compute, T> &&
+    (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>);
 
 /// Why the kernels for warpgroups do not compute a problem, as a sentence; nullptr if they do. `views`: all operands and
 /// results. It depends on the device, the layout and the head size alone, not on how many rows there are.
@@ -69,9 +69,8 @@ auto head_map(Device& device, const view<T, 4>& v, int rows) {
     const auto distance = [&](int axis) {
         return v.extent_of(axis) > 1 ? v.stride_of(axis) : (v.extent_of(3) + 7) / 8 * 8;
     };
-    const simt::tile_axes axes{v.extent_of(3),
-                               {v.extent_of(1), v.extent_of(2), v.extent_of(0)},
-                               {distance(1), distance(2), distance(0)}};
+    const simt::tile_axes axes{
+        v.extent_of(3), {v.extent_of(1), v.extent_of(2), v.extent_of(0)}, {distance(1), distance(2), distance(0)}};
     return device.tile_map(static_cast<const T*>(v.data()), axes, rows);
 }
 

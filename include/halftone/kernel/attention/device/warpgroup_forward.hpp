@@ -43,7 +43,8 @@ struct warpgroup_attention_kernel {
     using tiling = Tiling;
     static constexpr int threads = 128 * (tiling::warpgroups + 1), min_blocks = 1, head_size = tiling::head,
                          key_rows = tiling::key_rows, stages = tiling::stages, warpgroups = tiling::warpgroups;
-    static constexpr word keys_at = warpgroups * tiling::query_bytes, values_at = keys_at + stages * tiling::stage_bytes,
+    static constexpr word keys_at = warpgroups * tiling::query_bytes,
+                          values_at = keys_at + stages * tiling::stage_bytes,
                           results_at = values_at + stages * tiling::stage_bytes,
                           barriers_at = results_at + warpgroups * tiling::query_bytes,
                           shared_bytes = barriers_at + (3 * warpgroups + 4 * stages) * sizeof(simt::mbarrier);
@@ -99,7 +100,9 @@ struct warpgroup_attention_kernel {
     HALFTONE_HD HALFTONE_INLINE static barrier_span keys_free(int stage) { return keys_full(stages + stage); }
     HALFTONE_HD HALFTONE_INLINE static barrier_span values_full(int stage) { return keys_full(2 * stages + stage); }
     HALFTONE_HD HALFTONE_INLINE static barrier_span values_free(int stage) { return keys_full(3 * stages + stage); }
-    HALFTONE_HD HALFTONE_INLINE static word queries_at(int group) { return static_cast<word>(group) * tiling::query_bytes; }
+    HALFTONE_HD HALFTONE_INLINE static word queries_at(int group) {
+        return static_cast<word>(group) * tiling::query_bytes;
+    }
     HALFTONE_HD HALFTONE_INLINE static word stage_at(word ring, int stage) {
         return ring + static_cast<word>(stage) * tiling::stage_bytes;
     }
@@ -149,8 +152,8 @@ struct warpgroup_attention_kernel {
             if (tile.part < 0) continue;
             const attention_block here = block_of(tile);
             const int blocks = blocks_seen(here, here.first + tiling::query_rows);
-            fetch_rows(simt, keys_full(at.keys.stage), keys_free(at.keys.stage), at.keys, k, stage_at(keys_at, at.keys.stage),
-                       here, 0);
+            fetch_rows(simt, keys_full(at.keys.stage), keys_free(at.keys.stage), at.keys, k,
+                       stage_at(keys_at, at.keys.stage), here, 0);
             for (int group = 0; group < warpgroups; ++group) {
                 simt.mbarrier_wait(queries_free(group), query_turn);
                 simt.mbarrier_expect(queries_full(group), tiling::query_bytes);
@@ -180,8 +183,8 @@ struct warpgroup_attention_kernel {
         const bool are_keys = to < values_at;
         HALFTONE_UNROLL for (int panel = 0; panel < static_cast<int>(tiling::panels); ++panel) {
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
-                const word box = static_cast<word>(are_keys ? 2 * panel + half
-                                                            : static_cast<int>(tiling::panels) * half + panel);
+                const word box =
+                    static_cast<word>(are_keys ? 2 * panel + half : static_cast<int>(tiling::panels) * half + panel);
                 simt.bulk_copy(to + box * tiling::box_bytes, map, 64 * panel, block * key_rows + 64 * half,
                                here.head / problem.members, here.sequence, full);
             }
@@ -300,11 +303,12 @@ struct warpgroup_attention_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void skip_block(Simt simt, int group, ring_places& at, word& my_turn) {
         wait_full(simt, keys_full(at.keys.stage), at.keys);
-        wait_full(simt, values_full(at.values.stage), at.values);
         take_turn(simt, group, my_turn);
         simt.warp_barrier();
         pass_turn(simt, group);
         release(simt, keys_free(at.keys.stage), at.keys);
+        wait_full(simt, values_full(at.values.stage), at.values);
+        simt.warp_barrier();
         release(simt, values_free(at.values.stage), at.values);
     }
 
@@ -336,8 +340,9 @@ struct warpgroup_attention_kernel {
     /// Turns the scores of the keys from first_key on into weights, and updates the running softmax of the lane's rows,
     /// `row` and 8 below.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, const attention_block& here, int row, int first_key, int all_see,
-                                                scores_of_lane& scores, lane_softmax& state, vec<float, 2>& factor) const {
+    HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, const attention_block& here, int row, int first_key,
+                                                int all_see, scores_of_lane& scores, lane_softmax& state,
+                                                vec<float, 2>& factor) const {
         if (first_key + key_rows > all_see) {
             const int key = first_key + simt.lane() % 4 * 2, left = here.keys - 1 - key, seen = row + here.offset - key;
             const int last[2] = {smaller(left, seen), smaller(left, seen + 8)};

@@ -41,9 +41,10 @@ struct lane_softmax {
     }
 };
 
-/// Computes 16 rows of o once more, with matrix instructions of one warp (mma_16816), which add in the same order:
-/// for rows whose sums are not finite because a value that a mask hides is not, and zero times it is NaN. Operands come
-/// from global memory; hidden values are replaced by zeros for each row by itself. Rare, so the code is small, not fast.
+/// Computes 16 rows of o once more, for rows whose sums are not finite because a value that a mask hides is not, and
+/// zero times it is NaN. It uses matrix instructions of one warp (mma_16816), which on Hopper add 16 products at a time
+/// as wgmma does (Xie et al. 2025, "MMA-Sim"), so that rows keep their bits. Operands come from global memory; hidden
+/// values are replaced by zeros for each row by itself. Rare, so the code is small, not fast.
 template <class T, int Head>
 struct rows_once_more {
     static constexpr int key_rows = 128;  // the kernel's: rows get the same bits
@@ -76,8 +77,8 @@ struct rows_once_more {
 #pragma unroll 1  // small code
 #endif
         for (int tile = 0; tile < end; tile += key_rows) {
-            vec<float, 2> highest{detail::attention_masked_score, detail::attention_masked_score}, top, factor,
-                even{}, odd{};
+            vec<float, 2> highest{detail::attention_masked_score, detail::attention_masked_score}, top, factor, even{},
+                odd{};
             block_sums scores[2];
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1  // small code
@@ -85,8 +86,8 @@ struct rows_once_more {
             for (int key = tile; key < tile + key_rows; key += 16) {
                 multiply_keys(simt, key, scores);
                 HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
-                    HALFTONE_UNROLL for (int e = 0; e < 4; ++e)
-                        highest[e / 2] = std::fmax(highest[e / 2], scores[n][e]);
+                    HALFTONE_UNROLL for (int e = 0; e < 4; ++e) highest[e / 2] =
+                        std::fmax(highest[e / 2], scores[n][e]);
                 }
             }
             state.raise(simt, highest, scale, top, factor);
@@ -123,8 +124,8 @@ struct rows_once_more {
     }
     /// Zero beyond the last row or head_size.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE word pair_or_zero(Simt simt, const head_vectors<const T>& x, int time, int times, int head,
-                                                  int column) const {
+    HALFTONE_HD HALFTONE_INLINE word pair_or_zero(Simt simt, const head_vectors<const T>& x, int time, int times,
+                                                  int head, int column) const {
         if (time >= times || column >= problem.head_size) return 0;
         return pair_at(simt, x.from(here.sequence, time, head), column);
     }
@@ -144,21 +145,23 @@ struct rows_once_more {
             HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
                 vec<word, 2> right;
                 HALFTONE_UNROLL for (int e = 0; e < 2; ++e) {
-                    right[e] = pair_or_zero(simt, k, key + 8 * n + simt.lane() / 4, here.keys, here.head / problem.members,
-                                            d + 8 * e + pair);
+                    right[e] = pair_or_zero(simt, k, key + 8 * n + simt.lane() / 4, here.keys,
+                                            here.head / problem.members, d + 8 * e + pair);
                 }
                 simt.mma_16816(simt::element<T>{}, scores[n], left, right);
             }
         }
         HALFTONE_UNROLL for (int n = 0; n < 2; ++n) {
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                if (!here.sees(row + e / 2 * 8, key + 8 * n + pair + e % 2)) scores[n][e] = detail::attention_masked_score;
+                if (!here.sees(row + e / 2 * 8, key + 8 * n + pair + e % 2))
+                    scores[n][e] = detail::attention_masked_score;
             }
         }
     }
     /// Adds the product of 16 weights of each row with values: row r of the sums by a product of its own.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void add_values(Simt simt, int key, const vec<word, 4>& weights, sums_of_lane& sums) const {
+    HALFTONE_HD HALFTONE_INLINE void add_values(Simt simt, int key, const vec<word, 4>& weights,
+                                                sums_of_lane& sums) const {
         const int pair = simt.lane() % 4 * 2;
         HALFTONE_UNROLL for (int n = 0; n < Head / 8; ++n) {
             const int column = 8 * n + simt.lane() / 4;
