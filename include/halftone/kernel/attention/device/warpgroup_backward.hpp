@@ -71,8 +71,13 @@ struct warpgroup_attention_backward_kernel {
     static constexpr word pair_bytes = 2 * tile::bytes, slots_at = 2 * pair_bytes,
                           terms_at = slots_at + stages * pair_bytes,
                           term_bytes = keeps_keys ? rows * sizeof(query_term) : 0,
-                          results_at = terms_at + stages * term_bytes, barriers_at = results_at + result_tile::bytes,
+                          results_at = terms_at + stages * term_bytes;
+    // Before a warp writes results, it keeps left operands where its 16 rows of them will be in a panel of 64 columns.
+    static constexpr word panel_bytes = kept_rows * 128,
+                          here_at = results_at + (keeps_keys || Head > 64 ? 2 : 1) * panel_bytes,
+                          barriers_at = here_at + sizeof(attention_block),
                           shared_bytes = barriers_at + (2 * stages + 1) * sizeof(simt::mbarrier);
+    static_assert(result_tile::bytes == Head / 64 * panel_bytes && 16 * 128 == rows / 16 * 32 * 16);
 
     Map q, d_o, k, v;  // in boxes of 64 rows x 64 columns
     Map terms;         // as lines of 64 16-bit numbers, in boxes of eight
@@ -91,15 +96,15 @@ struct warpgroup_attention_backward_kernel {
                 }
                 simt.mbarrier_init_fence();
             }
+            keep_block(simt, here_at, block_of_heads_together(simt, x.problem, Side, kept_rows));
             simt.barrier();
-            const attention_block here = block_of_heads_together(simt, x.problem, Side, kept_rows);
             const int group = simt.warpgroup();
             if (group == 2) {
                 simt.fewer_registers(constant<24>{});
-                if (simt.thread() % 128 == 0) fetch_all(simt, here);
+                if (simt.thread() % 128 == 0) fetch_all(simt, kept_block(simt, here_at));
             } else {
                 simt.more_registers(constant<240>{});
-                multiply(simt, here, group);
+                multiply(simt, group);
             }
         }
     }
@@ -109,6 +114,7 @@ struct warpgroup_attention_backward_kernel {
     using scores_of_lane = block_sums[score_blocks];
     using sums_of_lane = block_sums[1][head_blocks];
     using left_of_lane = vec<word, 4>[steps];
+    using terms_of_two_rows = vec<query_term, 2>;  // of a lane's kept queries, which are eight rows apart
     // Heads of 128 leave no registers for weights and score gradients at the same time: dv is added before the latter
     // are computed.
     static constexpr bool shares_registers = keeps_keys && Head > 64;
@@ -221,11 +227,11 @@ struct warpgroup_attention_backward_kernel {
     // ---- products
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void multiply(Simt simt, const attention_block& here, int group) const {
-        const kept_part mine(here, group, simt.warp());
-        const streamed_rows all = rows_for(here);
-        query_term terms_of_rows[2] = {};
+    HALFTONE_HD HALFTONE_INLINE void multiply(Simt simt, int group) const {
+        terms_of_two_rows terms_of_rows{};
         if constexpr (!keeps_keys) {
+            const attention_block here = kept_block(simt, here_at);
+            const kept_part mine(here, group, simt.warp());
             HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
                 const int query = mine.own + 8 * half + simt.lane() / 4;
                 terms_of_rows[half] = {-detail::attention_masked_score, 0, 0, 0};
@@ -239,13 +245,17 @@ struct warpgroup_attention_backward_kernel {
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1  // a run-time count, and a large body
 #endif
-        for (int head = 0; head < all.heads; ++head) {
+        for (int head = 0; head < (keeps_keys ? x.problem.members : 1); ++head) {
 #if defined(__CUDA_ARCH__)
 #pragma unroll 1
 #endif
-            for (int row = all.begin; row < all.end;) {
+            for (int row = rows_for(kept_block(simt, here_at)).begin;;) {
+                const attention_block here = kept_block(simt, here_at);
+                const kept_part mine(here, group, simt.warp());
+                const int end = rows_for(here).end;
+                if (row >= end) break;
                 if (mine.all_see(row)) {
-                    const int count = ((mine.all_end < all.end ? mine.all_end : all.end) - row) / rows;
+                    const int count = (smaller(mine.all_end, end) - row) / rows;
                     if constexpr (keeps_keys) {
                         add_whole_queries(simt, group, count, at, score_gradient_sums, weight_sums);
                     } else {
@@ -263,8 +273,8 @@ struct warpgroup_attention_backward_kernel {
                 }
             }
         }
-        write(simt, here, mine, score_gradient_sums, x.problem.scale, keeps_keys ? x.dk : x.dq);
-        if constexpr (keeps_keys) write(simt, here, mine, weight_sums, 1.0f, x.dv);
+        write(simt, group, score_gradient_sums, x.problem.scale, keeps_keys ? x.dk : x.dq);
+        if constexpr (keeps_keys) write(simt, group, weight_sums, 1.0f, x.dv);
     }
 
     /// dk and dv of `count` tiles of queries that all of the warpgroup's keys are seen by. While the products of d_o and v
@@ -272,10 +282,8 @@ struct warpgroup_attention_backward_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_whole_queries(Simt simt, int group, int count, ring_place& at,
                                                        sums_of_lane& dk, sums_of_lane& dv) const {
-        const float scale = x.problem.scale * detail::log2_of_e;
-        const word my_terms = static_cast<word>(simt.lane() % 4) * 32;
-        scores_of_lane scores = {}, products = {};
-        left_of_lane weights = {}, own_registers = {};
+        scores_of_lane scores, products;
+        left_of_lane weights, own_registers;
         left_of_lane& score_gradients = shares_registers ? weights : own_registers;
         int before = 0;
 #if defined(__CUDA_ARCH__)
@@ -288,32 +296,14 @@ struct warpgroup_attention_backward_kernel {
             simt.wgmma_wait(constant<1>{}, scores);  // for the scores, and dk of the tile before
             simt.hold(scores), simt.hold(dk[0]), simt.hold(dv[0]), simt.hold(weights), simt.hold(score_gradients);
             if (i > 0) give_back(simt, before);
-            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 2; ++e) {
-                    const vec<float, 2> two =
-                        simt.load(shared_span<vec<float, 2>>{term_place(terms_here, my_terms, j, e), 1}, 0);
-                    const query_term term{two[0], two[1], 0, 0};
-                    HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
-                        float& score = scores[j][2 * half + e];
-                        score = power_of_two(weight_exponent(score, scale, term));
-                    }
-                }
-            }
+            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) to_weights(simt, j, terms_here, {}, scores[j]);
             to_left(simt, scores, weights);
             begin_sums(simt, dv, weights, slot_at(at.slot) + tile::bytes);
             simt.wgmma_wait(constant<beside_products>{}, products);
             simt.hold(products), simt.hold(scores);
             if (shares_registers) simt.hold(dv[0]), simt.hold(weights);
-            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 2; ++e) {
-                    const word place = term_place(terms_here, my_terms, j, e) + 2 * sizeof(float);
-                    const query_term term{0, 0, simt.load(shared_span<float>{place, 1}, 0), 0};
-                    HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
-                        float& product = products[j][2 * half + e];
-                        product = score_gradient(scores[j][2 * half + e], product, term);
-                    }
-                }
-            }
+            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j)
+                to_score_gradients(simt, j, terms_here, {}, scores[j], products[j]);
             to_left(simt, products, score_gradients);
             begin_sums(simt, dk, score_gradients, slot_at(at.slot));
             before = at.slot;
@@ -327,10 +317,9 @@ struct warpgroup_attention_backward_kernel {
     /// dq of `count` tiles of keys that all of the warpgroup's queries see; it is multiplied beside the next tile's scores.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_whole_keys(Simt simt, int group, int count, ring_place& at,
-                                                    const query_term (&terms_of_rows)[2], sums_of_lane& dq) const {
-        const float scale = x.problem.scale * detail::log2_of_e;
-        scores_of_lane scores = {}, products = {};
-        left_of_lane score_gradients = {};
+                                                    const terms_of_two_rows& terms_of_rows, sums_of_lane& dq) const {
+        scores_of_lane scores, products;
+        left_of_lane score_gradients;
         int before = 0;
         simt.mbarrier_wait(full(at.slot), at.turn);
 #if defined(__CUDA_ARCH__)
@@ -341,20 +330,15 @@ struct warpgroup_attention_backward_kernel {
             simt.wgmma_wait(constant<1>{}, scores);  // for the scores, and dq of the tile before
             simt.hold(scores), simt.hold(dq[0]), simt.hold(score_gradients);
             if (i > 0) give_back(simt, before);
-            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) scores[j][e] =
-                    power_of_two(weight_exponent(scores[j][e], scale, terms_of_rows[e / 2]));
-            }
+            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) to_weights(simt, j, 0, terms_of_rows, scores[j]);
             simt.hold(scores);
             // Here, since the compiler would move the wait below up to before the weights unless a branch parts them.
             const ring_place next = at.next();
             if (i + 1 < count) simt.mbarrier_wait(full(next.slot), next.turn);
             simt.wgmma_wait(constant<0>{}, products);
             simt.hold(scores);
-            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) products[j][e] =
-                    score_gradient(scores[j][e], products[j][e], terms_of_rows[e / 2]);
-            }
+            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j)
+                to_score_gradients(simt, j, 0, terms_of_rows, scores[j], products[j]);
             to_left(simt, products, score_gradients);
             begin_sums(simt, dq, score_gradients, slot_at(at.slot));
             before = at.slot;
@@ -369,10 +353,12 @@ struct warpgroup_attention_backward_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE static void begin_scores(Simt simt, int group, int slot, scores_of_lane& scores,
                                                          scores_of_lane& products) {
-        simt.hold(scores), simt.hold(products);
+        // Held, since the compiler would keep the addresses of all steps in registers, which are scarce.
+        vec<word, 4> places[1] = {{kept_at(group), slot_at(slot), 0, 0}};
+        simt.hold(places), simt.hold(scores), simt.hold(products);
         simt.wgmma_fence();
-        begin_products(simt, scores, kept_at(group), slot_at(slot));
-        begin_products(simt, products, kept_at(group) + tile::bytes, slot_at(slot) + tile::bytes);
+        begin_products(simt, scores, places[0][0], places[0][1]);
+        begin_products(simt, products, places[0][0] + tile::bytes, places[0][1] + tile::bytes);
     }
     /// to = a b^T of two tiles, issued.
     HALFTONE_KERNEL template <class Simt>
@@ -407,68 +393,128 @@ struct warpgroup_attention_backward_kernel {
         simt.warp_barrier();  // all of its lanes have read
         if (simt.lane() == 0) simt.mbarrier_arrive(empty(slot));
     }
-    /// The place of the term of column 8 j + 2 (lane % 4) + e of a tile; `mine`: 32 (lane % 4).
-    HALFTONE_HD HALFTONE_INLINE static word term_place(word terms_here, word mine, int j, int e) {
-        return terms_here + static_cast<word>(128 * j) + (mine ^ static_cast<word>(16 * (j ^ e)));
+    /// The place of the term of column 8 j + 2 (lane % 4) + e of a tile.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE static word term_place(Simt simt, word terms_here, int j, int e) {
+        return terms_here + static_cast<word>(128 * j) +
+               (static_cast<word>(simt.lane() % 4 * 32) ^ static_cast<word>(16 * (j ^ e)));
     }
+    /// Turns the scores of 8 streamed rows, block number j, into weights, by the terms of these or of the kept queries.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void to_weights(Simt simt, int j, word terms_here,
+                                                const terms_of_two_rows& terms_of_rows, block_sums& scores) const {
+        const float scale = x.problem.scale * detail::log2_of_e;
+        HALFTONE_UNROLL for (int e = 0; e < 2; ++e) {
+            vec<float, 2> of_column{};
+            if constexpr (keeps_keys)
+                of_column = simt.load(shared_span<vec<float, 2>>{term_place(simt, terms_here, j, e), 1}, 0);
+            HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                const query_term term = keeps_keys ? query_term{of_column[0], of_column[1], 0, 0} : terms_of_rows[half];
+                scores[2 * half + e] = power_of_two(weight_exponent(scores[2 * half + e], scale, term));
+            }
+        }
+    }
+    /// Turns products of d_o and v into the gradients of the scores, likewise.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void to_score_gradients(Simt simt, int j, word terms_here,
+                                                        const terms_of_two_rows& terms_of_rows,
+                                                        const block_sums& weights, block_sums& products) const {
+        HALFTONE_UNROLL for (int e = 0; e < 2; ++e) {
+            float of_column = 0;
+            if constexpr (keeps_keys) {
+                const word third = term_place(simt, terms_here, j, e) + 2 * sizeof(float);
+                of_column = simt.load(shared_span<float>{third, 1}, 0);
+            }
+            HALFTONE_UNROLL for (int half = 0; half < 2; ++half) {
+                const query_term term = keeps_keys ? query_term{0, 0, of_column, 0} : terms_of_rows[half];
+                products[2 * half + e] = score_gradient(weights[2 * half + e], products[2 * half + e], term);
+            }
+        }
+    }
+
+    /// Which of a lane's pairs are hidden, by a mask or beyond the end. `first` and `left` are relative to the lane's
+    /// first streamed row, and for its first kept row.
+    struct hidden_pairs {
+        int first, left;
+
+        HALFTONE_HD HALFTONE_INLINE bool has(int j, int e) const {
+            const int down = e / 2 * 8, across = 8 * j + e % 2;
+            return (keeps_keys ? across - down < first : across - down > first) | (across >= left);
+        }
+        /// Clears them in the left operand of 16 streamed rows.
+        HALFTONE_HD HALFTONE_INLINE vec<word, 4> cleared(int step, vec<word, 4> left_operand) const {
+            HALFTONE_UNROLL for (int i = 0; i < 4; ++i) {
+                const int j = 2 * step + i / 2, half = i % 2;
+                left_operand[i] &= (has(j, 2 * half) ? 0 : 0xffffu) | (has(j, 2 * half + 1) ? 0 : 0xffff0000u);
+            }
+            return left_operand;
+        }
+        /// Whether one of their values is not finite.
+        HALFTONE_HD HALFTONE_INLINE bool any_not_finite(const scores_of_lane& values) const {
+            bool found = false;
+            HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
+                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) found |=
+                    has(j, e) & ((detail::bit_cast<word>(values[j][e]) & 0x7f800000u) == 0x7f800000u);
+            }
+            return found;
+        }
+    };
 
     /// Adds a tile of which some rows are masked for some of the warpgroup's rows, or beyond the end.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_partly(Simt simt, const attention_block& here, const kept_part& mine,
-                                                int group, int row, int slot, const query_term (&terms_of_rows)[2],
+                                                int group, int row, int slot, const terms_of_two_rows& terms_of_rows,
                                                 sums_of_lane& score_gradient_sums, sums_of_lane& weight_sums) const {
-        scores_of_lane scores = {}, products = {};
+        scores_of_lane scores, products;
         begin_scores(simt, group, slot, scores, products);
         simt.wgmma_wait(constant<0>{}, scores);
         simt.hold(products);
-        const float scale = x.problem.scale * detail::log2_of_e;
-        const word terms_here = slot_terms_at(slot), my_terms = static_cast<word>(simt.lane() % 4) * 32;
-        // Indices are relative to the lane's first streamed row, and for its first kept row.
-        const int streamed = row + simt.lane() % 4 * 2, left = (keeps_keys ? here.queries : here.keys) - streamed;
-        const int first = mine.own + simt.lane() / 4 - streamed + (keeps_keys ? -here.offset : here.offset);
-        bool careful_a = false, careful_b = false;
-        HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-            HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
-                query_term term = terms_of_rows[e / 2];
-                if constexpr (keeps_keys)
-                    term = simt.load(shared_span<query_term>{term_place(terms_here, my_terms, j, e % 2), 1}, 0);
-                const int down = 8 * (e / 2), across = 8 * j + e % 2;
-                const bool is_hidden = (keeps_keys ? across - down < first : across - down > first) || across >= left;
-                const float score = scores[j][e], product = products[j][e];
-                careful_a |= is_hidden & !is_finite_number(score);  // without branches, which need registers
-                careful_b |= is_hidden & !is_finite_number(product);
-                const float weight = power_of_two(weight_exponent(score, scale, term));
-                scores[j][e] = is_hidden ? 0 : weight;
-                products[j][e] = is_hidden ? 0 : score_gradient(weight, product, term);
+        const int streamed = row + simt.lane() % 4 * 2;
+        const hidden_pairs hidden{mine.own + simt.lane() / 4 - streamed + (keeps_keys ? -here.offset : here.offset),
+                                  (keeps_keys ? here.queries : here.keys) - streamed};
+        const bool careful_a = simt.any(hidden.any_not_finite(scores));
+        bool careful_b = false;
+        if constexpr (keeps_keys) careful_b = simt.any(hidden.any_not_finite(products));
+        // Each lane leaves its left operands in shared memory, so that the loop over them need not be unrolled: its code
+        // is long, and it would take more registers than there are.
+        const word left_at = results_at + static_cast<word>(simt.warp()) * 16 * 128;
+        const shared_span<vec<word, 4>> left_a{left_at, 32 * steps}, left_b{left_at + panel_bytes, 32 * steps};
+        HALFTONE_UNROLL for (int step = 0; step < steps; ++step) {
+            HALFTONE_UNROLL for (int j = 2 * step; j < 2 * step + 2; ++j) {
+                to_weights(simt, j, slot_terms_at(slot), terms_of_rows, scores[j]);
+                to_score_gradients(simt, j, slot_terms_at(slot), terms_of_rows, scores[j], products[j]);
+            }
+            const left_operand<T> of_a = as_left<T>(simt, products[2 * step], products[2 * step + 1]);
+            simt.store(left_a, step * 32 + simt.lane(), hidden.cleared(step, of_a[0]));
+            if constexpr (keeps_keys) {
+                const left_operand<T> of_b = as_left<T>(simt, scores[2 * step], scores[2 * step + 1]);
+                simt.store(left_b, step * 32 + simt.lane(), hidden.cleared(step, of_b[0]));
             }
         }
-        left_of_lane weights, score_gradients;
-        to_left(simt, products, score_gradients);
-        if constexpr (keeps_keys) to_left(simt, scores, weights);
-        careful_a = simt.any(careful_a);
-        if constexpr (keeps_keys) careful_b = simt.any(careful_b);
         const tile a{{slot_at(slot)}}, b{{slot_at(slot) + tile::bytes}};
         const lane_place place = tile::place_of(simt);
-        HALFTONE_UNROLL for (int step = 0; step < steps; ++step) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+        for (int step = 0; step < steps; ++step) {
             const int from = row + 16 * step;
             if (!mine.warp_sees_some(here, from)) continue;
             const row_window window = mine.window(here, from);
-            const left_operand<T> of_a[1] = {{score_gradients[step]}};
+            const left_operand<T> of_a[1] = {{simt.load(left_a, step * 32 + simt.lane())}};
             add_rows_of_all_columns<T>(simt, x.problem, a, place, 16 * step, of_a, score_gradient_sums, careful_a,
                                        window);
             if constexpr (keeps_keys) {
-                const left_operand<T> of_b[1] = {{weights[step]}};
+                const left_operand<T> of_b[1] = {{simt.load(left_b, step * 32 + simt.lane())}};
                 add_rows_of_all_columns<T>(simt, x.problem, b, place, 16 * step, of_b, weight_sums, careful_b, window);
             }
         }
     }
-    HALFTONE_HD HALFTONE_INLINE static bool is_finite_number(float x) {
-        return (detail::bit_cast<word>(x) & 0x7f800000u) != 0x7f800000u;
-    }
 
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, const attention_block& here, const kept_part& mine,
-                                           sums_of_lane& sums, float factor, const head_vectors<T>& to) const {
+    HALFTONE_HD HALFTONE_INLINE void write(Simt simt, int group, sums_of_lane& sums, float factor,
+                                           const head_vectors<T>& to) const {
+        const attention_block here = kept_block(simt, here_at);
+        const kept_part mine(here, group, simt.warp());
         HALFTONE_UNROLL for (int n = 0; n < head_blocks; ++n) {
             HALFTONE_UNROLL for (int e = 0; e < 4; ++e) sums[0][n][e] *= factor;
         }
