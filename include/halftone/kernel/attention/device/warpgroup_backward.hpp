@@ -432,14 +432,14 @@ struct warpgroup_attention_backward_kernel {
         }
     }
 
-    /// Which of a lane's pairs are hidden, by a mask or beyond the end. `first` and `left` are relative to the lane's
-    /// first streamed row, and for its first kept row.
+    /// Which of a lane's pairs are hidden, by a mask or beyond the end. `first` and `end` are relative to the lane's first
+    /// streamed row, and for its first kept row.
     struct hidden_pairs {
-        int first, left;
+        int first, end;
 
         HALFTONE_HD HALFTONE_INLINE bool has(int j, int e) const {
             const int down = e / 2 * 8, across = 8 * j + e % 2;
-            return (keeps_keys ? across - down < first : across - down > first) | (across >= left);
+            return (keeps_keys ? across - down < first : across - down > first) | (across >= end);
         }
         /// Clears them in the left operand of 16 streamed rows.
         HALFTONE_HD HALFTONE_INLINE vec<word, 4> cleared(int step, vec<word, 4> left_operand) const {
@@ -453,8 +453,11 @@ struct warpgroup_attention_backward_kernel {
         HALFTONE_HD HALFTONE_INLINE bool any_not_finite(const scores_of_lane& values) const {
             bool found = false;
             HALFTONE_UNROLL for (int j = 0; j < score_blocks; ++j) {
-                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) found |=
-                    has(j, e) & ((detail::bit_cast<word>(values[j][e]) & 0x7f800000u) == 0x7f800000u);
+                HALFTONE_UNROLL for (int e = 0; e < 4; ++e) {
+                    const bool is_hidden = has(j, e),
+                               is_here = is_not_finite<float>(detail::bit_cast<word>(values[j][e]));
+                    found |= is_hidden & is_here;  // without branches
+                }
             }
             return found;
         }
