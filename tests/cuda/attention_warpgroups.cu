@@ -36,7 +36,7 @@ TEST_CASE("attention on cuda by warpgroups: many tiles, twice the same bits") {
         check_forward(p, got, bounds::telling);
         CHECK(same_forward(got, forward_by_warpgroups(p, device)));
         if (head_size != 64) continue;
-        using three = ht::kernel::on_device::warpgroup_attention_tiling<64, 3, 4, false>;
+        using three = ht::kernel::on_device::warpgroup_attention_tiling<64, 3, 4, true>;
         CHECK(same_forward(got, forward_by_tiling<bfloat16, three>(p, device)));
     }
 }

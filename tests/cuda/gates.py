@@ -115,7 +115,7 @@ def attention():
     yield hot_kernel("attention tf32, 256, forward, less shared memory", "attention_tf32",
                      "flash_attention_kernel<float, 256, 1, 2, 16>", (2 * (16 // 8) * (256 * 4 // 32),))
     yield hot_kernel("attention bf16, terms of queries", "attention", "query_terms_kernel<bfloat16, 8>")
-    for head, groups, stages, turns in ((64, 2, 4, "true"), (64, 3, 4, "false"), (128, 2, 2, "true")):  # 128 keys, 16 at a time
+    for head, groups, stages, turns in ((64, 2, 4, "true"), (64, 3, 4, "true"), (128, 2, 2, "true")):  # 128 keys, 16 at a time
         yield hot_kernel(f"attention bf16, {head}, forward by {groups} warpgroups", "attention_warpgroups",
                          f"warpgroup_attention_kernel<bfloat16, warpgroup_attention_tiling<{head}, {groups}, {stages}, {turns}>, tensor_map>",
                          (head // 16 + 128 // 16,), unit="HGMMA")

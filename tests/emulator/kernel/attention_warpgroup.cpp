@@ -24,7 +24,7 @@ using support::problem;
 
 constexpr auto causal = ht::attention_mask::causal;
 constexpr auto full = ht::attention_mask::full;
-using three_warpgroups = warpgroup_attention_tiling<64, 3, 4, false>;
+using three_warpgroups = warpgroup_attention_tiling<64, 3, 4, true>;
 
 ht::simt::architecture hopper(int multiprocessors) {
     ht::simt::architecture a = ht::simt::architecture_of(90);
