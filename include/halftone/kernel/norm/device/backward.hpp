@@ -5,10 +5,10 @@
 ///
 ///     norm_backward(device, a);               // a: kernel::layer_norm_backward or kernel::rms_norm_backward
 ///
-/// If gradients of gain and bias are wanted, rows fit into registers and there are enough of them, a block processes a
-/// piece of rows one after the other: it reads x and dy once, writes dx, and keeps the sums of all columns over its
-/// rows in registers (pieces.hpp). Otherwise there are two kernels, one over rows for dx and one over columns for these sums, and x
-/// and dy are read twice. The pieces' sums are then added.
+/// If gradients of gain and bias are wanted, rows have at most 4,096 elements and there are enough of them, a block
+/// processes a piece of rows one after the other: it reads x and dy once, writes dx, and keeps the sums of all columns
+/// over its rows in registers (pieces.hpp). Otherwise there are two kernels, one over rows for dx and one over columns
+/// for these sums, and x and dy are read twice. The pieces' sums are then added.
 ///
 /// Numeric contract: both ways add in the same order, so that the choice changes no bits.
 #pragma once
