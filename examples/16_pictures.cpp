@@ -115,10 +115,10 @@ void train(auto& device, const data& pictures, const char* name, const char* pre
 template <class P>
 void learn(auto& device, const data& pictures, const char* precision) {
     ht::nn::resnet<P> resnet{device, {.layers = {1, 1, 1, 1}, .num_classes = kinds, .width = 8}};
-    train(device, pictures, "ResNet", precision, resnet, 80);
+    train(device, pictures, "ResNet", precision, resnet, 60);
     ht::nn::vit<P> vit{device, {.image_size = side, .patch_size = 4, .num_layers = 2, .num_heads = 4, .hidden_dim = 32,
                                 .mlp_dim = 96, .num_classes = kinds}};
-    train(device, pictures, "ViT", precision, vit, 300);
+    train(device, pictures, "ViT", precision, vit, 240);
 }
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.

@@ -76,7 +76,7 @@ struct resnet_downsample {
         : conv(s, c.in, c.out, {1, 1}, {.stride = {c.stride, c.stride}}, halftone::detail::kaiming_fan_out(c.out, {1, 1})),
           bn(s, c.out, c.norm) {}
 
-    /// bn(conv(x)), in the type of x.
+    /// x: (images, in, height, width); the result is (images, out, height / stride, width / stride), in x's type.
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 4>& x) const {
         return cast<X>(ctx, bn(ctx, conv(ctx, x)));

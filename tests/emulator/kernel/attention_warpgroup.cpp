@@ -25,6 +25,8 @@ using support::problem;
 constexpr auto causal = ht::attention_mask::causal;
 constexpr auto full = ht::attention_mask::full;
 using three_warpgroups = warpgroup_attention_tiling<64, 3, 4, true>;
+/// Without turns every barrier is necessary. The order of turns only affects speed.
+using three_at_once = warpgroup_attention_tiling<64, 3, 4, false>;
 
 ht::simt::architecture hopper(int multiprocessors) {
     ht::simt::architecture a = ht::simt::architecture_of(90);
@@ -147,7 +149,7 @@ auto same_in_all(const problem<bfloat16>& p, const Run& run) {
 TEST_CASE("attention by warpgroups in many schedules, and with damage") {
     const problem<bfloat16> p({1, 200, 330, 1, 1, 8, causal}, layout::heads_first_chunks);
     const auto run = [](const problem<bfloat16>& one, emulator::device& d) {
-        return support::forward_by_tiling<bfloat16, three_warpgroups>(one, d);
+        return support::forward_by_tiling<bfloat16, three_at_once>(one, d);
     };
     emulator::check_kernels(same_in_all(p, run), hopper(1));
 }
