@@ -61,17 +61,27 @@ endfunction()
 # (SKIP_PRECOMPILE_HEADERS) do without. CMake would have the compiler take these headers for a system's, whose warnings it suppresses.
 option(HALFTONE_TEST_PCH "Precompile headers for halftone's tests and lessons" OFF)
 set(CMAKE_PCH_PROLOGUE "")
-# halftone_precompile(<program> <header>...), or halftone_precompile(<program> REUSE_FROM <program>) for one of the same flags.
+# halftone_precompile(<name> LIBRARIES <target>... OPTIONS <option>... HEADERS <header>...) compiles headers for programs that have
+# these libraries and options; halftone_use_precompiled(<program> <name>) has a program use them.
 function(halftone_precompile name)
+    cmake_parse_arguments(PARSE_ARGV 1 precompile "" "" "LIBRARIES;OPTIONS;HEADERS")
     if(NOT HALFTONE_TEST_PCH OR MSVC)
         return()
     endif()
-    if(ARGV1 STREQUAL "REUSE_FROM")
-        target_precompile_headers(${name} ${ARGN})
-    else()
-        target_precompile_headers(${name} PRIVATE ${ARGN})
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "// What precompiled headers belong to has a source.\n")
+    add_library(${name} OBJECT EXCLUDE_FROM_ALL "${source}")
+    target_link_libraries(${name} PRIVATE halftone::halftone ${precompile_LIBRARIES})
+    halftone_set_warnings(${name})
+    target_compile_options(${name} PRIVATE ${precompile_OPTIONS})
+    target_precompile_headers(${name} PRIVATE ${precompile_HEADERS})
+endfunction()
+function(halftone_use_precompiled program name)
+    if(NOT TARGET ${name})
+        return()
     endif()
+    target_precompile_headers(${program} REUSE_FROM ${name})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-        target_compile_options(${name} PRIVATE -Wno-error=invalid-pch)  # the headers themselves are read then
+        target_compile_options(${program} PRIVATE -Wno-error=invalid-pch)  # the headers themselves are read then
     endif()
 endfunction()
