@@ -316,6 +316,7 @@ TEST_CASE("memory_history: the JSON has every allocation; the page has the JSON,
     for (const char* const outside : {"http", "src=", "import ", "@import", "url("})
         CHECK(page.find(outside) == std::string::npos);
     const std::size_t data = page.find("id=\"data\">") + 10;
+    CHECK(page.find('<', data) == page.find("</script>", data));  // no name can end the data
     CHECK(nlohmann::json::parse(page.substr(data, page.find("</script>", data) - data)) == j);
     const std::string pickle = read(folder.path() / "m.pickle");
     CHECK(pickle.substr(0, 4) == "\x80\x02}(");

@@ -63,7 +63,7 @@ class memory_resource {
     /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
         std::byte* const block = try_reserve(bytes, kind);
-        if (block == nullptr) refuse(bytes, kind);
+        if (block == nullptr) refuse(overflows(bytes) ? bytes : round_up(bytes, block_alignment), kind);
         return block;
     }
     /// The same, but nullptr if there is no such block.
@@ -79,7 +79,7 @@ class memory_resource {
                                 "context, or give that a workspace (ht::workspace_bytes)");
         }
         free_deferred();
-        if (bytes > static_cast<std::size_t>(-1) - block_alignment) return nullptr;  // rounding up would overflow
+        if (overflows(bytes)) return nullptr;
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
         if (block != nullptr) usage_.add_block(bytes, block);
@@ -155,6 +155,9 @@ class memory_resource {
     virtual const char* captured_by_others() const noexcept { return nullptr; }
     virtual std::byte* obtain(std::size_t bytes) = 0;  ///< allocates; nullptr if that fails
     virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;
+
+    /// Whether rounding up would overflow.
+    static bool overflows(std::size_t bytes) { return bytes > static_cast<std::size_t>(-1) - block_alignment; }
 
     [[noreturn]] void refuse(std::size_t bytes, memory_kind kind) const {
         std::string held;
