@@ -24,6 +24,10 @@ TEST_CASE("matmul by warpgroups: epilogues") {
     emulator::device device({}, hopper(3));
     warpgroups_finish_all(device);
 }
+TEST_CASE("matmul by warpgroups: lines that begin anywhere") {
+    emulator::device device({}, hopper(2));
+    warpgroups_take_any_lines(device);
+}
 TEST_CASE("matmul by warpgroups with damage") {
     emulator::check_kernels(
         [](emulator::device& d) {

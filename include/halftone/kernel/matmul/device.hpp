@@ -253,19 +253,26 @@ struct matmul<Device> {
                 multiply<by_matrix_units<Compute, Tiling, Load, A, B>>(device, of_a, of_b, epilogue, access, parts,
                                                                           batch);
             };
+            if constexpr (is_as_stored<Compute, A, B> && can_have_warpgroups<Compute, Device>) {
+                if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
+                    const warpgroup_way way = choose_warpgroup_way(device.architecture(), x, y, epilogue);
+                    const extent copied = (way.copies_a ? m * k : 0) + (way.copies_b ? n * k : 0);
+                    if (way.plan.tile > matmul_tile::large &&
+                        (copied == 0 || pays_to_align(device.architecture(), m, n, k, copied))) {
+                        const aligned_copy<A> of_x(device, x, way.copies_a);
+                        const aligned_copy<B> of_y(device, y, way.copies_b);
+                        return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, way.plan,
+                                                               way.sets);
+                    }
+                }
+            }
             if constexpr (is_as_stored<Compute, A, B>) {
                 const bool is_copied = batch.count == 1 && wants_copy<Compute>(device, x, y);
                 if ((x.access & y.access) == row_access::chunks || is_copied) {
                     const aligned_copy<A> of_x(device, x);
                     const aligned_copy<B> of_y(device, y);
                     constexpr std::integral_constant<panel_load, panel_load::direct> direct{};
-                    const bool by_warpgroups = batch.count == 1 && k > 0 && has_warpgroups<Compute>(device);
-                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k,
-                                                      by_warpgroups ? matmul_tile::widest : matmul_tile::large, slowness);
-                    if constexpr (can_have_warpgroups<Compute, Device>) {
-                        if (plan.tile > matmul_tile::large)
-                            return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, plan);
-                    }
+                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k, matmul_tile::large, slowness);
                     if (plan.tile == matmul_tile::large) {
                         return for_large_tiles<Compute, A, B, Operands, Results>(device, [&](auto tiling) {
                             run_as(of_x.operand, of_y.operand, tiling, direct, plan.parts);

@@ -58,16 +58,16 @@ struct aligned_copy_kernel {
     }
 };
 
-/// If the rows are aligned already, `operand` is the original.
+/// If the rows are aligned already, or no copy is wanted, `operand` is the original.
 template <class T>
 class aligned_copy {
   public:
     product_operand<T> operand;
 
     template <class Device>
-    aligned_copy(Device& device, const product_operand<T>& from)
-        : operand(from), lease_(device.scratch(), is_needed(from) ? bytes_of(from) : 0) {
-        if (!is_needed(from)) return;
+    aligned_copy(Device& device, const product_operand<T>& from, bool is_wanted = true)
+        : operand(from), lease_(device.scratch(), is_wanted && is_needed(from) ? bytes_of(from) : 0) {
+        if (!is_wanted || !is_needed(from)) return;
         const extent leading = leading_of(from), count = from.lines() * leading;
         using kernel = aligned_copy_kernel<bits>;
         int across = kernel::threads;

@@ -25,19 +25,31 @@ bool has_warpgroups(Device& device) {
     }
 }
 
-/// For operands with aligned rows. `cut`: a plan with wide or widest tiles.
+/// Whether a result's rows can be stored by bulk copies.
+template <class Results>
+bool are_stored_in_bulk(const Results& results, extent rows, line_sets sets) {
+    if constexpr (is_copied_in_bulk<Results>) {
+        return sets.rows > 1 || rows <= 1 || !needs_sets<typename only_result<Results>::type>(results.first.stride);
+    } else {
+        return false;
+    }
+}
+
+/// For operands whose lines are multiples of 16 bytes apart, or divided into sets. `plan`: with wide or widest tiles.
 template <class Compute, class Device, class T, class Operands, class Results>
 void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const product_operand<T>& b,
                             const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access,
-                            const matmul_plan& plan) {
+                            const matmul_plan& plan, line_sets sets = {}) {
     const auto run = [&]<class Tiling>(Tiling) {
-        const auto of_a = panel_map(device, a, Tiling::tile_m), of_b = panel_map(device, b, Tiling::tile_n);
-        using map = std::remove_const_t<decltype(of_a)>;
+        const auto of_a = panel_maps(device, a, Tiling::tile_m, a.axis == along::depth ? sets.rows : sets.depth);
+        const auto of_b = panel_maps(device, b, Tiling::tile_n, b.axis == along::depth ? 1 : sets.depth);
+        using map = std::remove_cvref_t<decltype(of_a.of(0))>;
         // The rows of a part are whole tiles, so that the copy of a tile stays within the part.
-        const extent padded_rows = (a.outer + Tiling::tile_m - 1) / Tiling::tile_m * Tiling::tile_m;
+        const extent padded_rows = extent{sets.tiles(a.outer, Tiling::tile_m)} * Tiling::tile_m;
         const auto kernel_with = [&]<class O, class R>(const detail::matmul_epilogue<O, R>& end, row_access rows,
                                                        part_of_depth part, extent all_rows) {
-            const map of_c = result_map(device, end.results, all_rows, b.outer, rows, of_a);
+            const bool in_bulk = are_stored_in_bulk(end.results, a.outer, sets);
+            const auto of_c = result_maps(device, end.results, all_rows, b.outer, sets.rows, in_bulk, of_a);
             return warpgroup_kernel<Compute, Tiling, map, O, R>{of_a,
                                                                 of_b,
                                                                 of_c,
@@ -46,16 +58,19 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
                                                                 a.outer,
                                                                 b.outer,
                                                                 a.depth,
+                                                                sets,
                                                                 end,
                                                                 rows,
+                                                                access_to(end.operands),
+                                                                in_bulk,
                                                                 device.architecture().multiprocessors,
                                                                 part,
-                                                                static_cast<int>(padded_rows)};
+                                                                static_cast<int>(padded_rows / sets.rows)};
         };
         if (plan.parts == 1) return device.launch(kernel_with(epilogue, access, {}, a.outer));
         const extent leading = (b.outer + 7) / 8 * 8, elements = padded_rows * leading;
         const workspace::lease sums(device.scratch(), static_cast<std::size_t>(plan.parts * elements) * sizeof(float));
-        const int panels = (a.depth + Tiling::depth - 1) / Tiling::depth;
+        const int panels = sets.panels(a.depth, Tiling::depth);
         const part_of_depth part{(panels + plan.parts - 1) / plan.parts, elements};
         const int parts = part.count(panels);
         const detail::matmul_epilogue<pack<>, partial_results> partial{{}, {{{}, sums.as<float>(), leading}, {}}};
@@ -65,6 +80,37 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
     };
     if (plan.tile == matmul_tile::widest) return run(warpgroup_tiling<256, 4>{});
     run(warpgroup_tiling<192, 4>{});
+}
+
+/// How a product is multiplied by warpgroups: which operands are copied to aligned lines first (aligned_copy.hpp).
+struct warpgroup_way {
+    matmul_plan plan;
+    line_sets sets{};
+    bool copies_a = false, copies_b = false;
+};
+
+/// The way that takes the least time by the model of tiles.hpp. Sets need whole tiles, or panels, of every eighth line, and
+/// so waste more at the edges; without them operands are copied, and results stored element by element.
+template <class A, class B, class Operands, class Results>
+warpgroup_way choose_warpgroup_way(const simt::architecture& gpu, const product_operand<A>& a, const product_operand<B>& b,
+                                   const detail::matmul_epilogue<Operands, Results>& epilogue) {
+    warpgroup_way best{};
+    double least = -1;
+    for (const line_sets sets : {line_sets{1, 1}, line_sets{most_line_sets, 1}, line_sets{1, most_line_sets}}) {
+        const bool divides_rows = sets.rows > 1, divides_depth = sets.depth > 1;
+        if (divides_rows && (a.axis != along::depth || a.outer < most_line_sets || !is_copied_in_bulk<Results>)) continue;
+        if (divides_depth && (a.axis == along::depth || b.axis == along::depth || a.depth < most_line_sets)) continue;
+        const bool copies_a = needs_sets<A>(a.leading) && !divides_rows && !divides_depth,
+                   copies_b = needs_sets<B>(b.leading) && !divides_depth;
+        const extent m = extent{sets.tiles(a.outer, 128)} * 128, k = extent{sets.panels(a.depth, 64)} * 64,
+                     copied = (copies_a ? extent{a.outer} * a.depth : 0) + (copies_b ? extent{b.outer} * b.depth : 0);
+        const matmul_plan plan =
+            plan_matmul(gpu, divides_rows ? m : a.outer, b.outer, divides_depth ? k : a.depth, matmul_tile::widest);
+        const double time = plan.time + time_of_copies(gpu, copied) +
+                            (are_stored_in_bulk(epilogue.results, a.outer, sets) ? 0 : time_of_single_stores(gpu, a.outer, b.outer));
+        if (least < 0 || time < least) least = time, best = {plan, sets, copies_a, copies_b};
+    }
+    return best;
 }
 
 }  // namespace kernel::on_device

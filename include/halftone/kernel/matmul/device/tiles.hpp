@@ -29,7 +29,8 @@ enum class matmul_tile { small, large, wide, widest };
 
 struct matmul_plan {
     matmul_tile tile;
-    int parts;  ///< of k, at most; fewer if panels do not divide evenly
+    int parts;        ///< of k, at most; fewer if panels do not divide evenly
+    double time = 0;  ///< predicted, in the unit of tile_pace
 };
 
 /// How 8-bit operands are multiplied: by 8-bit matrix units, or widened to 16 bits.
@@ -100,10 +101,20 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
                          sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large /
                                 multiprocessors,
                          all = products + (ends + (parts == 1 ? 0 : sums + adding_launch_depth)) / slowness;
-            if (least < 0 || all < least) least = all, best = {pace.tile, parts};
+            if (least < 0 || all < least) least = all, best = {pace.tile, parts, all};
         }
     }
     return best;
+}
+
+/// The time of copying elements of 16 bits to aligned lines, and of storing results of warpgroups one by one, in the same
+/// unit: their numbers for each multiprocessor in elements of a large tile.
+constexpr double time_of_copies(const simt::architecture& gpu, extent elements) {
+    if (elements == 0) return 0;
+    return adding_launch_depth + matmul_row_of(gpu.version).sums_depth * static_cast<double>(elements) / (2 * 128 * 128) / gpu.multiprocessors;
+}
+constexpr double time_of_single_stores(const simt::architecture& gpu, extent m, extent n) {
+    return 350 * static_cast<double>(m) * static_cast<double>(n) / (128 * 128) / gpu.multiprocessors;
 }
 
 /// Whether operands with this number of unaligned elements are copied into aligned rows first. Loaded through

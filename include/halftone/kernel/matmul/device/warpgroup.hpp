@@ -14,9 +14,15 @@
 /// A warpgroup multiplies 64 of the tile's 128 rows by all of its columns. One group of instructions stays in flight
 /// while the next is issued; a slot is released when its group is complete.
 ///
-/// Numeric contract: that of matrix_unit.hpp; panels are added in the order of k, sixteen at a time.
+/// Operands and results whose lines are not multiples of 16 bytes apart are copied by TMA, too, in sets of every eighth
+/// line (line_maps.hpp). If those are rows of a and c, a tile has every eighth row. If they are of k, as in the gradient of
+/// a weight, a panel has every eighth of k, of both operands: a sum may be added up in any order.
+///
+/// Numeric contract: that of matrix_unit.hpp; panels are added in the order of k, sixteen at a time, or, with sets of k,
+/// in the order of panels: 64 of every eighth k from 0 on, then from 1 on, …
 #pragma once
 
+#include <halftone/kernel/matmul/device/line_maps.hpp>
 #include <halftone/kernel/matmul/device/staged_rows.hpp>
 
 namespace halftone {
@@ -30,10 +36,28 @@ struct warpgroup_tiling {
     static constexpr word a_bytes = tile_m * depth * 2, slot_bytes = a_bytes + tile_n * depth * 2;
 };
 
-/// A tile of c, and the part of k that is summed.
+/// Into how many sets of lines the rows of c and of a (contiguous along k) are divided, or k (if both operands are
+/// contiguous along their outer axes): 1, or, for one of the two, 8.
+struct line_sets {
+    int rows = 1, depth = 1;
+
+    HALFTONE_HD HALFTONE_INLINE int tiles(int m, int tile_m) const { return pieces(m, rows, tile_m); }
+    HALFTONE_HD HALFTONE_INLINE int panels(int k, int panel) const { return pieces(k, depth, panel); }
+
+    /// The set of a tile or panel, and its number within that set: consecutive ones are of different sets.
+    HALFTONE_HD HALFTONE_INLINE static int set_of(int number, int sets) { return sets == 1 ? 0 : number % most_line_sets; }
+    HALFTONE_HD HALFTONE_INLINE static int within(int number, int sets) { return sets == 1 ? number : number / most_line_sets; }
+
+  private:
+    HALFTONE_HD HALFTONE_INLINE static int pieces(int lines, int sets, int piece) {
+        return sets * ((within(lines + sets - 1, sets) + piece - 1) / piece);
+    }
+};
+
+/// A tile of c, whose rows are counted within a set of rows, and the part of k that is summed.
 struct warpgroup_work {
     tile_place tile;
-    int part, first_panel, panels;
+    int set, part, first_panel, panels;
 };
 
 /// The type of an epilogue's only result; void-like if it has several.
@@ -61,14 +85,16 @@ struct warpgroup_kernel {
                           staging_bytes = 2 * buffer_bytes, barriers_at = ring_bytes + multiplying_warps * staging_bytes,
                           shared_bytes = barriers_at + 2 * tiling::stages * sizeof(simt::mbarrier);
 
-    Map a, b, c;  // c: for storing results
+    line_maps<Map> a, b, c;  // c: for storing results
     along a_axis, b_axis;
     int m, n, k;
+    line_sets sets;
     detail::matmul_epilogue<Operands, Results> epilogue;
-    row_access access;
-    int blocks;  // the GPU's number of multiprocessors
+    row_access access, operand_access;  // to all of the epilogue, and to its operands
+    bool stores_in_bulk;                // results; if not, rows are one set
+    int blocks;                         // the GPU's number of multiprocessors
     part_of_depth part{};
-    int rows_of_part = 0;
+    int rows_of_part = 0;  // in each set
 
     grid_shape grid() const { return {count() < blocks ? count() : blocks, 1, 1}; }
 
@@ -94,7 +120,7 @@ struct warpgroup_kernel {
         }
     }
 
-    HALFTONE_HD HALFTONE_INLINE int panels() const { return (k + tiling::depth - 1) / tiling::depth; }
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return sets.panels(k, tiling::depth); }
 
   private:
     /// The next slot, and how often the ring has wrapped around: phases of a barrier alternate between 0 and 1.
@@ -117,16 +143,16 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE static shared_span<simt::mbarrier> empty(int slot) { return full(tiling::stages + slot); }
     HALFTONE_HD HALFTONE_INLINE static word slot_at(int slot) { return static_cast<word>(slot) * tiling::slot_bytes; }
 
-    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return (m + tiling::tile_m - 1) / tiling::tile_m; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return sets.tiles(m, tiling::tile_m); }
     HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (n + tiling::tile_n - 1) / tiling::tile_n; }
     HALFTONE_HD HALFTONE_INLINE int count() const { return tiles_m() * tiles_n() * part.count(panels()); }
 
     HALFTONE_HD HALFTONE_INLINE warpgroup_work work(int number) const {
         const int tiles = tiles_m() * tiles_n(), which = has_parts ? number / tiles : 0;
         const tile_place in_turn = place_in_turn(number - which * tiles, tiles_m(), tiles_n());
-        const tile_place tile{in_turn.row * tiling::tile_m, in_turn.column * tiling::tile_n};
+        const tile_place tile{line_sets::within(in_turn.row, sets.rows) * tiling::tile_m, in_turn.column * tiling::tile_n};
         const int first = has_parts ? part.first(which) : 0;
-        return {tile, which, first, has_parts ? part.length(panels(), first) : panels()};
+        return {tile, line_sets::set_of(in_turn.row, sets.rows), which, first, has_parts ? part.length(panels(), first) : panels()};
     }
 
     HALFTONE_KERNEL template <class Simt>
@@ -135,24 +161,28 @@ struct warpgroup_kernel {
         for (int number = simt.block().x; number < count(); number += blocks) {
             const warpgroup_work mine = work(number);
             for (int i = 0; i < mine.panels; ++i) {
-                const int depth = (mine.first_panel + i) * tiling::depth;
+                const int panel = mine.first_panel + i, set = line_sets::set_of(panel, sets.depth),
+                          depth = line_sets::within(panel, sets.depth) * tiling::depth;
                 simt.mbarrier_wait(empty(at.slot), at.turn ^ 1);
                 simt.mbarrier_expect(full(at.slot), tiling::slot_bytes);
-                fetch_panel<tiling::tile_m>(simt, a, a_axis, mine.tile.row, depth, slot_at(at.slot), at.slot);
-                fetch_panel<tiling::tile_n>(simt, b, b_axis, mine.tile.column, depth, slot_at(at.slot) + tiling::a_bytes,
+                fetch_panel<tiling::tile_m>(simt, a, a_axis, mine.set + set, mine.tile.row, depth, slot_at(at.slot), at.slot);
+                fetch_panel<tiling::tile_n>(simt, b, b_axis, set, mine.tile.column, depth, slot_at(at.slot) + tiling::a_bytes,
                                             at.slot);
                 at.advance();
             }
         }
     }
+    /// From lines of one set: only one axis is divided into sets, so that the set of the other one is 0.
     HALFTONE_KERNEL template <int Outer, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void fetch_panel(Simt simt, const Map& map, along axis, int outer, int depth, word to,
-                                                        int slot) {
+    HALFTONE_HD HALFTONE_INLINE static void fetch_panel(Simt simt, const line_maps<Map>& maps, along axis, int set, int outer,
+                                                        int depth, word to, int slot) {
+        const Map& map = maps.of(set);
+        const int offset = maps.offset(set);
         if (axis == along::depth) {
-            simt.bulk_copy(to, map, depth, outer, full(slot));
+            simt.bulk_copy(to, map, depth + offset, outer, full(slot));
         } else {
             HALFTONE_UNROLL for (int o = 0; o < Outer; o += 64)
-                simt.bulk_copy(to + static_cast<word>(o) * 128, map, outer + o, depth, full(slot));
+                simt.bulk_copy(to + static_cast<word>(o) * 128, map, outer + o + offset, depth, full(slot));
         }
     }
 
@@ -181,7 +211,7 @@ struct warpgroup_kernel {
             finish(simt, group, mine, sums, buffer);
         }
         if constexpr (copies_results) {
-            if (access == row_access::chunks) simt.bulk_wait_read(constant<0>{});  // before shared memory is reused
+            if (stores_in_bulk) simt.bulk_wait_read(constant<0>{});  // before shared memory is reused
         }
     }
     HALFTONE_KERNEL template <bool IsAOuter, bool IsBOuter, class Simt>
@@ -217,14 +247,14 @@ struct warpgroup_kernel {
         if (simt.lane() == 0) simt.mbarrier_arrive(empty(slot));
     }
 
-    /// Results in rows of whole chunks go through shared memory and are stored by bulk copies while the next tile is
-    /// multiplied: ordinary stores would stall the warps, since all blocks finish tiles at about the same time.
+    /// Results go through shared memory and are stored by bulk copies while the next tile is multiplied: ordinary stores
+    /// would stall the warps, since all blocks finish tiles at about the same time.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void finish(Simt simt, int group, const warpgroup_work& mine, const sums_of_lane& sums,
                                             word& buffer) const {
         const tile_place first{mine.tile.row + group * 64 + simt.warp() % 4 * 16, mine.tile.column};
         if constexpr (copies_results) {
-            if (access == row_access::chunks) return copy_results(simt, first, mine.part * rows_of_part, sums, buffer);
+            if (stores_in_bulk) return copy_results(simt, first, mine.set, mine.part * rows_of_part, sums, buffer);
         }
         const detail::matmul_epilogue<Operands, Results> end = part.end(mine.part, epilogue);
         const staged rows{staging(simt)};
@@ -244,11 +274,11 @@ struct warpgroup_kernel {
         return ring_bytes + static_cast<word>(simt.warp()) * staging_bytes;
     }
 
-    /// Stores 128 bytes of sixteen rows at a time, through two alternating buffers. Row 0 of the summed part is
+    /// Stores 128 bytes of sixteen rows of a set at a time, through two alternating buffers. Row 0 of the summed part is
     /// row_of_part in the tensor map.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void copy_results(Simt simt, tile_place first, int row_of_part, const sums_of_lane& sums,
-                                                  word& buffer) const {
+    HALFTONE_HD HALFTONE_INLINE void copy_results(Simt simt, tile_place first, int set, int row_of_part,
+                                                  const sums_of_lane& sums, word& buffer) const {
         constexpr int at_once = 128 / static_cast<int>(sizeof(result)), blocks = at_once / 8;
         HALFTONE_UNROLL for (int j = 0; j < blocks_n; j += blocks) {
             const tile_place here{first.row, first.column + 8 * j};
@@ -256,11 +286,12 @@ struct warpgroup_kernel {
             simt.bulk_wait_read(constant<1>{});
             simt.warp_barrier();
             HALFTONE_UNROLL for (int i = 0; i < blocks; i += 2) {
-                put_results(simt, rows, here, i, sums[j + i], sums[j + i + 1]);
+                put_results(simt, rows, here, set, i, sums[j + i], sums[j + i + 1]);
             }
             simt.proxy_fence();
             simt.warp_barrier();
-            if (simt.lane() == 0) simt.bulk_store(c, here.column, row_of_part + here.row, rows);
+            if (simt.lane() == 0)
+                simt.bulk_store(c.of(set), here.column + c.offset(set), row_of_part + here.row, rows);
             simt.bulk_commit();
             buffer ^= buffer_bytes;
         }
@@ -268,13 +299,14 @@ struct warpgroup_kernel {
     /// Stores two blocks of eight columns to shared memory, from block number i of the buffer on: for 16-bit results
     /// each quarter of the warp stores one of four 8 x 8 matrices (stmatrix).
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE void put_results(Simt simt, word buffer, tile_place here, int i, const vec<float, 4>& left,
-                                                 const vec<float, 4>& right) const {
+    HALFTONE_HD HALFTONE_INLINE void put_results(Simt simt, word buffer, tile_place here, int set, int i,
+                                                 const vec<float, 4>& left, const vec<float, 4>& right) const {
         const int row = simt.lane() / 4, column = here.column + 8 * i + simt.lane() % 4 * 2;
-        const vec<float, 2> pairs[] = {result_of_pair(simt, here.row + row, column, {left[0], left[1]}),
-                                       result_of_pair(simt, here.row + row + 8, column, {left[2], left[3]}),
-                                       result_of_pair(simt, here.row + row, column + 8, {right[0], right[1]}),
-                                       result_of_pair(simt, here.row + row + 8, column + 8, {right[2], right[3]})};
+        const int of_c = (here.row + row) * sets.rows + set, below = of_c + 8 * sets.rows;
+        const vec<float, 2> pairs[] = {result_of_pair(simt, of_c, column, {left[0], left[1]}),
+                                       result_of_pair(simt, below, column, {left[2], left[3]}),
+                                       result_of_pair(simt, of_c, column + 8, {right[0], right[1]}),
+                                       result_of_pair(simt, below, column + 8, {right[2], right[3]})};
         if constexpr (sizeof(result) == 2) {
             vec<word, 4> words;
             HALFTONE_UNROLL for (int p = 0; p < 4; ++p) words[p] = packed<result>(pairs[p][0], pairs[p][1]);
@@ -295,24 +327,17 @@ struct warpgroup_kernel {
     }
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<float, 2> result_of_pair(Simt simt, int row, int column, const vec<float, 2>& sums) const {
-        return result_of_row(simt, epilogue, row_access::chunks, row, column, row < m ? n : 0, sums);
+        return result_of_row(simt, epilogue, operand_access, row, column, row < m ? n : 0, sums);
     }
 };
 
-/// The tensor map of an operand, with `outer` elements of the outer axis a tile.
-template <class Device, class T>
-auto panel_map(Device& device, const product_operand<T>& o, int outer) {
-    constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
-    const extent length = o.length(), line_stride = (length + in_chunk - 1) / in_chunk * in_chunk;
-    return device.tile_map(o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : line_stride,
-                           o.axis == along::depth ? outer : 64);
-}
-/// The tensor map of a result, 16 rows at a time; `otherwise` if it is not stored by bulk copies.
+/// The tensor maps of a result, 16 rows at a time; `otherwise` if it is not stored by bulk copies.
 template <class Device, class Map, class Results>
-Map result_map(Device& device, const Results& results, extent rows, extent columns, row_access access, const Map& otherwise) {
+line_maps<Map> result_maps(Device& device, const Results& results, extent rows, extent columns, int sets, bool in_bulk,
+                           const line_maps<Map>& otherwise) {
     if constexpr (is_copied_in_bulk<Results>) {
         const extent leading = rows <= 1 ? (columns + 7) / 8 * 8 : results.first.stride;
-        if (access == row_access::chunks) return device.tile_map(results.first.data, columns, rows, leading, 16);
+        if (in_bulk) return maps_of_lines(device, results.first.data, columns, rows, leading, 16, sets);
     }
     return otherwise;
 }
