@@ -129,7 +129,7 @@ class thread_handle {
     template <class T, bool A, bool B, int Blocks>
     void wgmma(simt::element<T>, vec<float, 4> (&sums)[Blocks], simt::wgmma_operand<A> a, simt::wgmma_operand<B> b,
                bool keep, location at = location::here()) const {
-        static_assert(sizeof(T) == 2 && (Blocks == 16 || Blocks == 24 || Blocks == 32));
+        static_assert(sizeof(T) == 2 && (Blocks == 8 || Blocks == 16 || Blocks == 24 || Blocks == 32));
         access_.wgmma(sums, Blocks, {16, 2, operand<T>, operand<T>}, {a.offset, A}, {b.offset, B}, keep, at);
     }
     void wgmma_commit(location at = location::here()) const { access_.wgmma_commit(at); }

@@ -132,13 +132,14 @@ constexpr handler set_registers = [](warp& w, const instruction& i, lane_mask) {
 
 template <class T>
 handler by_columns(const mnemonic& name) {
+    if (name.has("m64n64k16")) return multiply<T, 64>;
     if (name.has("m64n128k16")) return multiply<T, 128>;
     if (name.has("m64n192k16")) return multiply<T, 192>;
     if (name.has("m64n256k16")) return multiply<T, 256>;
     return nullptr;
 }
 std::size_t columns_of(const mnemonic& name) {
-    return name.has("m64n128k16") ? 128 : name.has("m64n192k16") ? 192 : 256;
+    return name.has("m64n64k16") ? 64 : name.has("m64n128k16") ? 128 : name.has("m64n192k16") ? 192 : 256;
 }
 
 }  // namespace

@@ -59,6 +59,8 @@ void warpgroups_in_all_layouts(Device& device) {
         }
     }
     CHECK(warpgroups_multiply<float16, float16>(device, edges, {matmul_tile::widest, 1}, 0, 1, 0));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {150, 11 * 64 + 8, 136}, {matmul_tile::narrow, 1}, 0, 0, 0));
+    CHECK(warpgroups_multiply<bfloat16, float>(device, {150, 72, 136}, {matmul_tile::narrow, 1}, 1, 1, 0));
     CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {70, 72, 203}, {matmul_tile::wide, 1}, 0, 0, 2));  // odd rows of c
     CHECK(warpgroups_multiply<bfloat16, float>(device, {1, 8, 1}, {matmul_tile::wide, 1}, 0, 0, 0));
     CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {130, 9 * 64 + 24, 203}, {matmul_tile::wide, 3}, 0, 1, 0));

@@ -12,7 +12,10 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-// The registers of a lane's part of 64 x 192 and of 64 x 256 sums, listed as inline assembly demands.
+// The registers of a lane's part of 64 x 64, 64 x 192 and 64 x 256 sums, listed as inline assembly demands.
+#define HALFTONE_32_REGISTERS \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+    "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define HALFTONE_96_REGISTERS \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
     "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
@@ -30,6 +33,7 @@ namespace detail {
 #define HALFTONE_4_SUMS(j) "+f"(d[j][0]), "+f"(d[j][1]), "+f"(d[j][2]), "+f"(d[j][3])
 #define HALFTONE_16_SUMS(j) \
     HALFTONE_4_SUMS(j), HALFTONE_4_SUMS(j + 1), HALFTONE_4_SUMS(j + 2), HALFTONE_4_SUMS(j + 3)
+#define HALFTONE_32_SUMS HALFTONE_16_SUMS(0), HALFTONE_16_SUMS(4)
 #define HALFTONE_96_SUMS                                                                                         \
     HALFTONE_16_SUMS(0), HALFTONE_16_SUMS(4), HALFTONE_16_SUMS(8), HALFTONE_16_SUMS(12), HALFTONE_16_SUMS(16),   \
         HALFTONE_16_SUMS(20)
@@ -43,6 +47,14 @@ namespace detail {
                  : "l"(a), "l"(b), "r"(keep), "n"(TransA), "n"(TransB)                                  \
                  : "memory")
 
+template <class T, int TransA, int TransB>
+__device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[8], std::uint64_t a, std::uint64_t b, int keep) {
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        HALFTONE_WGMMA("64", "bf16", HALFTONE_32_REGISTERS, HALFTONE_32_SUMS, "%32", "%33", "%34", "%35", "%36");
+    } else {
+        HALFTONE_WGMMA("64", "f16", HALFTONE_32_REGISTERS, HALFTONE_32_SUMS, "%32", "%33", "%34", "%35", "%36");
+    }
+}
 template <class T, int TransA, int TransB>
 __device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[24], std::uint64_t a, std::uint64_t b, int keep) {
     if constexpr (std::is_same_v<T, bfloat16>) {
@@ -62,10 +74,12 @@ __device__ HALFTONE_INLINE void wgmma_of(simt::vec<float, 4> (&d)[32], std::uint
 #undef HALFTONE_WGMMA
 #undef HALFTONE_128_SUMS
 #undef HALFTONE_96_SUMS
+#undef HALFTONE_32_SUMS
 #undef HALFTONE_16_SUMS
 #undef HALFTONE_4_SUMS
 #undef HALFTONE_128_REGISTERS
 #undef HALFTONE_96_REGISTERS
+#undef HALFTONE_32_REGISTERS
 
 /// Shared-memory addresses are 32-bit byte offsets in the shared window, as PTX defines them.
 class warpgroup_instructions {

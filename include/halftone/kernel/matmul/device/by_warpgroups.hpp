@@ -35,7 +35,7 @@ bool are_stored_in_bulk(const Results& results, extent rows, line_sets sets) {
     }
 }
 
-/// For operands whose lines are multiples of 16 bytes apart, or divided into sets. `plan`: with wide or widest tiles.
+/// For operands whose lines are multiples of 16 bytes apart, or divided into sets. `plan`: with tiles of wgmma.
 template <class Compute, class Device, class T, class Operands, class Results>
 void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const product_operand<T>& b,
                             const detail::matmul_epilogue<Operands, Results>& epilogue, row_access access,
@@ -79,7 +79,8 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
                                                        a.outer, b.outer, parts, elements});
     };
     if (plan.tile == matmul_tile::widest) return run(warpgroup_tiling<256, 4>{});
-    run(warpgroup_tiling<192, 4>{});
+    if (plan.tile == matmul_tile::wide) return run(warpgroup_tiling<192, 4>{});
+    run(warpgroup_tiling<64, 8>{});
 }
 
 /// How a product is multiplied by warpgroups: which operands are copied to aligned lines first (aligned_copy.hpp).
@@ -90,26 +91,31 @@ struct warpgroup_way {
 };
 
 /// The way that takes the least time by the model of tiles.hpp. Sets need whole tiles, or panels, of every eighth line, and
-/// so waste more at the edges; without them operands are copied, and results stored element by element.
+/// so waste more at the edges; without them operands are copied, and results stored element by element. Sets of rows
+/// leave the order of each sum, and so all bits, as they are with aligned operands; sets of k do not.
 template <class A, class B, class Operands, class Results>
 warpgroup_way choose_warpgroup_way(const simt::architecture& gpu, const product_operand<A>& a, const product_operand<B>& b,
                                    const detail::matmul_epilogue<Operands, Results>& epilogue) {
-    warpgroup_way best{};
-    double least = -1;
-    for (const line_sets sets : {line_sets{1, 1}, line_sets{most_line_sets, 1}, line_sets{1, most_line_sets}}) {
+    const bool is_a_odd = needs_sets<A>(a.leading), is_b_odd = needs_sets<B>(b.leading);
+    const auto way_with = [&](line_sets sets, int parts) {
         const bool divides_rows = sets.rows > 1, divides_depth = sets.depth > 1;
-        if (divides_rows && (a.axis != along::depth || a.outer < most_line_sets || !is_copied_in_bulk<Results>)) continue;
-        if (divides_depth && (a.axis == along::depth || b.axis == along::depth || a.depth < most_line_sets)) continue;
-        const bool copies_a = needs_sets<A>(a.leading) && !divides_rows && !divides_depth,
-                   copies_b = needs_sets<B>(b.leading) && !divides_depth;
-        const extent m = extent{sets.tiles(a.outer, 128)} * 128, k = extent{sets.panels(a.depth, 64)} * 64,
-                     copied = (copies_a ? extent{a.outer} * a.depth : 0) + (copies_b ? extent{b.outer} * b.depth : 0);
-        const matmul_plan plan =
-            plan_matmul(gpu, divides_rows ? m : a.outer, b.outer, divides_depth ? k : a.depth, matmul_tile::widest);
-        const double time = plan.time + time_of_copies(gpu, copied) +
-                            (are_stored_in_bulk(epilogue.results, a.outer, sets) ? 0 : time_of_single_stores(gpu, a.outer, b.outer));
-        if (least < 0 || time < least) least = time, best = {plan, sets, copies_a, copies_b};
-    }
+        warpgroup_way way{{}, sets, is_a_odd && !divides_rows && !divides_depth, is_b_odd && !divides_depth};
+        way.plan = plan_matmul(gpu, divides_rows ? extent{sets.tiles(a.outer, 128)} * 128 : a.outer, b.outer,
+                               divides_depth ? extent{sets.panels(a.depth, 64)} * 64 : a.depth, matmul_tile::widest, 1, parts);
+        way.plan.time += time_of_copies(gpu, (way.copies_a ? extent{a.outer} * a.depth : 0) +
+                                                 (way.copies_b ? extent{b.outer} * b.depth : 0));
+        if (!are_stored_in_bulk(epilogue.results, a.outer, sets)) way.plan.time += time_of_single_stores(gpu, a.outer, b.outer);
+        return way;
+    };
+    warpgroup_way best = way_with({}, 0);
+    const auto consider = [&](const warpgroup_way& way) {
+        if (way.plan.time < best.plan.time) best = way;
+    };
+    const bool is_by_depth = a.axis == along::depth;
+    if (is_by_depth && a.outer >= most_line_sets && is_copied_in_bulk<Results>)
+        consider(way_with({most_line_sets, 1}, best.plan.parts));
+    if (!is_by_depth && b.axis != along::depth && a.depth >= most_line_sets && (is_a_odd || is_b_odd))
+        consider(way_with({1, most_line_sets}, 0));
     return best;
 }
 

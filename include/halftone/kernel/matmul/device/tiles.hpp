@@ -24,8 +24,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// 64x64 and 128x128 elements of c are computed by mma.sync, 128x192 and 128x256 by wgmma.
-enum class matmul_tile { small, large, wide, widest };
+/// 64x64 and 128x128 elements of c are computed by mma.sync, 128x64, 128x192 and 128x256 by wgmma.
+enum class matmul_tile { small, large, narrow, wide, widest };
 
 struct matmul_plan {
     matmul_tile tile;
@@ -72,6 +72,7 @@ struct tile_pace {
 inline constexpr tile_pace tile_paces[] = {
     {matmul_tile::small, 64, 64, 0.5625, 0.4375},
     {matmul_tile::large, 128, 128, 1.25, 1},
+    {matmul_tile::narrow, 128, 64, 0.4, 0.4, 50, 250},
     {matmul_tile::wide, 128, 192, 0.93, 0.93, 130, 250},
     {matmul_tile::widest, 128, 256, 1.19, 1.19, 130, 250},
 };
@@ -79,9 +80,9 @@ inline constexpr tile_pace tile_paces[] = {
 inline constexpr double adding_launch_depth = 200;
 
 /// The plan for c (m, n) and sums over k. `largest`: the largest tile that the operands' alignment allows. `slowness`:
-/// the time of these products relative to 16-bit ones.
+/// the time of these products relative to 16-bit ones. `parts_given`: of k; 0: as many as take the least time.
 constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
-                                matmul_tile largest = matmul_tile::large, int slowness = 1) {
+                                matmul_tile largest = matmul_tile::large, int slowness = 1, int parts_given = 0) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
     const double multiprocessors = gpu.multiprocessors;
     const int most_parts =
@@ -93,7 +94,7 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
         if (pace.tile > largest) continue;
         const extent tiles = ((m + pace.rows - 1) / pace.rows) * ((n + pace.columns - 1) / pace.columns);
         const double share_of_large = static_cast<double>(pace.rows * pace.columns) / (128 * 128);
-        for (int parts = 1; parts <= most_parts; ++parts) {
+        for (int parts = std::max(1, parts_given); parts <= (parts_given > 0 ? parts_given : most_parts); ++parts) {
             const extent blocks = tiles * parts, rounds = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;
             const double turns = static_cast<double>(rounds), depth = static_cast<double>((k + parts - 1) / parts),
                          products = (rounds <= 1 ? pace.alone : turns * pace.sharing) * depth,

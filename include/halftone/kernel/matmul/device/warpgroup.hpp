@@ -301,22 +301,20 @@ struct warpgroup_kernel {
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void put_results(Simt simt, word buffer, tile_place here, int set, int i,
                                                  const vec<float, 4>& left, const vec<float, 4>& right) const {
-        const int row = simt.lane() / 4, column = here.column + 8 * i + simt.lane() % 4 * 2;
-        const int of_c = (here.row + row) * sets.rows + set, below = of_c + 8 * sets.rows;
-        const vec<float, 2> pairs[] = {result_of_pair(simt, of_c, column, {left[0], left[1]}),
-                                       result_of_pair(simt, below, column, {left[2], left[3]}),
-                                       result_of_pair(simt, of_c, column + 8, {right[0], right[1]}),
-                                       result_of_pair(simt, below, column + 8, {right[2], right[3]})};
+        const int row = simt.lane() / 4, column = here.column + 8 * i;
+        const bool is_inside = operand_access == row_access::chunks && (here.row + 15) * sets.rows + set < m && column + 16 <= n;
+        const vec<float, 8> values = results_of_pairs(simt, is_inside, (here.row + row) * sets.rows + set,
+                                                      column + simt.lane() % 4 * 2, left, right);
         if constexpr (sizeof(result) == 2) {
             vec<word, 4> words;
-            HALFTONE_UNROLL for (int p = 0; p < 4; ++p) words[p] = packed<result>(pairs[p][0], pairs[p][1]);
+            HALFTONE_UNROLL for (int p = 0; p < 4; ++p) words[p] = packed<result>(values[2 * p], values[2 * p + 1]);
             const int my_row = simt.lane() % 16, chunk = i + simt.lane() / 16;
             simt.stmatrix_x4(shared_span<simt::chunk<result>>{buffer + swizzled(my_row, chunk), 1}, words);
         } else {
             HALFTONE_UNROLL for (int p = 0; p < 4; ++p) {
                 const int my_row = row + p % 2 * 8, chunk = (i + p / 2) * 2 + simt.lane() % 4 / 2;
                 const word at = buffer + swizzled(my_row, chunk) + static_cast<word>(simt.lane() % 2) * 8;
-                simt.store(shared_span<vec<float, 2>>{at, 1}, 0, pairs[p]);
+                simt.store(shared_span<vec<float, 2>>{at, 1}, 0, {values[2 * p], values[2 * p + 1]});
             }
         }
     }
@@ -325,9 +323,33 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE static word swizzled(int row, int chunk) {
         return static_cast<word>(row * 128 + (chunk ^ row % 8) * 16);
     }
+    /// The results, not yet rounded, of a lane's four pairs: at (row, column), eight rows of the set below, and eight
+    /// columns further on. All operands are loaded before any result is evaluated, and without tests if all the warp's
+    /// pairs are inside of c, so that a lane has eight evaluations under way at once.
     HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE vec<float, 2> result_of_pair(Simt simt, int row, int column, const vec<float, 2>& sums) const {
-        return result_of_row(simt, epilogue, operand_access, row, column, row < m ? n : 0, sums);
+    HALFTONE_HD HALFTONE_INLINE vec<float, 8> results_of_pairs(Simt simt, bool is_inside, int row, int column,
+                                                               const vec<float, 4>& left, const vec<float, 4>& right) const {
+        constexpr int arguments = 1 + static_cast<int>(Operands::count);
+        vec<float, 2> pairs[4][arguments];
+        if constexpr (arguments > 1) {
+            const int rows[] = {row, row + 8 * sets.rows}, columns[] = {column, column + 8};
+            if (is_inside) {
+                HALFTONE_UNROLL for (int p = 0; p < 4; ++p)
+                    load_operands(simt, epilogue.operands, row_access::chunks, rows[p % 2], columns[p / 2], columns[p / 2] + 2,
+                                  pairs[p] + 1);
+            } else {
+                HALFTONE_UNROLL for (int p = 0; p < 4; ++p)
+                    load_operands(simt, epilogue.operands, operand_access, rows[p % 2], columns[p / 2],
+                                  rows[p % 2] < m ? n : 0, pairs[p] + 1);
+            }
+        }
+        vec<float, 8> values[arguments];
+        values[0] = scale_sums(simt, epilogue.operands,
+                               vec<float, 8>{left[0], left[1], left[2], left[3], right[0], right[1], right[2], right[3]});
+        HALFTONE_UNROLL for (int i = 1; i < arguments; ++i) {
+            HALFTONE_UNROLL for (int e = 0; e < 8; ++e) values[i][e] = pairs[e / 2][i][e % 2];
+        }
+        return evaluate_each<arguments>(epilogue.results.first.expression, values);
     }
 };
 
