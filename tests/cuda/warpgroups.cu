@@ -18,9 +18,9 @@ TEST_CASE("matmul on cuda by warpgroups: every pair of layouts, edges, parts") {
     support::waiting_cuda device;
     if (are_there(device)) matmul_test::warpgroups_in_all_layouts(device);
 }
-TEST_CASE("matmul on cuda by warpgroups: lines that begin anywhere") {
+TEST_CASE("matmul on cuda by warpgroups: rows of c that begin anywhere") {
     support::waiting_cuda device;
-    if (are_there(device)) matmul_test::warpgroups_take_any_lines(device);
+    if (are_there(device)) matmul_test::warpgroups_store_any_rows(device);
 }
 TEST_CASE("matmul on cuda by warpgroups: epilogues") {
     support::waiting_cuda device;

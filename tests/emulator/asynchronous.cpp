@@ -171,6 +171,7 @@ void thread_access::bulk_copy(word to, const tile_map& map, int x, int y, simt::
                map.box_outer, ": empty, too large or misaligned");
     }
     const std::size_t bytes = static_cast<std::size_t>(line_bytes * map.box_outer);
+    if (x * map.element_bytes % 16 != 0) refuse(" copies from column ", x, ", which is no multiple of 16 bytes");
     if (to % 1024 != 0) refuse(" copies to ", to, ", which is no multiple of 1024");
     if (to + bytes > b.shared.size())
         refuse(" copies ", bytes, " bytes to ", to, ", beyond the block's ", b.shared.size());

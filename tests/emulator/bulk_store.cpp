@@ -75,6 +75,7 @@ void thread_access::bulk_store(const tile_map& map, int x, int y, word from, loc
     if (machine_->option.architecture < 90) refuse(": an sm_", machine_->option.architecture, " has no bulk copies");
     if (!map.can_be()) refuse(" copies to a matrix that no map can be of");
     const word end = from + line_bytes * static_cast<word>(map.box_outer);
+    if (x * map.element_bytes % 16 != 0) refuse(" copies to column ", x, ", which is no multiple of 16 bytes");
     if (from % 1024 != 0) refuse(" copies from ", from, ", which is no multiple of 1024");
     if (end > b.shared.size()) refuse(" copies up to ", end, ", beyond the block's ", b.shared.size());
     for (word i = from; i < end; i += 16) {

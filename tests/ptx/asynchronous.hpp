@@ -34,6 +34,8 @@ struct tensor_map {
 
     std::uint64_t box_bytes() const { return row_bytes * box_outer; }
     std::uint64_t box_inner() const { return row_bytes / element_bytes; }
+    /// Hardware refuses other boxes with an illegal instruction.
+    bool may_begin_at(std::int64_t x) const { return x * static_cast<std::int64_t>(element_bytes) % 16 == 0; }
     bool has(std::int64_t x, std::int64_t y) const {
         return x >= 0 && y >= 0 && static_cast<std::uint64_t>(x) < extent[0] &&
                static_cast<std::uint64_t>(y) < extent[1];

@@ -52,6 +52,7 @@ constexpr handler bulk_store = [](warp& w, const instruction& i, lane_mask m) {
         s.map = map_at(w, i, w.values(i.from[0])[l] + static_cast<std::uint64_t>(i.offset), l);
         s.x = w.get<std::int32_t>(i.from[1], l);
         s.y = w.get<std::int32_t>(i.from[2], l);
+        if (!s.map.may_begin_at(s.x)) w.fail(i, "a box that begins at no multiple of 16 bytes");
         s.from = shared_place(w, i, 3, l);
         s.thread = w.first_thread() + l;
         s.group = own(w, l).store_groups;

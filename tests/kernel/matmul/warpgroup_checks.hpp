@@ -16,29 +16,29 @@ namespace on_device = ht::kernel::on_device;
 /// c = epilogue(ab) with tiles of one kind, in this number of parts.
 template <class T, class Device, class C, class Epilogue>
 void by_warpgroups(Device& device, const on_device::matmul_plan& cut, const ht::view<T, 2>& a, const ht::view<T, 2>& b,
-                   const ht::view<C, 2>& c, const Epilogue& epilogue, on_device::line_sets sets = {}) {
+                   const ht::view<C, 2>& c, const Epilogue& epilogue) {
     const auto end = ht::epilogue_of(epilogue, c);
-    on_device::multiply_by_warpgroups<T>(device, on_device::make_operand(a), on_device::make_operand(ht::transpose(b)), end,
-                                         on_device::access_to(end), cut, sets);
+    const auto x = on_device::make_operand(a), y = on_device::make_operand(ht::transpose(b));
+    on_device::multiply_by_warpgroups<T>(device, x, y, end, on_device::access_to(end), cut,
+                                         on_device::storing_of(x, y, end.results));
 }
 
-/// Sums of small integers, which are exact, as the definition has them.
+/// Sums of small integers, which are exact, as the definition has them; operands are aligned.
 template <class T, class C, class Device>
-bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_plan& cut, const layout& of_a,
-                         const layout& of_b, const layout& of_c, on_device::line_sets sets = {}) {
+bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_plan& cut, std::size_t of_a, std::size_t of_b,
+                         const layout& of_c) {
     const std::vector<double> want = exact_product(s);
-    const operand<T> a(s.rows, s.depth, of_a, small_integers{1}), b(s.depth, s.columns, of_b, small_integers{2});
+    const operand<T> a(s.rows, s.depth, aligned(layouts[of_a], s.rows, s.depth), small_integers{1}),
+        b(s.depth, s.columns, aligned(layouts[of_b], s.depth, s.columns), small_integers{2});
     const operand<C> c(s.rows, s.columns, of_c);
-    by_warpgroups(device, cut, a.view, b.view, c.view, ht::plain{}, sets);
+    by_warpgroups(device, cut, a.view, b.view, c.view, ht::plain{});
     device.synchronize();
     return holds(c, s, want);
 }
-/// With aligned operands.
 template <class T, class C, class Device>
 bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_plan& cut, std::size_t of_a, std::size_t of_b,
                          std::size_t of_c) {
-    return warpgroups_multiply<T, C>(device, s, cut, aligned(layouts[of_a], s.rows, s.depth),
-                                     aligned(layouts[of_b], s.depth, s.columns), layouts[of_c]);
+    return warpgroups_multiply<T, C>(device, s, cut, of_a, of_b, layouts[of_c]);
 }
 
 /// Tiles in the middle and at the edges, fewer and more panels than slots, one and several tiles per block, rows of c that are
@@ -67,43 +67,31 @@ void warpgroups_in_all_layouts(Device& device) {
     CHECK(warpgroups_multiply<float16, float>(device, {130, 9 * 64, 272}, {matmul_tile::widest, 4}, 1, 0, 2));
 }
 
-/// Lines that are not multiples of 16 bytes apart, in sets of every eighth, and matrices that begin at odd addresses.
+/// Rows of c that are not multiples of 16 bytes apart, or begin at odd addresses.
 template <class Device>
-void warpgroups_take_any_lines(Device& device) {
+void warpgroups_store_any_rows(Device& device) {
     using on_device::matmul_tile;
-    constexpr on_device::line_sets of_rows{8, 1}, of_depth{1, 8};
-    constexpr auto by_rows = order::rows, by_columns = order::columns;
-    constexpr sizes s{301, 5 * 64 + 9, 205};
-    // Rows of a and of c are odd; each of them alone; and b is contiguous along either axis.
-    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, s, {matmul_tile::wide, 1}, {by_rows, 2, 3}, {by_columns, 7, 0},
-                                                  {by_rows, 6, 5}, of_rows));
-    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, s, {matmul_tile::wide, 1}, {by_rows, 0, 1}, {by_rows, 3, 8},
-                                                  {by_rows, 3, 0}, of_rows));
-    CHECK(warpgroups_multiply<float16, float>(device, s, {matmul_tile::widest, 1}, {by_rows, 7, 0}, {by_columns, 7, 4},
-                                              {by_rows, 0, 1}, of_rows));
-    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {9, 72, 7}, {matmul_tile::wide, 1}, {by_rows, 0, 7},
-                                                  {by_columns, 0, 0}, {by_rows, 0, 0}, of_rows));
-    // The axis that is summed over is in sets: rows of b and columns of a are odd, or one of the two.
-    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, s, {matmul_tile::wide, 1}, {by_columns, 0, 1}, {by_rows, 0, 6},
-                                                  {by_rows, 3, 0}, of_depth));
-    CHECK(warpgroups_multiply<float16, float>(device, {130, 9 * 64, 205}, {matmul_tile::widest, 1}, {by_columns, 1, 3},
-                                              {by_rows, 3, 0}, {by_rows, 0, 1}, of_depth));
-    // Parts of k, with either.
-    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {130, 9 * 64 + 1, 203}, {matmul_tile::wide, 3}, {by_rows, 0, 1},
-                                                  {by_columns, 7, 0}, {by_rows, 0, 0}, of_rows));
-    CHECK(warpgroups_multiply<float16, float>(device, {130, 9 * 64 + 1, 203}, {matmul_tile::widest, 3}, {by_columns, 0, 1},
-                                              {by_rows, 0, 1}, {by_rows, 0, 0}, of_depth));
-    // Aligned distances from odd addresses.
-    for (const auto& [a, b] : {std::pair{by_rows, by_columns}, {by_rows, by_rows}, {by_columns, by_rows}, {by_columns, by_columns}})
-        CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {136, 136, 200}, {matmul_tile::wide, 1}, {a, 0, 1}, {b, 0, 3},
-                                                      {by_rows, 0, 7}));
+    constexpr sizes s{301, 72, 205};
+    constexpr auto by_rows = order::rows;
+    for (const layout& of_c : {layout{by_rows, 0, 0}, {by_rows, 1, 3}, {by_rows, 3, 7}, {by_rows, 7, 1}}) {
+        CAPTURE(of_c.gap);
+        for (const std::size_t b : {std::size_t{1}, std::size_t{0}}) {  // the latter: one by one
+            CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, s, {matmul_tile::narrow, 1}, 0, b, of_c));
+            CHECK(warpgroups_multiply<float16, float>(device, s, {matmul_tile::wide, 1}, 2, b, of_c));
+        }
+    }
+    CHECK(warpgroups_multiply<float16, float16>(device, s, {matmul_tile::widest, 1}, 0, 3, {by_rows, 2, 0}));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {140, 72, 251}, {matmul_tile::widest, 1}, 0, 1, {by_rows, 0, 0}));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {9, 72, 5}, {matmul_tile::narrow, 1}, 0, 1, {by_rows, 0, 0}));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {7, 72, 5}, {matmul_tile::narrow, 1}, 0, 1, {by_rows, 0, 1}));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {130, 9 * 64 + 8, 203}, {matmul_tile::wide, 3}, 0, 1, {by_rows, 0, 1}));
+    CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {136, 72, 200}, {matmul_tile::wide, 1}, 1, 1, {by_rows, 0, 3}));
 }
 
 /// An epilogue gives exact sums the bits that it gives them by way of other tiles.
 template <class T, class C, class Device, class Epilogue>
-void warpgroups_finish(Device& device, const Epilogue& epilogue_with, on_device::line_sets sets = {}) {
+void warpgroups_finish(Device& device, const Epilogue& epilogue_with, const layout& of_c = layouts[0]) {
     constexpr sizes s{150, 136, 216};
-    const layout of_c = sets.rows == 1 ? layouts[0] : layouts[2];
     const operand<T> a(s.rows, s.depth, layouts[0], small_integers{1}), b(s.depth, s.columns, layouts[1], small_integers{2});
     const operand<C> extra(s.rows, s.columns, of_c, small_integers{3}), one(s.rows, s.columns, of_c, small_integers{4}),
         two(s.rows, s.columns, of_c, small_integers{4});
@@ -112,7 +100,7 @@ void warpgroups_finish(Device& device, const Epilogue& epilogue_with, on_device:
     const auto epilogue = [&](const operand<C>& c) { return epilogue_with(of_columns, extra.view, c.view); };
     using policy = std::conditional_t<std::is_same_v<T, bfloat16>, ht::amp_bf16, ht::amp_fp16>;
     ht::matmul<policy>(device, a.view, b.view, one.view, epilogue(one));
-    by_warpgroups(device, {on_device::matmul_tile::wide, 1}, a.view, b.view, two.view, epilogue(two), sets);
+    by_warpgroups(device, {on_device::matmul_tile::wide, 1}, a.view, b.view, two.view, epilogue(two));
     device.synchronize();
     CHECK(one.memory.same_bits(two.memory));
     CHECK(two.intact());
@@ -126,8 +114,8 @@ void warpgroups_finish_all(Device& device) {
     warpgroups_finish<bfloat16, bfloat16>(device, [](auto&& bias, auto&& extra, auto&&) { return ht::bias_residual{bias, extra}; });
     warpgroups_finish<bfloat16, bfloat16>(device, [](auto&&, auto&&, auto&& c) { return ht::gelu_gradient{c}; });
     warpgroups_finish<bfloat16, bfloat16>(
-        device, [](auto&& bias, auto&& extra, auto&&) { return ht::bias_residual{bias, extra}; }, on_device::line_sets{8, 1});
-    warpgroups_finish<bfloat16, float>(device, add, on_device::line_sets{8, 1});
+        device, [](auto&& bias, auto&& extra, auto&&) { return ht::bias_residual{bias, extra}; }, layouts[2]);
+    warpgroups_finish<bfloat16, float>(device, add, layouts[2]);
     warpgroups_finish<bfloat16, float>(device, [](auto&& bias, auto&& extra, auto&&) {
         return ht::then{[](auto sum, auto x, auto beta) { return sum * x + beta; }, extra, bias};
     });

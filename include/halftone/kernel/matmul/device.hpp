@@ -237,10 +237,11 @@ struct matmul<Device> {
             if (multiply_bytes(device, x, y, epilogue, access, batch)) return;
             if constexpr (can_have_warpgroups<Compute, Device>) {
                 if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
-                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k, matmul_tile::widest);
-                    if (plan.tile > matmul_tile::large) {
+                    const warpgroup_plan way = plan_warpgroups(device.architecture(), x, y, epilogue.results);
+                    if (way.plan.tile > matmul_tile::large) {
                         const widened_copy<Compute> wide_x(device, x), wide_y(device, y);
-                        return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access, plan);
+                        return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access,
+                                                               way.plan, way.storing);
                     }
                 }
             }
@@ -253,25 +254,21 @@ struct matmul<Device> {
                 multiply<by_matrix_units<Compute, Tiling, Load, A, B>>(device, of_a, of_b, epilogue, access, parts,
                                                                           batch);
             };
-            if constexpr (is_as_stored<Compute, A, B> && can_have_warpgroups<Compute, Device>) {
-                if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
-                    const warpgroup_way way = choose_warpgroup_way(device.architecture(), x, y, epilogue);
-                    const extent copied = (way.copies_a ? m * k : 0) + (way.copies_b ? n * k : 0);
-                    if (way.plan.tile > matmul_tile::large &&
-                        (copied == 0 || pays_to_align(device.architecture(), m, n, k, copied))) {
-                        const aligned_copy<A> of_x(device, x, way.copies_a);
-                        const aligned_copy<B> of_y(device, y, way.copies_b);
-                        return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, way.plan,
-                                                               way.sets);
-                    }
-                }
-            }
             if constexpr (is_as_stored<Compute, A, B>) {
                 const bool is_copied = batch.count == 1 && wants_copy<Compute>(device, x, y);
                 if ((x.access & y.access) == row_access::chunks || is_copied) {
                     const aligned_copy<A> of_x(device, x);
                     const aligned_copy<B> of_y(device, y);
                     constexpr std::integral_constant<panel_load, panel_load::direct> direct{};
+                    if constexpr (can_have_warpgroups<Compute, Device>) {
+                        if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
+                            const warpgroup_plan way =
+                                plan_warpgroups(device.architecture(), of_x.operand, of_y.operand, epilogue.results);
+                            if (way.plan.tile > matmul_tile::large)
+                                return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access,
+                                                                       way.plan, way.storing);
+                        }
+                    }
                     const matmul_plan plan = plan_matmul(device.architecture(), m, n, k, matmul_tile::large, slowness);
                     if (plan.tile == matmul_tile::large) {
                         return for_large_tiles<Compute, A, B, Operands, Results>(device, [&](auto tiling) {

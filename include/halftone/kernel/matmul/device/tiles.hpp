@@ -108,12 +108,7 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
     return best;
 }
 
-/// The time of copying elements of 16 bits to aligned lines, and of storing results of warpgroups one by one, in the same
-/// unit: their numbers for each multiprocessor in elements of a large tile.
-constexpr double time_of_copies(const simt::architecture& gpu, extent elements) {
-    if (elements == 0) return 0;
-    return adding_launch_depth + matmul_row_of(gpu.version).sums_depth * static_cast<double>(elements) / (2 * 128 * 128) / gpu.multiprocessors;
-}
+/// The time that warpgroups take more, in the same unit, if results are stored one by one: 350 for those of a large tile.
 constexpr double time_of_single_stores(const simt::architecture& gpu, extent m, extent n) {
     return 350 * static_cast<double>(m) * static_cast<double>(n) / (128 * 128) / gpu.multiprocessors;
 }

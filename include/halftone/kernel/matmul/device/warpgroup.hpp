@@ -14,15 +14,14 @@
 /// A warpgroup multiplies 64 of the tile's 128 rows by all of its columns. One group of instructions stays in flight
 /// while the next is issued; a slot is released when its group is complete.
 ///
-/// Operands and results whose lines are not multiples of 16 bytes apart are copied by TMA, too, in sets of every eighth
-/// line (line_maps.hpp). If those are rows of a and c, a tile has every eighth row. If they are of k, as in the gradient of
-/// a weight, a panel has every eighth of k, of both operands: a sum may be added up in any order.
+/// Results whose rows are not multiples of 16 bytes apart are stored by bulk copies, too (row_maps.hpp): then a tile has
+/// every eighth row, of one set, and its columns begin where a multiple of 16 bytes does in that set's rows. So b is read
+/// from any column on: its columns must be lines.
 ///
-/// Numeric contract: that of matrix_unit.hpp; panels are added in the order of k, sixteen at a time, or, with sets of k,
-/// in the order of panels: 64 of every eighth k from 0 on, then from 1 on, …
+/// Numeric contract: that of matrix_unit.hpp; panels are added in the order of k, sixteen at a time.
 #pragma once
 
-#include <halftone/kernel/matmul/device/line_maps.hpp>
+#include <halftone/kernel/matmul/device/row_maps.hpp>
 #include <halftone/kernel/matmul/device/staged_rows.hpp>
 
 namespace halftone {
@@ -36,23 +35,13 @@ struct warpgroup_tiling {
     static constexpr word a_bytes = tile_m * depth * 2, slot_bytes = a_bytes + tile_n * depth * 2;
 };
 
-/// Into how many sets of lines the rows of c and of a (contiguous along k) are divided, or k (if both operands are
-/// contiguous along their outer axes): 1, or, for one of the two, 8.
-struct line_sets {
-    int rows = 1, depth = 1;
-
-    HALFTONE_HD HALFTONE_INLINE int tiles(int m, int tile_m) const { return pieces(m, rows, tile_m); }
-    HALFTONE_HD HALFTONE_INLINE int panels(int k, int panel) const { return pieces(k, depth, panel); }
-
-    /// The set of a tile or panel, and its number within that set: consecutive ones are of different sets.
-    HALFTONE_HD HALFTONE_INLINE static int set_of(int number, int sets) { return sets == 1 ? 0 : number % most_line_sets; }
-    HALFTONE_HD HALFTONE_INLINE static int within(int number, int sets) { return sets == 1 ? number : number / most_line_sets; }
-
-  private:
-    HALFTONE_HD HALFTONE_INLINE static int pieces(int lines, int sets, int piece) {
-        return sets * ((within(lines + sets - 1, sets) + piece - 1) / piece);
-    }
-};
+/// The set of a tile, of all tiles from above, and its number within that set: consecutive ones are of different sets.
+HALFTONE_HD HALFTONE_INLINE int set_of(int tile, int sets) { return sets == 1 ? 0 : tile % most_row_sets; }
+HALFTONE_HD HALFTONE_INLINE int within_set(int tile, int sets) { return sets == 1 ? tile : tile / most_row_sets; }
+/// The number of tiles from above to below.
+HALFTONE_HD HALFTONE_INLINE int tiles_of_rows(int rows, int sets, int tile_m) {
+    return sets * ((within_set(rows + sets - 1, sets) + tile_m - 1) / tile_m);
+}
 
 /// A tile of c, whose rows are counted within a set of rows, and the part of k that is summed.
 struct warpgroup_work {
@@ -85,16 +74,18 @@ struct warpgroup_kernel {
                           staging_bytes = 2 * buffer_bytes, barriers_at = ring_bytes + multiplying_warps * staging_bytes,
                           shared_bytes = barriers_at + 2 * tiling::stages * sizeof(simt::mbarrier);
 
-    line_maps<Map> a, b, c;  // c: for storing results
+    row_maps<Map> a, c;  // c: for storing results
+    Map b;
     along a_axis, b_axis;
     int m, n, k;
-    line_sets sets;
+    int sets;  // of rows of a and c: 1 or 8
     detail::matmul_epilogue<Operands, Results> epilogue;
     row_access access, operand_access;  // to all of the epilogue, and to its operands
     bool stores_in_bulk;                // results; if not, rows are one set
+    int most_offset;                    // of c's rows in their maps
     int blocks;                         // the GPU's number of multiprocessors
     part_of_depth part{};
-    int rows_of_part = 0;  // in each set
+    int rows_of_part = 0;
 
     grid_shape grid() const { return {count() < blocks ? count() : blocks, 1, 1}; }
 
@@ -120,7 +111,7 @@ struct warpgroup_kernel {
         }
     }
 
-    HALFTONE_HD HALFTONE_INLINE int panels() const { return sets.panels(k, tiling::depth); }
+    HALFTONE_HD HALFTONE_INLINE int panels() const { return (k + tiling::depth - 1) / tiling::depth; }
 
   private:
     /// The next slot, and how often the ring has wrapped around: phases of a barrier alternate between 0 and 1.
@@ -143,16 +134,17 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE static shared_span<simt::mbarrier> empty(int slot) { return full(tiling::stages + slot); }
     HALFTONE_HD HALFTONE_INLINE static word slot_at(int slot) { return static_cast<word>(slot) * tiling::slot_bytes; }
 
-    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return sets.tiles(m, tiling::tile_m); }
-    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (n + tiling::tile_n - 1) / tiling::tile_n; }
+    HALFTONE_HD HALFTONE_INLINE int tiles_m() const { return tiles_of_rows(m, sets, tiling::tile_m); }
+    HALFTONE_HD HALFTONE_INLINE int tiles_n() const { return (n + most_offset + tiling::tile_n - 1) / tiling::tile_n; }
     HALFTONE_HD HALFTONE_INLINE int count() const { return tiles_m() * tiles_n() * part.count(panels()); }
 
     HALFTONE_HD HALFTONE_INLINE warpgroup_work work(int number) const {
         const int tiles = tiles_m() * tiles_n(), which = has_parts ? number / tiles : 0;
         const tile_place in_turn = place_in_turn(number - which * tiles, tiles_m(), tiles_n());
-        const tile_place tile{line_sets::within(in_turn.row, sets.rows) * tiling::tile_m, in_turn.column * tiling::tile_n};
+        const int set = set_of(in_turn.row, sets), offset = stores_in_bulk ? c.offset(set) : 0;
+        const tile_place tile{within_set(in_turn.row, sets) * tiling::tile_m, in_turn.column * tiling::tile_n - offset};
         const int first = has_parts ? part.first(which) : 0;
-        return {tile, line_sets::set_of(in_turn.row, sets.rows), which, first, has_parts ? part.length(panels(), first) : panels()};
+        return {tile, set, which, first, has_parts ? part.length(panels(), first) : panels()};
     }
 
     HALFTONE_KERNEL template <class Simt>
@@ -161,28 +153,24 @@ struct warpgroup_kernel {
         for (int number = simt.block().x; number < count(); number += blocks) {
             const warpgroup_work mine = work(number);
             for (int i = 0; i < mine.panels; ++i) {
-                const int panel = mine.first_panel + i, set = line_sets::set_of(panel, sets.depth),
-                          depth = line_sets::within(panel, sets.depth) * tiling::depth;
+                const int depth = (mine.first_panel + i) * tiling::depth;
                 simt.mbarrier_wait(empty(at.slot), at.turn ^ 1);
                 simt.mbarrier_expect(full(at.slot), tiling::slot_bytes);
-                fetch_panel<tiling::tile_m>(simt, a, a_axis, mine.set + set, mine.tile.row, depth, slot_at(at.slot), at.slot);
-                fetch_panel<tiling::tile_n>(simt, b, b_axis, set, mine.tile.column, depth, slot_at(at.slot) + tiling::a_bytes,
+                fetch_panel<tiling::tile_m>(simt, a.of(mine.set), a_axis, mine.tile.row, depth, slot_at(at.slot), at.slot);
+                fetch_panel<tiling::tile_n>(simt, b, b_axis, mine.tile.column, depth, slot_at(at.slot) + tiling::a_bytes,
                                             at.slot);
                 at.advance();
             }
         }
     }
-    /// From lines of one set: only one axis is divided into sets, so that the set of the other one is 0.
     HALFTONE_KERNEL template <int Outer, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static void fetch_panel(Simt simt, const line_maps<Map>& maps, along axis, int set, int outer,
-                                                        int depth, word to, int slot) {
-        const Map& map = maps.of(set);
-        const int offset = maps.offset(set);
+    HALFTONE_HD HALFTONE_INLINE static void fetch_panel(Simt simt, const Map& map, along axis, int outer, int depth, word to,
+                                                        int slot) {
         if (axis == along::depth) {
-            simt.bulk_copy(to, map, depth + offset, outer, full(slot));
+            simt.bulk_copy(to, map, depth, outer, full(slot));
         } else {
             HALFTONE_UNROLL for (int o = 0; o < Outer; o += 64)
-                simt.bulk_copy(to + static_cast<word>(o) * 128, map, outer + o + offset, depth, full(slot));
+                simt.bulk_copy(to + static_cast<word>(o) * 128, map, outer + o, depth, full(slot));
         }
     }
 
@@ -288,12 +276,33 @@ struct warpgroup_kernel {
             HALFTONE_UNROLL for (int i = 0; i < blocks; i += 2) {
                 put_results(simt, rows, here, set, i, sums[j + i], sums[j + i + 1]);
             }
-            simt.proxy_fence();
-            simt.warp_barrier();
-            if (simt.lane() == 0)
-                simt.bulk_store(c.of(set), here.column + c.offset(set), row_of_part + here.row, rows);
+            if (here.column < 0) {
+                simt.warp_barrier();
+                store_singly(simt, rows, here, set);
+            } else {
+                simt.proxy_fence();
+                simt.warp_barrier();
+                if (simt.lane() == 0)
+                    simt.bulk_store(c.of(set), here.column + c.offset(set), row_of_part + here.row, rows);
+            }
             simt.bulk_commit();
             buffer ^= buffer_bytes;
+        }
+    }
+    /// From shared memory, where a bulk copy would overwrite what is before the first column.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void store_singly(Simt simt, word buffer, tile_place here, int set) const {
+        constexpr int size = static_cast<int>(sizeof(result)), across = 128 / size;
+        const auto& to = epilogue.results.first;
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1  // for one in many tiles
+#endif
+        for (int e = simt.lane(); e < 16 * across; e += 32) {
+            const int my_row = e / across, byte = e % across * size, column = here.column + e % across;
+            const int row = (here.row + my_row) * sets + set;
+            if (row >= m || column < 0 || column >= n) continue;
+            const shared_span<result> from{buffer + swizzled(my_row, byte / 16) + static_cast<word>(byte % 16), 1};
+            simt.store(global_span<result>{to.data + row * to.stride, n}, column, simt.load(from, 0));
         }
     }
     /// Stores two blocks of eight columns to shared memory, from block number i of the buffer on: for 16-bit results
@@ -302,9 +311,9 @@ struct warpgroup_kernel {
     HALFTONE_HD HALFTONE_INLINE void put_results(Simt simt, word buffer, tile_place here, int set, int i,
                                                  const vec<float, 4>& left, const vec<float, 4>& right) const {
         const int row = simt.lane() / 4, column = here.column + 8 * i;
-        const bool is_inside = operand_access == row_access::chunks && (here.row + 15) * sets.rows + set < m && column + 16 <= n;
-        const vec<float, 8> values = results_of_pairs(simt, is_inside, (here.row + row) * sets.rows + set,
-                                                      column + simt.lane() % 4 * 2, left, right);
+        const bool is_inside = (here.row + 15) * sets + set < m && column >= 0 && column + 16 <= n;
+        const vec<float, 8> values =
+            results_of_pairs(simt, is_inside, (here.row + row) * sets + set, column + simt.lane() % 4 * 2, left, right);
         if constexpr (sizeof(result) == 2) {
             vec<word, 4> words;
             HALFTONE_UNROLL for (int p = 0; p < 4; ++p) words[p] = packed<result>(values[2 * p], values[2 * p + 1]);
@@ -332,15 +341,19 @@ struct warpgroup_kernel {
         constexpr int arguments = 1 + static_cast<int>(Operands::count);
         vec<float, 2> pairs[4][arguments];
         if constexpr (arguments > 1) {
-            const int rows[] = {row, row + 8 * sets.rows}, columns[] = {column, column + 8};
-            if (is_inside) {
+            const int rows[] = {row, row + 8 * sets}, columns[] = {column, column + 8};
+            if (is_inside && operand_access == row_access::chunks) {
                 HALFTONE_UNROLL for (int p = 0; p < 4; ++p)
                     load_operands(simt, epilogue.operands, row_access::chunks, rows[p % 2], columns[p / 2], columns[p / 2] + 2,
                                   pairs[p] + 1);
-            } else {
+            } else if (is_inside) {
                 HALFTONE_UNROLL for (int p = 0; p < 4; ++p)
-                    load_operands(simt, epilogue.operands, operand_access, rows[p % 2], columns[p / 2],
-                                  rows[p % 2] < m ? n : 0, pairs[p] + 1);
+                    load_operands(simt, epilogue.operands, row_access::elements, rows[p % 2], columns[p / 2],
+                                  columns[p / 2] + 2, pairs[p] + 1);
+            } else {
+                HALFTONE_UNROLL for (int p = 0; p < 4; ++p) {
+                    HALFTONE_UNROLL for (int e = 0; e < 2; ++e) load_one(simt, rows[p % 2], columns[p / 2] + e, pairs[p], e);
+                }
             }
         }
         vec<float, 8> values[arguments];
@@ -351,15 +364,33 @@ struct warpgroup_kernel {
         }
         return evaluate_each<arguments>(epilogue.results.first.expression, values);
     }
+    /// The operands at one place, which may be outside of c, into element e of pairs.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE void load_one(Simt simt, int row, int column, vec<float, 2>* pairs, int e) const {
+        constexpr int operands = static_cast<int>(Operands::count);
+        vec<float, 1> one[operands];
+        const bool is_there = row < m && column >= 0 && column < n;
+        load_operands(simt, epilogue.operands, row_access::elements, row, column, is_there ? n : column, one);
+        HALFTONE_UNROLL for (int i = 0; i < operands; ++i) pairs[i + 1][e] = one[i][0];
+    }
 };
 
+/// The tensor maps of an operand whose lines are multiples of 16 bytes apart, with `outer` elements of the outer axis a
+/// tile: of all its lines, or, contiguous along depth, of sets of them.
+template <class Device, class T>
+auto panel_maps(Device& device, const product_operand<T>& o, int outer, int sets) {
+    constexpr extent in_chunk = 16 / static_cast<extent>(sizeof(T));
+    const extent length = o.length(), line_stride = (length + in_chunk - 1) / in_chunk * in_chunk;
+    return maps_of_rows(device, o.elements.data, length, o.lines(), o.leading > 0 ? o.leading : line_stride,
+                        o.axis == along::depth ? outer : 64, sets);
+}
 /// The tensor maps of a result, 16 rows at a time; `otherwise` if it is not stored by bulk copies.
 template <class Device, class Map, class Results>
-line_maps<Map> result_maps(Device& device, const Results& results, extent rows, extent columns, int sets, bool in_bulk,
-                           const line_maps<Map>& otherwise) {
+row_maps<Map> result_maps(Device& device, const Results& results, extent rows, extent columns, int sets, bool in_bulk,
+                          const row_maps<Map>& otherwise) {
     if constexpr (is_copied_in_bulk<Results>) {
         const extent leading = rows <= 1 ? (columns + 7) / 8 * 8 : results.first.stride;
-        if (in_bulk) return maps_of_lines(device, results.first.data, columns, rows, leading, 16, sets);
+        if (in_bulk) return maps_of_rows(device, results.first.data, columns, rows, leading, 16, sets);
     }
     return otherwise;
 }
