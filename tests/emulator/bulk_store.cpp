@@ -107,7 +107,9 @@ void machine_state::finish_bulk_store(thread_state& t, const store_under_way& s,
         const extent row = extent{s.y} + line;
         for (int i = 0; i < across; ++i) {
             const extent column = extent{s.x} + i;
-            if (row < 0 || row >= s.map.outer || column < 0 || column >= s.map.inner) continue;
+            // As the hardware does: whole chunks of 16 bytes, also where a line ends within one.
+            const extent of_chunk = column - i % (16 / s.map.element_bytes);
+            if (row < 0 || row >= s.map.outer || column < 0 || of_chunk >= s.map.inner) continue;
             auto* const to = static_cast<std::byte*>(const_cast<void*>(s.map.data)) +
                              (row * s.map.leading + column) * static_cast<extent>(bytes);
             expect_own(t, to, operation::bulk_store, sites[s.at].at);

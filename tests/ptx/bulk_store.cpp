@@ -36,7 +36,8 @@ void bring_back(warp& w, const asynchronous::bulk_store& s, int lane) {
     for (std::uint64_t row = 0; row < s.map.box_outer; ++row) {
         for (std::uint64_t column = 0; column < s.map.box_inner(); ++column) {
             const std::int64_t x = s.x + static_cast<std::int64_t>(column), y = s.y + static_cast<std::int64_t>(row);
-            if (!s.map.has(x, y)) continue;
+            // As the hardware does: whole chunks of 16 bytes, also where a row ends within one.
+            if (!s.map.has(x - x % static_cast<std::int64_t>(chunk / bytes), y)) continue;
             std::memcpy(w.memory(*s.by, space::global, s.map.place(x, y), bytes, lane, access::writes),
                         shared + swizzled(s.from + tensor_map::row_bytes * row + bytes * column), bytes);
         }

@@ -97,7 +97,8 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
 }
 
 /// The plan of a product by warpgroups, and how its results are stored: in sets of rows, if that takes less time by the
-/// model of tiles.hpp than storing them one by one, although each set has whole tiles. Neither changes the parts of k, and
+/// model of tiles.hpp than storing them one by one, although each set has whole tiles, which begin up to
+/// 16 bytes before its columns. Neither changes the parts of k, and
 /// so the bits.
 struct warpgroup_plan {
     matmul_plan plan;
@@ -106,13 +107,13 @@ struct warpgroup_plan {
 template <class A, class B, class Results>
 warpgroup_plan plan_warpgroups(const simt::architecture& gpu, const product_operand<A>& a, const product_operand<B>& b,
                                const Results& results) {
-    const auto plan_for = [&](extent m, int parts) {
-        return plan_matmul(gpu, m, b.outer, a.depth, matmul_tile::widest, 1, parts);
+    const auto plan_for = [&](extent m, extent n, int parts) {
+        return plan_matmul(gpu, m, n, a.depth, matmul_tile::widest, 1, parts);
     };
-    const matmul_plan plan = plan_for(a.outer, 0);
+    const matmul_plan plan = plan_for(a.outer, b.outer, 0);
     const result_storing storing = storing_of(a, b, results);
-    if (plan.parts > 1 || storing.sets == 1) return {plan, storing};
-    const matmul_plan in_sets = plan_for(extent{tiles_of_rows(a.outer, storing.sets, 128)} * 128, 1);
+    if (plan.parts > 1 || storing.most_offset == 0) return {plan, storing};
+    const matmul_plan in_sets = plan_for(extent{tiles_of_rows(a.outer, storing.sets, 128)} * 128, b.outer + storing.most_offset, 1);
     if (in_sets.time < plan.time + time_of_single_stores(gpu, a.outer, b.outer)) return {in_sets, storing};
     return {plan, {}};
 }

@@ -276,7 +276,10 @@ struct warpgroup_kernel {
             HALFTONE_UNROLL for (int i = 0; i < blocks; i += 2) {
                 put_results(simt, rows, here, set, i, sums[j + i], sums[j + i + 1]);
             }
-            if (here.column < 0) {
+            // A bulk copy stores whole chunks of 16 bytes: also what is before the first column, or beyond the last one.
+            // Partial sums have room there.
+            const bool ends_in_chunk = part.elements == 0 && (n + c.offset(set)) % (16 / static_cast<int>(sizeof(result))) != 0;
+            if (here.column < 0 || (ends_in_chunk && here.column < n && here.column + at_once > n)) {
                 simt.warp_barrier();
                 store_singly(simt, rows, here, set);
             } else {
@@ -289,7 +292,7 @@ struct warpgroup_kernel {
             buffer ^= buffer_bytes;
         }
     }
-    /// From shared memory, where a bulk copy would overwrite what is before the first column.
+    /// From shared memory, where a bulk copy would overwrite what is before the first column or beyond the last one.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void store_singly(Simt simt, word buffer, tile_place here, int set) const {
         constexpr int size = static_cast<int>(sizeof(result)), across = 128 / size;
