@@ -18,6 +18,10 @@ TEST_CASE("matmul on cuda by warpgroups: every pair of layouts, edges, parts") {
     support::waiting_cuda device;
     if (are_there(device)) matmul_test::warpgroups_in_all_layouts(device);
 }
+TEST_CASE("matmul on cuda by warpgroups: rows of c that begin anywhere") {
+    support::waiting_cuda device;
+    if (are_there(device)) matmul_test::warpgroups_store_any_rows(device);
+}
 TEST_CASE("matmul on cuda by warpgroups: epilogues") {
     support::waiting_cuda device;
     if (are_there(device)) matmul_test::warpgroups_finish_all(device);

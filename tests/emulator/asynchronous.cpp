@@ -172,6 +172,7 @@ void thread_access::bulk_copy(word to, const tile_map& map, const box_place& fro
     }
     if (axes != map.axes) refuse(" copies by ", axes, " axes from a map of ", map.axes);
     const std::size_t bytes = static_cast<std::size_t>(line_bytes * map.box_outer);
+    if (from.x * map.element_bytes % 16 != 0) refuse(" copies from column ", from.x, ", which is no multiple of 16 bytes");
     if (to % 1024 != 0) refuse(" copies to ", to, ", which is no multiple of 1024");
     if (to + bytes > b.shared.size())
         refuse(" copies ", bytes, " bytes to ", to, ", beyond the block's ", b.shared.size());

@@ -30,6 +30,7 @@ enum class fault {
     expects_too_much,
     slots_stay_full,
     copy_to_a_misaligned_place,
+    copy_from_a_misaligned_column,
     copy_beyond_the_block,
     copy_over_an_mbarrier,
     copy_over_stores,
@@ -72,6 +73,7 @@ constexpr const char* sentences[] = {
     "of the mbarrier at 49152 lacks 0 arrivals and 128 bytes",
     "waits for ever in mbarrier_wait at asynchronous_faults.cpp",
     "copies to 512, which is no multiple of 1024",
+    "copies from column 4, which is no multiple of 16 bytes",
     "copies 8192 bytes to 50176, beyond the block's 50304",
     ", where there is an mbarrier",
     "wrote: no fence orders copies after stores",
@@ -181,6 +183,7 @@ struct product_kernel {
         emulator::tile_map from = a;
         if (has(fault::copy_from_a_misaligned_line)) from.leading += 4;
         if (has(fault::copy_to_a_misaligned_place)) simt.bulk_copy(to + 512, from, x, y, done);
+        if (has(fault::copy_from_a_misaligned_column)) simt.bulk_copy(to, from, 4, y, done);
         if (has(fault::copy_beyond_the_block)) simt.bulk_copy(mbarriers + 1024, from, x, y, done);
         if (has(fault::copy_over_an_mbarrier)) simt.bulk_copy(mbarriers - 7168, from, x, y, done);
         simt.bulk_copy(to, from, x, y, done);

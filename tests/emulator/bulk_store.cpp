@@ -76,6 +76,7 @@ void thread_access::bulk_store(const tile_map& map, const box_place& to, int axe
     if (!map.can_be()) refuse(" copies to a matrix that no map can be of");
     if (axes != map.axes) refuse(" copies by ", axes, " axes to a map of ", map.axes);
     const word end = from + line_bytes * static_cast<word>(map.box_outer);
+    if (to.x * map.element_bytes % 16 != 0) refuse(" copies to column ", to.x, ", which is no multiple of 16 bytes");
     if (from % 1024 != 0) refuse(" copies from ", from, ", which is no multiple of 1024");
     if (end > b.shared.size()) refuse(" copies up to ", end, ", beyond the block's ", b.shared.size());
     for (word i = from; i < end; i += 16) {
@@ -107,7 +108,9 @@ void machine_state::finish_bulk_store(thread_state& t, const store_under_way& s,
         const extent first = s.map.line(s.to, line);
         for (int i = 0; i < across; ++i) {
             const extent column = extent{s.to.x} + i;
-            if (first < 0 || column < 0 || column >= s.map.inner) continue;
+            // As the hardware does: whole chunks of 16 bytes, also where a line ends within one.
+            const extent of_chunk = column - i % (16 / s.map.element_bytes);
+            if (first < 0 || column < 0 || of_chunk >= s.map.inner) continue;
             auto* const to =
                 static_cast<std::byte*>(const_cast<void*>(s.map.data)) + (first + column) * static_cast<extent>(bytes);
             expect_own(t, to, operation::bulk_store, sites[s.at].at);

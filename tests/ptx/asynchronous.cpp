@@ -177,6 +177,7 @@ constexpr handler bulk_copy = [](warp& w, const instruction& i, lane_mask m) {
         c.place = place_at(w, i, 2, Axes, l);
         c.done = shared_place(w, i, 2 + Axes, l);
         const mbarrier& b = mbarrier_at(w, i, c.done, l);
+        if (!c.map.may_begin_at(c.place[0])) w.fail(i, "a box that begins at no multiple of 16 bytes");
         if (!b.is_fenced) w.fail(i, "an mbarrier that no fence.mbarrier_init has shown to copies");
         const std::uint64_t bytes = c.map.box_bytes();
         if (c.to % 1024 != 0) w.fail(i, "misaligned: 128-byte swizzle wants a multiple of 1024");

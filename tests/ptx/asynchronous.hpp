@@ -38,6 +38,8 @@ struct tensor_map {
 
     std::uint64_t box_bytes() const { return row_bytes * box_outer; }
     std::uint64_t box_inner() const { return row_bytes / element_bytes; }
+    /// Hardware refuses other boxes with an illegal instruction.
+    bool may_begin_at(std::int64_t x) const { return x * static_cast<std::int64_t>(element_bytes) % 16 == 0; }
     bool has(const tensor_place& p) const {
         for (std::size_t i = 0; i < p.size(); ++i)
             if (p[i] < 0 || static_cast<std::uint64_t>(p[i]) >= extent[i]) return false;

@@ -36,7 +36,10 @@ void bring_back(warp& w, const asynchronous::bulk_store& s, int lane) {
     for (std::uint64_t row = 0; row < s.map.box_outer; ++row) {
         for (std::uint64_t column = 0; column < s.map.box_inner(); ++column) {
             const tensor_place to = in_box(s.place, column, row);
-            if (!s.map.has(to)) continue;
+            // As the hardware does: whole chunks of 16 bytes, also where a row ends within one.
+            tensor_place of_chunk = to;
+            of_chunk[0] -= of_chunk[0] % static_cast<std::int64_t>(chunk / bytes);
+            if (!s.map.has(of_chunk)) continue;
             std::memcpy(w.memory(*s.by, space::global, s.map.place(to), bytes, lane, access::writes),
                         shared + swizzled(s.from + tensor_map::row_bytes * row + bytes * column), bytes);
         }
@@ -53,6 +56,7 @@ constexpr handler bulk_store = [](warp& w, const instruction& i, lane_mask m) {
         s.map = map_at(w, i, w.values(i.from[0])[l] + static_cast<std::uint64_t>(i.offset), l);
         if (s.map.axes != Axes) w.fail(i, "a tensor map of another number of axes");
         s.place = place_at(w, i, 1, Axes, l);
+        if (!s.map.may_begin_at(s.place[0])) w.fail(i, "a box that begins at no multiple of 16 bytes");
         s.from = shared_place(w, i, 1 + Axes, l);
         s.thread = w.first_thread() + l;
         s.group = own(w, l).store_groups;

@@ -208,6 +208,7 @@ enum class mistake {
     stride,
     base_offset,
     start,
+    column,
     no_init_fence,
     no_barrier,
     no_wait_for_the_copy,
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(128)
         } else {
             mbarrier_expect(done, M == mistake::too_few_bytes ? 16384 : M == mistake::too_many_bytes ? 32768 : 24576);
         }
-        bulk_copy(at, map, 0, 0, done);
+        bulk_copy(at, map, M == mistake::column ? 4 : 0, 0, done);
         bulk_copy(at + 8192, map, 0, 0, done);
         if (M == mistake::other_axes) {
             bulk_copy(at + 16384, map, 0, 64, 0, 0, done);
@@ -279,7 +280,7 @@ __global__ void __launch_bounds__(128)
 /// Whether the kernel ends, and with numbers.
 template <mistake M>
 bool ends_well() {
-    matrix<bfloat16> a(128, 64);
+    matrix<bfloat16> a(128, M == mistake::column ? 72 : 64);
     a.fill([](int, int) { return 1; });
     CUtensorMap map;
     REQUIRE(a.map(64).encode(&map) == CUDA_SUCCESS);
@@ -305,6 +306,7 @@ TEST_CASE("the machine for PTX as an sm_90 finds each planted mistake") {
     CHECK_FALSE(ends_well<mistake::stride>());
     CHECK_FALSE(ends_well<mistake::base_offset>());
     CHECK_FALSE(ends_well<mistake::start>());
+    CHECK_FALSE(ends_well<mistake::column>());
     CHECK_FALSE(ends_well<mistake::no_init_fence>());
     CHECK_FALSE(ends_well<mistake::no_barrier>());
     CHECK_FALSE(ends_well<mistake::no_wait_for_the_copy>());
@@ -416,6 +418,7 @@ TEST_CASE("the machine for PTX as an sm_90: bulk copies from shared memory") {
 enum class lapse {
     none,
     misaligned,
+    column,
     beyond_shared_memory,
     no_fence,
     fence_of_another,
@@ -448,6 +451,7 @@ __global__ void __launch_bounds__(32) one_box(const __grid_constant__ CUtensorMa
     if (M != lapse::no_barrier) __syncwarp();
     const unsigned skipped = M == lapse::misaligned ? 512 : M == lapse::beyond_shared_memory ? box_bytes : 0;
     if (lane == 0) bulk_store(&to, 0, 0, begin + skipped);
+    if (M == lapse::column && lane == 0) bulk_store(&to, 4, 0, begin);
     if (M != lapse::no_commit) bulk_commit();
     if (M == lapse::overwritten && lane == 0) boxes[40] = 0;
     if (M == lapse::overwritten_by_matrices) fill();
@@ -486,6 +490,7 @@ bool stores_well() {
 TEST_CASE("the machine for PTX as an sm_90 finds each mistake about bulk copies from shared memory") {
     CHECK(stores_well<lapse::none>());
     CHECK_FALSE(stores_well<lapse::misaligned>());
+    CHECK_FALSE(stores_well<lapse::column>());
     CHECK_FALSE(stores_well<lapse::beyond_shared_memory>());
     CHECK_FALSE(stores_well<lapse::no_fence>());
     CHECK_FALSE(stores_well<lapse::fence_of_another>());

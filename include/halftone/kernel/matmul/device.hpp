@@ -237,10 +237,11 @@ struct matmul<Device> {
             if (multiply_bytes(device, x, y, epilogue, access, batch)) return;
             if constexpr (can_have_warpgroups<Compute, Device>) {
                 if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
-                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k, matmul_tile::widest);
-                    if (plan.tile > matmul_tile::large) {
+                    const warpgroup_plan way = plan_warpgroups(device.architecture(), x, y, epilogue.results);
+                    if (way.plan.tile > matmul_tile::large) {
                         const widened_copy<Compute> wide_x(device, x), wide_y(device, y);
-                        return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access, plan);
+                        return multiply_by_warpgroups<Compute>(device, wide_x.operand, wide_y.operand, epilogue, access,
+                                                               way.plan, way.storing);
                     }
                 }
             }
@@ -259,13 +260,16 @@ struct matmul<Device> {
                     const aligned_copy<A> of_x(device, x);
                     const aligned_copy<B> of_y(device, y);
                     constexpr std::integral_constant<panel_load, panel_load::direct> direct{};
-                    const bool by_warpgroups = batch.count == 1 && k > 0 && has_warpgroups<Compute>(device);
-                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k,
-                                                      by_warpgroups ? matmul_tile::widest : matmul_tile::large, slowness);
                     if constexpr (can_have_warpgroups<Compute, Device>) {
-                        if (plan.tile > matmul_tile::large)
-                            return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access, plan);
+                        if (batch.count == 1 && k > 0 && has_warpgroups<Compute>(device)) {
+                            const warpgroup_plan way =
+                                plan_warpgroups(device.architecture(), of_x.operand, of_y.operand, epilogue.results);
+                            if (way.plan.tile > matmul_tile::large)
+                                return multiply_by_warpgroups<Compute>(device, of_x.operand, of_y.operand, epilogue, access,
+                                                                       way.plan, way.storing);
+                        }
                     }
+                    const matmul_plan plan = plan_matmul(device.architecture(), m, n, k, matmul_tile::large, slowness);
                     if (plan.tile == matmul_tile::large) {
                         return for_large_tiles<Compute, A, B, Operands, Results>(device, [&](auto tiling) {
                             run_as(of_x.operand, of_y.operand, tiling, direct, plan.parts);

@@ -8,6 +8,7 @@
 /// Numeric contract: a copy. pays_to_align (tiles.hpp) decides for which products the extra pass over memory pays.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -17,23 +18,27 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A block copies whole rows, or 1,024 elements of one: consecutive lanes read and write consecutive elements. Bits: an
-/// integer type, so that one kernel serves all numbers of 16 bits.
+/// A thread copies two chunks of 16 bytes of a row: it reads the two aligned chunks in which each lies, and stores the part
+/// of both that it needs, so that memory is read and written in whole chunks. Chunks at the matrix's ends are read element
+/// by element. Bits: an integer type, so that one kernel serves all numbers of 16 bits.
 template <class Bits>
 struct aligned_copy_kernel {
-    static constexpr int threads = 256, each = 4;
+    static constexpr int threads = 256, each = 2, in_chunk = 16 / static_cast<int>(sizeof(Bits));
     static constexpr word shared_bytes = 0;
+    using chunk = vec<Bits, in_chunk>;
 
     global_span<const Bits> from;
     global_span<Bits> to;
     extent from_leading, to_leading;
     int lines, length;
-    int across;  // threads for each row: a power of two
+    int across;        // threads for each row: a power of two
+    int to_chunk = 0;  // how many elements after the first one the first aligned chunk begins
 
     grid_shape grid() const {
-        const int elements = each * across;
-        return simt::blocks_along_x(extent{parts_of_line()} * ((length + elements - 1) / elements));
+        const int chunks = each * across;
+        return simt::blocks_along_x(extent{parts_of_line()} * ((chunks_of_line() + chunks - 1) / chunks));
     }
+    HALFTONE_HD HALFTONE_INLINE int chunks_of_line() const { return (length + in_chunk - 1) / in_chunk; }
     /// The number of parts of a row that blocks copy.
     HALFTONE_HD HALFTONE_INLINE int parts_of_line() const {
         const int lines_of_block = threads / across;
@@ -46,15 +51,44 @@ struct aligned_copy_kernel {
         const int line = band * (threads / across) + simt.thread() / across;
         const int first = piece * (each * across) + simt.thread() % across;
         if (line >= lines) return;
-        vec<Bits, each> held;
-        HALFTONE_UNROLL for (int e = 0; e < each; ++e) {
-            const int column = first + e * across;
-            if (column < length) held[e] = simt.load(from, line * from_leading + column);
+        // Where the row begins, in chunks from the first aligned one on.
+        const extent start = line * from_leading - to_chunk + in_chunk, number = start / in_chunk - 1;
+        const int past = static_cast<int>(start % in_chunk);
+        chunk held[each];
+        HALFTONE_UNROLL for (int i = 0; i < each; ++i) {
+            if (first + i * across < chunks_of_line())
+                held[i] = read(simt, line * from_leading + (first + i * across) * extent{in_chunk}, number + first + i * across, past);
         }
-        HALFTONE_UNROLL for (int e = 0; e < each; ++e) {
-            const int column = first + e * across;
-            if (column < length) simt.store(to, line * to_leading + column, held[e]);
+        HALFTONE_UNROLL for (int i = 0; i < each; ++i) {
+            const int mine = first + i * across;
+            if (mine < chunks_of_line()) simt.store(simt::as_vectors<in_chunk>(to), line * (to_leading / in_chunk) + mine, held[i]);
         }
+    }
+
+  private:
+    /// A chunk from element number `element` on, which is element `past` of aligned chunk number `low`.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE chunk read(Simt simt, extent element, extent low, int past) const {
+        const auto chunks = simt::as_vectors<in_chunk>(from.part(to_chunk, from.count - to_chunk));
+        if (low >= 0 && low + 1 < chunks.count) {
+            const chunk one = simt.load(chunks, low), next = simt.load(chunks, low + (past > 0 ? 1 : 0));
+            return joined<0>(one, next, past);
+        }
+        chunk all{};
+        HALFTONE_UNROLL for (int e = 0; e < in_chunk; ++e) {
+            if (element + e < from.count) all[e] = simt.load(from, element + e);
+        }
+        return all;
+    }
+    /// Elements `past` and following of two consecutive chunks: a choice among constants, so that chunks stay in registers.
+    template <int Past>
+    HALFTONE_HD HALFTONE_INLINE static chunk joined(const chunk& one, const chunk& next, int past) {
+        if constexpr (Past + 1 < in_chunk) {
+            if (past != Past) return joined<Past + 1>(one, next, past);
+        }
+        chunk all;
+        HALFTONE_UNROLL for (int e = 0; e < in_chunk; ++e) all[e] = e + Past < in_chunk ? one[(e + Past) % in_chunk] : next[(e + Past) % in_chunk];
+        return all;
     }
 };
 
@@ -71,14 +105,18 @@ class aligned_copy {
         const extent leading = leading_of(from), count = from.lines() * leading;
         using kernel = aligned_copy_kernel<bits>;
         int across = kernel::threads;
-        while (across > 32 && across * kernel::each / 2 >= from.length()) across /= 2;
+        while (across > 32 && across * kernel::each * kernel::in_chunk / 2 >= from.length()) across /= 2;
+        // A matrix that ends before its first aligned chunk has none.
+        const auto past = static_cast<int>(reinterpret_cast<std::uintptr_t>(from.elements.data) % 16 / sizeof(T));
+        const int to_chunk = static_cast<int>(std::min<extent>((kernel::in_chunk - past) % kernel::in_chunk, from.elements.count));
         device.launch(kernel{{reinterpret_cast<const bits*>(from.elements.data), from.elements.count},
                              {lease_.template as<bits>(), count},
                              from.leading,
                              leading,
                              from.lines(),
                              from.length(),
-                             across});
+                             across,
+                             to_chunk});
         operand.elements = {lease_.template as<T>(), count};
         operand.leading = leading;
         operand.access = row_access::chunks;

@@ -118,19 +118,6 @@ HALFTONE_HD HALFTONE_INLINE void finish_row(Simt simt, const detail::matmul_epil
     run_part(simt, finish_row_part<N, Operands, Results>{epilogue, access, row, column, columns, sums});
 }
 
-/// The value of an epilogue's only result, not yet rounded.
-HALFTONE_KERNEL template <int N, class Simt, class Operands, class Result>
-HALFTONE_HD HALFTONE_INLINE vec<float, N> result_of_row(Simt simt,
-                                                        const detail::matmul_epilogue<Operands, pack<Result>>& epilogue,
-                                                        row_access access, int row, int column, int columns,
-                                                        const vec<float, N>& sums) {
-    constexpr int arguments = 1 + static_cast<int>(Operands::count);
-    vec<float, N> values[arguments];
-    values[0] = scale_sums(simt, epilogue.operands, sums);
-    load_operands(simt, epilogue.operands, access, row, column, columns, values + 1);
-    return evaluate_each<arguments>(epilogue.results.first.expression, values);
-}
-
 /// The same for another matrix of a batch, at this distance in elements; operands have the results' distances.
 template <class T>
 HALFTONE_HD HALFTONE_INLINE detail::column_operand<T> offset_by(const detail::column_operand<T>& o, extent) {

@@ -24,12 +24,13 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// 64x64 and 128x128 elements of c are computed by mma.sync, 128x192 and 128x256 by wgmma.
-enum class matmul_tile { small, large, wide, widest };
+/// 64x64 and 128x128 elements of c are computed by mma.sync, 128x64, 128x192 and 128x256 by wgmma.
+enum class matmul_tile { small, large, narrow, wide, widest };
 
 struct matmul_plan {
     matmul_tile tile;
-    int parts;  ///< of k, at most; fewer if panels do not divide evenly
+    int parts;        ///< of k, at most; fewer if panels do not divide evenly
+    double time = 0;  ///< predicted, in the unit of tile_pace
 };
 
 /// How 8-bit operands are multiplied: by 8-bit matrix units, or widened to 16 bits.
@@ -71,6 +72,7 @@ struct tile_pace {
 inline constexpr tile_pace tile_paces[] = {
     {matmul_tile::small, 64, 64, 0.5625, 0.4375},
     {matmul_tile::large, 128, 128, 1.25, 1},
+    {matmul_tile::narrow, 128, 64, 0.4, 0.4, 50, 30},
     {matmul_tile::wide, 128, 192, 0.93, 0.93, 130, 250},
     {matmul_tile::widest, 128, 256, 1.19, 1.19, 130, 250},
 };
@@ -78,9 +80,9 @@ inline constexpr tile_pace tile_paces[] = {
 inline constexpr double adding_launch_depth = 200;
 
 /// The plan for c (m, n) and sums over k. `largest`: the largest tile that the operands' alignment allows. `slowness`:
-/// the time of these products relative to 16-bit ones.
+/// the time of these products relative to 16-bit ones. `parts_given`: of k; 0: as many as take the least time.
 constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, extent n, extent k,
-                                matmul_tile largest = matmul_tile::large, int slowness = 1) {
+                                matmul_tile largest = matmul_tile::large, int slowness = 1, int parts_given = 0) {
     const matmul_table_row& row = matmul_row_of(gpu.version);
     const double multiprocessors = gpu.multiprocessors;
     const int most_parts =
@@ -92,7 +94,7 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
         if (pace.tile > largest) continue;
         const extent tiles = ((m + pace.rows - 1) / pace.rows) * ((n + pace.columns - 1) / pace.columns);
         const double share_of_large = static_cast<double>(pace.rows * pace.columns) / (128 * 128);
-        for (int parts = 1; parts <= most_parts; ++parts) {
+        for (int parts = std::max(1, parts_given); parts <= (parts_given > 0 ? parts_given : most_parts); ++parts) {
             const extent blocks = tiles * parts, rounds = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;
             const double turns = static_cast<double>(rounds), depth = static_cast<double>((k + parts - 1) / parts),
                          products = (rounds <= 1 ? pace.alone : turns * pace.sharing) * depth,
@@ -100,10 +102,16 @@ constexpr matmul_plan plan_matmul(const simt::architecture& gpu, extent m, exten
                          sums = static_cast<double>(row.sums_depth) * static_cast<double>(blocks) * share_of_large /
                                 multiprocessors,
                          all = products + (ends + (parts == 1 ? 0 : sums + adding_launch_depth)) / slowness;
-            if (least < 0 || all < least) least = all, best = {pace.tile, parts};
+            if (least < 0 || all < least) least = all, best = {pace.tile, parts, all};
         }
     }
     return best;
+}
+
+/// The time that warpgroups take more, in the same unit, if results are stored one by one: 400 for those of a large tile,
+/// measured on an H200.
+constexpr double time_of_single_stores(const simt::architecture& gpu, extent m, extent n) {
+    return 400 * static_cast<double>(m) * static_cast<double>(n) / (128 * 128) / gpu.multiprocessors;
 }
 
 /// Whether operands with this number of unaligned elements are copied into aligned rows first. Loaded through
