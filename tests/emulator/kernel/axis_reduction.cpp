@@ -43,6 +43,19 @@ TEST_CASE("axis_reduction on a GPU: results of another type, and long rows and c
     products<float, bfloat16>(device, ht::shape<2>{1030, 7}, ht::axes<0>);
 }
 
+TEST_CASE("axis_reduction on a GPU: many rows, each by one warp, and runs of vectors with axes between them") {
+    emulator::device device;
+    support::random data(19);
+    const ht::shape<2> many{2048, 1048};
+    const guarded<bfloat16> x(data.normals<bfloat16>(many.size(), 1, 0.75), 0);
+    for (const auto operation : {axis_operation::sum, axis_operation::logsumexp})
+        forward<bfloat16, float>(device, x.const_view(many), ht::axes<1>, operation);
+    const ht::shape<3> between{33, 2, 1056};
+    const guarded<bfloat16> y(data.normals<bfloat16>(between.size(), 1, 0.75), 0);
+    for (const auto operation : {axis_operation::sum, axis_operation::var, axis_operation::amin})
+        forward<bfloat16, float>(device, y.const_view(between), ht::axes<0, 2>, operation);
+}
+
 TEST_CASE("axis_reduction on a GPU: strides, axes that stay, infinities, NaNs, nothing") {
     emulator::device device;
     free_functions(device);

@@ -21,9 +21,11 @@ TEST_CASE("strided_copy on a GPU: the bytes of its definition") {
 }
 
 TEST_CASE("strided_copy on a GPU: right in every schedule, and every damage is found") {
-    emulator::check_kernels([&](emulator::device& device) {
-        return is_right<ht::bfloat16>(device, ht::shape<2>{33, 40}, 0, [](const auto& v) { return ht::transpose(v); });
-    });
+    for (const ht::shape<2>& s : {ht::shape<2>{33, 40}, ht::shape<2>{72, 80}}) {
+        emulator::check_kernels([&](emulator::device& device) {
+            return is_right<ht::bfloat16>(device, s, 0, [](const auto& v) { return ht::transpose(v); });
+        });
+    }
 }
 
 }  // namespace

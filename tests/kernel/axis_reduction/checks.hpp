@@ -363,7 +363,7 @@ void running_sums(Device& device, const ht::shape<3>& s, bool is_reversed, ht::w
     for (extent i = 0; i < s.size(); ++i) {
         const auto k = static_cast<std::size_t>(i);
         const double value = want[k] + (mode == ht::write_mode::add ? 0.25 : 0);
-        // 32 neighbours may be added up in float, the rest is in double.
+        // At most 32 neighbours are added up in float, in at most five steps; the rest is in double.
         const double error = support::gamma(5) * magnitudes[k] + 2 * support::u * (std::fabs(want[k]) + 0.25);
         c.expect(static_cast<double>(y[i]), value, support::rounded<Y>(value, error));
     }
@@ -376,6 +376,7 @@ void every_running_sum(Device& device) {
         for (const auto mode : {ht::write_mode::overwrite, ht::write_mode::add}) {
             running_sums<X, Y>(device, {3, 70, 1}, is_reversed, mode);
             running_sums<X, Y>(device, {1, 1030, 1}, is_reversed, mode);
+            running_sums<X, Y>(device, {3, 1088, 1}, is_reversed, mode);
             running_sums<X, Y>(device, {2, 9, 7}, is_reversed, mode);
             running_sums<X, Y>(device, {1, 3, 1200}, is_reversed, mode);
         }

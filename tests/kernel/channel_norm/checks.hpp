@@ -19,15 +19,18 @@ using ht::kernel::channel_sets;
 using support::guarded;
 using doubles = std::vector<double>;
 
-/// Shapes and groups, 0: batch norm. Empty ones, sets of few elements, segments of several blocks, odd ones.
+/// Shapes and groups, 0: batch norm; and how many elements x, dy, y and dx lie behind an address that is aligned for
+/// vectors. Empty ones, sets of few elements, segments of several blocks, odd ones; aligned ones whose vectors belong to
+/// one segment, to two and to several.
 struct norm_case {
     ht::shape<4> x;
-    extent groups;
+    extent groups, apart = 1;
 };
 inline constexpr norm_case cases[] = {{{1, 1, 1, 2}, 0},   {{3, 4, 1, 1}, 0},  {{2, 3, 5, 7}, 0}, {{2, 6, 9, 31}, 0},
                                       {{2, 3, 33, 40}, 0}, {{0, 3, 4, 4}, 0},  {{2, 0, 3, 3}, 0}, {{2, 3, 0, 4}, 0},
                                       {{2, 6, 9, 31}, 1},  {{2, 6, 9, 31}, 3}, {{2, 6, 5, 1}, 6}, {{1, 4, 1, 33}, 2},
-                                      {{0, 4, 3, 3}, 2}};
+                                      {{0, 4, 3, 3}, 2},   {{2, 3, 8, 40}, 0, 0}, {{4, 2, 9, 10}, 0, 0},
+                                      {{8, 2, 1, 3}, 0, 0}, {{2, 4, 6, 14}, 2, 0}};
 
 inline channel_sets sets_of(const norm_case& c) {
     return c.groups == 0 ? ht::detail::batch_sets(c.x) : ht::detail::group_sets("test", c.x, c.groups);
@@ -71,9 +74,9 @@ void forward(Device& device, const norm_case& c, support::comparison& results, s
     using S = ht::kernel::statistic<X, W, Y>;
     const channel_sets sets = sets_of(c);
     support::random data(static_cast<std::uint64_t>(c.x.size() + c.groups));
-    const guarded<X> x(data.normals<X>(c.x.size(), 1.5, 0.5));
+    const guarded<X> x(data.normals<X>(c.x.size(), 1.5, 0.5), c.apart);
     const guarded<W> gain(data.normals<W>(sets.channels, 0.5, 1)), bias(data.normals<W>(sets.channels));
-    const guarded<Y> y(c.x.size(), 3);
+    const guarded<Y> y(c.x.size(), 3 * c.apart);
     const guarded<S> mean(sets.sets()), rstd(sets.sets());
     const std::vector<S> before = data.normals<S>(sets.channels);
     const guarded<S> running_mean(before), running_var(before);
@@ -125,8 +128,8 @@ void backward(Device& device, const norm_case& c, bool training, support::compar
     using S = ht::kernel::statistic<X, W, Y>;
     const channel_sets sets = sets_of(c);
     support::random data(static_cast<std::uint64_t>(c.x.size() + c.groups + 3));
-    const guarded<X> x(data.normals<X>(c.x.size(), 1.5, 0.5));
-    const guarded<Y> dy(data.normals<Y>(c.x.size()));
+    const guarded<X> x(data.normals<X>(c.x.size(), 1.5, 0.5), c.apart);
+    const guarded<Y> dy(data.normals<Y>(c.x.size()), c.apart);
     const guarded<W> gain(data.normals<W>(sets.channels, 0.5, 1));
     const defined_statistics d = statistics_of<X, S>(sets, x, 1e-3);
     const guarded<S> mean(sets.sets()), rstd(sets.sets()), dgain(sets.channels), dbias(sets.channels);
@@ -134,7 +137,7 @@ void backward(Device& device, const norm_case& c, bool training, support::compar
         mean[s] = static_cast<S>(d.mean[static_cast<std::size_t>(s)]);
         rstd[s] = static_cast<S>(d.rstd[static_cast<std::size_t>(s)]);
     }
-    const guarded<X> dx(c.x.size(), 5);
+    const guarded<X> dx(c.x.size(), 5 * c.apart);
     if (c.groups == 0) {
         ht::batch_norm_gradients(device, x.const_view(c.x), gain.const_view(), dy.const_view(c.x), mean.view(),
                                  rstd.view(), dx.view(c.x), dgain.view(), dbias.view(), training);

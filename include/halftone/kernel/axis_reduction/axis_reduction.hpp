@@ -55,8 +55,10 @@ enum class axis_term {
 
 /// axis_block: the number of elements that a CPU sums in float. axis_depth: the number of additions in float that a
 /// term passes through at most. On a CPU these are a chain in each lane of four vectors of four floats, then the four
-/// vectors, then the lanes; on a GPU, a chain in each of 256 threads (32 if a warp reduces the piece, eight for
-/// columns), then the sums of these threads.
+/// vectors, then the lanes. On a GPU a thread adds the elements of each vector of 16 bytes in a chain, the vectors in a
+/// chain, and then the threads' sums are added: 256 threads reduce 16384 elements, or a warp at most 8192, which are
+/// in each lane at most 64 vectors of 4 elements and one element beside them (3 + 64 + 5 additions); 1024 if it reads
+/// single elements; for columns each of eight warps adds every eighth of 512 rows.
 inline constexpr extent axis_block = 512;
 constexpr extent axis_depth(extent size) { return (size < axis_block ? size : axis_block) / 8 + 9; }
 
@@ -98,7 +100,8 @@ struct reduction_index {
 };
 
 /// The arguments of cumulative sums along an axis: y[i] = the sum of x[0] to x[i], or, reversed, of x[i] to the last
-/// element. x and y are contiguous, (outer, count, inner).
+/// element. x and y are contiguous, (outer, count, inner). On a GPU, sums along rows (inner = 1) add the elements of a
+/// vector of at most 16 in float, in at most four additions, and vectors in double; all other sums are in double.
 template <class X, class Y>
 struct running_sum {
     const X* x;

@@ -28,6 +28,11 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
     const axis_layout& l = a.layout;
     if (l.outputs == 0) return;
     const axis_cut cut = axis_cut::of(l);
+    if (!l.is_columns() && cut.pieces == 1) {
+        if (a.operation == sum) return reduce_whole_rows<sum>(device, a, a.factor, a.kept, nullptr);
+        if (a.operation == var) return reduce_whole_rows<var>(device, a, a.factor, nullptr, a.kept);
+        if (a.operation == logsumexp) return reduce_whole_rows<logsumexp>(device, a, 1, a.kept, nullptr);
+    }
     const workspace::lease partial(device.scratch(), static_cast<std::size_t>(cut.pieces * l.outputs) * sizeof(float));
     const workspace::lease between(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
     const global_span<float> sums{partial.template as<float>(), cut.pieces * l.outputs};
@@ -43,11 +48,11 @@ void reduce_along(Device& device, const reduction<X, Y>& a) {
         device.launch(axis_finish_kernel<Term, Step, To>{{sums.data, sums.count},
                                                          cut.pieces,
                                                          read,
-                                                         factor,
-                                                         {to, l.outputs},
-                                                         {kept, l.outputs},
-                                                         {kept_parameter, l.outputs},
-                                                         mode});
+                                                         {factor,
+                                                          {to, l.outputs},
+                                                          {kept, l.outputs},
+                                                          {kept_parameter, l.outputs},
+                                                          mode}});
     };
     constexpr axis_constant<axis_term::value> value;
     constexpr axis_constant<axis_term::maximum> maximum;
@@ -92,7 +97,7 @@ void reduce_by(Device& device, const X* x, const axis_layout& l, const float* pa
     const global_span<const float> of{parameters, l.outputs};
     run_axis_pass<Term>(device, x, l, cut, of, sums);
     device.launch(axis_finish_kernel<Term, axis_step::scale, float>{
-        {sums.data, sums.count}, cut.pieces, of, 1.0, {to, l.outputs}, {}, {}, write_mode::overwrite});
+        {sums.data, sums.count}, cut.pieces, of, {1.0, {to, l.outputs}, {}, {}, write_mode::overwrite}});
 }
 
 /// The gradient of a product, from the number of its zeros and the product of all other elements.
@@ -163,8 +168,14 @@ struct axis_reduction<Device> {
         if (in_double<X, Y> || a.extents[2] != 1) {
             fp64::accumulate(device, a);
         } else if constexpr (!in_double<X, Y>) {
-            device.launch(on_device::running_sum_kernel<X, Y>{
-                {a.x, a.extents.size()}, {a.y, a.extents.size()}, a.extents[0], a.extents[1], a.is_reversed, a.mode});
+            const auto launch = [&]<int N>(on_device::constant<N>) {
+                const extent size = a.extents.size();
+                device.launch(on_device::running_sum_kernel<X, Y, N>{
+                    {a.x, size}, {a.y, size}, a.extents[0], a.extents[1], a.is_reversed, a.mode});
+            };
+            constexpr int n = on_device::longest<X, Y>;
+            on_device::can_use_vectors(n, a.extents[1], a.x, a.y) ? launch(on_device::constant<n>{})
+                                                                  : launch(on_device::constant<1>{});
         }
     }
 };

@@ -2,8 +2,8 @@
 /// \file
 /// Copies between strided views on devices that run GPU kernels; strided_copy.hpp has their contract and an example. If
 /// both views are contiguous along the same axis, a thread copies up to 16 bytes. If they are contiguous along
-/// different axes, a block copies squares of 32 x 32 elements through shared memory, so that warps read and write
-/// consecutive addresses.
+/// different axes, a block copies squares through shared memory, so that warps read and write consecutive addresses: lines
+/// of 128 bytes in accesses of 16 where both sides allow it, otherwise 32 x 32 elements one at a time.
 #pragma once
 
 #include <cstdint>
@@ -118,6 +118,73 @@ struct strided_transpose_kernel {
     }
 };
 
+/// The same with accesses of 16 bytes on both sides, for words of at most 4 bytes: a block copies squares whose lines have
+/// 128 bytes, in vectors of N words. Vector v of line c lies in shared memory in place v xor (c / N % 8) of its line, so
+/// that a warp that stores 8 vectors of 4 lines, or reads words of 8 vectors' lines at 4 adjacent places, has no bank
+/// conflicts.
+template <class Word>
+struct strided_square_kernel {
+    static constexpr int n = 16 / static_cast<int>(sizeof(Word)), side = 8 * n;
+    static constexpr int threads = 128, lines_at_once = threads / 8, steps = side / lines_at_once;
+    static constexpr word shared_bytes = side * side * sizeof(Word);
+
+    strided_copy_spans<Word> job;
+    extent outer;  // number of matrices
+
+    extent rows() const { return job.extents.of[job.axes - 2]; }
+    extent columns() const { return job.extents.of[job.axes - 1]; }
+    grid_shape grid() const {
+        return simt::blocks_along_x(outer * ((rows() + side - 1) / side) * ((columns() + side - 1) / side));
+    }
+    /// Whether all vectors of the job's matrices are whole and aligned.
+    static bool suits(const strided_copy_job& job) {
+        const int last = job.last(), other = last - 1;
+        for (int axis = 0; axis < job.axes; ++axis) {
+            if (axis != other && job.from_strides.of[axis] % n != 0) return false;
+            if (axis != last && job.to_strides.of[axis] % n != 0) return false;
+        }
+        return job.extents.of[last] % n == 0 && job.extents.of[other] % n == 0 && simt::is_aligned(job.from, 16) &&
+               simt::is_aligned(job.to, 16);
+    }
+
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD void operator()(Simt simt) const {
+        const extent rows = job.extents.of[job.axes - 2], columns = job.extents.of[job.axes - 1];
+        const extent down = (rows + side - 1) / side, across = (columns + side - 1) / side;
+        const extent block = simt.block().x, matrix = block / (down * across), rest = block - matrix * (down * across);
+        const extent row = rest / across * side, column = (rest - rest / across * across) * side;
+        const int vector = simt.thread() % 8, first = simt.thread() / 8;
+        const extent from_line = job.from_strides.of[job.axes - 1], to_line = job.to_strides.of[job.axes - 2];
+        extent from, to;
+        job.find(job.axes - 2, matrix, from, to);
+        const auto source = job.from.from(from + row + column * from_line);
+        const auto target = job.to.from(to + row * to_line + column);
+        vec<Word, n> held[steps];
+        HALFTONE_UNROLL for (int i = 0; i < steps; ++i) {  // a line's vectors are along the rows' index
+            const int line = first + i * lines_at_once;
+            held[i] = row + vector * n < rows && column + line < columns
+                          ? simt.load(simt::as_vectors<n>(source.from(line * from_line)), vector)
+                          : vec<Word, n>{};
+        }
+        HALFTONE_UNROLL for (int i = 0; i < steps; ++i) {
+            const int line = first + i * lines_at_once;
+            simt.store(shared_span<vec<Word, n>>{0, side * 8}, static_cast<word>(line * 8 + (vector ^ line / n % 8)),
+                       held[i]);
+        }
+        simt.barrier();
+        const shared_span<Word> square{0, side * side};
+        HALFTONE_UNROLL for (int i = 0; i < steps; ++i) {  // vectors along the columns' index
+            const int r = first + i * lines_at_once;
+            if (row + r >= rows || column + vector * n >= columns) continue;
+            vec<Word, n> out;
+            HALFTONE_UNROLL for (int e = 0; e < n; ++e) {
+                out[e] = simt.load(square, static_cast<word>((vector * n + e) * side + (r / n ^ vector) * n + r % n));
+            }
+            simt.store(simt::as_vectors<n>(target.from(r * to_line)), vector, out);
+        }
+    }
+};
+
 /// Whether the job can be copied in larger elements, each `n` of its elements along the last axis.
 inline bool fits_wider(const strided_copy_job& job, extent n) {
     const int last = job.last();
@@ -171,8 +238,12 @@ struct strided_copy<Device> {
         }
         const strided_copy_job matrices = with_axis_before_last(job, other);
         const extent in_each = matrices.extents.of[matrices.axes - 2] * matrices.extents.of[matrices.axes - 1];
-        device.launch(on_device::strided_transpose_kernel<Word>{on_device::strided_copy_spans<Word>(matrices),
-                                                                matrices.size() / in_each});
+        const on_device::strided_copy_spans<Word> spans(matrices);
+        if constexpr (sizeof(Word) <= 4) {
+            if (on_device::strided_square_kernel<Word>::suits(matrices))
+                return device.launch(on_device::strided_square_kernel<Word>{spans, matrices.size() / in_each});
+        }
+        device.launch(on_device::strided_transpose_kernel<Word>{spans, matrices.size() / in_each});
     }
 };
 

@@ -93,12 +93,13 @@ void share_out(Device& device, const reduction_gradient<X, Y>& a, double factor,
     last.stride == 1 && can_use_vectors(n, last.count, a.x, a.dx) ? launch(constant<n>{}) : launch(constant<1>{});
 }
 
-/// Cumulative sums along rows: one warp per row sums 32 adjacent elements at a time in float, and adds these sums in
-/// double.
-template <class X, class Y>
+/// Cumulative sums along rows, with one warp per row, whose lanes read a vector of N elements each. Sums within a vector are
+/// computed in float, such that a term passes through at most log2(N) additions; the sums of vectors are added in double.
+/// `ahead` vectors are loaded before the first of them is used.
+template <class X, class Y, int N>
 struct running_sum_kernel {
     using team = row_team<32>;
-    static constexpr int threads = team::block_threads;
+    static constexpr int threads = team::block_threads, ahead = N == 1 ? 1 : 4;
     static constexpr word shared_bytes = 0;
 
     global_span<const X> x;
@@ -111,23 +112,53 @@ struct running_sum_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent row = team::row(simt);
+        const extent row = team::row(simt), vectors = width / N;
         if (row >= rows) return;
+        const auto from = x.from(row * width);
+        const auto to = y.from(row * width);
         double before = 0;
-        for (extent begin = 0; begin < width; begin += 32) {
-            const extent i = begin + simt.lane(), at = row * width + (is_reversed ? width - 1 - i : i);
-            float sum = i < width ? static_cast<float>(simt.load(x, at)) : 0.0f;
-            HALFTONE_UNROLL for (int step = 1; step < 32; step *= 2) {
-                const float other = simt.shuffle(sum, simt.lane() < step ? simt.lane() : simt.lane() - step);
-                if (simt.lane() >= step) sum += other;
+        for (extent begin = simt.lane(); begin - simt.lane() < vectors; begin += 32 * ahead) {
+            vec<X, N> held[ahead];
+            HALFTONE_UNROLL for (int i = 0; i < ahead; ++i) {
+                const extent k = begin + i * 32;
+                held[i] = k < vectors ? load_elements<N>(simt, from, place(k)) : vec<X, N>{};
             }
-            if (i < width) {
-                float value = static_cast<float>(before + static_cast<double>(sum));
-                if (mode == write_mode::add) value += static_cast<float>(simt.load(y, at));
-                simt.store(y, at, Y(value));
+            HALFTONE_UNROLL for (int i = 0; i < ahead; ++i) {
+                const extent k = begin + i * 32;
+                before = put(simt, to, k, k < vectors, in_order(to_float(held[i])), before);
             }
-            before += static_cast<double>(simt.shuffle(sum, 31));
         }
+    }
+
+  private:
+    HALFTONE_HD HALFTONE_INLINE extent place(extent k) const { return is_reversed ? width / N - 1 - k : k; }
+    HALFTONE_HD HALFTONE_INLINE vec<float, N> in_order(const vec<float, N>& v) const {
+        vec<float, N> turned;
+        HALFTONE_UNROLL for (int e = 0; e < N; ++e) turned[e] = is_reversed ? v[N - 1 - e] : v[e];
+        return turned;
+    }
+    /// Stores the sums up to each element of a lane's vector number k; returns the sum of all lanes' elements and
+    /// `before`.
+    HALFTONE_KERNEL template <class Simt>
+    HALFTONE_HD HALFTONE_INLINE double put(Simt simt, const global_span<Y>& to, extent k, bool is_there,
+                                           vec<float, N> v, double before) const {
+        HALFTONE_UNROLL for (int step = 1; step < N; step *= 2) {
+            HALFTONE_UNROLL for (int e = N - 1; e >= step; --e) v[e] += v[e - step];
+        }
+        double sum = static_cast<double>(v[N - 1]);
+        HALFTONE_UNROLL for (int step = 1; step < 32; step *= 2) {
+            const double other = simt.shuffle(sum, simt.lane() < step ? simt.lane() : simt.lane() - step);
+            if (simt.lane() >= step) sum += other;
+        }
+        const double left = simt.shuffle(sum, simt.lane() == 0 ? 0 : simt.lane() - 1);
+        const double start = simt.lane() == 0 ? before : before + left;  // the sum of all elements before the vector
+        if (is_there) {
+            vec<float, N> out{};
+            if (mode == write_mode::add) out = in_order(load_floats<N>(simt, to, place(k)));
+            HALFTONE_UNROLL for (int e = 0; e < N; ++e) out[e] += static_cast<float>(start + static_cast<double>(v[e]));
+            store_rounded<N>(simt, to, place(k), in_order(out));
+        }
+        return before + simt.shuffle(sum, 31);
     }
 };
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <halftone/kernel/axis_reduction/axis_reduction.hpp>
+#include <halftone/kernel/axis_reduction/device/rows.hpp>
 #include <halftone/kernel/axis_reduction/fp64.hpp>
 #include <halftone/kernel/common/rows/device.hpp>
 
@@ -33,22 +34,6 @@ struct axis_cut {
     }
 };
 
-template <axis_term Term>
-HALFTONE_HD HALFTONE_INLINE float axis_term_of(float x, float p) {
-    if constexpr (Term == axis_term::square) return (x - p) * (x - p);
-    if constexpr (Term == axis_term::exponential) return std::exp(x - p);
-    if constexpr (Term == axis_term::equal) return x == p ? 1.0f : 0.0f;
-    if constexpr (Term == axis_term::product) return x == 0.0f ? p : x;
-    return x;
-}
-template <axis_term Term>
-inline constexpr bool reads_parameter =
-    Term == axis_term::square || Term == axis_term::exponential || Term == axis_term::equal || Term == axis_term::product;
-template <axis_term Term>
-struct axis_combine {
-    HALFTONE_HD float operator()(float a, float b) const { return combine<Term>(a, b); }
-};
-
 /// Reduces one piece of one output's elements, with a warp or a block.
 template <axis_term Term, class X, int N, int Threads>
 struct axis_row_kernel {
@@ -56,8 +41,7 @@ struct axis_row_kernel {
     static constexpr int threads = team::block_threads;
     static constexpr word shared_bytes = team::shared_bytes;
 
-    global_span<const X> x;
-    axis_layout layout;
+    axis_rows<X, N> rows;
     axis_cut cut;
     global_span<const float> parameters;
     global_span<float> sums;  // (pieces, outputs)
@@ -68,45 +52,12 @@ struct axis_row_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent row = team::row(simt);
         if (row >= sums.count) return;
-        const extent output = row % layout.outputs, piece = row / layout.outputs;
+        const extent output = row % rows.layout.outputs, piece = row / rows.layout.outputs;
         float p = 0;
         if constexpr (reads_parameter<Term>) p = simt.load(parameters, output);
-        const float mine = of_mine(simt, layout.output_offset(output), piece * cut.each, cut.end(layout, piece), p);
-        const float all = team::reduce(simt, mine, constant<0>{}, axis_combine<Term>{});
+        const float all = rows.template reduce<Term, team, 0>(simt, output, piece * cut.each,
+                                                              cut.end(rows.layout, piece), p);
         if (team::member(simt) == 0) simt.store(sums, row, all);
-    }
-
-  private:
-    HALFTONE_KERNEL template <class Simt>
-    HALFTONE_HD HALFTONE_INLINE float of_mine(Simt simt, extent first, extent begin, extent end, float p) const {
-        float mine = nothing_of(Term);
-        const axis_run run = layout.last_reduced();
-        if (run.stride != 1 || run.count < 64) {
-            for (extent i = begin + team::member(simt); i < end; i += Threads) {
-                const float v = static_cast<float>(simt.load(x, first + layout.reduced_offset(i)));
-                mine = combine<Term>(mine, axis_term_of<Term>(v, p));
-            }
-            return mine;
-        }
-        for (extent i = begin; i < end;) {
-            const extent left = run.count - i % run.count, count = left < end - i ? left : end - i;
-            const auto some = x.from(first + layout.reduced_offset(i));
-            const row_walk<N> walk = row_walk<N>::over(count, some.data);
-            for (extent k = team::member(simt); k < walk.items(); k += Threads) {
-                mine = k < walk.vectors ? of_vector<N>(simt, some.from(walk.head), k, p, mine)
-                                        : of_vector<1>(simt, some, walk.edge(k), p, mine);
-            }
-            i += count;
-        }
-        return mine;
-    }
-    HALFTONE_KERNEL template <int M, class Simt>
-    HALFTONE_HD HALFTONE_INLINE static float of_vector(Simt simt, const global_span<const X>& some, extent i, float p,
-                                                       float mine) {
-        const vec<float, M> v = load_floats<M>(simt, some, i);
-        float all = axis_term_of<Term>(v[0], p);
-        HALFTONE_UNROLL for (int e = 1; e < M; ++e) all = combine<Term>(all, axis_term_of<Term>(v[e], p));
-        return combine<Term>(mine, all);
     }
 };
 
@@ -167,13 +118,6 @@ struct axis_column_kernel {
     }
 };
 
-/// The function of an output's total after a pass.
-enum class axis_step {
-    scale,      ///< total * factor
-    shift,      ///< the total if it is finite, else 0
-    logarithm,  ///< log(total) + parameter
-};
-
 /// y = the step's function of the total, for which the pieces are combined in double in their order.
 template <axis_term Term, axis_step Step, class Y>
 struct axis_finish_kernel {
@@ -183,32 +127,20 @@ struct axis_finish_kernel {
     global_span<const float> sums;
     extent pieces;
     global_span<const float> parameters;
-    double factor;
-    global_span<Y> y;
-    global_span<float> kept, kept_parameter;  // optional: the result as a float, and the parameter
-    write_mode mode;
+    axis_result<Y> result;
 
-    grid_shape grid() const { return simt::blocks_for(y.count, threads); }
+    grid_shape grid() const { return simt::blocks_for(result.y.count, threads); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent o = static_cast<extent>(simt.block().x) * threads + simt.thread();
-        if (o >= y.count) return;
+        const extent o = static_cast<extent>(simt.block().x) * threads + simt.thread(), outputs = result.y.count;
+        if (o >= outputs) return;
         double total = static_cast<double>(nothing_of(Term));
         for (extent piece = 0; piece < pieces; ++piece)
-            total = combine<Term>(total, static_cast<double>(simt.load(sums, piece * y.count + o)));
-        if (kept_parameter.is_there()) simt.store(kept_parameter, o, simt.load(parameters, o));
-        float value;
-        if constexpr (Step == axis_step::shift) {
-            value = static_cast<float>(finite_shift(total));
-        } else if constexpr (Step == axis_step::logarithm) {
-            value = static_cast<float>(std::log(total) + static_cast<double>(simt.load(parameters, o)));
-        } else {
-            value = static_cast<float>(is_choice(Term) || Term == axis_term::product ? total : factor * total);
-        }
-        if (kept.is_there()) simt.store(kept, o, value);
-        if (mode == write_mode::add) value += static_cast<float>(simt.load(y, o));
-        simt.store(y, o, Y(value));
+            total = combine<Term>(total, static_cast<double>(simt.load(sums, piece * outputs + o)));
+        float p = 0;
+        if (result.kept_parameter.is_there() || Step == axis_step::logarithm) p = simt.load(parameters, o);
+        result.template write<Term, Step>(simt, o, total, p);
     }
 };
 
@@ -275,8 +207,9 @@ void run_axis_pass(Device& device, const X* from, const axis_layout& l, const ax
         if (in_vectors) return device.launch(axis_column_kernel<Term, X, n>{x, l, cut, parameters, sums});
         return device.launch(axis_column_kernel<Term, X, 1>{x, l, cut, parameters, sums});
     }
-    if (l.reduced_size <= 1024) return device.launch(axis_row_kernel<Term, X, n, 32>{x, l, cut, parameters, sums});
-    device.launch(axis_row_kernel<Term, X, n, 256>{x, l, cut, parameters, sums});
+    const axis_rows<X, n> rows(x, l);
+    if (rows.suit_warps()) return device.launch(axis_row_kernel<Term, X, n, 32>{rows, cut, parameters, sums});
+    device.launch(axis_row_kernel<Term, X, n, 256>{rows, cut, parameters, sums});
 }
 
 }  // namespace on_device

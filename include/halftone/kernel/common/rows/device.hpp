@@ -241,7 +241,7 @@ struct row_values {
 /// multiple of 128. `Slots` is the number of reductions, each with its own constant as index and one barrier.
 template <int Threads, int Slots = 2>
 struct row_team {
-    static constexpr int rows_in_block = Threads == 32 ? 4 : 1;
+    static constexpr int row_threads = Threads, rows_in_block = Threads == 32 ? 4 : 1;
     static constexpr int block_threads = Threads * rows_in_block;
     static constexpr word slot_bytes = Threads / 32 * sizeof(float);
     static constexpr word shared_bytes = Threads == 32 ? 0 : Slots * slot_bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling with one thread per element: for GPUs, with sums in float, and for doubles on all devices, with sums in
+/// Pooling with one thread per strip of elements: for GPUs, with sums in float, and for doubles on all devices, with sums in
 /// double. Additions are made in the same order as by the rows of the CPU; pooling.hpp has the contract.
 #pragma once
 
@@ -18,13 +18,24 @@ namespace pool_each {
 
 using simt::global_span;
 
-/// The plane, row and column of element number i, in planes of `height` * `width` elements.
-struct place {
-    extent plane, row, column;
+/// What one thread computes: elements of one column, at most four rows of it, so that the divisions that find them are
+/// made once for four. Adjacent threads have adjacent columns.
+struct strip {
+    static constexpr extent height_of_strip = 4;
 
-    HALFTONE_HD static constexpr place of(extent i, extent height, extent width) {
-        const extent rows = i / width;
-        return {rows / height, rows % height, i % width};
+    extent plane, row, bottom, column;  // rows `row` to `bottom` - 1
+
+    HALFTONE_HD static constexpr extent in_column(extent height) {
+        return (height + height_of_strip - 1) / height_of_strip;
+    }
+    /// The number of strips of planes of `height` * `width` elements.
+    HALFTONE_HD static constexpr extent count(extent planes, extent height, extent width) {
+        return planes * in_column(height) * width;
+    }
+    HALFTONE_HD static constexpr strip of(extent i, extent height, extent width) {
+        const extent above = i / width, plane = above / in_column(height);
+        const extent row = (above - plane * in_column(height)) * height_of_strip;
+        return {plane, row, row + height_of_strip < height ? row + height_of_strip : height, i - above * width};
     }
 };
 
@@ -36,23 +47,45 @@ struct largest {
     global_span<std::int32_t> index;
 
     HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD void operator()(Thread thread, extent o) const {
-        const place at = place::of(o, l.height.out, l.width.out);
-        const extent first = l.width.begin(at.column), last = l.width.end(at.column), bottom = l.height.end(at.row);
-        constexpr S beyond = std::numeric_limits<S>::infinity();
-        S found = -beyond;
-        extent chosen = -1;
-        for (extent h = l.height.begin(at.row); h < bottom; h += l.height.dilation) {
+    HALFTONE_HD void operator()(Thread thread, extent number) const {
+        const strip at = strip::of(number, l.height.out, l.width.out);
+        const extent first = l.width.begin(at.column), last = l.width.end(at.column);
+        const extent rows = at.bottom - at.row, most = rows_of_windows(at);
+        const global_span<const X> plane = x.from(at.plane * l.plane_in());
+        S found[strip::height_of_strip];
+        extent chosen[strip::height_of_strip], top[strip::height_of_strip], bottom[strip::height_of_strip];
+        HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) {
+            found[r] = -std::numeric_limits<S>::infinity(), chosen[r] = -1;
+            top[r] = r < rows ? l.height.begin(at.row + r) : 0, bottom[r] = r < rows ? l.height.end(at.row + r) : 0;
+        }
+        for (extent h = 0; h < most; h += l.height.dilation) {
             for (extent w = first; w < last; w += l.width.dilation) {
-                const extent i = h * l.width.in + w;
-                const S v = static_cast<S>(thread.load(x, at.plane * l.plane_in() + i));
-                if (chosen >= 0 && !(v > found) && !is_nan(v)) continue;
-                found = v;
-                chosen = i;
+                S v[strip::height_of_strip];  // loaded for all windows of the strip before the first is used
+                HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) v[r] =
+                    top[r] + h < bottom[r] ? static_cast<S>(thread.load(plane, (top[r] + h) * l.width.in + w)) : S(0);
+                HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) {
+                    const bool is_larger = chosen[r] < 0 || v[r] > found[r] || is_nan(v[r]);
+                    if (top[r] + h < bottom[r] && is_larger) found[r] = v[r], chosen[r] = (top[r] + h) * l.width.in + w;
+                }
             }
         }
-        thread.store(y, o, static_cast<Y>(found));
-        if (index.is_there()) thread.store(index, o, static_cast<std::int32_t>(chosen));
+        const extent o = at.plane * l.plane_out() + at.row * l.width.out + at.column;
+        HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) {
+            if (r >= rows) continue;
+            thread.store(y, o + r * l.width.out, static_cast<Y>(found[r]));
+            if (index.is_there()) thread.store(index, o + r * l.width.out, static_cast<std::int32_t>(chosen[r]));
+        }
+    }
+
+  private:
+    /// From the first row of a window to the last, of the tallest of the strip.
+    HALFTONE_HD extent rows_of_windows(const strip& at) const {
+        extent most = 0;
+        for (extent row = at.row; row < at.bottom; ++row) {
+            const extent rows = l.height.end(row) - l.height.begin(row);
+            most = rows > most ? rows : most;
+        }
+        return most;
     }
 };
 
@@ -66,20 +99,22 @@ struct largest_gradient {
     write_mode mode;
 
     HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD void operator()(Thread thread, extent i) const {
-        const place at = place::of(i, l.height.in, l.width.in);
-        const extent own = at.row * l.width.in + at.column;
+    HALFTONE_HD void operator()(Thread thread, extent number) const {
+        const strip at = strip::of(number, l.height.in, l.width.in);
         const extent first = l.width.first_window(at.column), last = l.width.end_window(at.column);
-        const extent below = l.height.end_window(at.row);
-        S sum = 0;
-        for (extent row = l.height.first_window(at.row); row < below; ++row) {
-            for (extent column = first; column < last; ++column) {
-                const extent o = at.plane * l.plane_out() + row * l.width.out + column;
-                if (thread.load(index, o) == own) sum += static_cast<S>(thread.load(dy, o));
+        for (extent r = at.row; r < at.bottom; ++r) {
+            const extent own = r * l.width.in + at.column, i = at.plane * l.plane_in() + own;
+            const extent below = l.height.end_window(r);
+            S sum = 0;
+            for (extent row = l.height.first_window(r); row < below; ++row) {
+                for (extent column = first; column < last; ++column) {
+                    const extent o = at.plane * l.plane_out() + row * l.width.out + column;
+                    if (thread.load(index, o) == own) sum += static_cast<S>(thread.load(dy, o));
+                }
             }
+            if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
+            thread.store(dx, i, static_cast<X>(sum));
         }
-        if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
-        thread.store(dx, i, static_cast<X>(sum));
     }
 };
 
@@ -107,18 +142,22 @@ struct mean {
     global_span<Y> y;
 
     HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD void operator()(Thread thread, extent o) const {
-        const place at = place::of(o, l.height.out, l.width.out);
-        const extent top = l.height.begin(at.row), bottom = l.height.end(at.row);
-        const extent right = l.width.end(at.column), plane = at.plane * l.plane_in();
-        S sum = 0;
-        for (extent w = l.width.begin(at.column); w < right; ++w) {
-            S column = 0;
-            for (extent h = top; h < bottom; ++h) column += static_cast<S>(thread.load(x, plane + h * l.width.in + w));
-            sum += column;
+    HALFTONE_HD void operator()(Thread thread, extent number) const {
+        const strip at = strip::of(number, l.height.out, l.width.out);
+        const extent left = l.width.begin(at.column), right = l.width.end(at.column);
+        const extent across = l.width.count(at.column), plane = at.plane * l.plane_in();
+        for (extent row = at.row; row < at.bottom; ++row) {
+            const extent top = l.height.begin(row), bottom = l.height.end(row);
+            S sum = 0;
+            for (extent w = left; w < right; ++w) {
+                S column = 0;
+                for (extent h = top; h < bottom; ++h)
+                    column += static_cast<S>(thread.load(x, plane + h * l.width.in + w));
+                sum += column;
+            }
+            const S divisor = static_cast<S>(across) * static_cast<S>(l.height.count(row));
+            thread.store(y, at.plane * l.plane_out() + row * l.width.out + at.column, static_cast<Y>(sum / divisor));
         }
-        const S divisor = static_cast<S>(l.width.count(at.column)) * static_cast<S>(l.height.count(at.row));
-        thread.store(y, o, static_cast<Y>(sum / divisor));
     }
 };
 
@@ -131,12 +170,23 @@ struct mean_gradient {
     write_mode mode;
 
     HALFTONE_KERNEL template <class Thread>
-    HALFTONE_HD void operator()(Thread thread, extent i) const {
-        const place at = place::of(i, l.height.in, l.width.in);
-        const extent top = l.height.first_window(at.row), below = l.height.end_window(at.row);
-        const extent last = l.width.end_window(at.column), plane = at.plane * l.plane_out();
+    HALFTONE_HD void operator()(Thread thread, extent number) const {
+        const strip at = strip::of(number, l.height.in, l.width.in);
+        const extent first = l.width.first_window(at.column), last = l.width.end_window(at.column);
+        for (extent r = at.row; r < at.bottom; ++r) {
+            const extent i = at.plane * l.plane_in() + r * l.width.in + at.column;
+            S sum = sum_of(thread, at.plane * l.plane_out(), r, first, last);
+            if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
+            thread.store(dx, i, static_cast<X>(sum));
+        }
+    }
+
+  private:
+    HALFTONE_KERNEL template <class Thread>
+    HALFTONE_HD S sum_of(Thread thread, extent plane, extent r, extent first, extent last) const {
+        const extent top = l.height.first_window(r), below = l.height.end_window(r);
         S sum = 0;
-        for (extent column = l.width.first_window(at.column); column < last; ++column) {
+        for (extent column = first; column < last; ++column) {
             const S width = static_cast<S>(l.width.count(column));
             S windows = 0;
             for (extent row = top; row < below; ++row) {
@@ -145,17 +195,19 @@ struct mean_gradient {
             }
             sum += windows;
         }
-        if (mode == write_mode::add) sum = static_cast<S>(thread.load(dx, i)) + sum;
-        thread.store(dx, i, static_cast<X>(sum));
+        return sum;
     }
 };
 
-/// All operations of pooling, with one thread per element.
+inline extent output_strips(const pool_layout& l) { return strip::count(l.planes, l.height.out, l.width.out); }
+inline extent input_strips(const pool_layout& l) { return strip::count(l.planes, l.height.in, l.width.in); }
+
+/// All operations of pooling, with one thread per strip.
 template <class Device, class X, class Y>
 void run_largest(Device& device, const pool_forward<X, Y>& a) {
     const pool_layout& l = a.layout;
     if (l.outputs() == 0) return;
-    fp64::for_each(device, l.outputs(), l.plane_in() / l.plane_out() + 1,
+    fp64::for_each(device, output_strips(l), strip::height_of_strip * (l.plane_in() / l.plane_out() + 1),
                    largest<statistic<X, Y>, X, Y>{
                        l, {a.x, l.inputs()}, {a.y, l.outputs()}, {a.index, a.index == nullptr ? 0 : l.outputs()}});
 }
@@ -163,7 +215,7 @@ template <class Device, class X, class Y>
 void run_largest_gradient(Device& device, const pool_backward<X, Y>& a) {
     const pool_layout& l = a.layout;
     if (l.inputs() == 0) return;
-    fp64::for_each(device, l.inputs(), 4,
+    fp64::for_each(device, input_strips(l), strip::height_of_strip * 4,
                    largest_gradient<statistic<X, Y>, X, Y>{
                        l, {a.dy, l.outputs()}, {a.index, l.outputs()}, {a.dx, l.inputs()}, a.mode});
 }
@@ -177,14 +229,14 @@ template <class Device, class X, class Y>
 void run_mean(Device& device, const pool_forward<X, Y>& a) {
     const pool_layout& l = a.layout;
     if (l.outputs() == 0) return;
-    fp64::for_each(device, l.outputs(), l.plane_in() / l.plane_out() + 1,
+    fp64::for_each(device, output_strips(l), strip::height_of_strip * (l.plane_in() / l.plane_out() + 1),
                    mean<statistic<X, Y>, X, Y>{l, {a.x, l.inputs()}, {a.y, l.outputs()}});
 }
 template <class Device, class X, class Y>
 void run_mean_gradient(Device& device, const pool_backward<X, Y>& a) {
     const pool_layout& l = a.layout;
     if (l.inputs() == 0) return;
-    fp64::for_each(device, l.inputs(), 4,
+    fp64::for_each(device, input_strips(l), strip::height_of_strip * 4,
                    mean_gradient<statistic<X, Y>, X, Y>{l, {a.dy, l.outputs()}, {a.dx, l.inputs()}, a.mode});
 }
 
