@@ -39,7 +39,7 @@ bool is_right(Device& device, const ht::shape<Rank>& s, extent offset, const F& 
     for (extent i = 0; i < s.size(); ++i) x[i] = value_of<T>(i), back[i] = want_back[i] = value_of<T>(-i);
     const auto from = rearranged(x.const_view(s));
     const auto result = from.shape();
-    const guarded<T> y(result.size(), 1 + offset), want(result.size(), 1 + offset);
+    const guarded<T> y(result.size(), 2 * offset), want(result.size(), 2 * offset);
     ht::contiguous(device, from, y.view(result));
     ht::reference::strided_copy(from, want.view(result));
     bool right = y.same_bits(want) && y.intact();
