@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOGETHER = (75, 240)
 
 # The kernels that are looked at under ncu: six launches of `bench_cuda --once`, two of them of attention's gradients.
-PROFILED = "warpgroup_kernel|matrix_unit_kernel|flash_attention_kernel|flash_attention_backward_kernel|norm_piece_kernel|optimizer_step_kernel"
+PROFILED = "warpgroup_kernel|warpgroup_attention_kernel|warpgroup_attention_backward_kernel|matrix_unit_kernel|flash_attention_kernel|flash_attention_backward_kernel|norm_piece_kernel|optimizer_step_kernel"
 SECTIONS = ("SpeedOfLight", "ComputeWorkloadAnalysis", "SchedulerStats", "LaunchStats", "Occupancy")
 
 
