@@ -121,7 +121,8 @@ struct cuda_options {
     cudaMemPool_t pool = nullptr;      ///< none: its own if the stream is its own, else the GPU's current pool
     std::size_t pool_keeps = cuda_pool::everything;  ///< free bytes that its own pool keeps
     /// The bits of a product's row do not depend on how many rows there are: k is never cut into parts, which takes longer for
-    /// few rows, and no engine is used.
+    /// few rows, and no engine is used. Attention of packed sequences, and with a cache, has the bits of each sequence alone:
+    /// Hopper's warpgroups, which add in another order, compute none.
     bool batch_invariant = false;
 };
 

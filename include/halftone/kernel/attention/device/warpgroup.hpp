@@ -42,6 +42,8 @@ const char* why_not_warpgroups(Device& device, const detail::attention_extents& 
     } else {
         if (!has_warpgroups<Compute>(device)) return "the GPU or the code for it is none of sm_90a";
         if (sequences.are_there()) return "the sequences are packed";
+        // The other kernels add up the keys of a query in other blocks, and compute packed sequences and caches.
+        if (device.architecture().batch_invariant) return "the context is batch-invariant";
         if (e.head_size % 8 != 0) return "head_size is not a multiple of 8";
         if (e.head_size > 128) return "head_size is above 128";
         if (!has_tensor_map(q) || !(has_tensor_map(views) && ...)) {
