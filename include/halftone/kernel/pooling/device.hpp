@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling on devices that run GPU kernels, with one thread per strip of four elements (each/places.hpp); pooling.hpp has
-/// the contract and examples.
+/// Pooling on devices that run GPU kernels, with one thread per strip of four elements (each/places.hpp); pooling.hpp has the contract and examples.
 #pragma once
 
 #include <halftone/kernel/common/fp64/device.hpp>

@@ -50,42 +50,23 @@ struct largest {
     HALFTONE_HD void operator()(Thread thread, extent number) const {
         const strip at = strip::of(number, l.height.out, l.width.out);
         const extent first = l.width.begin(at.column), last = l.width.end(at.column);
-        const extent rows = at.bottom - at.row, most = rows_of_windows(at);
         const global_span<const X> plane = x.from(at.plane * l.plane_in());
-        S found[strip::height_of_strip];
-        extent chosen[strip::height_of_strip], top[strip::height_of_strip], bottom[strip::height_of_strip];
-        HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) {
-            found[r] = -std::numeric_limits<S>::infinity(), chosen[r] = -1;
-            top[r] = r < rows ? l.height.begin(at.row + r) : 0, bottom[r] = r < rows ? l.height.end(at.row + r) : 0;
-        }
-        for (extent h = 0; h < most; h += l.height.dilation) {
-            for (extent w = first; w < last; w += l.width.dilation) {
-                S v[strip::height_of_strip];  // loaded for all windows of the strip before the first is used
-                HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) v[r] =
-                    top[r] + h < bottom[r] ? static_cast<S>(thread.load(plane, (top[r] + h) * l.width.in + w)) : S(0);
-                HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) {
-                    const bool is_larger = chosen[r] < 0 || v[r] > found[r] || is_nan(v[r]);
-                    if (top[r] + h < bottom[r] && is_larger) found[r] = v[r], chosen[r] = (top[r] + h) * l.width.in + w;
+        for (extent row = at.row; row < at.bottom; ++row) {
+            const extent o = at.plane * l.plane_out() + row * l.width.out + at.column, end = l.height.end(row);
+            S found = -std::numeric_limits<S>::infinity();
+            extent chosen = -1;
+            for (extent h = l.height.begin(row); h < end; h += l.height.dilation) {
+                for (extent w = first; w < last; w += l.width.dilation) {
+                    const extent i = h * l.width.in + w;
+                    const S v = static_cast<S>(thread.load(plane, i));
+                    if (chosen >= 0 && !(v > found) && !is_nan(v)) continue;
+                    found = v;
+                    chosen = i;
                 }
             }
+            thread.store(y, o, static_cast<Y>(found));
+            if (index.is_there()) thread.store(index, o, static_cast<std::int32_t>(chosen));
         }
-        const extent o = at.plane * l.plane_out() + at.row * l.width.out + at.column;
-        HALFTONE_UNROLL for (int r = 0; r < strip::height_of_strip; ++r) {
-            if (r >= rows) continue;
-            thread.store(y, o + r * l.width.out, static_cast<Y>(found[r]));
-            if (index.is_there()) thread.store(index, o + r * l.width.out, static_cast<std::int32_t>(chosen[r]));
-        }
-    }
-
-  private:
-    /// From the first row of a window to the last, of the tallest of the strip.
-    HALFTONE_HD extent rows_of_windows(const strip& at) const {
-        extent most = 0;
-        for (extent row = at.row; row < at.bottom; ++row) {
-            const extent rows = l.height.end(row) - l.height.begin(row);
-            most = rows > most ? rows : most;
-        }
-        return most;
     }
 };
 
