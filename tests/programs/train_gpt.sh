@@ -224,7 +224,7 @@ refuse "there is no 'amp_fp8'" --text text --policy full_fp32,amp_fp8
 refuse 'twice' --text text --policy full_fp32,full_fp32
 refuse 'expected LAYER:STEP' --text text --plant h.0.mlp
 refuse 'expected a file that ends with .html, .json or .pickle' --text text --memory-history memory.txt
-refuse 'output: cannot write no/folder.html.part' --text text --context 16 --steps 2 --memory-history no/folder.html
+refuse 'output: cannot write no/folder_full_fp32.html.part' --text text --context 16 --steps 2 --memory-history no/folder.html
 refuse "no layer 'h.9.mlp' has weights" --text text --context 16 --steps 2 --plant h.9.mlp:2
 refuse 'expected 1 to 2' --text text --context 16 --steps 2 --plant h.0.mlp:3
 refuse 'not an instruction set' --text text --isa mmx
