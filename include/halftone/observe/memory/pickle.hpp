@@ -14,6 +14,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include <halftone/config.hpp>
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
