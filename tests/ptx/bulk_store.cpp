@@ -38,7 +38,7 @@ void bring_back(warp& w, const asynchronous::bulk_store& s, int lane) {
             const tensor_place to = in_box(s.place, column, row);
             // As the hardware does: whole chunks of 16 bytes, also where a row ends within one.
             tensor_place of_chunk = to;
-            of_chunk[0] -= of_chunk[0] % static_cast<std::int64_t>(chunk / bytes);
+            of_chunk[0] -= static_cast<std::int64_t>(column % (chunk / bytes));
             if (!s.map.has(of_chunk)) continue;
             std::memcpy(w.memory(*s.by, space::global, s.map.place(to), bytes, lane, access::writes),
                         shared + swizzled(s.from + tensor_map::row_bytes * row + bytes * column), bytes);
