@@ -41,6 +41,22 @@ ht::tensor<T, Rank> random_tensor(ht::cuda& gpu, const ht::shape<Rank>& shape, s
     return t;
 }
 
+/// One value in device memory.
+template <class T>
+ht::tensor<T, 1> on_gpu(ht::cuda& gpu, const T& value) {
+    ht::tensor<T, 1> t(gpu.memory(), {1});
+    gpu.memory().write(t.data(), &value, sizeof value);
+    return t;
+}
+
+/// "8192x768".
+template <int Rank>
+std::string text_of(const ht::shape<Rank>& shape) {
+    std::string text = std::to_string(shape[0]);
+    for (int i = 1; i < Rank; ++i) text.append("x").append(std::to_string(shape[i]));
+    return text;
+}
+
 /// The number of sets of buffers, of which one takes `bytes`: at least one, at most as many as fit into 8 GiB; two for
 /// tiny shapes.
 inline int sets_for(const ht::cuda& gpu, const settings& s, double bytes) {

@@ -14,13 +14,6 @@ namespace {
 
 using bf16 = ht::bfloat16;
 
-template <int Rank>
-std::string text_of(const ht::shape<Rank>& shape) {
-    std::string text = std::to_string(shape[0]);
-    for (int i = 1; i < Rank; ++i) text.append("x").append(std::to_string(shape[i]));
-    return text;
-}
-
 /// As many tensors as are needed so that the cache does not hold them.
 template <class T, int Rank>
 class rotated {
@@ -154,15 +147,9 @@ void bench_adamw_8bit(const bench_case& c, ht::extent count) {
     const ht::tensor<float, 1> first_max(c.gpu.memory(), blocks), second_max(c.gpu.memory(), blocks);
     for (const auto& codes : {first.data(), second.data()}) c.gpu.fill(codes, count, std::uint8_t{0});
     for (const auto& largest : {first_max.data(), second_max.data()}) c.gpu.fill(largest, blocks[0], 0.0f);
-    const ht::tensor<kernel::step_record, 1> step(c.gpu.memory(), {1});
-    const ht::tensor<kernel::gradient_record, 1> record(c.gpu.memory(), {1});
-    const ht::tensor<kernel::dynamic_maps, 1> maps(c.gpu.memory(), {1});
-    const kernel::step_record at_third{.steps = 3, .lr = 1e-4};
-    const kernel::gradient_record none{};
-    const kernel::dynamic_maps made = kernel::make_dynamic_maps();
-    c.gpu.memory().write(step.data(), &at_third, sizeof at_third);
-    c.gpu.memory().write(record.data(), &none, sizeof none);
-    c.gpu.memory().write(maps.data(), &made, sizeof made);
+    const auto step = on_gpu(c.gpu, kernel::step_record{.steps = 3, .lr = 1e-4});
+    const auto record = on_gpu(c.gpu, kernel::gradient_record{});
+    const auto maps = on_gpu(c.gpu, kernel::make_dynamic_maps());
     const kernel::eight_bit_step_arguments<kernel::adamw_rule, float, bf16, float> a{
         .step = {.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(),
                  .rates = {.weight_decay = 0.1}, .factors = &record.data()->factors, .step = step.data()},

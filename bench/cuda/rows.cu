@@ -42,12 +42,11 @@ namespace {
 
 using bf16 = ht::bfloat16;
 
-std::string text_of(ht::extent rows, ht::extent width) { return std::to_string(rows) + "x" + std::to_string(width); }
-
 void bench_layer_norm(const settings& s, const peaks& p, listener& to, ht::extent rows, ht::extent width) {
     ht::cuda gpu;
     using layer_norm = ht::kernel::layer_norm<ht::cuda>;
     const double elements = static_cast<double>(rows * width);
+    const std::string text = text_of(ht::shape<2>{rows, width});
     const int sets = sets_for(gpu, s, 6 * elements);
     struct buffers {
         ht::tensor<bf16, 2> x, y, dy, dx;
@@ -67,13 +66,13 @@ void bench_layer_norm(const settings& s, const peaks& p, listener& to, ht::exten
         layer_norm::forward<bf16, float, bf16>(gpu, {.x = b.x.const_view(), .gain = gain.const_view(), .bias = bias.const_view(), .y = b.y.view(), .mean = mean.view(), .rstd = rstd.view()});
     });
     to.on_row(
-        make_row("layer_norm forward", text_of(rows, width), "bf16, float gain", t, 4 * elements, p.copy_bytes, false));
+        make_row("layer_norm forward", text, "bf16, float gain", t, 4 * elements, p.copy_bytes, false));
     t = measure(gpu, s, sets, [&](int i) {
         const buffers& b = all[static_cast<std::size_t>(i % sets)];
         layer_norm::backward<bf16, float, bf16, float>(gpu, {.x = b.x.const_view(), .gain = gain.const_view(), .dy = b.dy.const_view(), .mean = mean.const_view(), .rstd = rstd.const_view(),
                                                              .dx = b.dx.view(), .dgain = dgain.view(), .dbias = dbias.view()});
     });
-    to.on_row(make_row("layer_norm backward", text_of(rows, width), "bf16, float gain", t, 6 * elements, p.copy_bytes,
+    to.on_row(make_row("layer_norm backward", text, "bf16, float gain", t, 6 * elements, p.copy_bytes,
                        false));
 }
 
@@ -81,6 +80,7 @@ void bench_softmax(const settings& s, const peaks& p, listener& to, ht::extent r
     ht::cuda gpu;
     using softmax = ht::kernel::softmax<ht::cuda>;
     const double elements = static_cast<double>(rows * width);
+    const std::string text = text_of(ht::shape<2>{rows, width});
     const int sets = sets_for(gpu, s, 4 * elements);
     std::vector<ht::tensor<bf16, 2>> x, y, dx;
     for (int i = 0; i < sets; ++i) {
@@ -92,18 +92,19 @@ void bench_softmax(const settings& s, const peaks& p, listener& to, ht::extent r
     timing t = measure(gpu, s, sets, [&](int i) {
         softmax::forward<bf16, bf16>(gpu, {.x = x[at(i)].const_view(), .y = y[at(i)].view()});
     });
-    to.on_row(make_row("softmax forward", text_of(rows, width), "bf16", t, 4 * elements, p.copy_bytes, false));
+    to.on_row(make_row("softmax forward", text, "bf16", t, 4 * elements, p.copy_bytes, false));
     t = measure(gpu, s, sets, [&](int i) {
         softmax::backward<bf16, bf16>(
             gpu, {.y = y[at(i)].const_view(), .dy = x[at(i)].const_view(), .dx = dx[at(i)].view()});
     });
-    to.on_row(make_row("softmax backward", text_of(rows, width), "bf16", t, 6 * elements, p.copy_bytes, false));
+    to.on_row(make_row("softmax backward", text, "bf16", t, 6 * elements, p.copy_bytes, false));
 }
 
 void bench_cross_entropy(const settings& s, const peaks& p, listener& to, ht::extent rows, ht::extent classes) {
     ht::cuda gpu;
     using cross_entropy = ht::kernel::cross_entropy<ht::cuda>;
     const double elements = static_cast<double>(rows * classes);
+    const std::string text = text_of(ht::shape<2>{rows, classes});
     const int sets = sets_for(gpu, s, 4 * elements);
     std::vector<ht::tensor<bf16, 2>> x, dx;
     for (int i = 0; i < sets; ++i) {
@@ -129,7 +130,7 @@ void bench_cross_entropy(const settings& s, const peaks& p, listener& to, ht::ex
                                                                             .loss = loss.view(),
                                                                             .count = count.view()});
     });
-    to.on_row(make_row("cross_entropy forward", text_of(rows, classes), "bf16", t, 2 * elements, p.copy_bytes, false));
+    to.on_row(make_row("cross_entropy forward", text, "bf16", t, 2 * elements, p.copy_bytes, false));
     t = measure(gpu, s, sets, [&](int i) {
         cross_entropy::backward(gpu, ht::kernel::cross_entropy_backward<bf16, bf16>{.logits = x[at(i)].const_view(),
                                                                                     .targets = targets.const_view(),
@@ -139,7 +140,7 @@ void bench_cross_entropy(const settings& s, const peaks& p, listener& to, ht::ex
                                                                                     .count = count.const_view(),
                                                                                     .dlogits = dx[at(i)].view()});
     });
-    to.on_row(make_row("cross_entropy backward", text_of(rows, classes), "bf16", t, 4 * elements, p.copy_bytes, false));
+    to.on_row(make_row("cross_entropy backward", text, "bf16", t, 4 * elements, p.copy_bytes, false));
 }
 
 void bench_adamw(const settings& s, const peaks& p, listener& to, ht::extent count) {
@@ -150,12 +151,8 @@ void bench_adamw(const settings& s, const peaks& p, listener& to, ht::extent cou
     const auto copy = random_tensor<bf16, 1>(gpu, {count}, 4);
     const ht::tensor<float, 1> second(gpu.memory(), {count});
     gpu.fill(second.data(), count, 0.25f);
-    const ht::tensor<step_record, 1> step(gpu.memory(), {1});
-    const ht::tensor<gradient_record, 1> record(gpu.memory(), {1});
-    const step_record at_third{.steps = 3, .lr = 1e-4};
-    const gradient_record none{};
-    gpu.memory().write(step.data(), &at_third, sizeof at_third);
-    gpu.memory().write(record.data(), &none, sizeof none);
+    const auto step = on_gpu(gpu, step_record{.steps = 3, .lr = 1e-4});
+    const auto record = on_gpu(gpu, gradient_record{});
     const ht::kernel::optimizer_step_arguments<ht::kernel::adamw_rule, float, bf16, float, float> a{.master = master.view(), .copy = copy.view(), .gradient = gradient.const_view(), .moments = {first.view(), second.view()},
                                                                    .rates = {.weight_decay = 0.1}, .factors = &record.data()->factors, .step = step.data()};
     const timing t =

@@ -80,8 +80,6 @@ check_case() {
         *)
             # Precompiled without more flags.
             if ((${#flags[@]})); then before=; fi
-            # What only the right program includes must not be there for the wrong one.
-            if grep -A 1 '^#if defined(HALFTONE_TEST_RIGHT)' "$file" | grep -q '^#include'; then before=; fi
             compile+=(-fsyntax-only -Wall -Wextra -Wpedantic "${flags[@]}" ${before:+-include "$before"})
             ;;
     esac

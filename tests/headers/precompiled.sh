@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 # Precompiled headers that cannot hide a missing include: a file gets a precompiled header only if it includes that header anyway,
-# directly or indirectly. Sourced.
+# directly or indirectly, and under no condition. Sourced.
 #
 #     precompile FOLDER INCLUDE COMPILER FLAG...    compiles the headers of the list below, from INCLUDE/halftone/, into FOLDER
 #     precompiled_for FOLDER INCLUDE FILE...        prints each file's name and, after a tab, the argument of -include, or nothing
@@ -24,13 +24,15 @@ precompiled_for() {
     shift 2
     awk -v folder="$folder" -v include="$include" -v headers="${precompiled_headers[*]}" '
         # What a file includes, itself told by its path or, for one of halftone, by <its name>.
-        function closure(file, path, line, header, n, i, list) {
+        function closure(file, path, line, header, depth, n, i, list) {
             if (file in seen) return
             seen[file] = 1
             path = file
             if (file ~ /^</) path = include "/" substr(file, 2, length(file) - 2)
             while ((getline line <path) > 0) {
-                if (line !~ /^#include [<"]/) continue
+                if (line ~ /^ *# *if/) ++depth
+                if (line ~ /^ *# *endif/) --depth
+                if (depth > 0 || line !~ /^#include [<"]/) continue
                 header = line
                 sub(/^#include /, "", header)
                 sub(/[>"][^>"]*$/, header ~ /^</ ? ">" : "", header)

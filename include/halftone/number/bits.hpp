@@ -16,6 +16,12 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
+/// The unsigned integer of 1, 2, 4 or 8 bytes.
+template <std::size_t Bytes>
+using unsigned_of_size = std::conditional_t<
+    Bytes == 1, std::uint8_t,
+    std::conditional_t<Bytes == 2, std::uint16_t, std::conditional_t<Bytes == 4, std::uint32_t, std::uint64_t>>>;
+
 /// std::bit_cast, also for GPU code. The argument is passed by reference: a float passed by value may be assumed finite
 /// by a compiler under -ffinite-math-only.
 template <class To, class From>

@@ -27,10 +27,7 @@ namespace detail {
 /// The bits of a number without its sign, and those of infinity: comparing the two classifies the number.
 template <class T>
 struct magnitude_bits {
-    using natural =
-        std::conditional_t<sizeof(T) == 1, std::uint8_t,
-                           std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                                              std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+    using natural = unsigned_of_size<sizeof(T)>;
     static constexpr std::uint64_t mask = ~std::uint64_t{0} >> (65 - 8 * sizeof(T));
     // All exponent and fraction bits of the type, shifted down to bit 0.
     static constexpr std::uint64_t fraction = mask / (2 * std::uint64_t{number_traits<T>::max_exponent});

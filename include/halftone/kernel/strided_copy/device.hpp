@@ -78,32 +78,51 @@ struct strided_copy_kernel {
     }
 };
 
-/// `from` is contiguous along the axis before the last, `to` along the last axis.
+/// The matrices of a job in squares, one per block: `from` is contiguous along the axis before the last, whose index is the
+/// row, `to` along the last axis, whose index is the column.
+template <class Word, int Side>
+struct transposed_squares {
+    strided_copy_spans<Word> job;
+    extent outer;  // number of matrices
+
+    struct square {
+        extent row, column;  // of its first element
+        extent from, to;     // of the matrix's first element
+    };
+
+    HALFTONE_HD HALFTONE_INLINE extent rows() const { return job.extents.of[job.axes - 2]; }
+    HALFTONE_HD HALFTONE_INLINE extent columns() const { return job.extents.of[job.axes - 1]; }
+    HALFTONE_HD HALFTONE_INLINE extent down() const { return (rows() + Side - 1) / Side; }
+    HALFTONE_HD HALFTONE_INLINE extent across() const { return (columns() + Side - 1) / Side; }
+    grid_shape grid() const { return simt::blocks_along_x(outer * down() * across()); }
+
+    HALFTONE_HD HALFTONE_INLINE square of_block(extent block) const {
+        const extent of_matrix = down() * across(), matrix = block / of_matrix, rest = block - matrix * of_matrix;
+        const extent line = rest / across();
+        square s{line * Side, (rest - line * across()) * Side, 0, 0};
+        job.find(job.axes - 2, matrix, s.from, s.to);
+        return s;
+    }
+};
+
+/// A block copies a square of 32 x 32 words, of any alignment.
 template <class Word>
 struct strided_transpose_kernel {
     static constexpr int threads = 256, side = 32, rows_at_once = threads / side;
     static constexpr word shared_bytes =
         side * (side + 1) * sizeof(Word) / 16 * 16 + 16;  // one more column avoids bank conflicts
 
-    strided_copy_spans<Word> job;
-    extent outer;  // number of matrices
+    transposed_squares<Word, side> squares;
 
-    extent rows() const { return job.extents.of[job.axes - 2]; }
-    extent columns() const { return job.extents.of[job.axes - 1]; }
-    grid_shape grid() const {
-        return simt::blocks_along_x(outer * ((rows() + side - 1) / side) * ((columns() + side - 1) / side));
-    }
+    grid_shape grid() const { return squares.grid(); }
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent rows = job.extents.of[job.axes - 2], columns = job.extents.of[job.axes - 1];
-        const extent down = (rows + side - 1) / side, across = (columns + side - 1) / side;
-        const extent block = simt.block().x, matrix = block / (down * across), rest = block - matrix * (down * across);
-        const extent row = rest / across * side, column = (rest - rest / across * across) * side;
+        const extent rows = squares.rows(), columns = squares.columns();
+        const auto& job = squares.job;
+        const auto [row, column, from, to] = squares.of_block(simt.block().x);
         const int lane = simt.thread() % side, first = simt.thread() / side;
         const shared_span<Word> square{0, side * (side + 1)};
-        extent from, to;
-        job.find(job.axes - 2, matrix, from, to);
         for (int i = first; i < side; i += rows_at_once) {  // a warp reads along the rows' index
             if (row + lane >= rows || column + i >= columns) continue;
             simt.store(square, static_cast<word>(i * (side + 1) + lane),
@@ -128,14 +147,9 @@ struct strided_square_kernel {
     static constexpr int threads = 128, lines_at_once = threads / 8, steps = side / lines_at_once;
     static constexpr word shared_bytes = side * side * sizeof(Word);
 
-    strided_copy_spans<Word> job;
-    extent outer;  // number of matrices
+    transposed_squares<Word, side> squares;
 
-    extent rows() const { return job.extents.of[job.axes - 2]; }
-    extent columns() const { return job.extents.of[job.axes - 1]; }
-    grid_shape grid() const {
-        return simt::blocks_along_x(outer * ((rows() + side - 1) / side) * ((columns() + side - 1) / side));
-    }
+    grid_shape grid() const { return squares.grid(); }
     /// Whether all vectors of the job's matrices are whole and aligned.
     static bool suits(const strided_copy_job& job) {
         const int last = job.last(), other = last - 1;
@@ -149,14 +163,11 @@ struct strided_square_kernel {
 
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD void operator()(Simt simt) const {
-        const extent rows = job.extents.of[job.axes - 2], columns = job.extents.of[job.axes - 1];
-        const extent down = (rows + side - 1) / side, across = (columns + side - 1) / side;
-        const extent block = simt.block().x, matrix = block / (down * across), rest = block - matrix * (down * across);
-        const extent row = rest / across * side, column = (rest - rest / across * across) * side;
+        const extent rows = squares.rows(), columns = squares.columns();
+        const auto& job = squares.job;
+        const auto [row, column, from, to] = squares.of_block(simt.block().x);
         const int vector = simt.thread() % 8, first = simt.thread() / 8;
         const extent from_line = job.from_strides.of[job.axes - 1], to_line = job.to_strides.of[job.axes - 2];
-        extent from, to;
-        job.find(job.axes - 2, matrix, from, to);
         const auto source = job.from.from(from + row + column * from_line);
         const auto target = job.to.from(to + row * to_line + column);
         vec<Word, n> held[steps];
@@ -241,9 +252,9 @@ struct strided_copy<Device> {
         const on_device::strided_copy_spans<Word> spans(matrices);
         if constexpr (sizeof(Word) <= 4) {
             if (on_device::strided_square_kernel<Word>::suits(matrices))
-                return device.launch(on_device::strided_square_kernel<Word>{spans, matrices.size() / in_each});
+                return device.launch(on_device::strided_square_kernel<Word>{{spans, matrices.size() / in_each}});
         }
-        device.launch(on_device::strided_transpose_kernel<Word>{spans, matrices.size() / in_each});
+        device.launch(on_device::strided_transpose_kernel<Word>{{spans, matrices.size() / in_each}});
     }
 };
 

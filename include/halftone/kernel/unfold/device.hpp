@@ -95,9 +95,7 @@ struct unfold<Device> {
         if (a.y.size() == 0) return;
         constexpr extent most = std::numeric_limits<std::int32_t>::max();
         if (columns > most || rows > most / runs || !a.window.fits_32_bits()) return unfold_by_elements(device, a);
-        using word_type = std::conditional_t<
-            sizeof(T) == 1, std::uint8_t,
-            std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>>;
+        using word_type = detail::unsigned_of_size<sizeof(T)>;
         const auto launch = [&]<on_device::run_access Access>(std::integral_constant<on_device::run_access, Access>) {
             device.launch(on_device::unfold_runs_kernel<word_type, n, Access>{
                 unfold_element<word_type>(a), static_cast<simt::word>(runs), static_cast<simt::word>(a.window.taps()),

@@ -44,6 +44,14 @@ inline std::string json_text(const std::string& text) {
     return quoted + '"';
 }
 
+/// A JSON array of text(0) to text(count - 1).
+template <class Text>
+std::string json_list(std::size_t count, const Text& text) {
+    std::string all;
+    for (std::size_t i = 0; i < count; ++i) all += (i == 0 ? "" : ",") + text(i);
+    return "[" + all + "]";
+}
+
 /// Names with an index each, in the order of their first use.
 class name_list {
   public:
@@ -53,9 +61,7 @@ class name_list {
         return place->second;
     }
     std::string json() const {
-        std::string all;
-        for (const std::string& name : names_) all += (all.empty() ? "" : ",") + json_text(name);
-        return "[" + all + "]";
+        return json_list(names_.size(), [&](std::size_t i) { return json_text(names_[i]); });
     }
 
   private:
@@ -86,9 +92,7 @@ class json_rows {
 inline std::uint64_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
 inline std::string kinds_json(const memory_snapshot::by_kind& bytes) {
-    std::string all;
-    for (const std::size_t each : bytes) all += (all.empty() ? "" : ",") + std::to_string(each);
-    return "[" + all + "]";
+    return json_list(bytes.size(), [&](std::size_t i) { return std::to_string(bytes[i]); });
 }
 
 }  // namespace detail
@@ -105,30 +109,30 @@ inline std::string memory_snapshot_json(const memory_snapshot& s) {
     };
     for (std::size_t i = 0; i < s.allocations.size(); ++i) {
         add(allocations, s.allocations[i]);
-        std::string of_this;
-        for (const memory_part& p : s.allocations[i].parts) {
-            of_this += (of_this.empty() ? "[" : ",[") + detail::json_text(p.parameter) + ',' +
-                       std::to_string(p.offset) + ',' + std::to_string(p.bytes) + ']';
-        }
-        if (!of_this.empty()) parts += (parts.empty() ? "\n\"" : ",\n\"") + std::to_string(i) + "\":[" + of_this + ']';
+        const std::vector<memory_part>& all = s.allocations[i].parts;
+        if (all.empty()) continue;
+        parts += (parts.empty() ? "\n\"" : ",\n\"") + std::to_string(i) + "\":" +
+                 detail::json_list(all.size(), [&](std::size_t p) {
+                     return "[" + detail::json_text(all[p].parameter) + ',' + std::to_string(all[p].offset) + ',' +
+                            std::to_string(all[p].bytes) + ']';
+                 });
     }
     for (const memory_allocation& a : s.refused) add(refused, a);
     for (const memory_step& each : s.steps) steps.add(each.step, each.began, each.ended);
     for (const memory_segment& each : s.segments)
         segments.add(detail::number_of(each.address), each.bytes, each.began, each.ended);
-    std::string kinds, pass_names;
-    for (int k = 0; k < memory_kinds; ++k)
-        kinds += std::string(k == 0 ? "\"" : ",\"") + name(static_cast<memory_kind>(k)) + '"';
-    for (int p = 0; p < passes; ++p)
-        pass_names += std::string(p == 0 ? "\"" : ",\"") + name(static_cast<pass>(p)) + '"';
+    const std::string kinds =
+        detail::json_list(memory_kinds, [](std::size_t k) { return detail::json_text(name(static_cast<memory_kind>(k))); });
+    const std::string pass_names =
+        detail::json_list(passes, [](std::size_t p) { return detail::json_text(name(static_cast<pass>(p))); });
     const auto number = [](const char* key, auto value) {
         return "\"" + std::string(key) + "\":" + std::to_string(value) + ",\n";
     };
     return "{" + number("first_event", s.first_event) + number("events", s.events) + number("dropped", s.dropped) +
            number("peak_event", s.peak_event) + number("peak_bytes", s.peak_bytes) +
            "\"bytes_at_peak\":" + detail::kinds_json(s.bytes_at_peak) +
-           ",\n\"unrecorded\":" + detail::kinds_json(s.unrecorded) + ",\n\"kinds\":[" + kinds + "],\n\"passes\":[" +
-           pass_names + "],\n\"operations\":" + operations.json() + ",\n\"layers\":" + layers.json() +
+           ",\n\"unrecorded\":" + detail::kinds_json(s.unrecorded) + ",\n\"kinds\":" + kinds + ",\n\"passes\":" +
+           pass_names + ",\n\"operations\":" + operations.json() + ",\n\"layers\":" + layers.json() +
            ",\n\"columns\":[\"address\",\"bytes\",\"kind\",\"operation\",\"pass\",\"layer\",\"step\",\"began\","
            "\"ended\","
            "\"began_us\",\"ended_us\",\"outlived\"],\n\"allocations\":" +

@@ -97,9 +97,8 @@ void multiply_by_warpgroups(Device& device, const product_operand<T>& a, const p
 }
 
 /// The plan of a product by warpgroups, and how its results are stored: in sets of rows, if that takes less time by the
-/// model of tiles.hpp than storing them one by one, although each set has whole tiles, which begin up to
-/// 16 bytes before its columns. Neither changes the parts of k, and
-/// so the bits.
+/// model of tiles.hpp than storing them one by one, although each set has whole tiles, which begin up to 16 bytes before
+/// its columns. Neither changes the parts of k, and so the bits.
 struct warpgroup_plan {
     matmul_plan plan;
     result_storing storing;

@@ -5,6 +5,7 @@
 
 #include <halftone/kernel/common/fp64/each.hpp>
 #include <halftone/kernel/unfold/unfold.hpp>
+#include <halftone/number/bits.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -109,11 +110,7 @@ struct fold_element {
 template <class Device, class T>
 void unfold_by_elements(Device& device, const unfold_arguments<T>& a) {
     if (a.y.size() == 0) return;
-    const auto run = [&]<class Word>(Word) { fp64::for_each(device, a.y.size(), 2, unfold_element<Word>(a)); };
-    if constexpr (sizeof(T) == 1) run(std::uint8_t{});
-    if constexpr (sizeof(T) == 2) run(std::uint16_t{});
-    if constexpr (sizeof(T) == 4) run(std::uint32_t{});
-    if constexpr (sizeof(T) == 8) run(std::uint64_t{});
+    fp64::for_each(device, a.y.size(), 2, unfold_element<detail::unsigned_of_size<sizeof(T)>>(a));
 }
 /// Computes the images with one thread per element, on any device.
 template <class Int, class Device, class T, class X>
