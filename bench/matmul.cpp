@@ -4,6 +4,7 @@
 /// registers.
 ///
 ///     bench_matmul --json matmul.json --torch python3 --filter bf16
+///     bench_matmul --shape 256x2304x768 --shape 1x768x768       only these, in all types
 ///     bench_matmul --plan 256x2304x768              how that product is cut, by each instruction set here; times nothing
 ///
 /// Operands are row-major, and packing is part of each run, as in a step whose activations are new. Peers are linked if
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/matmul/cpu/explain.hpp>
@@ -236,11 +238,15 @@ int main(int argc, char** argv) {
     bool quick = false;
     CLI::App app{"Times matrix products on the CPU, compared with oneDNN, OpenBLAS and PyTorch."};
     app.add_flag("--quick", quick, "few shapes");
+    const auto names_a_shape = [](const std::string& text) {
+        return shape_named(text) ? std::string() : "expected m, n and k, as 256x2304x768, not " + text;
+    };
+    std::vector<std::string> own;
+    app.add_option("--shape", own, "measures this product m x n x k in place of the usual ones, given as 256x2304x768; repeatable")
+        ->check(names_a_shape);
     std::string planned;
     app.add_option("--plan", planned, "measures nothing, but prints strategy and block sizes of a product m x n x k, given as 256x2304x768")
-        ->check([](const std::string& text) {
-            return shape_named(text) ? std::string() : "expected m, n and k, as 256x2304x768, not " + text;
-        });
+        ->check(names_a_shape);
     // Known before the peaks are measured, which takes seconds.
     app.final_callback([&] {
         if (planned.empty()) return;
@@ -261,6 +267,11 @@ int main(int argc, char** argv) {
         runner<ht::amp_bf16, ht::bfloat16> bf16(s, "bf16", "bfloat16");
         runner<ht::full_fp32, float> fp32(s, "fp32", "float32");
         runner<ht::amp_fp16, ht::float16> fp16(s, "fp16", "float16");
+        for (const std::string& text : own) {
+            const shape each = *shape_named(text);
+            bf16.run(each), fp32.run(each), fp16.run(each);
+        }
+        if (!own.empty()) return;
         for (const shape& each : shapes(quick)) bf16.run(each);
         for (const shape& each : odd_shapes()) bf16.run(each);
         for (const shape& each : offset_shapes(2)) bf16.run(each);
