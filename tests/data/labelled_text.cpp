@@ -98,7 +98,7 @@ TEST_CASE("each wrong folder has its sentence") {
     CHECK(contains(message_of(folder.path() / "bare"), "link.txt"));
     fs::remove(folder.path() / "bare/neg/link.txt");
     fs::create_symlink("/proc/self/mem", folder.path() / "bare/neg/link.txt");
-    CHECK_MESSAGE(contains(message_of(folder.path() / "bare"), "text: cannot read "), "not even root can read it");
+    CHECK_MESSAGE(contains(message_of(folder.path() / "bare"), "labelled_text: cannot read "), "not even root can read it");
 #endif
 }
 

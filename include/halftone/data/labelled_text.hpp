@@ -127,11 +127,9 @@ class labelled_text {
 
     void append(const std::filesystem::path& file, std::int32_t label, const labelled_text_options& options) {
         const std::size_t before = bytes_.size();
-        std::error_code failed;
-        const auto type = std::filesystem::status(file, failed).type();
-        if (failed) fail<data_error>("labelled_text: cannot look at ", file.string(), ": ", failed.message());
-        if (!detail::is_readable_kind(type)) fail<data_error>("labelled_text: ", file.string(), " is not a file");
-        detail::append_file(file, {.limit = options.limit}, bytes_);
+        bytes_ += detail::read_file("labelled_text", file, options.limit);
+        if (bytes_.size() > options.limit)
+            fail<data_error>("labelled_text: more than ", options.limit, " bytes up to ", file.string());
         if (bytes_.size() == before) fail<data_error>("labelled_text: ", file.string(), " is empty");
         files_.push_back(file);
         labels_.push_back(label);
