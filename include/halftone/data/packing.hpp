@@ -7,8 +7,8 @@
 ///     for (const ht::packed_batch& batch : loader) loss = model.loss(tape, batch);
 ///
 /// A document of n tokens gives n - 1 predictions, of its tokens but the first, so that it takes n - 1 places. Each is in
-/// exactly one row, whole, with attention and positions of its own (tensor/packed.hpp); only documents longer than a row
-/// are divided. Rows are filled by best fit, the longest documents first: the order of the result depends on lengths
+/// exactly one row, whole, with attention and positions of its own (tensor/packed.hpp); only documents longer than a row,
+/// or than the model's context, are divided. Rows are filled by best fit, the longest documents first: the order of the result depends on lengths
 /// alone. Targets that do not count are -100: those within a prompt, and those of the padding at a row's end.
 #pragma once
 
@@ -35,7 +35,8 @@ struct document {
 /// The sizes of packed rows.
 struct packing_options {
     extent length = 1024;        ///< tokens in a row
-    extent most_documents = 32;  ///< in a row, with the padding at its end; a row with fewer has empty ones
+    extent longest = 0;          ///< tokens in a document, the model's context at most; 0: length
+    extent most_documents = 32;  ///< in a row, with those of the padding at its end; a row with fewer has empty ones
     std::int32_t padding = 0;    ///< the id at the end of rows that are not full
 };
 
@@ -74,6 +75,10 @@ class packed_rows {
             }
             row.offsets.push_back(static_cast<std::int32_t>(row.tokens.size()));
         }
+        for (extent used = row.offsets.back(); used < options_.length;) {  // the padding, in documents of its own
+            used = std::min(used + options_.longest, options_.length);
+            row.offsets.push_back(static_cast<std::int32_t>(used));
+        }
         row.tokens.resize(static_cast<std::size_t>(options_.length), options_.padding);
         row.targets.resize(static_cast<std::size_t>(options_.length), ignored);
         row.offsets.resize(static_cast<std::size_t>(options_.most_documents) + 1,
@@ -100,11 +105,19 @@ class packed_rows {
     void check() const {
         if (options_.length < 1 || options_.length > INT32_MAX)
             fail<argument_error>("packed_rows: rows of ", options_.length, " tokens; expected 1 to ", INT32_MAX);
-        if (options_.most_documents < 2 || options_.most_documents > options_.length + 1) {
+        if (options_.longest < 1 || options_.longest > options_.length) {
+            fail<argument_error>("packed_rows: documents of at most ", options_.longest, " tokens in a row of ",
+                                 options_.length, "; expected 1 to as many");
+        }
+        const extent least = 1 + paddings(options_.length);
+        if (options_.most_documents < least || options_.most_documents > INT32_MAX) {
             fail<argument_error>("packed_rows: at most ", options_.most_documents, " documents in a row of ",
-                                 options_.length, " tokens; expected 2 to ", options_.length + 1);
+                                 options_.length, " tokens; expected ", least, " or more");
         }
     }
+    /// The documents that so many places of padding take.
+    extent paddings(extent places) const { return (places + options_.longest - 1) / options_.longest; }
+
     void add(std::vector<piece>& pieces, extent index) const {
         const document d = (*documents_)[index];
         const auto tokens = static_cast<extent>(d.tokens.size());
@@ -116,8 +129,8 @@ class packed_rows {
             fail<data_error>("packed_rows: document ", index, " has a prompt of ", d.prompt, " tokens, of ", tokens,
                              "; expected fewer");
         }
-        for (extent first = 0; first < tokens - 1; first += options_.length)
-            pieces.push_back({index, first, std::min(options_.length, tokens - 1 - first)});
+        for (extent first = 0; first < tokens - 1; first += options_.longest)
+            pieces.push_back({index, first, std::min(options_.longest, tokens - 1 - first)});
     }
     /// Puts each piece in the row where it leaves the least room.
     void place(const std::vector<piece>& pieces) {
@@ -134,9 +147,8 @@ class packed_rows {
             }
             rows_[row].push_back(p);
             left -= p.size;
-            // One document is kept for the padding.
-            if (left > 0 && static_cast<extent>(rows_[row].size()) < options_.most_documents - 1)
-                room.emplace(left, row);
+            const auto documents = static_cast<extent>(rows_[row].size());
+            if (left > 0 && documents + 1 + paddings(left) <= options_.most_documents) room.emplace(left, row);
         }
     }
 
