@@ -481,7 +481,7 @@ class data_loader {
             std::unique_lock lock(mutex_);
             is_cancelled_ = true;
             is_made_.wait(lock, [this] { return busy_ == 0; });
-            for (slot& s : slots_) s.is_ready = false;
+            for (slot& s : slots_) s.is_ready = false, s.error = nullptr;
             next_ = released_ = 0;
             is_holding_ = false;
             position_ = taken_ = at;

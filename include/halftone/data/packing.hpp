@@ -53,6 +53,7 @@ class packed_rows {
     /// Decides which document stands in which row. The documents must outlive it. Throws argument_error for sizes outside
     /// their range, and data_error for no documents, and one that has nothing to predict.
     packed_rows(const Documents& documents, const packing_options& options) : documents_(&documents), options_(options) {
+        if (options_.longest == 0) options_.longest = options_.length;
         check();
         std::vector<piece> pieces;
         for (extent i = 0; i < static_cast<extent>(documents.size()); ++i) add(pieces, i);
