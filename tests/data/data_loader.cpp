@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,20 +20,16 @@
 #include <halftone/data/data_loader.hpp>
 #include <halftone/number/philox.hpp>
 
+#include "data/loader_stops.hpp"
+
 namespace ht = halftone;
 
 namespace {
 
+using data_test::collate;
+using data_test::id_batch;
+using data_test::numbers;
 using ids = std::vector<ht::extent>;
-
-/// The samples of a map are their own numbers.
-struct numbers {
-    ht::extent count;
-    ht::extent size() const { return count; }
-    ht::extent operator[](ht::extent i) const { return i; }
-    /// For bucketing: lengths from 1 to 50.
-    ht::extent length(ht::extent i) const { return 1 + i * 37 % 50; }
-};
 
 /// The same as a stream, another in each epoch.
 struct counter {
@@ -47,22 +42,6 @@ struct counter {
         return next_++ + 1000 * ht::extent{epoch};
     }
 };
-
-struct id_batch {
-    ht::const_view<std::int64_t, 1> values;
-    template <class Function>
-    id_batch with_views(const Function& f) const {
-        return {f(values)};
-    }
-    std::vector<id_batch> split(ht::extent) const { return {*this}; }
-    ht::extent size() const { return values.size(); }
-};
-
-id_batch collate(std::span<const ht::extent> samples, ht::batch_memory& memory) {
-    const auto values = memory.make<std::int64_t>(ht::shape<1>{static_cast<ht::extent>(samples.size())});
-    std::copy(samples.begin(), samples.end(), values.data());
-    return {values};
-}
 
 ids ids_of(const id_batch& b) { return {b.values.data(), b.values.data() + b.values.size()}; }
 
@@ -418,59 +397,12 @@ TEST_CASE("options and positions outside their range") {
     CHECK(loader.next()->size() == 3);
 }
 
-namespace {
-
-/// Makes loaders and ends each at another moment: at once, while workers are busy, after some batches, in a resume, after
-/// an error.
-void stop_abruptly(int times) {
-    const numbers source{64};
-    for (int i = 0; i < times; ++i) {
-        const auto transform = [i](ht::extent sample) {
-            if (i % 7 == 3 && sample == 20) throw std::runtime_error("bad");
-            if (sample % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 5 * 50));
-            return sample;
-        };
-        ht::data_loader loader{source,
-                               {.batch_size = 4, .num_workers = 1 + i % 4, .prefetch_factor = 1 + i % 3,
-                                .seed = static_cast<std::uint64_t>(i)},
-                               transform, &collate};
-        try {
-            for (int batch = 0; batch < i % 23; ++batch) loader.next();
-            if (i % 5 == 1) {
-                loader.resume({.seed = 3, .epoch = 1, .rows = 8, .size = 64});
-                if (i % 2 == 0) loader.next();
-            }
-        } catch (const ht::sample_error& e) {
-            CHECK(e.index == 20);
-        }
-        if (i % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(i % 11 * 30));
-    }
-}
-
-#if defined(__linux__)
-int threads_of_this_process() {
-    std::ifstream status("/proc/self/status");
-    for (std::string line; std::getline(status, line);) {
-        if (line.rfind("Threads:", 0) == 0) return std::stoi(line.substr(8));
-    }
-    return -1;
-}
-#else
-int threads_of_this_process() { return 0; }
-#endif
-
-}  // namespace
-
 TEST_CASE("a loader ends at any moment, with all its threads") {
-    const int before = threads_of_this_process();
-    stop_abruptly(60);
-    CHECK(threads_of_this_process() == before);
+    data_test::stop_abruptly(60);
 }
 
 TEST_CASE("a loader ends at any moment, 1000 times" * doctest::skip()) {
-    const int before = threads_of_this_process();
-    stop_abruptly(1000);
-    CHECK(threads_of_this_process() == before);
+    data_test::stop_abruptly(1000);
 }
 
 TEST_CASE("a transform that takes half a step is hidden behind the steps" * doctest::skip()) {
