@@ -60,6 +60,11 @@ struct packed_batch {
 
     extent rows() const { return tokens.extent_of(0); }
     extent size() const { return tokens.size(); }
+    /// For a trainer without gradient accumulation: the batch itself. Throws argument_error for another count than 1.
+    std::vector<packed_batch> split(extent count) const {
+        if (count != 1) fail<argument_error>("split: packed documents into ", count, " micro-batches; expected 1");
+        return {*this};
+    }
     /// The same batch with f(view) in place of each view: a captured step copies it to its own memory in this way.
     template <class Function>
     packed_batch with_views(const Function& f) const {

@@ -72,16 +72,28 @@ inline void append_folder(const std::filesystem::path& folder, const text_option
               [](const fs::path& a, const fs::path& b) { return a.generic_string() < b.generic_string(); });
 }
 
-inline void append_file(const std::filesystem::path& file, const text_options& options, std::string& corpus) {
+/// Appends a file's bytes; `what` begins the messages.
+inline void append_file(const char* what, const std::filesystem::path& file, std::uint64_t limit, std::string& to) {
     std::ifstream in(file, std::ios::binary);
-    if (!in) fail<data_error>("text: cannot open ", file.string());
+    if (!in) fail<data_error>(what, ": cannot open ", file.string());
     char chunk[1 << 16];
     while (in.read(chunk, sizeof chunk), in.gcount() > 0) {
-        corpus.append(chunk, static_cast<std::size_t>(in.gcount()));
-        if (corpus.size() > options.limit)
-            fail<data_error>("text: more than ", options.limit, " bytes up to ", file.string());
+        to.append(chunk, static_cast<std::size_t>(in.gcount()));
+        if (to.size() > limit) fail<data_error>(what, ": more than ", limit, " bytes up to ", file.string());
     }
-    if (in.bad()) fail<data_error>("text: cannot read ", file.string());
+    if (in.bad()) fail<data_error>(what, ": cannot read ", file.string());
+}
+
+/// The bytes of one file that must exist.
+inline std::string read_file(const char* what, const std::filesystem::path& file, std::uint64_t limit) {
+    std::error_code failed;
+    const std::filesystem::file_status status = std::filesystem::status(file, failed);
+    if (status.type() == std::filesystem::file_type::not_found) fail<data_error>(what, ": there is no ", file.string());
+    if (failed) fail<data_error>(what, ": cannot look at ", file.string(), ": ", failed.message());
+    if (!is_readable_kind(status.type())) fail<data_error>(what, ": ", file.string(), " is not a file");
+    std::string bytes;
+    append_file(what, file, limit, bytes);
+    return bytes;
 }
 
 }  // namespace detail
@@ -114,7 +126,7 @@ inline std::string read_text(const std::vector<std::filesystem::path>& paths, co
     const auto files = text_files(paths, options);
     if (files.empty()) fail<data_error>("text: no path was given");
     std::string corpus;
-    for (const auto& file : files) detail::append_file(file, options, corpus);
+    for (const auto& file : files) detail::append_file("text", file, options.limit, corpus);
     if (corpus.empty()) {
         fail<data_error>("text: ", paths.front().string(),
                          files.size() > 1 ? " and what follows it are empty" : " is empty");

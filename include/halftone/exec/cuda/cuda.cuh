@@ -332,6 +332,8 @@ class cuda {
         const detail::current_device here(device());
         staging_.send(to, from, bytes, stream());
     }
+    /// Pinned host memory for copies of this GPU. May be called by any thread.
+    pinned_memory pinned(std::size_t bytes) const { return {device(), bytes}; }
     /// Whether kernels can read the memory at the pointer. Throws argument_error for memory of another GPU.
     bool reaches(const void* p) const {
         cudaPointerAttributes a{};

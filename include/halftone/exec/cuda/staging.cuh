@@ -3,6 +3,7 @@
 /// Pinned host memory through which small inputs are uploaded to a GPU without waiting for it.
 ///
 ///     staging.send(to, tokens.data(), bytes, stream);        // `tokens` may be changed on return
+///     const ht::pinned_memory rows = device.pinned(bytes);   // device.copy(to, rows.data(), bytes) does not wait
 #pragma once
 
 #include <cstring>
@@ -12,6 +13,37 @@
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+
+/// A block of pinned host memory, from and to which a GPU copies without the host's waiting. May be made and destroyed
+/// by any thread; it must outlive the copies.
+class pinned_memory {
+  public:
+    /// Throws cuda_error.
+    pinned_memory(int device, std::size_t bytes) : bytes_(bytes) {
+        const detail::current_device here(device);
+        const detail::beside_captures unrelated;
+        if (bytes != 0) detail::cuda_check(cudaMallocHost(&data_, bytes), "cudaMallocHost");
+    }
+    pinned_memory(pinned_memory&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    pinned_memory& operator=(pinned_memory&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+    ~pinned_memory() {
+        if (data_ == nullptr) return;
+        const detail::beside_captures unrelated;
+        cudaFreeHost(data_);
+    }
+
+    void* data() const { return data_; }
+    std::size_t bytes() const { return bytes_; }
+
+  private:
+    void* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
 
 /// A ring of pinned buffers, each with an event that is passed when its transfer has finished. Buffers grow to the
 /// largest transfer so far, so that a steady program allocates nothing.

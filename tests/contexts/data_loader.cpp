@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The threads of data loaders, which end at any moment.
+#include <doctest/doctest.h>
+
+#include "data/loader_stops.hpp"
+
+TEST_CASE("data loaders end at any moment without a race") { data_test::stop_abruptly(40); }
