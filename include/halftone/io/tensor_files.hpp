@@ -30,8 +30,8 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-inline constexpr const char* single_name = "model.safetensors";
-inline constexpr const char* index_name = "model.safetensors.index.json";
+inline constexpr const char* single_file_name = "model.safetensors";
+inline constexpr const char* index_file_name = "model.safetensors.index.json";
 
 /// The map from tensors to files of an index. `where` begins the messages.
 inline std::map<std::string, std::string> parse_index(const std::string& where, std::string_view text) {
@@ -61,8 +61,8 @@ class tensor_files {
     explicit tensor_files(const std::filesystem::path& path) {
         std::filesystem::path file = path;
         if (std::filesystem::is_directory(path)) {
-            file = path / detail::single_name;
-            if (!std::filesystem::exists(file)) file = path / detail::index_name;
+            file = path / detail::single_file_name;
+            if (!std::filesystem::exists(file)) file = path / detail::index_file_name;
         }
         if (file.extension() == ".json") {
             open_index(file);
@@ -168,7 +168,7 @@ inline std::vector<std::string> shard_names(const std::filesystem::path& folder,
 inline std::set<std::string> indexed_files(const std::filesystem::path& folder) {
     std::set<std::string> files;
     try {
-        const auto path = folder / index_name;
+        const auto path = folder / index_file_name;
         if (!std::filesystem::exists(path)) return files;
         for (const auto& [name, file] : parse_index(path.string(), read_small_file(path, most_header_bytes))) files.insert(file);
     } catch (const io_error&) {
@@ -195,8 +195,8 @@ inline void write_tensor_files(const std::filesystem::path& folder, const std::v
     const auto shards = detail::divide(tensors, options.max_shard_bytes);
     if (shards.size() == 1) {
         // A reader prefers the single file, so that the old index is no longer read from this moment on.
-        write_safetensors(folder / detail::single_name, shards[0], options.metadata);
-        detail::remove_quietly(folder / detail::index_name);
+        write_safetensors(folder / detail::single_file_name, shards[0], options.metadata);
+        detail::remove_quietly(folder / detail::index_file_name);
     } else {
         const auto names = detail::shard_names(folder, shards.size());
         nlohmann::ordered_json map = nlohmann::ordered_json::object();
@@ -211,17 +211,17 @@ inline void write_tensor_files(const std::filesystem::path& folder, const std::v
             }
             const std::string text =
                 nlohmann::ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
-            detail::durable_file index(folder / detail::index_name);
+            detail::durable_file index(folder / detail::index_file_name);
             index.write(text.data(), text.size());
             index.commit();
         } catch (...) {
-            if (!std::filesystem::exists(folder / detail::index_name) ||
+            if (!std::filesystem::exists(folder / detail::index_file_name) ||
                 detail::indexed_files(folder).count(names[0]) == 0) {
                 for (const std::string& name : names) detail::remove_quietly(folder / name);
             }
             throw;
         }
-        detail::remove_quietly(folder / detail::single_name);
+        detail::remove_quietly(folder / detail::single_file_name);
     }
     for (const std::string& name : before) {
         if (shards.size() == 1 || detail::indexed_files(folder).count(name) == 0) detail::remove_quietly(folder / name);

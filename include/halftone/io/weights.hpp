@@ -71,7 +71,7 @@ inline void read_values(const store& parameters, const store_entry& e, std::size
         memory.read(nearest.data(), g.copy.data() + (e.copy + first) * g.copy_bytes, count * sizeof(bfloat16));
         memory.read(rest.data(), g.master.data() + (e.master + first) * g.param_bytes, count * sizeof(bfloat16_remainder));
         for (std::size_t i = 0; i < count; ++i) {
-            const float joined = join({nearest[i], rest[i]});
+            const float joined = halftone::join(float_halves{nearest[i], rest[i]});
             std::memcpy(to + i * sizeof joined, &joined, sizeof joined);
         }
     }
