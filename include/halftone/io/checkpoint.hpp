@@ -56,18 +56,6 @@ checkpoint_info load_checkpoint(const std::filesystem::path& checkpoint, const l
     return detail::read_checkpoint(checkpoint, all, o.policy);
 }
 
-/// What a checkpoint says of itself, without loading it. Throws io_error and checkpoint_error.
-inline checkpoint_info read_checkpoint_info(const std::filesystem::path& checkpoint) {
-    return detail::info_of(checkpoint, detail::read_manifest(checkpoint));
-}
-
-/// Checks a checkpoint's manifest, and sizes and checksums of its files. Throws io_error and checkpoint_error.
-inline checkpoint_info verify_checkpoint(const std::filesystem::path& checkpoint) {
-    const nlohmann::json manifest = detail::read_manifest(checkpoint);
-    for (const auto& [name, file] : manifest["files"].items()) detail::read_part_file(checkpoint / name, file);
-    return detail::info_of(checkpoint, manifest);
-}
-
 /// Loads the newest good checkpoint of a folder; nothing if there is none. A damaged one is skipped, with a call of
 /// on_skipped. A good one that does not fit (of another model, optimizer or policy) is an error: checkpoint_error.
 template <class... Parts>

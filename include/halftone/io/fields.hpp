@@ -18,12 +18,7 @@
 #include <vector>
 
 #include <halftone/io/strict_json.hpp>
-#include <halftone/memory/amax_history.hpp>
-#include <halftone/autodiff/engine/random_draws.hpp>
 #include <halftone/number/classify.hpp>
-#include <halftone/optim/optimizer.hpp>
-#include <halftone/scale/grad_scaler.hpp>
-#include <halftone/scale/outlier_guard.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -34,37 +29,6 @@ template <class S, class F>
 void visit_state_fields(S& s, const F& f) {
     std::remove_const_t<S>::visit_fields(s, f);
 }
-template <class S, class F>
-    requires std::is_same_v<std::remove_const_t<S>, optimizer_state>
-void visit_state_fields(S& s, const F& f) {
-    f("steps", s.steps), f("skipped", s.skipped), f("lr", s.lr), f("skipped_infinity", s.skips.infinity);
-    f("skipped_nan", s.skips.not_a_number), f("skipped_outlier", s.skips.outlier), f("skipped_nothing", s.skips.nothing);
-    f("step_counts", s.step_counts);
-}
-template <class S, class F>
-    requires std::is_same_v<std::remove_const_t<S>, scaler_state>
-void visit_state_fields(S& s, const F& f) {
-    f("scale", s.scale), f("growth_factor", s.growth_factor), f("backoff_factor", s.backoff_factor);
-    f("growth_interval", s.growth_interval), f("min_scale", s.min_scale), f("max_scale", s.max_scale);
-    f("hysteresis", s.hysteresis), f("growth_tracker", s.growth_tracker);
-    f("overflows_until_backoff", s.overflows_until_backoff), f("overflows", s.overflows), f("enabled", s.enabled);
-}
-template <class S, class F>
-    requires std::is_same_v<std::remove_const_t<S>, outlier_state>
-void visit_state_fields(S& s, const F& f) {
-    f("norms", s.norms), f("losses", s.losses), f("in_a_row", s.in_a_row), f("outliers", s.outliers);
-}
-template <class S, class F>
-    requires std::is_same_v<std::remove_const_t<S>, halftone::random_state>
-void visit_state_fields(S& s, const F& f) {
-    f("seed", s.seed), f("pass", s.pass);
-}
-template <class S, class F>
-    requires std::is_same_v<std::remove_const_t<S>, amax_state>
-void visit_state_fields(S& s, const F& f) {
-    f("path", s.path), f("tensor", s.tensor), f("scale", s.scale), f("history", s.history);
-}
-
 struct no_fields {
     template <class T>
     void operator()(const char*, T&) const {}

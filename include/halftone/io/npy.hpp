@@ -173,17 +173,13 @@ inline std::string npy_header(dtype type, const std::vector<extent>& shape) {
     return text + '\n';
 }
 
-}  // namespace detail
-
-/// Reads a file of any type and rank. Throws io_error, and npy_error if the contents violate the format or are in Fortran
-/// order, big-endian, or of a type that is none of dtype's.
-inline npy_array read_npy(const std::filesystem::path& path) {
-    const detail::input_file in(path);
-    const std::string where = path.string();
+/// Reads and checks an array in `size` bytes, which read(to, first, count) copies.
+template <class Read>
+npy_array read_npy_from(const std::string& where, std::uint64_t size, const Read& read) {
     unsigned char prefix[12] = {};
     constexpr unsigned char magic[]{0x93, 'N', 'U', 'M', 'P', 'Y'};
-    if (in.size() < 10) fail<npy_error>(where, ": ", in.size(), " bytes; expected a .npy file's 10 or more");
-    in.read(prefix, 0, std::min<std::size_t>(sizeof prefix, static_cast<std::size_t>(in.size())));
+    if (size < 10) fail<npy_error>(where, ": ", size, " bytes; expected a .npy file's 10 or more");
+    read(prefix, 0, std::min<std::size_t>(sizeof prefix, static_cast<std::size_t>(size)));
     if (std::memcmp(prefix, magic, sizeof magic) != 0) fail<npy_error>(where, ": does not begin as a .npy file does");
     const int version = prefix[6];
     if (version < 1 || version > 3 || prefix[7] != 0)
@@ -191,14 +187,25 @@ inline npy_array read_npy(const std::filesystem::path& path) {
     const std::uint64_t before = version == 1 ? 10 : 12;
     std::uint64_t length = prefix[8] + std::uint64_t{prefix[9]} * 256;
     if (version > 1) length += std::uint64_t{prefix[10]} << 16 | std::uint64_t{prefix[11]} << 24;
-    if (length > (1 << 20) || before + length > in.size())
-        fail<npy_error>(where, ": a header of ", length, " bytes in a file of ", in.size(), "; expected 2^20 at most");
+    if (length > (1 << 20) || before + length > size)
+        fail<npy_error>(where, ": a header of ", length, " bytes in a file of ", size, "; expected 2^20 at most");
     std::string text(static_cast<std::size_t>(length), '\0');
-    in.read(text.data(), before, text.size());
-    npy_array a = detail::npy_parser(where, text).parse();
-    a.bytes.resize(static_cast<std::size_t>(detail::npy_bytes(where, a, in.size() - before - length)));
-    in.read(a.bytes.data(), before + length, a.bytes.size());
+    read(text.data(), before, text.size());
+    npy_array a = npy_parser(where, text).parse();
+    a.bytes.resize(static_cast<std::size_t>(npy_bytes(where, a, size - before - length)));
+    read(a.bytes.data(), before + length, a.bytes.size());
     return a;
+}
+
+}  // namespace detail
+
+/// Reads a file of any type and rank. Throws io_error, and npy_error if the contents violate the format or are in Fortran
+/// order, big-endian, or of a type that is none of dtype's.
+inline npy_array read_npy(const std::filesystem::path& path) {
+    const detail::input_file in(path);
+    return detail::read_npy_from(path.string(), in.size(), [&in](void* to, std::uint64_t first, std::size_t bytes) {
+        in.read(to, first, bytes);
+    });
 }
 
 /// Reads a file of this rank, converted to T if both types are floating-point ones. Throws as read_npy(path) does, and

@@ -159,6 +159,27 @@ inline std::uint64_t little_endian(const std::array<unsigned char, 8>& bytes) {
     return value;
 }
 
+/// Reads and checks the header of `size` bytes, which read(to, first, count) copies. Places in the result are relative to
+/// the first of these bytes.
+template <class Read>
+safetensors_header read_safetensors(const std::string& where, std::uint64_t size, const Read& read) {
+    std::array<unsigned char, 8> prefix{};
+    if (size < prefix.size())
+        fail<safetensors_error>(where, ": ", size, " bytes; expected 8 or more, the header's length");
+    read(prefix.data(), 0, prefix.size());
+    const std::uint64_t length = little_endian(prefix);
+    if (length > most_header_bytes)
+        fail<safetensors_error>(where, ": a header of ", length, " bytes; expected ", most_header_bytes, " at most");
+    if (length > size - prefix.size())
+        fail<safetensors_error>(where, ": a header of ", length, " bytes in a file of ", size, ": it is truncated");
+    std::string text(static_cast<std::size_t>(length), '\0');
+    read(text.data(), prefix.size(), text.size());
+    const std::uint64_t begin = prefix.size() + length;
+    safetensors_header header = parse_safetensors(where, text, size - begin);
+    for (tensor_info& t : header.tensors) t.first += begin;
+    return header;
+}
+
 }  // namespace detail
 
 /// A .safetensors file, opened for reading and checked.
@@ -166,26 +187,10 @@ class safetensors_file {
   public:
     /// Throws io_error if the file cannot be read, and safetensors_error if its contents violate the format.
     explicit safetensors_file(const std::filesystem::path& path) : file_(path) {
-        const std::string where = path.string();
-        std::array<unsigned char, 8> prefix{};
-        if (file_.size() < prefix.size())
-            fail<safetensors_error>(where, ": ", file_.size(), " bytes; expected 8 or more, the header's length");
-        file_.read(prefix.data(), 0, prefix.size());
-        const std::uint64_t length = detail::little_endian(prefix);
-        if (length > most_header_bytes)
-            fail<safetensors_error>(where, ": a header of ", length, " bytes; expected ", most_header_bytes, " at most");
-        if (length > file_.size() - prefix.size()) {
-            fail<safetensors_error>(where, ": a header of ", length, " bytes in a file of ", file_.size(),
-                                    ": it is truncated");
-        }
-        std::string text(static_cast<std::size_t>(length), '\0');
-        file_.read(text.data(), prefix.size(), text.size());
-        const std::uint64_t begin = prefix.size() + length;
-        header_ = detail::parse_safetensors(where, text, file_.size() - begin);
-        for (std::size_t i = 0; i < header_.tensors.size(); ++i) {
-            header_.tensors[i].first += begin;
-            by_name_.emplace(header_.tensors[i].name, i);
-        }
+        header_ = detail::read_safetensors(path.string(), file_.size(), [this](void* to, std::uint64_t first, std::size_t bytes) {
+            file_.read(to, first, bytes);
+        });
+        for (std::size_t i = 0; i < header_.tensors.size(); ++i) by_name_.emplace(header_.tensors[i].name, i);
     }
 
     const std::filesystem::path& path() const { return file_.path(); }

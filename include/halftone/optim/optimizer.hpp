@@ -74,6 +74,12 @@ struct optimizer_state {
     skip_counts skips{};  ///< `skipped` by reason; all 0 in a state without reasons
     /// One for each parameter that is trained, in the store's order, if windows left some out; otherwise empty.
     std::vector<std::int64_t> step_counts{};
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("steps", self.steps), f("skipped", self.skipped), f("lr", self.lr), f("skips", self.skips);
+        f("step_counts", self.step_counts);
+    }
 };
 
 /// A part of an optimizer's moments or averages, for a checkpoint: one moment of one parameter, say.

@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct best_checkpoint {
     std::int64_t step = -1;  ///< -1: none
     double value = 0;        ///< of metric_for_best_model
 
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
     static void visit_fields(auto& self, auto&& f) { f("step", self.step), f("value", self.value); }
 };
 
@@ -57,7 +59,9 @@ template <class Trainer, class... Parts>
 class trainer_checkpoints final : public trainer_callback {
   public:
     /// Loads the checkpoint that resume_from_checkpoint names. Throws as load_checkpoint does.
-    explicit trainer_checkpoints(Trainer& trainer, Parts&... parts) : trainer_checkpoints(trainer, trainer_checkpoint_options{}, parts...) {}
+    explicit trainer_checkpoints(Trainer& trainer, Parts&... parts)
+        requires((!std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> && ...))
+        : trainer_checkpoints(trainer, trainer_checkpoint_options{}, parts...) {}
     trainer_checkpoints(Trainer& trainer, const trainer_checkpoint_options& options, Parts&... parts)
         : trainer_(&trainer), options_(options), parts_(parts...), saver_(trainer.arguments().output_dir) {
         const training_arguments& a = trainer.arguments();
@@ -194,6 +198,7 @@ class trainer_checkpoints final : public trainer_callback {
 };
 
 template <class Trainer, class... Parts>
+    requires((!std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> && ...))
 trainer_checkpoints(Trainer&, Parts&...) -> trainer_checkpoints<Trainer, Parts...>;
 template <class Trainer, class... Parts>
 trainer_checkpoints(Trainer&, const trainer_checkpoint_options&, Parts&...) -> trainer_checkpoints<Trainer, Parts...>;

@@ -26,6 +26,7 @@ struct early_stopping_state {
     std::int64_t evaluations = 0;  ///< in all
     std::int64_t not_better = 0;   ///< the last ones in a row
 
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
     static void visit_fields(auto& self, auto&& f) {
         f("best", self.best), f("evaluations", self.evaluations), f("not_better", self.not_better);
     }

@@ -92,6 +92,7 @@ struct loss_meter_state {
     std::int64_t all_steps = 0;
     std::vector<double> latest;   ///< the losses of the latest steps, oldest first
 
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
     static void visit_fields(auto& self, auto&& f) {
         f("sum", self.sum), f("steps", self.steps), f("all_steps", self.all_steps), f("latest", self.latest);
     }

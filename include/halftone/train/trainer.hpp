@@ -53,6 +53,7 @@ struct trainer_progress {
     double tokens = 0, token_seconds = 0, window_tokens = 0, window_seconds = 0;
     loss_meter_state losses{};
 
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
     static void visit_fields(auto& self, auto&& f) {
         f("step", self.step), f("window_steps", self.window_steps), f("seconds", self.seconds), f("step_ms", self.step_ms);
         f("tokens", self.tokens), f("token_seconds", self.token_seconds);

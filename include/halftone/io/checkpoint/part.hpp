@@ -5,7 +5,9 @@
 /// and load() of a struct that names its fields (io/fields.hpp).
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +15,9 @@
 #include <halftone/io/checkpoint/policy_stamp.hpp>
 #include <halftone/io/fields.hpp>
 #include <halftone/io/weights.hpp>
+#include <halftone/optim/optimizer.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/outlier_guard.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -10,70 +10,13 @@
 #include <string>
 #include <vector>
 
-#include <halftone/io/checkpoint/manifest.hpp>
 #include <halftone/io/checkpoint/part.hpp>
+#include <halftone/io/checkpoint/verify.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// What a checkpoint says of itself.
-struct checkpoint_info {
-    std::filesystem::path path;
-    std::int64_t step = 0;
-    std::map<std::string, double> metrics;
-    std::string arguments;           ///< as JSON text, if the program saved some
-    std::vector<std::string> notes;  ///< what was converted, if it was loaded under another policy
-};
-
 namespace detail {
-
-inline checkpoint_info info_of(const std::filesystem::path& path, const nlohmann::json& manifest) {
-    checkpoint_info info{path, manifest["step"].get<std::int64_t>(), {}, {}, {}};
-    for (const auto& [name, value] : manifest["metrics"].items())
-        from_json(value, info.metrics[name], path.string() + ": a metric");
-    if (manifest.contains("arguments")) info.arguments = manifest["arguments"].dump();
-    return info;
-}
-
-/// A .safetensors file of a checkpoint, in memory.
-struct loaded_file {
-    std::unique_ptr<std::byte[]> bytes;
-    safetensors_header header;
-    std::size_t begin = 0;  ///< of the tensors
-
-    std::map<std::string, std::size_t> by_name;
-    const std::byte* at(const tensor_info& t) const { return bytes.get() + begin + t.first; }
-};
-
-/// Reads a file and checks its size, its checksum and its format.
-inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& file) {
-    const input_file in(path);
-    const auto expected = file["bytes"].get<std::uint64_t>();
-    if (in.size() != expected)
-        fail<checkpoint_error>(path.string(), " has ", in.size(), " bytes; expected ", expected);
-    loaded_file loaded;
-    const auto size = static_cast<std::size_t>(in.size());
-    loaded.bytes.reset(new std::byte[size]);  // not cleared, as make_unique would
-    crc32 sum;
-    for (std::size_t done = 0; done < size;) {  // a piece is in the cache when its checksum is computed
-        const std::size_t count = std::min(size - done, std::size_t{1} << 20);
-        in.read(loaded.bytes.get() + done, done, count);
-        sum.add(loaded.bytes.get() + done, count);
-        done += count;
-    }
-    if (file["crc32"] != hex(sum.value())) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs");
-    std::array<unsigned char, 8> prefix{};
-    if (size < prefix.size()) fail<checkpoint_error>(path.string(), " is no .safetensors file");
-    std::memcpy(prefix.data(), loaded.bytes.get(), prefix.size());
-    const std::uint64_t length = little_endian(prefix);
-    if (length > most_header_bytes || length > size - prefix.size())
-        fail<checkpoint_error>(path.string(), " is no .safetensors file");
-    loaded.begin = prefix.size() + static_cast<std::size_t>(length);
-    const std::string_view text(reinterpret_cast<const char*>(loaded.bytes.get()) + prefix.size(), static_cast<std::size_t>(length));
-    loaded.header = parse_safetensors(path.string(), text, size - loaded.begin);
-    for (std::size_t i = 0; i < loaded.header.tensors.size(); ++i) loaded.by_name[loaded.header.tensors[i].name] = i;
-    return loaded;
-}
 
 /// Compares a part's tensors with those of its file, and converts them where that is requested. Returns the values of
 /// each; those that were converted are in `converted`.
