@@ -62,6 +62,7 @@ need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
 wish ctags universal-ctags
+wish strace strace
 selection=()
 quick=(-DHALFTONE_TRAIN_GPT_QUICK=ON -DHALFTONE_OWN_MODELS=OFF)
 more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")

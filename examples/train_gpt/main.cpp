@@ -5,7 +5,8 @@
 /// their losses. `train_gpt --help` lists the options.
 ///
 /// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind; 3 for a device
-/// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far; 1 for everything else.
+/// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far and, with --save-steps, a
+/// checkpoint; 1 for everything else.
 #include <atomic>
 #include <csignal>
 #include <iostream>
@@ -81,7 +82,7 @@ int train(const options& o) {
 #if defined(SIGBREAK)
     std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
 #endif
-    reporter report(o, where);
+    reporter report(o, where, corpus);
 
     std::cout << where.device << '\n';
     std::cout << corpus.size() << " bytes of text, " << o.steps << " steps of " << o.batch * o.accumulation << " x "
@@ -95,7 +96,8 @@ int train(const options& o) {
         {
             const auto observer = report.observe(policy);
             runs.push_back(run_policy(policy, each[i], ht::token_view{corpus},
-                                      {*observer, o.profile ? &profile : nullptr, &is_interrupted}));
+                                      {*observer, o.profile ? &profile : nullptr, &is_interrupted, false,
+                                       report.checkpoints(policy), report.arguments()}));
         }
         if (o.profile) {
             std::cout << '\n' << policy << ", ";

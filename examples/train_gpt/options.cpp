@@ -116,6 +116,8 @@ void check(options& o) {
     check_range("--checkpointing", o.checkpointing, 0, 1000);
     check_range("--steps", o.steps, 1, 1'000'000'000);
     check_range("--threads", o.threads, 0, 4096);
+    check_range("--save-steps", o.save_steps, 0, 1'000'000'000);
+    check_range("--save-total-limit", o.save_total_limit, 0, 1'000'000);
     check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
     check_range("--eval-windows", o.eval_windows, 0, 1'000'000'000);
     check_range("--numerics-every", o.numerics_every, 0, 1'000'000'000);
@@ -183,6 +185,13 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--steps", o.steps, "optimizer steps for each policy");
     app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to a tenth by the last step");
     app.add_option("--seed", o.seed, "seed of weights, batches and the sampled text");
+    app.add_option("--save-steps", o.save_steps,
+                   "steps between two checkpoints of everything, in a folder for each policy below --out, also at the end and "
+                   "after Ctrl-C or SIGTERM; 0: none");
+    app.add_option("--save-total-limit", o.save_total_limit, "the newest checkpoints of a policy that are kept; 0: all");
+    app.add_flag("--resume", o.resume,
+                 "go on from the newest good checkpoint of each policy below --out, with the same numbers as without the "
+                 "interruption; from the start where there is none");
     app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: only at the end");
     app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
     app.add_option("--write", o.write, "bytes of text to sample from the model at the end");

@@ -32,6 +32,10 @@ struct options {
     double learning_rate = 1e-3;
     std::uint64_t seed = 1;
 
+    std::int64_t save_steps = 0;              ///< steps between two checkpoints; 0: none
+    std::int64_t save_total_limit = 2;        ///< the newest checkpoints of a policy that are kept; 0: all
+    bool resume = false;                      ///< from the newest good checkpoint below `out`
+
     std::int64_t eval_every = 0;              ///< 0: only at the end
     std::int64_t eval_windows = 256;          ///< 0: all
     std::int64_t write = 200;                 ///< bytes of text that the model writes at the end

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "report.hpp"
 
+#include "resume.hpp"
+
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -23,6 +25,7 @@ using json = nlohmann::ordered_json;
 struct reporter::state {
     options o;
     machine where;
+    std::string arguments;
     ht::output_folder folder;
     ht::metrics_file metrics;
     ht::output_file summary;  // opened early, so that an unwritable folder is reported before training
@@ -68,6 +71,10 @@ class observer final : public ht::trainer_callback {
         for (const ht::numerics_proposal& p : view.proposals())
             progress_.note(policy + "  step " + step + ": " + p.text);
     }
+    void on_save_failed(const ht::trainer_state& s, const std::string& why) override {
+        progress_.note(fields_["policy"].get<std::string>() + "  step " + std::to_string(s.step) +
+                       ": no checkpoint could be saved: " + why);
+    }
     void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override {
         json line = fields_;
         line["step"] = s.step;
@@ -106,10 +113,21 @@ double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 
 
 }  // namespace
 
-reporter::reporter(const options& o, const machine& where)
-    : state_(new state{o, where, ht::output_folder(o.out), ht::metrics_file(o.out / "metrics.jsonl"),
-                       ht::output_file(o.out / "summary.json")}) {}
+reporter::reporter(const options& o, const machine& where, const std::string& corpus) {
+    // What decides a run's numbers.
+    json arguments = arguments_of(o);
+    arguments["text"] = checksum_of(corpus);
+    arguments["eval_every"] = o.eval_every;
+    const std::string text = arguments.dump();
+    // In this order: the folder is made first.
+    state_.reset(new state{o, where, text, ht::output_folder(o.out),
+                           ht::metrics_file(o.out / "metrics.jsonl", rejoin_metrics(o, text)),
+                           ht::output_file(o.out / "summary.json")});
+}
 reporter::~reporter() = default;
+
+std::string reporter::checkpoints(const std::string& policy) const { return (state_->o.out / policy).string(); }
+std::string reporter::arguments() const { return state_->arguments; }
 
 std::unique_ptr<ht::trainer_callback> reporter::observe(const std::string& policy) {
     return std::make_unique<observer>(policy, state_->where.device, state_->o.steps, state_->metrics,

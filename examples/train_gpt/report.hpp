@@ -23,9 +23,14 @@ struct machine {
 /// Reports the progress of runs, and writes their metrics.jsonl.
 class reporter {
   public:
-    /// Makes the folder and opens the file in it. Throws halftone::output_error.
-    reporter(const options& o, const machine& where);
+    /// Makes the folder and opens the file in it; with --resume it begins with what earlier runs reported up to their
+    /// checkpoints. Throws halftone::output_error, and exit_with(2) if the run that is resumed had other arguments.
+    reporter(const options& o, const machine& where, const std::string& corpus);
     ~reporter();
+
+    /// The folder of a policy's checkpoints, and what a resumed run must have the same.
+    std::string checkpoints(const std::string& policy) const;
+    std::string arguments() const;
 
     /// The observer of one policy's run. The reporter must outlive it; its destructor ends the progress bar.
     std::unique_ptr<halftone::trainer_callback> observe(const std::string& policy);

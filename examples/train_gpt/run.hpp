@@ -19,6 +19,8 @@ struct surroundings {
     halftone::range_listener* listener = nullptr;   ///< with --profile or --memory-history
     bool (*is_interrupted)() = nullptr;             ///< called after every step
     bool is_plan = false;                           ///< the device computes nothing: the run ends with its last step
+    std::string checkpoints{};                      ///< the folder of the policy's checkpoints
+    std::string arguments{};                        ///< what a resumed run must have the same, as JSON
 };
 
 struct run_result {

@@ -9,10 +9,10 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
+#include <halftone/train/checkpoints.hpp>
 #include <halftone/train/trainer.hpp>
-#if defined(TRAIN_GPT_MORE)
 #include <iostream>
-
+#if defined(TRAIN_GPT_MORE)
 #include <halftone/nn/llama.hpp>
 #include <halftone/observe/shadow/shadow.hpp>
 #endif
@@ -93,6 +93,7 @@ class planter final : public ht::trainer_callback {
             if (e.path.rfind(layer_ + ".", 0) != 0 || e.path.find(".weight") == std::string::npos) continue;
             std::byte* const at = parameters_->groups()[e.group].master.data() + e.master * sizeof(float);
             std::vector<float> values(e.count);
+            parameters_->await_readers();  // of a checkpoint that is being saved
             parameters_->memory().read(values.data(), at, e.count * sizeof(float));
             for (float& v : values) v *= times;
             parameters_->memory().write(at, values.data(), e.count * sizeof(float));
@@ -163,6 +164,10 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .final_lr_ratio = 0.1,
          .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
          .eval_steps = o.eval_every,
+         .output_dir = around.checkpoints,
+         .save_steps = around.is_plan ? 0 : o.save_steps,
+         .save_total_limit = static_cast<int>(o.save_total_limit),
+         .resume_from_checkpoint = o.resume && !around.is_plan ? "newest" : "",
          // The usual 2,000 is for long runs; in a short one the scale would never change.
          .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
          .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
@@ -194,6 +199,11 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     }();
     trainer.add_callback(shadow);  // after the planter
 #endif
+
+    const ht::trainer_checkpoint_options saving{.arguments = around.arguments, .on_note = [](const std::string& line) {
+                                                    std::cerr << "train_gpt: " << line << std::endl;
+                                                }};
+    ht::trainer_checkpoints checkpoints{trainer, saving};
 
     run_result result;
     result.parameters = model.parameters().size();

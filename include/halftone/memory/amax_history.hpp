@@ -51,6 +51,11 @@ struct amax_state {
     scaled_tensor tensor{};
     float scale = 1;
     std::vector<float> history;  ///< amaxes of the windows, the latest last
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("path", self.path), f("tensor", self.tensor), f("scale", self.scale), f("history", self.history);
+    }
 };
 
 /// The records of all tensors that the layers of one store read in eight bits under delayed scaling: three a layer,

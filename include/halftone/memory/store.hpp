@@ -26,6 +26,7 @@
 #include <halftone/memory/amax_history.hpp>
 #include <halftone/memory/masters.hpp>
 #include <halftone/memory/parameter.hpp>
+#include <halftone/memory/read_latch.hpp>
 #include <halftone/memory/resource.hpp>
 #include <halftone/memory/store_entry.hpp>
 #include <halftone/policy/model.hpp>
@@ -56,6 +57,7 @@ class store final : public detail::capture_dependency {
           memory_(&memory) {}
     store(const store&) = delete;
     store& operator=(const store&) = delete;
+    ~store() { await_readers(); }
 
     /// Adds a parameter for a layer with policy P; its operation Op determines how it is stored, Computes is the
     /// operation that reads it. Throws state_error after commit, shape_error, argument_error for invalid initial
@@ -130,6 +132,7 @@ class store final : public detail::capture_dependency {
     /// are written with their copies; in all other cases call refresh() afterwards.
     void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
         check_committed();
+        await_readers();
         const entry& e = entries_[index];
         staging host;
         const group& g = groups_[e.group];
@@ -143,6 +146,7 @@ class store final : public detail::capture_dependency {
     /// rounding.
     void refresh() {
         check_committed();
+        await_readers();
         staging host;
         for (const group& g : groups_) {
             if (g.round != nullptr && g.masters == g.copies) round(g, 0, 0, g.masters, host);
@@ -156,6 +160,7 @@ class store final : public detail::capture_dependency {
     /// The same for one parameter, by its index in the store.
     void refresh(std::size_t index) {
         check_committed();
+        await_readers();
         const entry& e = entries_[index];
         const group& g = groups_[e.group];
         staging host;
@@ -167,6 +172,7 @@ class store final : public detail::capture_dependency {
     /// and optimizers are constructed. Returns the number of parameters matched; throws state_error before commit.
     std::size_t freeze(const std::string& pattern) {
         check_committed();
+        await_readers();
         std::size_t named = 0, changed = 0;
         for (entry& e : entries_) {
             if (!path_matches(pattern.c_str(), e.path.c_str())) continue;
@@ -199,6 +205,11 @@ class store final : public detail::capture_dependency {
                                         static_cast<std::ptrdiff_t>(round_up(e.count, granule) * each),
                                         slab == nullptr ? nullptr : slab + e.gradient * each);
     }
+    /// Waits for those who copy parameters or moments beside the program, such as a checkpoint that is saved in the
+    /// background (io/checkpoint.hpp). Called before anything changes them; who writes through master() calls it, too.
+    void await_readers() const { readers_.wait(); }
+    /// Where such readers announce themselves.
+    detail::read_latch& readers() { return readers_; }
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
 
@@ -243,6 +254,9 @@ class store final : public detail::capture_dependency {
         l.copy_bytes = has_copy ? sizeof(typename Storage::compute) : 0;
         l.accumulate_bytes = sizeof(typename Storage::accumulate);
         l.state_bytes = sizeof(typename Storage::state);
+        l.param_name = number_traits<typename Storage::param>::name;
+        l.copy_name = number_traits<typename Storage::compute>::name;
+        l.state_name = number_traits<typename Storage::state>::name;
         l.fill = &detail::fill_initial<typename Storage::param>;
         if constexpr (Storage::is_split) {
             l.split = &detail::split_values;
@@ -290,6 +304,7 @@ class store final : public detail::capture_dependency {
         e.count = static_cast<std::size_t>(shape.size());
         e.values = values;
         if constexpr (Rank == 2) e.rows = shape[0], e.width = shape[1];
+        for (int axis = 0; axis < Rank; ++axis) e.shape.push_back(shape[axis]);
         e.most_rows = most_rows;
         e.frozen = e.is_state = is_state;
         place(e);
@@ -409,6 +424,7 @@ class store final : public detail::capture_dependency {
     std::size_t elements_ = 0;
     unsigned layout_ = 0;
     amax_histories amaxes_;
+    detail::read_latch readers_;
     bool committed_ = false;
 };
 

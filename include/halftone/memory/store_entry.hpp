@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <halftone/memory/initial.hpp>
 #include <halftone/memory/resource.hpp>
@@ -33,6 +34,7 @@ struct store_entry {
     bool is_state = false;  ///< a layer's state, such as running statistics, instead of a parameter; frozen
     bool keeps_master = false;   ///< some operation reads the master although there is a copy
     extent rows = 0, width = 0;  ///< the extents of a matrix; 0 for any other rank
+    std::vector<extent> shape{};  ///< the extents of any rank
     extent most_rows = 0;        ///< the limit of a sparse gradient's rows; 0: no limit
 };
 
@@ -43,6 +45,8 @@ struct storage_layout {
     bool has_sparse_gradients = false;  ///< then the group has no gradient slab; moments are as in any group
     /// Bytes of one element of each slab; copy_bytes is 0 without copies.
     std::size_t param_bytes = 0, copy_bytes = 0, accumulate_bytes = 0, state_bytes = 0;
+    /// The names of number types, as their traits give them: of masters (joined, if they are split), copies and moments.
+    const char *param_name = "", *copy_name = "", *state_name = "";
     void (*fill)(const initial&, std::byte* to, std::size_t first, std::size_t count, std::uint64_t seed,
                  std::uint32_t tensor) = nullptr;
     /// Rounds masters to copies; nullptr if masters are split.

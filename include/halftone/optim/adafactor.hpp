@@ -60,6 +60,7 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
           options_(options),
           record_(device) {
         check();
+        parameters_ = &model.parameters();
         place(model.parameters());
         base::set_segments([](const store::entry&, detail::update_segment& s) { s.is_alone = true; });
     }
@@ -83,6 +84,22 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
         if (!base::updates(p)) fail<argument_error>("adafactor: variances() of a parameter that it does not update");
         const placed s = placed_of(p.owner().entries()[p.entry()], p.entry());
         return {s.rows, s.columns};
+    }
+    /// Calls f as the other optimizers' visit_slabs, for the variances.
+    template <class F>
+    void visit_slabs(const F& f) const {
+        for (std::size_t i = 0; i < places_.size(); ++i) {
+            const store::entry& e = parameters_->entries()[i];
+            if (e.frozen) continue;
+            const placed s = placed_of(e, i);
+            const auto slab = [&](const char* name, const view<float, 1>& values) {
+                f(optimizer_slab{name, i, reinterpret_cast<std::byte*>(values.data()), sizeof(float),
+                                 number_traits<float>::name, {values.size()}});
+            };
+            if (e.rows != 0) slab("row_variance", s.rows);
+            slab("column_variance", s.columns);
+        }
+        base::visit_averages(f);
     }
     /// The options that it was constructed with.
     const adafactor_options& options() const { return options_; }
@@ -162,6 +179,7 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
     }
 
     adafactor_options options_;
+    store* parameters_ = nullptr;
     std::vector<std::size_t> places_;  // by parameter of the store, in floats
     detail::device_value<kernel::adafactor_record, Device> record_;
 };

@@ -23,6 +23,8 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
     static constexpr std::size_t block = static_cast<std::size_t>(kernel::eight_bit_block);
 
   public:
+    ~eight_bit_optimizer() { parameters_->await_readers(); }
+
     /// Updates parameters, moments and copies. Throws as the other optimizers' step().
     template <class G>
     step_outcome<Device> step(G&& g) {
@@ -45,6 +47,17 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
     }
     /// The first element of a parameter's codes in its group's slab, or of its moments in that of moment().
     std::size_t place(std::size_t entry) const { return places_[entry].first; }
+    /// Calls f as the other optimizers' visit_slabs, also for codes and absmax values.
+    template <class F>
+    void visit_slabs(const F& f) const {
+        for (int which = 0; which < Rule::moments; ++which) {
+            for (std::size_t i = 0; i < places_.size(); ++i) {
+                const store::entry& e = parameters_->entries()[i];
+                if (!e.frozen) visit_moment(which, i, e, f);
+            }
+        }
+        base::visit_averages(f);
+    }
 
   protected:
     /// Parameters of `min_8bit_size` elements or more have moments in 8 bits, unless their gradient is sparse.
@@ -54,6 +67,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
           maps_(device, kernel::make_dynamic_maps()) {
         if (min_8bit_size < 0)
             fail<argument_error>(name, ": min_8bit_size is ", min_8bit_size, "; expected 0 or more");
+        parameters_ = &model.parameters();
         make_places(model.parameters(), static_cast<std::size_t>(min_8bit_size));
         base::set_segments([&](const store::entry& e, update_segment& s) {
             s.is_eight_bit = places_[s.entry].is_eight_bit;
@@ -78,6 +92,21 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
             self->template update<Storage>(s, slabs, factors);
         }
     };
+
+    template <class F>
+    void visit_moment(int which, std::size_t entry, const store::entry& e, const F& f) const {
+        const std::string number = std::to_string(which);
+        const state_place& p = places_[entry];
+        const store::group& g = parameters_->groups()[e.group];
+        if (!p.is_eight_bit) {
+            return f(optimizer_slab{"moment_" + number, entry, base::moment(which, e.group).data() + p.first * g.state_bytes,
+                                    g.state_bytes, g.state_name, e.shape});
+        }
+        f(optimizer_slab{"codes_" + number, entry, codes_[at(which, e.group)].data() + p.first, 1, "byte", e.shape});
+        f(optimizer_slab{"absmax_" + number, entry,
+                         absmax_[at(which, e.group)].data() + p.first / block * sizeof(float), sizeof(float),
+                         number_traits<float>::name, {static_cast<extent>((e.count + block - 1) / block)}});
+    }
 
     std::size_t at(int which, std::size_t group) const { return static_cast<std::size_t>(which) * groups_ + group; }
 
@@ -143,6 +172,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
                                                      Storage::copy_rounding>(base::device(), a);
     }
 
+    store* parameters_ = nullptr;
     std::size_t groups_ = 0;
     std::vector<state_place> places_;      // by parameter of the store
     std::vector<buffer> codes_, absmax_;  // by moment and group

@@ -98,6 +98,13 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
     const muon_options& options() const { return options_; }
     /// Whether Muon updates a parameter, by its index in the store.
     bool is_hidden(std::size_t entry) const { return hidden_[entry]; }
+    /// Calls f as the other optimizers' visit_slabs; a hidden matrix has one moment.
+    template <class F>
+    void visit_slabs(const F& f) const {
+        base::visit_slabs([&](const optimizer_slab& s) {
+            if (s.name != "moment_1" || !is_hidden(s.entry)) f(s);
+        });
+    }
 
   private:
     struct launch {

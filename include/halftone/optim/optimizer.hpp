@@ -74,6 +74,28 @@ struct optimizer_state {
     skip_counts skips{};  ///< `skipped` by reason; all 0 in a state without reasons
     /// One for each parameter that is trained, in the store's order, if windows left some out; otherwise empty.
     std::vector<std::int64_t> step_counts{};
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("steps", self.steps), f("skipped", self.skipped), f("lr", self.lr), f("skips", self.skips);
+        f("step_counts", self.step_counts);
+    }
+};
+
+/// A part of an optimizer's moments or averages, for a checkpoint: one moment of one parameter, say.
+struct optimizer_slab {
+    std::string name;       ///< "moment_0", "ema", ...
+    std::size_t entry = 0;  ///< the parameter, by its index in the store
+    std::byte* data = nullptr;  ///< in the device's memory
+    std::size_t each = 0;       ///< bytes of an element
+    const char* type = "";      ///< the name of the number type; "byte" for codes
+    std::vector<extent> shape{};
+
+    std::size_t bytes() const {
+        std::size_t n = each;
+        for (const extent e : shape) n *= static_cast<std::size_t>(e);
+        return n;
+    }
 };
 
 namespace detail {
@@ -109,6 +131,12 @@ class optimizer {
   public:
     optimizer(const optimizer&) = delete;
     optimizer& operator=(const optimizer&) = delete;
+    ~optimizer() { parameters_->await_readers(); }
+
+    /// The optimizer's kind: "adamw", "muon", ...
+    const char* name() const { return name_; }
+    /// The store of the parameters that it updates.
+    store& parameter_store() const { return *parameters_; }
 
     /// The learning rate of the next step, including the schedule's factor, for parameters whose group does not set a
     /// rate.
@@ -184,6 +212,7 @@ class optimizer {
                                  " parameters; expected none, or for each of ", each_.size(), ", 0 to ", s.steps);
         }
         check_rate("lr", s.lr);
+        parameters_->await_readers();
         own_.load(each_, s.step_counts, s.steps);
         knows_segments_ = false;
         record_.write({{.steps = s.steps, .skipped = s.skipped, .lr = s.lr}, schedule(), s.skips});
@@ -195,6 +224,22 @@ class optimizer {
     std::span<std::byte> moment(int which, std::size_t group) const {
         const buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
         return {b.data(), b.bytes()};
+    }
+
+    /// Calls f(const optimizer_slab&) for everything that a resumed run needs beside state(): the moments and averages of
+    /// all parameters that are trained. Other optimizers have other slabs.
+    template <class F>
+    void visit_slabs(const F& f) const {
+        for (int which = 0; which < Moments; ++which) {
+            for (const update_segment& s : each_) {
+                const store::group& g = group_of(s);
+                if (moment(which, s.group).empty()) continue;
+                f(optimizer_slab{"moment_" + std::to_string(which), s.entry,
+                                 moment(which, s.group).data() + s.gradient * g.state_bytes, g.state_bytes, g.state_name,
+                                 entry_of(s).shape});
+            }
+        }
+        visit_averages(f);
     }
 
     /// The averages of all parameters of a group of the store, in the layout of gradients, in the device's memory;
@@ -262,7 +307,15 @@ class optimizer {
         b = buffer(parameters_->memory(), bytes, memory_kind::moment);
         parameters_->memory().clear(b.data(), b.bytes());
     }
-    const char* name() const { return name_; }
+    /// The averages for visit_slabs.
+    template <class F>
+    void visit_averages(const F& f) const {
+        if (averages_.empty()) return;
+        for (const update_segment& s : each_) {
+            f(optimizer_slab{"ema", s.entry, reinterpret_cast<std::byte*>(ema(s.group).data() + s.gradient),
+                             sizeof(float), number_traits<float>::name, entry_of(s).shape});
+        }
+    }
 
     void check_rate(const char* what, double value) const {
         if (!(value >= 0 && is_finite(value)))
@@ -297,6 +350,7 @@ class optimizer {
             fail<state_error>(name_, ": step() after the scaler's update(); call unscale, step, update in this order");
         }
         g.inspect(record_.device());
+        parameters_->await_readers();
         part.stepped = true;
         ++calls_;
         find_segments(part.slabs);
@@ -356,6 +410,7 @@ class optimizer {
     void open_average() {
         if (averages_.empty())
             fail<state_error>(name_, ": average_parameters() of an optimizer that was made without ema_decay");
+        parameters_->await_readers();
         if (average_) fail<state_error>(name_, ": average_parameters() while averages are in place already");
         if (parameters_->layout() != layout_)
             fail<state_error>(name_, ": parameters were frozen after this optimizer was made; freeze first");

@@ -52,6 +52,12 @@ struct skip_counts {
         if (r == step_result::nothing) ++nothing;
     }
     friend constexpr bool operator==(const skip_counts&, const skip_counts&) = default;
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("infinity", self.infinity), f("not_a_number", self.not_a_number), f("outlier", self.outlier);
+        f("nothing", self.nothing);
+    }
 };
 
 }  // namespace HALFTONE_ABI

@@ -48,6 +48,15 @@ struct scaler_state {
     int overflows_until_backoff = 1;  ///< 0: it has backed off, and every further overflow backs off again, until a good step
     std::int64_t overflows = 0;
     bool enabled = false;  ///< false: the state of a disabled scaler, which is empty
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("scale", self.scale), f("growth_factor", self.growth_factor), f("backoff_factor", self.backoff_factor);
+        f("growth_interval", self.growth_interval), f("min_scale", self.min_scale), f("max_scale", self.max_scale);
+        f("hysteresis", self.hysteresis), f("growth_tracker", self.growth_tracker);
+        f("overflows_until_backoff", self.overflows_until_backoff), f("overflows", self.overflows);
+        f("enabled", self.enabled);
+    }
 };
 
 namespace detail {

@@ -55,6 +55,11 @@ struct outlier_state {
     std::vector<float> norms, losses;  ///< one of each for each step; 0 if not watched
     int in_a_row = 0;
     std::int64_t outliers = 0;
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("norms", self.norms), f("losses", self.losses), f("in_a_row", self.in_a_row), f("outliers", self.outliers);
+    }
 };
 
 namespace detail {

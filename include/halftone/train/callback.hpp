@@ -8,6 +8,8 @@
 ///     trainer.add_callback(print);
 #pragma once
 
+#include <string>
+
 #include <halftone/memory/usage.hpp>
 #include <halftone/observe/metrics/step_metrics.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
@@ -54,6 +56,9 @@ class trainer_callback {
     trainer_callback& operator=(const trainer_callback&) = delete;
     virtual ~trainer_callback() = default;
 
+    /// Called when train() begins, and when it has taken its last step.
+    virtual void on_train_begin(const trainer_state&) {}
+    virtual void on_train_end(const trainer_state&) {}
     /// Called after every step; loss and tokens_per_second are those since the last on_log. For a device that works
     /// asynchronously, such as a GPU, it does not wait: except for step, max_steps and seconds, the state is then that
     /// of the first step, the last log or the last evaluation.
@@ -67,6 +72,13 @@ class trainer_callback {
     virtual void on_numerics(const trainer_state&, const numerics_view&) {}
     /// Called after every evaluation.
     virtual void on_evaluate(const trainer_state&, const evaluation_result&) {}
+    /// Called last for every step, after on_log and on_evaluate: the run can be saved here.
+    virtual void after_step(const trainer_state&) {}
+    /// Called when train() is about to return because of stop(), before its last on_log.
+    virtual void on_stop(const trainer_state&) {}
+    /// Called when a checkpoint has been saved or begun, and when one could not be: once until one can be again.
+    virtual void on_save(const trainer_state&) {}
+    virtual void on_save_failed(const trainer_state&, const std::string&) {}
 };
 
 }  // namespace HALFTONE_ABI

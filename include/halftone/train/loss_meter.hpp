@@ -85,6 +85,19 @@ struct restart_losses {
 
 }  // namespace detail
 
+/// The state of a loss meter between two steps, for resuming a run.
+struct loss_meter_state {
+    double sum = 0;               ///< of the steps since the restart
+    std::int64_t steps = 0;       ///< their number
+    std::int64_t all_steps = 0;
+    std::vector<double> latest;   ///< the losses of the latest steps, oldest first
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("sum", self.sum), f("steps", self.steps), f("all_steps", self.all_steps), f("latest", self.latest);
+    }
+};
+
 /// Sums the losses of steps on the device, so that the mean of many steps costs one wait. The device must outlive it.
 template <class Device>
 class loss_meter {
@@ -117,6 +130,29 @@ class loss_meter {
     }
     /// Excludes the steps so far from mean().
     void restart() { record_.device().run(detail::restart_losses{record_.data()}); }
+
+    /// The state. Waits for the device.
+    loss_meter_state state() const {
+        const detail::loss_record r = record_.read();
+        const auto count = std::min<std::int64_t>(static_cast<std::int64_t>(room_), r.all_steps);
+        std::vector<double> ring(room_), values;
+        record_.device().memory().read(ring.data(), latest(), room_ * sizeof(double));
+        for (std::int64_t i = r.all_steps - count; i < r.all_steps; ++i)
+            values.push_back(ring[static_cast<std::size_t>(i) % room_]);
+        return {r.sum, r.steps, r.all_steps, std::move(values)};
+    }
+    /// Restores a state, of a meter that stores more or fewer losses, too. Throws argument_error for negative counts.
+    void load(const loss_meter_state& s) {
+        if (s.steps < 0 || s.all_steps < s.steps || static_cast<std::int64_t>(s.latest.size()) > s.all_steps)
+            fail<argument_error>("loss_meter: a state of ", s.steps, " steps of ", s.all_steps, " with ", s.latest.size(),
+                                 " losses");
+        std::vector<double> ring(room_);
+        const auto count = static_cast<std::int64_t>(std::min(s.latest.size(), room_));
+        for (std::int64_t i = 0; i < count; ++i)
+            ring[static_cast<std::size_t>(s.all_steps - 1 - i) % room_] = s.latest[s.latest.size() - 1 - static_cast<std::size_t>(i)];
+        record_.device().memory().write(latest_.data(), ring.data(), room_ * sizeof(double));
+        record_.write({.sum = s.sum, .steps = s.steps, .all_steps = s.all_steps});
+    }
 
     /// The mean of the steps since the restart; 0 if there are none. Waits for the device.
     double mean() const {

@@ -45,6 +45,22 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// The counters of a trainer, for resuming a run with the same figures.
+struct trainer_progress {
+    std::int64_t step = 0;          ///< steps taken, skipped ones included
+    std::int64_t window_steps = 0;  ///< of these, since the last log
+    double seconds = 0, step_ms = 0;
+    double tokens = 0, token_seconds = 0, window_tokens = 0, window_seconds = 0;
+    loss_meter_state losses{};
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("step", self.step), f("window_steps", self.window_steps), f("seconds", self.seconds), f("step_ms", self.step_ms);
+        f("tokens", self.tokens), f("token_seconds", self.token_seconds);
+        f("window_tokens", self.window_tokens), f("window_seconds", self.window_seconds), f("losses", self.losses);
+    }
+};
+
 /// `Kind`: the kind of its tape.
 template <class Device, class Model, class Kind = plain_tape>
 class trainer {
@@ -117,6 +133,10 @@ class trainer {
         const auto begin = clock::now();
         const double seconds_before = state_.seconds;
         bool stopped = false;
+        if (detail::has_checkpoints(arguments_) && !has_keeper_)
+            fail<state_error>("trainer: its arguments ask for checkpoints; include <halftone/train/checkpoints.hpp> and make "
+                              "ht::trainer_checkpoints checkpoints{trainer} before train()");
+        for (trainer_callback* callback : callbacks_) callback->on_train_begin(state_);
         while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
             if (unread_.steps == 0) unread_.begin = clock::now();
             if (listener_ != nullptr) listener_->begin_step(state_.step + 1);
@@ -133,11 +153,14 @@ class trainer {
             if constexpr (evaluation_data<Data>) {
                 if (evaluates) report_evaluation(data);
             }
+            for (trainer_callback* callback : callbacks_) callback->after_step(state_);
         }
         if (stopped) {
             read();
+            for (trainer_callback* callback : callbacks_) callback->on_stop(state_);
             log();
         }
+        for (trainer_callback* callback : callbacks_) callback->on_train_end(state_);
         return result(stopped ? training_end::stopped : training_end::finished);
     }
 
@@ -161,8 +184,54 @@ class trainer {
     /// Makes train() return after the current step. May be called from a callback, another thread or a signal handler.
     void stop() { stop_.store(true); }
 
+    /// The trainer's own counters, for a checkpoint; the other parts are below. On a GPU it waits for the device. Throws
+    /// state_error after a step that ended with an exception.
+    trainer_progress progress() {
+        if (is_under_way_) fail<state_error>("trainer: saved in the middle of a step, which an exception has ended");
+        read();
+        return {.step = state_.step,
+                .window_steps = window_steps_,
+                .seconds = state_.seconds,
+                .step_ms = step_seconds_.size() == 0 ? state_.step_ms : 1e3 * step_seconds_.median(),
+                .tokens = total_.tokens,
+                .token_seconds = total_.seconds,
+                .window_tokens = window_.tokens,
+                .window_seconds = window_.seconds,
+                .losses = losses_.state()};
+    }
+    /// Restores them: train() continues with the next step. Throws argument_error for counters that are negative, or
+    /// beyond max_steps; nothing changes then.
+    void restore(const trainer_progress& p) {
+        if (p.step < 0 || p.step > arguments_.max_steps || p.window_steps < 0)
+            fail<argument_error>("trainer: a state of step ", p.step, "; expected 0 to max_steps, ", arguments_.max_steps);
+        losses_.load(p.losses);
+        state_.step = p.step;
+        state_.seconds = p.seconds;
+        state_.step_ms = p.step_ms;
+        window_steps_ = p.window_steps;
+        total_ = {p.tokens, p.token_seconds};
+        window_ = {p.window_tokens, p.window_seconds};
+        unread_ = {};
+        is_under_way_ = false;
+    }
+    /// Calls f(name, part) for each part of a checkpoint of the run (io/checkpoint.hpp).
+    template <class F>
+    void visit_checkpoint_parts(const F& f) {
+        f("model", *model_), f("optimizer", optimizer_), f("scaler", scaler_), f("random", tape_);
+        if (guard_) f("outlier_guard", *guard_);
+        f("trainer", saved_progress_);
+    }
+
     const trainer_state& state() const { return state_; }
     const training_arguments& arguments() const { return arguments_; }
+    Model& model() { return *model_; }
+    /// Called by what saves the trainer's checkpoints, so that train() knows that there is something.
+    void note_keeper() { has_keeper_ = true; }
+    /// Calls f(callback) for each callback, in the order in which they were added.
+    template <class F>
+    void for_each_callback(const F& f) const {
+        for (trainer_callback* callback : callbacks_) f(*callback);
+    }
     adamw<Device, Model>& optimizer() { return optimizer_; }
     grad_scaler<Device>& scaler() { return scaler_; }
     /// The captured step: how steps were captured, and why.
@@ -193,6 +262,14 @@ class trainer {
 
     /// Whether the device works asynchronously, so that reading from it means waiting.
     static constexpr bool is_asynchronous = capturing_device<Device>;
+
+    /// The counters as a part of a checkpoint.
+    struct progress_part {
+        static constexpr const char* checkpoint_name = "trainer";
+        trainer* self;
+        trainer_progress state() { return self->progress(); }
+        void load(const trainer_progress& p) { self->restore(p); }
+    };
 
     struct one_step {
         trainer* self;
@@ -361,7 +438,7 @@ class trainer {
                           .skips = optimizer_.skips(),
                           .train_loss = losses_.latest_mean(),
                           .tokens_per_second = total_.rate(),
-                          .step_ms = 1e3 * step_seconds_.median(),
+                          .step_ms = step_seconds_.size() == 0 ? state_.step_ms : 1e3 * step_seconds_.median(),
                           .loss_scale = static_cast<double>(scaler_.get_scale()),
                           .peak_bytes = usage.peak(),
                           .end = end};
@@ -389,9 +466,11 @@ class trainer {
     loss_meter<Device> losses_;
     captured_step<Device, one_step> captured_;
     std::string capture_refused_;
+    bool has_keeper_ = false;
     bool is_under_way_ = false;  ///< a step has begun; still true after an exception in it
     detail::recent step_seconds_;
     detail::token_meter window_, total_;
+    progress_part saved_progress_{this};
     std::int64_t window_steps_ = 0;
     struct {
         std::int64_t steps = 0;

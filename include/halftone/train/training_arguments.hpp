@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <halftone/error.hpp>
 #include <halftone/number/classify.hpp>
@@ -29,6 +30,12 @@ enum class step_capture {
 /// (observe/overflow/overflow.hpp). It needs a trainer with a watched tape: ht::trainer trainer{device, model,
 /// arguments, ht::watched}.
 enum class overflow_search { off, on };
+
+/// When checkpoints are saved.
+enum class save_strategy {
+    steps,  ///< every save_steps steps, and at the end
+    best,   ///< after evaluations that are better than all before
+};
 
 /// Further arguments of some schedules, under the names of Hugging Face's lr_scheduler_kwargs.
 struct lr_scheduler_arguments {
@@ -67,6 +74,17 @@ struct training_arguments {
 
     std::int64_t logging_steps = 500;              ///< steps between two calls of on_log
     std::int64_t eval_steps = 0;                   ///< steps between two evaluations; 0: only by calling evaluate()
+
+    std::string output_dir;                        ///< the folder of checkpoints; with any of the next fields a trainer
+                                                   ///< needs ht::trainer_checkpoints (train/checkpoints.hpp)
+    std::int64_t save_steps = 0;                   ///< steps between two checkpoints; 0: none
+    halftone::save_strategy save_strategy = halftone::save_strategy::steps;
+    int save_total_limit = 0;                      ///< the newest checkpoints that are kept, beside the best; 0: all
+    bool load_best_model_at_end = false;           ///< the model gets the weights of the best checkpoint
+    std::string metric_for_best_model = "eval_loss";  ///< eval_loss, or what trainer_checkpoints::report names
+    bool greater_is_better = false;                ///< of that metric
+    std::string resume_from_checkpoint;            ///< a checkpoint's folder, or "newest": the newest good one in output_dir,
+                                                   ///< if there is one; empty: from the start
 
     float initial_loss_scale = 65536;              ///< if the model's policies need a loss scale
     int loss_scale_growth_interval = 2000;
@@ -107,6 +125,26 @@ inline void check_schedule(const training_arguments& a) {
     if (!(k.min_lr_ratio >= 0 && k.min_lr_ratio <= 1))
         fail<argument_error>("training_arguments: lr_scheduler_kwargs.min_lr_ratio is ", k.min_lr_ratio,
                              "; expected 0 to 1");
+}
+
+/// Whether a run saves or loads checkpoints.
+inline bool has_checkpoints(const training_arguments& a) {
+    return a.save_steps != 0 || a.save_strategy == save_strategy::best || a.load_best_model_at_end ||
+           !a.resume_from_checkpoint.empty();
+}
+inline void check_saving(const training_arguments& a) {
+    if (a.save_steps < 0) fail<argument_error>("training_arguments: save_steps is ", a.save_steps, "; expected 0 or more");
+    if (a.save_total_limit < 0)
+        fail<argument_error>("training_arguments: save_total_limit is ", a.save_total_limit, "; expected 0 or more");
+    if (has_checkpoints(a) && a.output_dir.empty())
+        fail<argument_error>("training_arguments: checkpoints need an output_dir");
+    if (a.metric_for_best_model.empty()) fail<argument_error>("training_arguments: metric_for_best_model is empty");
+    if (!a.load_best_model_at_end || a.save_strategy == save_strategy::best) return;
+    if (a.save_steps == 0) fail<argument_error>("training_arguments: load_best_model_at_end needs save_steps");
+    if (a.metric_for_best_model == "eval_loss" && (a.eval_steps == 0 || a.save_steps % a.eval_steps != 0)) {
+        fail<argument_error>("training_arguments: load_best_model_at_end: save_steps is ", a.save_steps,
+                             "; expected a multiple of eval_steps, ", a.eval_steps);
+    }
 }
 
 /// The schedule of the run's optimizer.
@@ -166,6 +204,7 @@ inline void check(const training_arguments& a) {
     at_least("logging_steps", a.logging_steps, 1);
     at_least("eval_steps", a.eval_steps, 0);
     at_least("numerics_steps", a.numerics_steps, 0);
+    detail::check_saving(a);
     if (!(a.initial_loss_scale > 0 && is_finite(a.initial_loss_scale))) {
         fail<argument_error>("training_arguments: initial_loss_scale is ", a.initial_loss_scale,
                              "; expected more than 0");

@@ -29,6 +29,11 @@ struct random_state {
     friend bool operator==(const random_state& a, const random_state& b) {
         return a.seed == b.seed && a.pass == b.pass;
     }
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("seed", self.seed), f("pass", self.pass);
+    }
 };
 
 namespace detail {

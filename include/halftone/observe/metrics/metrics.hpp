@@ -27,7 +27,7 @@ class metrics_file {
     using json = nlohmann::ordered_json;
 
     /// Throws output_error if the file cannot be made.
-    explicit metrics_file(const std::filesystem::path& path) : file_(path) {}
+    explicit metrics_file(const std::filesystem::path& path, part_file part = part_file::fresh) : file_(path, part) {}
 
     /// A step's line, with additional fields first. Throws output_error.
     void write(const step_metrics& m, const json& more = json::object()) {

@@ -32,18 +32,25 @@ struct output_error : error {
     using error::error;
 };
 
+/// What becomes of NAME.part, the name of an output_file until its commit.
+enum class part_file {
+    fresh,      ///< it begins empty, and is removed without a commit
+    continued,  ///< it begins with what is there, and stays, so that a run that goes on can continue it again
+};
+
 /// A file that gets its final name when it is complete: until commit() it is called NAME.part, which is removed if
 /// commit() is not called.
 class output_file {
   public:
     /// Throws output_error if the file cannot be made.
-    explicit output_file(std::filesystem::path path) : path_(std::move(path)), part_(path_) {
+    explicit output_file(std::filesystem::path path, part_file part = part_file::fresh)
+        : path_(std::move(path)), part_(path_), kind_(part) {
         part_ += ".part";
         std::error_code ignored;
         if (std::filesystem::is_directory(path_, ignored))
             fail<output_error>("output: ", path_.string(), " is a folder");
         errno = 0;
-        stream_.open(part_, std::ios::binary | std::ios::trunc);
+        stream_.open(part_, std::ios::binary | (part == part_file::fresh ? std::ios::trunc : std::ios::app));
         if (!stream_) fail<output_error>("output: cannot write ", part_.string(), reason());
     }
     output_file(const output_file&) = delete;
@@ -51,6 +58,7 @@ class output_file {
     ~output_file() {
         if (!stream_.is_open()) return;
         stream_.close();
+        if (kind_ == part_file::continued) return;
         std::error_code ignored;
         std::filesystem::remove(part_, ignored);
     }
@@ -74,7 +82,7 @@ class output_file {
             if (!failed) return;
         }
         std::string why = failed ? ": " + failed.message() : reason();
-        std::filesystem::remove(part_, failed);
+        if (kind_ == part_file::fresh) std::filesystem::remove(part_, failed);
         fail<output_error>("output: cannot write ", path_.string(), why);
     }
 
@@ -82,6 +90,7 @@ class output_file {
     static std::string reason() { return errno == 0 ? std::string() : detail::sentence(": ", std::strerror(errno)); }
 
     std::filesystem::path path_, part_;
+    part_file kind_;
     std::ofstream stream_;
 };
 

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The parts of a checkpoint, whatever they are parts of: a state as JSON, tensors, and how both are restored. part_of()
+/// makes one of a model, an optimizer, a scaler, a tape, an outlier guard, an accumulator, and of anything that has state()
+/// and load() of a struct that names its fields (io/fields.hpp).
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/io/checkpoint/policy_stamp.hpp>
+#include <halftone/io/fields.hpp>
+#include <halftone/io/weights.hpp>
+#include <halftone/optim/optimizer.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/outlier_guard.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// Whether a checkpoint may be loaded under another policy than it was saved under.
+enum class policy_change {
+    refuse,   ///< a difference is an error, which names the roles
+    convert,  ///< numbers are converted to this policy's types, each rounded once; the run's bits change
+};
+
+namespace detail {
+
+/// A tensor of a part.
+struct part_tensor {
+    std::string name;
+    dtype type = dtype::f32;
+    std::vector<extent> shape;
+    std::size_t bytes = 0;
+    std::function<void(std::byte* to, std::size_t first, std::size_t count)> read{};
+    std::function<void(const std::byte* from)> write{};  ///< the whole tensor
+    /// It changes only where the store's readers are awaited, so that it can be copied beside a forward and a backward
+    /// pass; a layer's state is not steady.
+    bool is_steady = true;
+};
+
+/// What a load may do, and what it has done in addition.
+struct load_request {
+    policy_change policy = policy_change::refuse;
+    std::vector<std::string> notes;  ///< what was converted, in words
+    bool converts() const { return policy == policy_change::convert; }
+};
+
+/// A change that can be taken back.
+struct undoable {
+    std::function<void()> apply, undo;
+};
+
+struct checkpoint_part {
+    std::string name;
+    std::function<nlohmann::json()> state;
+    std::vector<part_tensor> tensors;
+    /// Checks a saved state; returns what applies it. Throws checkpoint_error.
+    std::function<undoable(const nlohmann::json& saved, load_request&)> prepare;
+    std::function<void()> finish = [] {};  ///< after the tensors have been written
+    read_latch* latch = nullptr;           ///< of the store whose slabs the tensors are in
+    bool is_in_host_memory = true;         ///< otherwise only the thread that uses the device reads it
+};
+
+/// The dtype of elements whose number type has this name: bytes for a user's own type.
+inline void set_type(part_tensor& t, const char* type, std::size_t each) {
+    const int known = std::string_view(type) == "byte" ? static_cast<int>(dtype::u8) : dtype_of_number(type);
+    t.type = known < 0 ? dtype::u8 : static_cast<dtype>(known);
+    if (known < 0) t.shape.push_back(static_cast<extent>(each));
+    t.bytes = size_of(t.type);
+    for (const extent e : t.shape) t.bytes *= static_cast<std::size_t>(e);
+}
+
+inline bool is_host(const memory_resource& memory) { return dynamic_cast<const host_memory*>(&memory) != nullptr; }
+
+inline std::vector<part_tensor> tensors_of(store& parameters) {
+    std::vector<part_tensor> tensors;
+    for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+        const store_entry& e = parameters.entries()[i];
+        const store_group& g = parameters.groups()[e.group];
+        const bool is_copy = e.master == store_entry::nowhere;
+        part_tensor t{.name = e.path, .shape = e.shape};
+        // A split master is joined: its parts have other types.
+        set_type(t, is_copy ? g.copy_name : g.param_name,
+                 is_copy ? g.copy_bytes : g.split != nullptr ? sizeof(float) : g.param_bytes);
+        const std::size_t each = e.count == 0 ? 1 : t.bytes / e.count;
+        t.read = [&parameters, &e, each](std::byte* to, std::size_t first, std::size_t count) {
+            read_values(parameters, e, first / each, count / each, to);
+        };
+        t.write = [&parameters, i](const std::byte* from) { write_values(parameters, i, from); };
+        t.is_steady = !e.is_state;
+        tensors.push_back(std::move(t));
+    }
+    return tensors;
+}
+
+/// Restores the amaxes of delayed scaling; under another policy those of other layers are left out.
+inline undoable prepare_amaxes(amax_histories& amaxes, const nlohmann::json& saved, load_request& request) {
+    std::vector<amax_state> states;
+    from_json(saved, states, "checkpoint: amaxes of the model");
+    const std::vector<amax_state> before = amaxes.read();
+    bool fits = states.size() == before.size();
+    for (std::size_t i = 0; fits && i < states.size(); ++i)
+        fits = states[i].path == before[i].path && states[i].history.size() == before[i].history.size();
+    if (!fits && request.converts()) {
+        request.notes.push_back("the scales of 8-bit operands begin anew");
+        return {[] {}, [] {}};
+    }
+    return {[&amaxes, states] { amaxes.load(states); }, [&amaxes, before] { amaxes.load(before); }};
+}
+
+/// A model: anything with parameters() that is a store.
+template <class Model>
+checkpoint_part model_part(Model& model) {
+    store& parameters = model.parameters();
+    parameters.check_committed();
+    checkpoint_part p;
+    p.name = "model";
+    p.tensors = tensors_of(parameters);
+    p.state = [&parameters] {
+        return nlohmann::json{{"policy", stamp_json(stamp_of<Model>())}, {"amaxes", to_json(parameters.amaxes().read())}};
+    };
+    p.prepare = [&parameters](const nlohmann::json& saved, load_request& request) {
+        if (!saved.contains("policy") || !saved.contains("amaxes"))
+            fail<checkpoint_error>("checkpoint: the model's state has no policy, or no amaxes");
+        const std::string differs = difference(read_stamp(saved["policy"], "checkpoint: its policy"), stamp_of<Model>());
+        if (!differs.empty() && !request.converts()) {
+            fail<checkpoint_error>("checkpoint: it was saved under another policy: ", differs,
+                                   "; load it under the same, or with .policy = ht::policy_change::convert");
+        }
+        if (!differs.empty()) request.notes.push_back("another policy: " + differs);
+        return prepare_amaxes(parameters.amaxes(), saved["amaxes"], request);
+    };
+    p.finish = [&parameters] { parameters.refresh(); };
+    p.latch = &parameters.readers();
+    p.is_in_host_memory = is_host(parameters.memory());
+    return p;
+}
+
+/// Something with state() and load(state).
+template <class T>
+checkpoint_part state_part(T& value, std::string name) {
+    using state = std::remove_cvref_t<decltype(value.state())>;
+    static_assert(state_with_fields<state>,
+                  "halftone: checkpoint: this part's state() does not name its fields: static void visit_fields(auto& "
+                  "self, auto&& f) { f(\"row\", self.row); }");
+    checkpoint_part p;
+    p.name = name;
+    p.state = [&value] { return to_json(value.state()); };
+    p.prepare = [&value, name](const nlohmann::json& saved, load_request&) -> undoable {
+        state s{};
+        from_json(saved, s, "checkpoint: the state of the " + name);
+        return {[&value, s] { value.load(s); }, [&value, before = value.state()] { value.load(before); }};
+    };
+    return p;
+}
+
+/// A scaler: under another policy its scale may begin anew.
+template <class Scaler>
+checkpoint_part scaler_part(Scaler& scaler) {
+    checkpoint_part p = state_part(scaler, "scaler");
+    p.prepare = [&scaler, plain = p.prepare](const nlohmann::json& saved, load_request& request) -> undoable {
+        scaler_state there{};
+        from_json(saved, there, "checkpoint: the state of the scaler");
+        if (there.enabled == scaler.state().enabled) return plain(saved, request);
+        if (!request.converts()) {
+            fail<checkpoint_error>("checkpoint: the loss was ", there.enabled ? "scaled" : "not scaled",
+                                   " there, and here it is the other way round; load it with .policy = "
+                                   "ht::policy_change::convert");
+        }
+        request.notes.push_back(there.enabled ? "the loss is no longer scaled" : "the loss scale begins anew");
+        return {[] {}, [] {}};
+    };
+    return p;
+}
+
+template <class Tape>
+checkpoint_part tape_part(Tape& tape) {
+    struct random {
+        Tape* tape;
+        halftone::random_state state() const { return tape->random_state(); }
+        void load(const halftone::random_state& s) const { tape->restore(s); }
+    };
+    const auto shared = std::make_shared<random>(random{&tape});
+    checkpoint_part p = state_part(*shared, "random");
+    p.state = [shared, inner = p.state] { return inner(); };
+    return p;
+}
+
+template <class Optimizer>
+checkpoint_part optimizer_part(Optimizer& optimizer, store& parameters) {
+    checkpoint_part p = state_part(optimizer, "optimizer");
+    p.state = [&optimizer, inner = p.state] {
+        nlohmann::json j = inner();
+        j["kind"] = optimizer.name();
+        return j;
+    };
+    p.prepare = [&optimizer, inner = p.prepare](const nlohmann::json& saved, load_request& request) {
+        const std::string there = saved.is_object() ? saved.value("kind", std::string()) : std::string();
+        if (there != optimizer.name())
+            fail<checkpoint_error>("checkpoint: the optimizer was ", shown(there), " there, and is ", optimizer.name(), " here");
+        return inner(saved, request);
+    };
+    optimizer.visit_slabs([&](const optimizer_slab& s) {
+        part_tensor t{.name = s.name + "." + parameters.entries()[s.entry].path, .shape = s.shape};
+        set_type(t, s.type, s.each);
+        memory_resource& memory = parameters.memory();
+        t.read = [&memory, data = s.data](std::byte* to, std::size_t first, std::size_t count) { memory.read(to, data + first, count); };
+        t.write = [&memory, data = s.data, bytes = t.bytes](const std::byte* from) { memory.write(data, from, bytes); };
+        p.tensors.push_back(std::move(t));
+    });
+    p.latch = &parameters.readers();
+    p.is_in_host_memory = is_host(parameters.memory());
+    return p;
+}
+
+template <class T>
+concept part_model = requires(T& t) { t.parameters().amaxes(); };
+template <class T>
+concept part_optimizer = requires(T& t) { t.visit_slabs(no_fields{}); };
+template <class T>
+concept part_scaler = requires(T& t) { { t.state() } -> std::same_as<scaler_state>; };
+template <class T>
+concept part_tape = requires(T& t) { t.restore(t.random_state()); };
+template <class T>
+concept part_accumulator = requires(T& t) { t.received(); t.take(); };
+template <class T>
+concept part_guard = requires(T& t) { { t.state() } -> std::same_as<outlier_state>; };
+/// Gives its parts itself, as a trainer does.
+template <class T>
+concept part_list = requires(T& t) { t.visit_checkpoint_parts(no_fields{}); };
+
+template <class T>
+void add_part(std::vector<checkpoint_part>& parts, T& value);
+
+struct part_adder {
+    std::vector<checkpoint_part>* parts;
+    template <class T>
+    void operator()(const char*, T& value) const {
+        add_part(*parts, value);
+    }
+};
+
+template <class T>
+void add_part(std::vector<checkpoint_part>& parts, T& value) {
+    if constexpr (part_list<T>) {
+        value.visit_checkpoint_parts(part_adder{&parts});
+        return;
+    } else if constexpr (part_model<T>) {
+        parts.push_back(model_part(value));
+    } else if constexpr (part_optimizer<T>) {
+        parts.push_back(optimizer_part(value, value.parameter_store()));
+    } else if constexpr (part_scaler<T>) {
+        parts.push_back(scaler_part(value));
+    } else if constexpr (part_guard<T>) {
+        parts.push_back(state_part(value, "outlier_guard"));
+    } else if constexpr (part_tape<T>) {
+        parts.push_back(tape_part(value));
+    } else if constexpr (part_accumulator<T>) {
+        if (value.received() != 0)
+            fail<state_error>("checkpoint: saved or loaded within a window of ", value.received(),
+                              " micro-batches; do it between a step and the next backward pass");
+        return;
+    } else if constexpr (requires { value.state(); value.load(value.state()); }) {
+        const char* named = "state";
+        if constexpr (requires { T::checkpoint_name; }) named = T::checkpoint_name;
+        parts.push_back(state_part(value, named));
+    } else {
+        static_assert(sizeof(T) == 0, "halftone: checkpoint: this is no part of a run: expected a model, an optimizer, a "
+                                      "scaler, a tape, an outlier guard, an accumulator, a trainer, or an object with "
+                                      "state() and load(state)");
+    }
+    // Of several models, say, the second one is "model_2".
+    std::size_t same = 0;
+    const std::string kind = parts.back().name;
+    for (const checkpoint_part& p : parts) same += p.name == kind || p.name.rfind(kind + "_", 0) == 0 ? 1 : 0;
+    if (same > 1) parts.back().name = kind + "_" + std::to_string(same);
+}
+
+template <class... Parts>
+std::vector<checkpoint_part> parts_of(Parts&... values) {
+    std::vector<checkpoint_part> parts;
+    (add_part(parts, values), ...);
+    return parts;
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The policy stamp of a checkpoint: the number types of every layer, role by role, so that a run is not resumed under
+/// another policy by mistake.
+///
+///     const detail::policy_stamp here = detail::stamp_of<Model>();
+///     detail::difference(saved, here)          // "compute is bfloat16 there, float16 here: h.*.attn.qkv, h.*.mlp.up"; or ""
+#pragma once
+
+#include <map>
+#include <string>
+
+#include <halftone/io/strict_json.hpp>
+#include <halftone/io/weights.hpp>
+#include <halftone/policy/model.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// The types of a layer's roles, by the roles' names.
+using role_types = std::map<std::string, std::string>;
+/// Those of all layers, by their paths.
+using policy_stamp = std::map<std::string, role_types>;
+
+constexpr const char* text_of(rounding r) {
+    constexpr const char* names[]{"nearest_even", "nearest_away", "toward_zero", "stochastic"};
+    return names[static_cast<int>(r)];
+}
+
+template <class P>
+role_types roles_of() {
+    using r = policy_within<P, as_given>;
+    if constexpr (precision_policy<r>) {
+        role_types t{{"param", number_traits<typename r::param>::name},
+                     {"compute", number_traits<typename r::compute>::name},
+                     {"output", number_traits<typename r::output>::name},
+                     {"accum", number_traits<typename r::accum>::name},
+                     {"grad", number_traits<typename r::grad>::name},
+                     {"accumulate", number_traits<typename r::accumulate>::name},
+                     {"reduce", number_traits<typename r::reduce>::name},
+                     {"state", number_traits<typename r::state>::name},
+                     {"param_rounding", text_of(r::param_rounding)},
+                     {"copy_rounding", text_of(copy_rounding_of<r>())},
+                     {"masters", layout_of<r>() == master_layout::split ? "split" : "whole"}};
+        if constexpr (requires { typename r::input_grad; }) t["input_grad"] = number_traits<typename r::input_grad>::name;
+        if constexpr (requires { typename r::weight_grad; }) t["weight_grad"] = number_traits<typename r::weight_grad>::name;
+        if constexpr (requires { r::scaling::rule; }) {
+            constexpr scaling_rule s = r::scaling::rule;
+            t["scaling"] = s.history == 0 ? "current" : "delayed over " + std::to_string(s.history) + " windows";
+        }
+        return t;
+    } else {
+        return {{"policy", "inherit"}};
+    }
+}
+
+template <class... Ls>
+policy_stamp stamp_of_layers(types<Ls...>) {
+    policy_stamp stamp;
+    (stamp.emplace(path_of<typename Ls::policy>.text().data, roles_of<typename Ls::policy>()), ...);
+    return stamp;
+}
+template <class Model>
+policy_stamp stamp_of() {
+    return stamp_of_layers(layers_of<Model>{});
+}
+
+/// As JSON: layers of equal roles together.
+inline nlohmann::json stamp_json(const policy_stamp& stamp) {
+    std::map<role_types, nlohmann::json> layers;
+    for (const auto& [path, roles] : stamp) layers[roles].push_back(path);
+    nlohmann::json list = nlohmann::json::array();
+    for (const auto& [roles, paths] : layers) list.push_back({{"layers", paths}, {"roles", roles}});
+    return list;
+}
+inline policy_stamp read_stamp(const nlohmann::json& j, const std::string& what) {
+    policy_stamp stamp;
+    try {
+        for (const auto& each : j) {
+            const auto roles = each.at("roles").get<role_types>();
+            for (const auto& path : each.at("layers")) stamp[path.get<std::string>()] = roles;
+        }
+    } catch (const nlohmann::json::exception&) {
+        fail<checkpoint_error>(what, " is no list of layers and roles");
+    }
+    return stamp;
+}
+
+/// The differences in words, role by role; empty if there are none.
+inline std::string difference(const policy_stamp& there, const policy_stamp& here) {
+    std::map<std::string, name_list> by_difference;
+    name_list only_there, only_here;
+    for (const auto& [path, roles] : there) {
+        const auto found = here.find(path);
+        if (found == here.end()) {
+            only_there.add(path.empty() ? "the model" : path);
+            continue;
+        }
+        role_types all = roles;
+        all.insert(found->second.begin(), found->second.end());
+        for (const auto& [role, type] : all) {
+            const auto in = [&role = role](const role_types& t) {
+                const auto at = t.find(role);
+                return at == t.end() ? std::string("not set") : at->second;
+            };
+            const std::string a = in(roles), b = in(found->second);
+            if (a != b) by_difference[role + " is " + a + " there, " + b + " here"].add(path.empty() ? "the model" : path);
+        }
+    }
+    for (const auto& [path, roles] : here) {
+        if (there.find(path) == there.end()) only_here.add(path.empty() ? "the model" : path);
+    }
+    std::string text;
+    const auto say = [&text](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+    for (const auto& [what, paths] : by_difference) say(what + ": " + paths.all());
+    if (only_there.count != 0) say("layers only there: " + only_there.all());
+    if (only_here.count != 0) say("layers only here: " + only_here.all());
+    return text;
+}
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

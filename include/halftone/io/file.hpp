@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Files that are read exactly, and files that are written completely or not at all.
+///
+///     const detail::input_file in("model.safetensors");
+///     in.read(header, 0, 8);                            // exactly 8 bytes, or io_error
+///
+///     detail::durable_file out("model.safetensors");     // is called model.safetensors.part until
+///     out.write(bytes, count);
+///     out.commit();                                     // flushed to the disk, then renamed
+///
+/// A commit is: write, fsync the file, close, rename, fsync the folder. So after a crash at any time the final name is
+/// that of the old file or of the complete new one. Bytes are read with pread, and not through mmap, where an I/O error,
+/// or a file that another process truncates, would end the program.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#if defined(_WIN32)
+#include <io.h>
+#else
+#include <unistd.h>
+#endif
+
+#include <halftone/io/crc32.hpp>
+#include <halftone/io/io_error.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+[[noreturn]] inline void fail_io(const char* what, const std::filesystem::path& path, int code) {
+    fail<io_error>("io: cannot ", what, " ", path.string(), ": ", std::strerror(code));
+}
+
+#if defined(_WIN32)
+inline int open_file(const std::filesystem::path& path, bool writes) {
+    return writes ? ::_wopen(path.c_str(), _O_BINARY | _O_CREAT | _O_TRUNC | _O_WRONLY, _S_IREAD | _S_IWRITE)
+                  : ::_wopen(path.c_str(), _O_BINARY | _O_RDONLY);
+}
+inline int close_file(int file) { return ::_close(file); }
+inline int flush_file(int file) { return ::_commit(file); }
+inline std::ptrdiff_t write_some(int file, const void* from, std::size_t bytes) {
+    return ::_write(file, from, static_cast<unsigned>(bytes));
+}
+inline std::ptrdiff_t read_some(int file, void* to, std::size_t bytes, std::uint64_t offset) {
+    if (::_lseeki64(file, static_cast<long long>(offset), SEEK_SET) < 0) return -1;
+    return ::_read(file, to, static_cast<unsigned>(bytes));
+}
+inline void flush_folder(const std::filesystem::path&) {}  // Windows has nothing like it
+#else
+inline int open_file(const std::filesystem::path& path, bool writes) {
+    return writes ? ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)
+                  : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
+}
+inline int close_file(int file) { return ::close(file); }
+inline int flush_file(int file) { return ::fsync(file); }
+inline std::ptrdiff_t write_some(int file, const void* from, std::size_t bytes) { return ::write(file, from, bytes); }
+inline std::ptrdiff_t read_some(int file, void* to, std::size_t bytes, std::uint64_t offset) {
+    return ::pread(file, to, bytes, static_cast<off_t>(offset));
+}
+/// Makes the names in a folder durable.
+inline void flush_folder(const std::filesystem::path& folder) {
+    const std::filesystem::path& named = folder.empty() ? std::filesystem::path(".") : folder;
+    const int file = ::open(named.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+    if (file < 0) fail_io("open", named, errno);
+    // Some file systems have no fsync of a folder, and need none.
+    const int failed = ::fsync(file) != 0 && errno != EINVAL && errno != ENOTSUP ? errno : 0;
+    ::close(file);
+    if (failed != 0) fail_io("write", named, failed);
+}
+#endif
+
+/// The most bytes that one call reads or writes.
+inline constexpr std::size_t most_at_once = std::size_t{1} << 26;
+
+/// Gives a file or a folder another name, which replaces a file of that name.
+inline void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
+    std::error_code failed;
+    std::filesystem::rename(from, to, failed);
+    if (failed) fail<io_error>("io: cannot rename ", from.string(), " to ", to.string(), ": ", failed.message());
+}
+
+/// A regular file, opened for reading.
+class input_file {
+  public:
+    /// Throws io_error if it cannot be opened, or is a folder, a device or a pipe.
+    explicit input_file(std::filesystem::path path) : path_(std::move(path)) {
+        std::error_code ignored;
+        if (std::filesystem::is_directory(path_, ignored)) fail<io_error>("io: ", path_.string(), " is a folder");
+        file_ = open_file(path_, false);
+        if (file_ < 0) fail_io("open", path_, errno);
+        std::error_code failed;
+        const bool is_regular = std::filesystem::is_regular_file(path_, failed);
+        size_ = is_regular ? std::filesystem::file_size(path_, failed) : 0;
+        if (failed || !is_regular) {
+            close_file(file_);
+            fail<io_error>("io: ", path_.string(), " is no regular file");
+        }
+    }
+    input_file(const input_file&) = delete;
+    input_file& operator=(const input_file&) = delete;
+    input_file(input_file&& other) noexcept
+        : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), size_(other.size_) {}
+    ~input_file() {
+        if (file_ >= 0) close_file(file_);
+    }
+
+    const std::filesystem::path& path() const { return path_; }
+    /// Its size when it was opened.
+    std::uint64_t size() const { return size_; }
+
+    /// Reads exactly these bytes. Throws io_error for an I/O error, and for a file that has become shorter.
+    void read(void* to, std::uint64_t offset, std::size_t bytes) const {
+        auto* at = static_cast<char*>(to);
+        while (bytes > 0) {
+            const std::ptrdiff_t got = read_some(file_, at, std::min(bytes, most_at_once), offset);
+            if (got < 0 && errno == EINTR) continue;
+            if (got < 0) fail_io("read", path_, errno);
+            if (got == 0)
+                fail<io_error>("io: ", path_.string(), " ends after ", offset, " bytes; expected ", bytes, " more");
+            at += got, offset += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
+        }
+    }
+
+  private:
+    std::filesystem::path path_;
+    int file_ = -1;
+    std::uint64_t size_ = 0;
+};
+
+/// The contents of a small file. Throws io_error, also if it has more than `most` bytes.
+inline std::string read_small_file(const std::filesystem::path& path, std::uint64_t most) {
+    const input_file in(path);
+    if (in.size() > most)
+        fail<io_error>("io: ", path.string(), " has ", in.size(), " bytes; expected ", most, " at most");
+    std::string text(static_cast<std::size_t>(in.size()), '\0');
+    in.read(text.data(), 0, text.size());
+    return text;
+}
+
+/// Whether a file is written under another name until it is complete.
+enum class file_naming {
+    part_first,  ///< as NAME.part; commit() renames it
+    at_once,     ///< for a file in a folder that is renamed as a whole
+};
+
+/// A file that is written from its beginning to its end.
+class durable_file {
+  public:
+    /// Throws io_error if it cannot be made.
+    explicit durable_file(std::filesystem::path path, file_naming naming = file_naming::part_first)
+        : path_(std::move(path)), written_(path_), naming_(naming) {
+        if (naming_ == file_naming::part_first) written_ += ".part";
+        std::error_code ignored;
+        if (std::filesystem::is_directory(path_, ignored)) fail<io_error>("io: ", path_.string(), " is a folder");
+        file_ = open_file(written_, true);
+        if (file_ < 0) fail_io("write", written_, errno);
+    }
+    durable_file(const durable_file&) = delete;
+    durable_file& operator=(const durable_file&) = delete;
+    /// Removes what was not committed.
+    ~durable_file() {
+        if (file_ < 0) return;
+        close_file(file_);
+        remove();
+    }
+
+    /// Throws io_error, usually because the disk is full.
+    void write(const void* from, std::size_t bytes) {
+        const auto* at = static_cast<const char*>(from);
+        sum_.add(from, bytes);
+        size_ += bytes;
+        while (bytes > 0) {
+            const std::ptrdiff_t put = write_some(file_, at, std::min(bytes, most_at_once));
+            if (put < 0 && errno == EINTR) continue;
+            if (put <= 0) fail_io("write", written_, put < 0 ? errno : ENOSPC);
+            at += put, bytes -= static_cast<std::size_t>(put);
+        }
+    }
+    /// The bytes written so far, and their CRC-32.
+    std::uint64_t size() const { return size_; }
+    std::uint32_t checksum() const { return sum_.value(); }
+
+    /// Flushes the file to the disk, and gives it its final name, replacing an earlier file. Throws io_error.
+    void commit() {
+        const int failed_flush = flush_file(file_) != 0 ? errno : 0;
+        const int failed_close = close_file(std::exchange(file_, -1)) != 0 ? errno : 0;
+        try {
+            if (failed_flush != 0 || failed_close != 0)
+                fail_io("write", written_, failed_flush != 0 ? failed_flush : failed_close);
+            if (naming_ == file_naming::at_once) return;
+            rename_path(written_, path_);
+        } catch (...) {
+            remove();
+            throw;
+        }
+        flush_folder(path_.parent_path());
+    }
+
+  private:
+    void remove() const noexcept {
+        std::error_code ignored;
+        std::filesystem::remove(written_, ignored);
+    }
+
+    std::filesystem::path path_, written_;
+    file_naming naming_;
+    int file_ = -1;
+    crc32 sum_;
+    std::uint64_t size_ = 0;
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The tensors of one .safetensors file, or of several with an index, as Hugging Face distributes large models:
+///
+///     model.safetensors.index.json          {"metadata": {"total_size": 96}, "weight_map": {"NAME": "model-00001-of-00002.safetensors", ...}}
+///
+///     const ht::tensor_files weights("model");            // a file, an index, or a folder with either
+///     weights.read(*weights.find("fc.bias"), to);
+///
+///     ht::write_tensor_files("model", tensors, {.max_shard_bytes = 5'000'000'000});
+///
+/// An index is refused if it names a file outside of its folder, a file that does not exist, or a tensor that its file
+/// does not hold, and if a file holds a tensor that the index does not name.
+///
+/// Several files are written as one: the index, written last, is what makes them visible, and new files never have the
+/// names of those that an earlier index names. So after a crash at any time the folder holds the old tensors or the new.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <halftone/io/safetensors.hpp>
+#include <halftone/io/safetensors_writer.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+inline constexpr const char* single_file_name = "model.safetensors";
+inline constexpr const char* index_file_name = "model.safetensors.index.json";
+
+/// The map from tensors to files of an index. `where` begins the messages.
+inline std::map<std::string, std::string> parse_index(const std::string& where, std::string_view text) {
+    const nlohmann::json j = parse_json<safetensors_error>(where, text);
+    if (!j.is_object() || !j.contains("weight_map") || !j["weight_map"].is_object())
+        fail<safetensors_error>(where, ": an index is an object with a weight_map");
+    std::map<std::string, std::string> files;
+    for (const auto& [name, file] : j["weight_map"].items()) {
+        if (!file.is_string()) fail<safetensors_error>(where, ": '", shown(name), "' is not mapped to a file's name");
+        const auto& named = file.template get_ref<const std::string&>();
+        const bool is_plain = !named.empty() && named != "." && named != ".." &&
+                              named.find_first_of(std::string_view("/\\:\0", 4)) == std::string::npos;
+        if (!is_plain) fail<safetensors_error>(where, ": '", shown(named), "' is not the name of a file beside the index");
+        files[name] = named;
+    }
+    return files;
+}
+
+}  // namespace detail
+
+/// The tensors of a model in one or several .safetensors files, opened for reading and checked.
+class tensor_files {
+  public:
+    /// `path` is a .safetensors file, an index (*.json), or a folder that holds model.safetensors or
+    /// model.safetensors.index.json; the single file is preferred, as by Hugging Face. Throws io_error and
+    /// safetensors_error.
+    explicit tensor_files(const std::filesystem::path& path) {
+        std::filesystem::path file = path;
+        if (std::filesystem::is_directory(path)) {
+            file = path / detail::single_file_name;
+            if (!std::filesystem::exists(file)) file = path / detail::index_file_name;
+        }
+        if (file.extension() == ".json") {
+            open_index(file);
+        } else {
+            files_.push_back(std::make_unique<safetensors_file>(file));
+            for (const tensor_info& t : files_.back()->tensors()) add(t, *files_.back());
+        }
+    }
+
+    /// All tensors, by name.
+    const std::vector<tensor_info>& tensors() const { return tensors_; }
+    /// The tensor with this name; nullptr if there is none.
+    const tensor_info* find(const std::string& name) const {
+        const auto found = by_name_.find(name);
+        return found == by_name_.end() ? nullptr : &tensors_[found->second.index];
+    }
+    /// Copies a tensor's bytes. Throws io_error.
+    void read(const tensor_info& t, void* to) const { by_name_.at(t.name).file->read(t, to); }
+    /// The number of files.
+    std::size_t files() const { return files_.size(); }
+    /// The metadata of the first file.
+    const std::map<std::string, std::string>& metadata() const { return files_.front()->metadata(); }
+
+  private:
+    struct place {
+        std::size_t index;
+        const safetensors_file* file;
+    };
+
+    void add(const tensor_info& t, const safetensors_file& file) {
+        by_name_[t.name] = {tensors_.size(), &file};
+        tensors_.push_back(t);
+    }
+    void open_index(const std::filesystem::path& path) {
+        const std::string where = path.string();
+        const auto map = detail::parse_index(where, detail::read_small_file(path, most_header_bytes));
+        if (map.empty()) fail<safetensors_error>(where, ": the index names no tensor");
+        std::set<std::string> names;
+        for (const auto& [name, file] : map) names.insert(file);
+        for (const std::string& name : names) {
+            const std::filesystem::path file = path.parent_path() / name;
+            if (!std::filesystem::exists(file)) fail<safetensors_error>(where, ": there is no ", detail::shown(name));
+            files_.push_back(std::make_unique<safetensors_file>(file));
+            for (const tensor_info& t : files_.back()->tensors()) {
+                const auto found = map.find(t.name);
+                if (found == map.end() || found->second != name) {
+                    fail<safetensors_error>(where, ": ", detail::shown(name), " holds '", detail::shown(t.name),
+                                            "', which the index does not map to it");
+                }
+                add(t, *files_.back());
+            }
+        }
+        for (const auto& [name, file] : map) {
+            if (by_name_.find(name) == by_name_.end())
+                fail<safetensors_error>(where, ": ", detail::shown(file), " does not hold '", detail::shown(name), "'");
+        }
+    }
+
+    std::vector<std::unique_ptr<safetensors_file>> files_;
+    std::vector<tensor_info> tensors_;
+    std::map<std::string, place> by_name_;
+};
+
+/// How tensors are divided into files.
+struct tensor_file_options {
+    std::uint64_t max_shard_bytes = 50'000'000'000;  ///< the most bytes of tensors in a file; a larger tensor has its own
+    std::map<std::string, std::string> metadata{{"format", "pt"}};  ///< "pt": what transformers expects
+};
+
+namespace detail {
+
+inline std::vector<std::vector<tensor_source>> divide(const std::vector<tensor_source>& tensors, std::uint64_t most) {
+    std::vector<std::vector<tensor_source>> shards(1);
+    std::uint64_t filled = 0;
+    for (const tensor_source& t : tensors) {
+        const std::uint64_t bytes = bytes_of(t);
+        if (!shards.back().empty() && filled + bytes > most) {
+            shards.emplace_back();
+            filled = 0;
+        }
+        shards.back().push_back(t);
+        filled += bytes;
+    }
+    return shards;
+}
+
+/// "model-00001-of-00002.safetensors", or, where a file has such a name, "model-2-00001-of-00002.safetensors", ...
+inline std::vector<std::string> shard_names(const std::filesystem::path& folder, std::size_t count) {
+    for (int generation = 1;; ++generation) {
+        std::vector<std::string> names;
+        bool is_free = true;
+        for (std::size_t i = 1; i <= count; ++i) {
+            char text[64];
+            std::snprintf(text, sizeof text, "-%05zu-of-%05zu.safetensors", i, count);
+            names.push_back("model" + (generation == 1 ? std::string() : "-" + std::to_string(generation)) + text);
+            is_free = is_free && !std::filesystem::exists(folder / names.back());
+        }
+        if (is_free) return names;
+    }
+}
+
+/// The files that the folder's index names; none without an index, or with one that cannot be read.
+inline std::set<std::string> indexed_files(const std::filesystem::path& folder) {
+    std::set<std::string> files;
+    try {
+        const auto path = folder / index_file_name;
+        if (!std::filesystem::exists(path)) return files;
+        for (const auto& [name, file] : parse_index(path.string(), read_small_file(path, most_header_bytes))) files.insert(file);
+    } catch (const io_error&) {
+    }
+    return files;
+}
+
+inline void remove_quietly(const std::filesystem::path& path) {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+}
+
+}  // namespace detail
+
+/// Writes tensors to model.safetensors in a folder, or, if they have more bytes than a file may, to several files and
+/// their index; makes the folder if it does not exist. What was there before is replaced, and its files are removed, when
+/// all is complete. Throws io_error and argument_error; what was there before then stays.
+inline void write_tensor_files(const std::filesystem::path& folder, const std::vector<tensor_source>& tensors,
+                               const tensor_file_options& options = {}) {
+    std::error_code failed;
+    std::filesystem::create_directories(folder, failed);
+    if (failed) fail<io_error>("io: cannot make the folder ", folder.string(), ": ", failed.message());
+    const std::set<std::string> before = detail::indexed_files(folder);
+    const auto shards = detail::divide(tensors, options.max_shard_bytes);
+    if (shards.size() == 1) {
+        // A reader prefers the single file, so that the old index is no longer read from this moment on.
+        write_safetensors(folder / detail::single_file_name, shards[0], options.metadata);
+        detail::remove_quietly(folder / detail::index_file_name);
+    } else {
+        const auto names = detail::shard_names(folder, shards.size());
+        nlohmann::ordered_json map = nlohmann::ordered_json::object();
+        std::uint64_t total = 0;
+        try {
+            for (std::size_t i = 0; i < shards.size(); ++i) {
+                write_safetensors(folder / names[i], shards[i], options.metadata);
+                for (const tensor_source& t : shards[i]) {
+                    map[t.name] = names[i];
+                    total += detail::bytes_of(t);
+                }
+            }
+            const std::string text =
+                nlohmann::ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", map}}.dump(2) + "\n";
+            detail::durable_file index(folder / detail::index_file_name);
+            index.write(text.data(), text.size());
+            index.commit();
+        } catch (...) {
+            if (!std::filesystem::exists(folder / detail::index_file_name) ||
+                detail::indexed_files(folder).count(names[0]) == 0) {
+                for (const std::string& name : names) detail::remove_quietly(folder / name);
+            }
+            throw;
+        }
+        detail::remove_quietly(folder / detail::single_file_name);
+    }
+    for (const std::string& name : before) {
+        if (shards.size() == 1 || detail::indexed_files(folder).count(name) == 0) detail::remove_quietly(folder / name);
+    }
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

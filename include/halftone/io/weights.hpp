@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A model's weights in .safetensors files, by the paths of its parameters, both ways.
+///
+///     ht::save_weights(model, "model.safetensors");                 // masters: fp32 under every amp_ policy
+///     ht::save_weights(model, "model", {.type = ht::dtype::bf16, .max_shard_bytes = 1'000'000'000});    // a folder
+///     ht::load_weights(model, "model.safetensors");                 // all or nothing
+///     ht::load_weights(model, "other", {.names = [](const std::string& path) { return "transformer." + path; }});
+///
+/// A file's numbers may have any floating-point type: they are converted to the parameters' types, each rounded once, and
+/// the copies that kernels read are rounded from these. Names are the paths of the store ("h.0.attn.qkv.weight"), shapes
+/// those of the layers; states of layers, such as running statistics, are included. A frozen parameter that kept only its
+/// copy is saved as that.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/io/tensor_files.hpp>
+#include <halftone/memory/store.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// The name of a parameter in a file, by its path in the model. An empty name: the file does not have it.
+using weight_names = std::function<std::string(const std::string& path)>;
+
+/// How weights are saved.
+struct save_weights_options {
+    std::optional<dtype> type = std::nullopt;  ///< a floating-point type for all; by default each parameter's own
+    std::uint64_t max_shard_bytes = tensor_file_options{}.max_shard_bytes;  ///< the most bytes in a file of a folder
+    std::map<std::string, std::string> metadata{{"format", "pt"}};
+    weight_names names{};  ///< by default the paths
+};
+
+/// What a file may lack or have in addition.
+enum class name_matching {
+    exact,       ///< every parameter and no other tensor
+    parameters,  ///< every parameter; other tensors are ignored
+    any,         ///< parameters that the file lacks stay as they are; other tensors are ignored
+};
+
+/// How weights are loaded.
+struct load_weights_options {
+    weight_names names{};  ///< by default the paths
+    name_matching matching = name_matching::exact;
+};
+
+namespace detail {
+
+/// The type in which a parameter's values are saved; -1 for a user's own number type.
+inline int saved_dtype(const store_group& g, const store_entry& e) {
+    return dtype_of_number(e.master == store_entry::nowhere ? g.copy_name : g.param_name);
+}
+
+/// Copies the values of a parameter, or of a part of it, to host memory: its masters, joined if they are split, or, if it
+/// has none, its copies.
+inline void read_values(const store& parameters, const store_entry& e, std::size_t first, std::size_t count, std::byte* to) {
+    const store_group& g = parameters.groups()[e.group];
+    memory_resource& memory = parameters.memory();
+    if (e.master == store_entry::nowhere) {
+        memory.read(to, g.copy.data() + (e.copy + first) * g.copy_bytes, count * g.copy_bytes);
+    } else if (g.split == nullptr) {
+        memory.read(to, g.master.data() + (e.master + first) * g.param_bytes, count * g.param_bytes);
+    } else {
+        std::vector<bfloat16> nearest(count);
+        std::vector<bfloat16_remainder> rest(count);
+        memory.read(nearest.data(), g.copy.data() + (e.copy + first) * g.copy_bytes, count * sizeof(bfloat16));
+        memory.read(rest.data(), g.master.data() + (e.master + first) * g.param_bytes, count * sizeof(bfloat16_remainder));
+        for (std::size_t i = 0; i < count; ++i) {
+            const float joined = halftone::join(float_halves{nearest[i], rest[i]});
+            std::memcpy(to + i * sizeof joined, &joined, sizeof joined);
+        }
+    }
+}
+/// The inverse: values of the saved type. The store's copies are refreshed by the caller.
+inline void write_values(store& parameters, std::size_t index, const std::byte* values) {
+    const store_entry& e = parameters.entries()[index];
+    const store_group& g = parameters.groups()[e.group];
+    if (e.master != store_entry::nowhere) return parameters.write(index, 0, values, e.count);
+    parameters.memory().write(g.copy.data() + e.copy * g.copy_bytes, values, e.count * g.copy_bytes);
+}
+
+/// A list of names in a sentence: at most eight.
+struct name_list {
+    std::string text;
+    std::size_t count = 0;
+    void add(const std::string& name) {
+        if (++count <= 8) text += (count == 1 ? "" : ", ") + shown(name);
+    }
+    std::string all() const { return count <= 8 ? text : text + " and " + std::to_string(count - 8) + " more"; }
+};
+
+inline std::string file_name_of(const weight_names& names, const std::string& path) { return names ? names(path) : path; }
+
+inline std::vector<tensor_source> weight_sources(const store& parameters, const save_weights_options& o) {
+    parameters.check_committed();
+    if (o.type && !is_float(*o.type))
+        fail<argument_error>("save_weights: type is ", name(*o.type), "; expected a floating-point type");
+    std::vector<tensor_source> sources;
+    for (const store_entry& e : parameters.entries()) {
+        const int known = saved_dtype(parameters.groups()[e.group], e);
+        if (known < 0) fail<argument_error>("save_weights: ", e.path, " has a number type that safetensors does not know");
+        const std::string named = file_name_of(o.names, e.path);
+        if (named.empty()) continue;
+        const auto own = static_cast<dtype>(known);
+        const dtype type = o.type.value_or(own);
+        sources.push_back({named, type, e.shape, [&parameters, &e, own, type](std::byte* to, std::size_t first, std::size_t bytes) {
+                               const std::size_t each = size_of(type), begin = first / each, count = bytes / each;
+                               std::vector<std::byte> values(count * size_of(own));
+                               read_values(parameters, e, begin, count, values.data());
+                               convert(own, values.data(), type, to, count);
+                           }});
+    }
+    return sources;
+}
+
+}  // namespace detail
+
+/// Writes the parameters of a store; see save_weights for a model.
+inline void save_weights(const store& parameters, const std::filesystem::path& path, const save_weights_options& o = {}) {
+    const auto sources = detail::weight_sources(parameters, o);
+    if (path.extension() == ".safetensors") {
+        write_safetensors(path, sources, o.metadata);
+    } else {
+        write_tensor_files(path, sources, {o.max_shard_bytes, o.metadata});
+    }
+}
+/// Writes a model's parameters to a file *.safetensors, or to a folder of any other name (write_tensor_files). Replaces
+/// earlier files when all is written. Throws io_error; earlier files then stay. On a GPU it waits for the device.
+template <class Model>
+    requires requires(const Model& m) { m.parameters().entries(); }
+void save_weights(const Model& model, const std::filesystem::path& path, const save_weights_options& o = {}) {
+    save_weights(model.parameters(), path, o);
+}
+
+/// Reads the parameters of a store; see load_weights for a model.
+inline void load_weights(store& parameters, const std::filesystem::path& path, const load_weights_options& o = {}) {
+    parameters.check_committed();
+    const tensor_files files(path);
+    struct match {
+        std::size_t entry;
+        const tensor_info* from;
+    };
+    std::vector<match> matches;
+    std::set<std::string> used;
+    detail::name_list missing, unexpected, mismatched;
+    for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+        const store_entry& e = parameters.entries()[i];
+        const std::string named = detail::file_name_of(o.names, e.path);
+        if (named.empty()) continue;
+        const tensor_info* const t = files.find(named);
+        used.insert(named);
+        if (t == nullptr) {
+            missing.add(named);
+        } else if (t->shape != e.shape) {
+            mismatched.add(named + ' ' + detail::shape_text(t->shape) + ", which is " + detail::shape_text(e.shape));
+        } else if (!is_float(t->type)) {
+            mismatched.add(named + ", which is " + name(t->type) + " there");
+        } else if (detail::saved_dtype(parameters.groups()[e.group], e) < 0) {
+            mismatched.add(named + ", which has a number type of the user's");
+        } else {
+            matches.push_back({i, t});
+        }
+    }
+    for (const tensor_info& t : files.tensors()) {
+        if (used.count(t.name) == 0) unexpected.add(t.name);
+    }
+    std::string faults;
+    const auto say = [&faults](const char* what, const detail::name_list& list) {
+        if (list.count != 0) faults += (faults.empty() ? "" : "; ") + std::string(what) + list.all();
+    };
+    if (o.matching != name_matching::any) say("missing: ", missing);
+    if (o.matching == name_matching::exact) say("unexpected: ", unexpected);
+    say("of another shape or type: ", mismatched);
+    if (faults.empty() && matches.empty()) faults = "no tensor has the name of a parameter";
+    if (!faults.empty()) fail<safetensors_error>("load_weights: ", path.string(), " is of another model: ", faults);
+
+    // Everything is read before anything is written to the model.
+    std::vector<std::vector<std::byte>> values;
+    std::vector<std::byte> stored;
+    for (const match& m : matches) {
+        const store_entry& e = parameters.entries()[m.entry];
+        const auto own = static_cast<dtype>(detail::saved_dtype(parameters.groups()[e.group], e));
+        values.emplace_back(e.count * size_of(own));
+        if (m.from->type == own) {
+            files.read(*m.from, values.back().data());
+            continue;
+        }
+        stored.resize(static_cast<std::size_t>(m.from->bytes));
+        files.read(*m.from, stored.data());
+        convert(m.from->type, stored.data(), own, values.back().data(), e.count);
+    }
+    for (std::size_t i = 0; i < matches.size(); ++i) detail::write_values(parameters, matches[i].entry, values[i].data());
+    parameters.refresh();
+}
+/// Reads a model's parameters from a file, an index or a folder (tensor_files). All or nothing: throws io_error, or
+/// safetensors_error with the names that are missing, unexpected, or of another shape or type, and the model is then as
+/// it was. Needs host memory for the parameters. Optimizers keep their moments; construct them afterwards, or load a
+/// checkpoint (checkpoint.hpp) for all of a run.
+template <class Model>
+    requires requires(Model& m) { m.parameters().refresh(); }
+void load_weights(Model& model, const std::filesystem::path& path, const load_weights_options& o = {}) {
+    load_weights(model.parameters(), path, o);
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

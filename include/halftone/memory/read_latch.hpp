@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Lets a thread copy slabs of parameters and moments while the program runs on: those who change them wait first.
+///
+///     latch.begin();                                       // the program's thread, between steps
+///     std::thread copier([&] { copy(slabs); latch.end(); });
+///     ... forward and backward passes, which only read ...
+///     latch.wait();                                        // the optimizer, before it changes anything
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include <halftone/config.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// Counts those who read. Waiting costs one load if there is none.
+class read_latch {
+  public:
+    void begin() { readers_.fetch_add(1, std::memory_order_relaxed); }
+    void end() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        readers_.fetch_sub(1, std::memory_order_release);
+        changed_.notify_all();
+    }
+    void wait() const {
+        if (readers_.load(std::memory_order_acquire) == 0) return;
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [this] { return readers_.load(std::memory_order_acquire) == 0; });
+    }
+
+  private:
+    std::atomic<int> readers_{0};
+    mutable std::mutex mutex_;
+    mutable std::condition_variable changed_;
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

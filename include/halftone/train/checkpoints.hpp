@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Saves a trainer's run as its training_arguments say, and resumes it. Needs nlohmann-json, so no umbrella header
+/// includes it.
+///
+///     ht::trainer trainer{device, model, {..., .output_dir = "run", .save_steps = 100, .save_total_limit = 2,
+///                                         .resume_from_checkpoint = "newest"}};
+///     ht::trainer_checkpoints checkpoints{trainer};            // loads the newest good checkpoint in run/, if there is one
+///     trainer.train(data);                                     // saves run/checkpoint-100, ...
+///
+/// Resuming is bit-identical: steps k + 1 to N after a load have the losses and weights of a run of N steps, on the same
+/// machine with the same program. Checkpoints are written beside the next step (io/checkpoint/saver.hpp). A checkpoint that
+/// cannot be written does not end the training: callbacks get one on_save_failed until one can be written again, earlier
+/// checkpoints stay, and train() throws at its end only if the last one is missing. After stop(), which may be called by a
+/// handler of SIGTERM, the run is saved at the end of its step.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <halftone/io/checkpoint.hpp>
+#include <halftone/train/callback.hpp>
+#include <halftone/train/training_arguments.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// The best checkpoint so far.
+struct best_checkpoint {
+    std::int64_t step = -1;  ///< -1: none
+    double value = 0;        ///< of metric_for_best_model
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) { f("step", self.step), f("value", self.value); }
+};
+
+/// Whether checkpoints are written beside the training or before the next step begins.
+enum class saving { beside, before_next_step };
+
+/// What trainer_checkpoints does beside the trainer's arguments.
+struct trainer_checkpoint_options {
+    halftone::saving saving = halftone::saving::beside;
+    policy_change policy = policy_change::refuse;  ///< for resuming under another policy
+    std::string arguments{};  ///< the program's arguments as JSON text; io/checkpoint.hpp's read_checkpoint_info returns it
+    /// Called with one line for each damaged checkpoint that is skipped, and for each conversion.
+    std::function<void(const std::string& line)> on_note{};
+};
+
+/// Saves and resumes the run of a trainer, and of further parts, which are saved with it: a loader's position, an
+/// early_stopping. Make it after the trainer and before train(); it must live as long as train() runs.
+template <class Trainer, class... Parts>
+class trainer_checkpoints final : public trainer_callback {
+  public:
+    /// Loads the checkpoint that resume_from_checkpoint names. Throws as load_checkpoint does.
+    explicit trainer_checkpoints(Trainer& trainer, Parts&... parts)
+        requires((!std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> && ...))
+        : trainer_checkpoints(trainer, trainer_checkpoint_options{}, parts...) {}
+    trainer_checkpoints(Trainer& trainer, const trainer_checkpoint_options& options, Parts&... parts)
+        : trainer_(&trainer), options_(options), parts_(parts...), saver_(trainer.arguments().output_dir) {
+        const training_arguments& a = trainer.arguments();
+        if (!a.resume_from_checkpoint.empty()) resume(a);
+        trainer.note_keeper();
+        trainer.add_callback(*this);
+    }
+
+    /// The checkpoint from which the run goes on; nothing if it began at its start.
+    const std::optional<checkpoint_info>& resumed() const { return resumed_; }
+    /// The best checkpoint so far.
+    const best_checkpoint& best() const { return best_.value; }
+    /// Tells the value of a metric of the model as it is, for metric_for_best_model: from a callback's on_evaluate, say.
+    /// The loss of evaluations is told as "eval_loss".
+    void report(const std::string& metric, double value) { metrics_[metric] = value; }
+    /// Saves now, in addition: between steps, from a callback's after_step. Throws io_error if it cannot be written.
+    void save_now() {
+        save();
+        is_under_way_ = false;
+        saver_.wait();
+        failed_.clear();
+    }
+
+    void on_evaluate(const trainer_state&, const evaluation_result& r) override { report("eval_loss", r.loss); }
+    void after_step(const trainer_state& s) override {
+        const training_arguments& a = trainer_->arguments();
+        settle(s, under_way::leave);
+        const bool is_due = a.save_strategy == save_strategy::best
+                                ? is_better()
+                                : a.save_steps != 0 && (s.step % a.save_steps == 0 || s.step == s.max_steps);
+        if (is_due) try_to_save(s);
+        metrics_.clear();  // after the next step the model is another one
+    }
+    void on_stop(const trainer_state& s) override {
+        if (trainer_->arguments().save_steps != 0 && begun_step_ != s.step) try_to_save(s);
+    }
+    void on_train_end(const trainer_state& s) override {
+        settle(s, under_way::wait);
+        if (!failed_.empty()) save_now();
+        if (trainer_->arguments().load_best_model_at_end) load_best();
+    }
+
+  private:
+    struct best_part {
+        static constexpr const char* checkpoint_name = "best";
+        best_checkpoint value;
+        best_checkpoint state() const { return value; }
+        void load(const best_checkpoint& b) { value = b; }
+    };
+
+    template <class F>
+    auto with_parts(const F& f) {
+        return std::apply([&](auto&... parts) { return f(*trainer_, best_, parts...); }, parts_);
+    }
+    void note(const std::string& line) const {
+        if (options_.on_note) options_.on_note(line);
+    }
+
+    void resume(const training_arguments& a) {
+        const load_checkpoint_options o{options_.policy, [this](const std::string& line) { note(line); }};
+        if (a.resume_from_checkpoint == "newest") {
+            resumed_ = with_parts([&](auto&... parts) { return load_newest_checkpoint(a.output_dir, o, parts...); });
+        } else {
+            resumed_ = with_parts([&](auto&... parts) { return load_checkpoint(a.resume_from_checkpoint, o, parts...); });
+        }
+        if (!resumed_) return;
+        begun_step_ = resumed_->step;
+        for (const std::string& line : resumed_->notes) note(line);
+    }
+
+    /// Whether the metric for the best model has been told since the last step, and is better than at all checkpoints.
+    bool is_better() const {
+        const training_arguments& a = trainer_->arguments();
+        const auto told = metrics_.find(a.metric_for_best_model);
+        if (told == metrics_.end() || std::isnan(told->second)) return false;
+        if (best_.value.step < 0) return true;
+        return a.greater_is_better ? told->second > best_.value.value : told->second < best_.value.value;
+    }
+
+    /// Begins to save.
+    void save() {
+        const training_arguments& a = trainer_->arguments();
+        checkpoint_options o{.step = trainer_->state().step, .metrics = metrics_, .arguments = options_.arguments,
+                             .save_total_limit = a.save_total_limit};
+        before_ = best_.value;
+        if (is_better()) best_.value = {o.step, metrics_.at(a.metric_for_best_model)};
+        if (best_.value.step >= 0) o.best = best_.value.step;
+        begun_step_ = o.step;
+        with_parts([&](auto&... parts) { saver_.save(o, parts...); });
+        is_under_way_ = true;
+    }
+    void try_to_save(const trainer_state& s) {
+        settle(s, under_way::wait);
+        save();
+        trainer_->for_each_callback([&](trainer_callback& c) { c.on_save(s); });
+        if (options_.saving == saving::before_next_step) settle(s, under_way::wait);
+    }
+    /// Tells callbacks of a save that has failed. One that is under way is waited for or left alone.
+    enum class under_way { wait, leave };
+    void settle(const trainer_state& s, under_way what) {
+        if (!is_under_way_ || (what == under_way::leave && saver_.is_saving())) return;
+        is_under_way_ = false;
+        try {
+            saver_.wait();
+            failed_.clear();
+        } catch (const io_error& e) {
+            best_.value = before_;
+            begun_step_ = -1;
+            if (failed_.empty()) trainer_->for_each_callback([&](trainer_callback& c) { c.on_save_failed(s, e.what()); });
+            failed_ = e.what();
+        }
+    }
+
+    void load_best() {
+        if (best_.value.step < 0)
+            fail<state_error>("trainer_checkpoints: load_best_model_at_end, but no evaluation has told ",
+                              trainer_->arguments().metric_for_best_model);
+        const auto path = detail::checkpoint_path(saver_.folder(), best_.value.step);
+        verify_checkpoint(path);
+        load_weights(trainer_->model(), path / "model.safetensors");
+    }
+
+    Trainer* trainer_;
+    trainer_checkpoint_options options_;
+    std::tuple<Parts&...> parts_;
+    checkpoint_saver saver_;
+    std::optional<checkpoint_info> resumed_;
+    best_part best_;
+    std::map<std::string, double> metrics_;
+    best_checkpoint before_;           ///< the best before the save that is under way
+    std::string failed_;               ///< why the last save failed; empty: it did not
+    std::int64_t begun_step_ = -1;     ///< the step of the last save, if it has not failed
+    bool is_under_way_ = false;
+};
+
+template <class Trainer, class... Parts>
+    requires((!std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> && ...))
+trainer_checkpoints(Trainer&, Parts&...) -> trainer_checkpoints<Trainer, Parts...>;
+template <class Trainer, class... Parts>
+trainer_checkpoints(Trainer&, const trainer_checkpoint_options&, Parts&...) -> trainer_checkpoints<Trainer, Parts...>;
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Runs the fuzz targets without a fuzzer: over the seeds, and over changes of them that are the same in every run.
+///
+///     readers SEEDS COUNT          COUNT changed inputs for each target; folders of seeds are SEEDS/safetensors, ...
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "targets.hpp"
+
+namespace {
+
+std::vector<std::string> seeds_in(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> paths;
+    for (const auto& e : std::filesystem::directory_iterator(folder)) paths.push_back(e.path());
+    std::sort(paths.begin(), paths.end());
+    std::vector<std::string> seeds;
+    for (const auto& path : paths) {
+        std::ifstream in(path, std::ios::binary);
+        seeds.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    }
+    return seeds;
+}
+
+/// One to eight changes: bits, bytes, digits, cuts, repeated and moved pieces, pieces of another seed.
+std::string changed(std::string text, const std::vector<std::string>& seeds, std::mt19937& random) {
+    const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
+    static constexpr const char* pieces[]{"-1", "0", "18446744073709551615", "9223372036854775808", "1e999", "null", "[]", "{}", "\"\"",
+                                          "\xff", "\\u0000", "[[[[[[[[[[", "4294967296", "true", ",", "\"dtype\":\"F32\","};
+    for (std::size_t n = 1 + below(8); n > 0; --n) {
+        const std::size_t at = below(text.size() + 1), count = below(1 + std::min<std::size_t>(64, text.size() - at));
+        switch (below(8)) {
+            case 0: if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8))); break;
+            case 1: if (at < text.size()) text[at] = static_cast<char>(below(256)); break;
+            case 2: text.erase(at, count); break;
+            case 3: text.insert(at, text.substr(at, count)); break;
+            case 4: text.insert(at, pieces[below(std::size(pieces))]); break;
+            case 5: text.resize(at); break;
+            case 6: {
+                const std::string& other = seeds[below(seeds.size())];
+                const std::size_t from = below(other.size() + 1);
+                text.replace(at, count, other.substr(from, below(64)));
+                break;
+            }
+            default: {
+                const auto digit = std::find_if(text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+                if (digit != text.end()) *digit = static_cast<char>('0' + below(10));
+            }
+        }
+    }
+    return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 3) return 2;
+    const long count = std::stol(argv[2]);
+    for (const fuzz::target& t : fuzz::all) {
+        const auto seeds = seeds_in(std::filesystem::path(argv[1]) / t.name);
+        if (seeds.empty()) {
+            std::fprintf(stderr, "readers: there are no seeds for %s\n", t.name);
+            return 1;
+        }
+        std::mt19937 random(1);
+        long taken = 0;
+        const auto run = [&](const std::string& text) {
+            const std::vector<std::uint8_t> exact(text.begin(), text.end());  // so that a sanitizer sees reads beyond the end
+            try {
+                t.run(exact.data(), exact.size());
+                ++taken;
+            } catch (const fuzz::ht::error&) {
+            }
+        };
+        for (const std::string& seed : seeds) run(seed);
+        const long good = taken;
+        for (long i = 0; i < count; ++i) run(changed(seeds[static_cast<std::size_t>(i) % seeds.size()], seeds, random));
+        std::printf("%-12s %zu seeds, %ld of them taken; %ld changed ones, %ld of them taken\n", t.name, seeds.size(), good, count, taken - good);
+    }
+    return 0;
+}

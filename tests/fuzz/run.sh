@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Fuzzes the readers of files (targets.hpp) from the seeds in seeds/.
+#
+#     tests/fuzz/run.sh                      a few thousand inputs each, the same in every run, under the address sanitizer
+#     tests/fuzz/run.sh --fuzz RUNS [NAME]   clang's libFuzzer, RUNS inputs for each target, or for one; prints new seeds' folder
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+flags=(-std=c++20 -g1 -I "$root/include" -fsanitize=address,undefined -fno-sanitize-recover=all)
+if [[ ${1:-} == --fuzz ]]; then
+    command -v clang++ >/dev/null 2>&1 || { echo "skipped: there is no clang++"; exit 77; }
+    number=0
+    for name in safetensors index npy manifest; do
+        if [[ ${3:-$name} == "$name" ]]; then
+            clang++ "${flags[@]}" -O1 -fsanitize=fuzzer -DFUZZ_TARGET=$number "$here/libfuzzer.cpp" -o "$work/$name"
+            mkdir -p "$work/corpus_$name"
+            "$work/$name" -runs="${2:-1000000}" -seed=1 -max_len=8192 -rss_limit_mb=4096 -print_final_stats=1 \
+                -artifact_prefix="$PWD/$name-" "$work/corpus_$name" "$here/seeds/$name" 2>&1 | tail -n 12
+        fi
+        number=$((number + 1))
+    done
+else
+    "${CXX:-c++}" "${flags[@]}" -O0 "$here/readers.cpp" -o "$work/readers"
+    "$work/readers" "$here/seeds" 3000
+fi

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What is fuzzed: readers of files that may come from anybody. Each takes any bytes and throws nothing but ht::error.
+///
+///     fuzz::all                 // {"safetensors", function}, ...
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include <halftone/io/checkpoint/manifest.hpp>
+#include <halftone/io/checkpoint/policy_stamp.hpp>
+#include <halftone/io/fields.hpp>
+#include <halftone/io/npy.hpp>
+#include <halftone/io/tensor_files.hpp>
+#include <halftone/optim/optimizer.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+#include <halftone/scale/outlier_guard.hpp>
+
+namespace fuzz {
+
+namespace ht = halftone;
+
+/// Copies from bytes in memory, and ends the program where a reader asks for others.
+struct reader {
+    const std::uint8_t* bytes;
+    std::size_t size;
+    void operator()(void* to, std::uint64_t first, std::size_t count) const {
+        if (first > size || count > size - first) __builtin_trap();
+        if (count != 0) std::memcpy(to, bytes + first, count);
+    }
+};
+
+inline void safetensors(const std::uint8_t* bytes, std::size_t size) {
+    const auto header = ht::detail::read_safetensors("file", size, reader{bytes, size});
+    std::uint64_t sum = 0;
+    for (const ht::tensor_info& t : header.tensors) {
+        if (t.first > size || t.bytes > size - t.first) __builtin_trap();
+        for (std::uint64_t i = 0; i < t.bytes; ++i) sum += bytes[t.first + i];
+    }
+    static volatile std::uint64_t used;
+    used = sum;
+}
+
+inline std::string_view text_of(const std::uint8_t* bytes, std::size_t size) {
+    return {reinterpret_cast<const char*>(bytes), size};
+}
+inline void index(const std::uint8_t* bytes, std::size_t size) {
+    for (const auto& [name, file] : ht::detail::parse_index("index", text_of(bytes, size))) {
+        if (file.find('/') != std::string::npos || file == "..") __builtin_trap();
+    }
+}
+inline void npy(const std::uint8_t* bytes, std::size_t size) {
+    const ht::npy_array a = ht::detail::read_npy_from("file", size, reader{bytes, size});
+    std::size_t count = ht::size_of(a.type);
+    for (const ht::extent e : a.shape) count *= static_cast<std::size_t>(e);
+    if (count != a.bytes.size()) __builtin_trap();
+}
+
+template <class State>
+void read_state(const nlohmann::json& j) {
+    try {
+        State s{};
+        ht::detail::from_json(j, s, "state");
+        static_cast<void>(ht::detail::to_json(s).dump());
+    } catch (const ht::error&) {
+    }
+}
+/// A manifest, whose checksum is made right, so that what follows is reached.
+inline void manifest(const std::uint8_t* bytes, std::size_t size) {
+    std::string text(text_of(bytes, size));
+    nlohmann::json j = ht::detail::parse_json<ht::checkpoint_error>("manifest", text, 32);
+    if (j.is_object()) {
+        j.erase("crc32");
+        j["crc32"] = ht::detail::sum_of(j);
+        text = j.dump();
+    }
+    const nlohmann::json checked = ht::detail::parse_manifest("manifest", text);
+    for (const auto& [name, part] : checked["parts"].items()) {
+        read_state<ht::optimizer_state>(part), read_state<ht::scaler_state>(part), read_state<ht::outlier_state>(part);
+        read_state<ht::random_state>(part);
+        if (!part.is_object() || !part.contains("policy")) continue;
+        try {
+            const auto stamp = ht::detail::read_stamp(part["policy"], "policy");
+            if (!ht::detail::difference(stamp, stamp).empty()) __builtin_trap();
+        } catch (const ht::error&) {
+        }
+    }
+}
+
+struct target {
+    const char* name;
+    void (*run)(const std::uint8_t*, std::size_t);
+};
+inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy}, {"manifest", manifest}};
+
+/// Runs a target; an exception that is no ht::error ends the program.
+inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {
+    try {
+        t.run(bytes, size);
+    } catch (const ht::error&) {
+    }
+}
+
+}  // namespace fuzz

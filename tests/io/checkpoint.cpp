@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A run that is saved, destroyed, built anew and loaded goes on with the bits of one that was not; damaged checkpoints
+/// are refused, and nothing changes then.
+#include <doctest/doctest.h>
+
+#include "io/run.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace ht = halftone;
+namespace fs = std::filesystem;
+
+namespace {
+
+using keeping::run;
+
+/// Six steps straight, and three, a save, three: the same losses, and the same bytes of everything.
+template <class P, class Optimizer>
+void resumes(int micro_batches) {
+    const support::temporary_folder folder;
+    run<P, Optimizer> straight(micro_batches);
+    std::vector<float> losses;
+    for (int i = 0; i < 6; ++i) losses.push_back(straight.step(i));
+    {
+        run<P, Optimizer> first(micro_batches);
+        for (int i = 0; i < 3; ++i) CHECK(first.step(i) == losses[static_cast<std::size_t>(i)]);
+        first.save(folder.path(), 3);
+    }
+    run<P, Optimizer> second(micro_batches);
+    second.step(7);  // what it did before does not matter
+    CHECK(second.load(folder.path() / "checkpoint-3").step == 3);
+    for (int i = 3; i < 6; ++i) CHECK(second.step(i) == losses[static_cast<std::size_t>(i)]);
+    CHECK(second.bytes() == straight.bytes());
+    CHECK(straight.optimizer.steps() + straight.optimizer.skipped_steps() == 6);
+}
+
+using delayed_fp8 = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<3>>;
+using split_bf16 = ht::with_split_master<ht::amp_bf16>;
+
+TEST_CASE("checkpoint: a resumed run has the bits of an uninterrupted one, under every policy") {
+    resumes<ht::full_fp32, keeping::by_adamw>(1);
+    resumes<ht::amp_bf16, keeping::by_adamw>(2);
+    resumes<ht::amp_fp16, keeping::by_adamw>(3);
+    resumes<ht::pure_bf16, keeping::by_adamw>(1);
+    resumes<split_bf16, keeping::by_adamw>(2);
+    resumes<delayed_fp8, keeping::by_adamw>(2);
+}
+
+TEST_CASE("checkpoint: a resumed run has the bits of an uninterrupted one, with every optimizer") {
+    resumes<ht::amp_fp16, keeping::by_adamw_8bit>(2);
+    resumes<ht::amp_fp16, keeping::by_sgd>(1);
+    resumes<ht::amp_fp16, keeping::by_lion>(2);
+    resumes<ht::amp_fp16, keeping::by_muon>(1);
+    resumes<ht::amp_fp16, keeping::by_adafactor>(3);
+}
+
+#if defined(HALFTONE_FULL_TESTS)
+template <class Optimizer>
+void under_all() {
+    for (const int micro_batches : {1, 2, 3}) {
+        resumes<ht::full_fp32, Optimizer>(micro_batches), resumes<ht::amp_bf16, Optimizer>(micro_batches);
+        resumes<ht::amp_fp16, Optimizer>(micro_batches), resumes<ht::pure_bf16, Optimizer>(micro_batches);
+        resumes<split_bf16, Optimizer>(micro_batches), resumes<delayed_fp8, Optimizer>(micro_batches);
+        resumes<ht::tf32, Optimizer>(micro_batches), resumes<ht::fp8_hybrid, Optimizer>(micro_batches);
+    }
+}
+TEST_CASE("checkpoint: every policy with every optimizer and accumulation" * doctest::skip()) {
+    under_all<keeping::by_adamw>(), under_all<keeping::by_adamw_8bit>(), under_all<keeping::by_sgd>();
+    under_all<keeping::by_lion>(), under_all<keeping::by_muon>(), under_all<keeping::by_adafactor>();
+}
+#endif
+
+using fp16_run = run<ht::amp_fp16, keeping::by_adamw>;
+
+template <class Error, class F>
+std::string refusal(const F& f) {
+    try {
+        f();
+    } catch (const Error& e) {
+        CHECK(std::string(e.what()).find('\n') == std::string::npos);
+        return e.what();
+    }
+    FAIL_CHECK("nothing was thrown");
+    return {};
+}
+bool has(const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+    return text.find(part) != std::string::npos;
+}
+
+TEST_CASE("checkpoint: another policy is refused with its roles, and converted on request") {
+    const support::temporary_folder folder;
+    fp16_run half;
+    for (int i = 0; i < 5; ++i) half.step(i);
+    half.save(folder.path(), 5);
+    const auto path = folder.path() / "checkpoint-5";
+    run<ht::amp_bf16, keeping::by_adamw> other;
+    other.step(0);
+    const std::string before = other.bytes();
+    const std::string why = refusal<ht::checkpoint_error>([&] { other.load(path); });
+    has(why, "another policy: compute is float16 there, bfloat16 here: the model, down, norm, up; grad is float16 there, "
+             "bfloat16 here: the model, down, norm, up; output is float16 there, bfloat16 here");
+    has(why, "policy_change::convert");
+    CHECK(other.bytes() == before);
+    const ht::checkpoint_info info = other.load(path, {.policy = ht::policy_change::convert});
+    CHECK(info.notes.size() == 2);
+    has(info.notes[1], "the loss is no longer scaled");
+    CHECK(other.model.up.weight.master()(3, 2) == half.model.up.weight.master()(3, 2));
+    CHECK(static_cast<float>(other.model.up.weight.values()(3, 2)) ==
+          static_cast<float>(ht::bfloat16(half.model.up.weight.master()(3, 2))));
+    CHECK(other.optimizer.steps() == half.optimizer.steps());
+    // Masters in bf16: each is rounded once.
+    run<ht::pure_bf16, keeping::by_adamw> narrow;
+    has(refusal<ht::checkpoint_error>([&] { narrow.load(path); }), "param is float there, bfloat16 here");
+    narrow.load(path, {.policy = ht::policy_change::convert});
+    CHECK(narrow.model.up.weight.master()(3, 2) == ht::bfloat16(half.model.up.weight.master()(3, 2)));
+    // And from a split master, which is saved as a float.
+    run<split_bf16, keeping::by_adamw> split;
+    split.load(path, {.policy = ht::policy_change::convert});
+    CHECK(ht::to_host(split.device, split.model.up.weight.master())(3, 2) == half.model.up.weight.master()(3, 2));
+}
+
+TEST_CASE("checkpoint: other optimizers, missing parts and open windows are refused") {
+    const support::temporary_folder folder;
+    fp16_run r;
+    r.step(0);
+    r.save(folder.path(), 1);
+    const auto path = folder.path() / "checkpoint-1";
+    run<ht::amp_fp16, keeping::by_lion> lion;
+    has(refusal<ht::checkpoint_error>([&] { lion.load(path); }), "the optimizer was adamw there, and is lion here");
+    ht::save_checkpoint(folder.path(), {.step = 2}, r.model, r.tape);
+    has(refusal<ht::checkpoint_error>([&] { r.load(folder.path() / "checkpoint-2"); }),
+        "checkpoint-2 has no optimizer; it has model, random");
+    ht::load_checkpoint(folder.path() / "checkpoint-1", {}, r.model);  // a part alone
+    r.pass(1, 0);
+    has(refusal<ht::state_error>([&] { r.save(folder.path(), 3); }), "within a window of 1 micro-batches");
+    has(refusal<ht::state_error>([&] { r.load(path); }), "within a window of 1 micro-batches");
+    CHECK(!fs::exists(folder.path() / "checkpoint-3"));
+    has(refusal<ht::argument_error>([&] { ht::save_checkpoint(folder.path(), {.step = -1}, r.model); }), "step is -1");
+    CHECK(ht::list_checkpoints(folder.path()).size() == 2);
+}
+
+/// A state of a user's own.
+struct position {
+    std::int64_t epoch = 0, row = 0;
+    std::vector<double> scores;
+    std::string name;
+    static void visit_fields(auto& self, auto&& f) { f("epoch", self.epoch), f("row", self.row), f("scores", self.scores), f("name", self.name); }
+};
+struct loader {
+    static constexpr const char* checkpoint_name = "loader";
+    position now;
+    position state() const { return now; }
+    void load(const position& p) {
+        if (p.row > 100) throw ht::argument_error("loader: there are 100 rows");
+        now = p;
+    }
+};
+
+TEST_CASE("checkpoint: a loader's position is a part; a load that a part refuses changes no other") {
+    const support::temporary_folder folder;
+    fp16_run r;
+    loader rows{{3, 70, {0.1, -0.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}, "\xc3\xa4"}};
+    r.step(0);
+    ht::save_checkpoint(folder.path(), {.step = 1, .metrics = {{"eval_loss", 0.5}}, .arguments = R"({"lr": 0.1})"}, r.model, r.tape, rows, r.scaler);
+    loader back;
+    const auto info = ht::load_checkpoint(folder.path() / "checkpoint-1", {}, back);
+    CHECK(info.metrics.at("eval_loss") == 0.5);
+    CHECK(info.arguments == R"({"lr":0.1})");
+    CHECK(back.now.epoch == 3);
+    CHECK(back.now.row == 70);
+    CHECK(back.now.name == rows.now.name);
+    CHECK(back.now.scores[0] == 0.1);
+    CHECK(std::signbit(back.now.scores[1]));
+    CHECK(back.now.scores[2] == std::numeric_limits<double>::infinity());
+    CHECK(std::isnan(back.now.scores[3]));
+    rows.now.row = 101;
+    r.step(1);
+    ht::save_checkpoint(folder.path(), {.step = 2}, r.model, r.tape, r.scaler, rows);
+    fp16_run other;
+    other.step(5), other.step(6);
+    const std::string before = other.bytes();
+    has(refusal<ht::checkpoint_error>([&] { ht::load_checkpoint(folder.path() / "checkpoint-2", {}, other.model, other.tape, other.scaler, back); }),
+        "loader: there are 100 rows");
+    CHECK(other.bytes() == before);
+}
+
+TEST_CASE("checkpoint: every damage is found, and the newest good one is loaded") {
+    const support::temporary_folder folder;
+    fp16_run r;
+    for (int i = 1; i <= 3; ++i) {
+        r.step(i);
+        r.save(folder.path(), i);
+    }
+    const auto newest = folder.path() / "checkpoint-3";
+    const auto intact = folder.path() / "intact";
+    fs::copy(newest, intact, fs::copy_options::recursive);
+    const auto loads = [&] {
+        std::vector<std::string> skipped;
+        const ht::load_checkpoint_options o{.on_skipped = [&](const std::string& line) { skipped.push_back(line); }};
+        fp16_run other;
+        const auto found = other.with_parts([&](auto&... parts) { return ht::load_newest_checkpoint(folder.path(), o, parts...); });
+        REQUIRE(found);
+        CHECK(found->step == 2);
+        REQUIRE(skipped.size() == 1);
+        has(skipped[0], "skipped " + newest.string());
+        fs::remove_all(newest);
+        fs::copy(intact, newest, fs::copy_options::recursive);
+    };
+    for (const char* const name : {"model.safetensors", "optimizer.safetensors", "checkpoint.json"}) {
+        const std::string whole = support::temporary_folder::read(newest / name);
+        for (const std::size_t at : {std::size_t{3}, whole.size() / 3, whole.size() / 2, whole.size() - 2}) {
+            CAPTURE(name);
+            CAPTURE(at);
+            std::string changed = whole;
+            changed[at] = static_cast<char>(changed[at] ^ 1);
+            folder.write(std::string("checkpoint-3/") + name, changed);
+            loads();
+            folder.write(std::string("checkpoint-3/") + name, whole.substr(0, at));
+            loads();
+        }
+        fs::remove(newest / name);
+        loads();
+    }
+    // One that is whole and does not fit is no reason to load an older one.
+    run<ht::full_fp32, keeping::by_adamw> single;
+    refusal<ht::checkpoint_error>([&] { single.with_parts([&](auto&... parts) { ht::load_newest_checkpoint(folder.path(), {}, parts...); }); });
+    fp16_run other;
+    CHECK(!ht::load_newest_checkpoint(folder.path() / "none", {}, other.model));
+    CHECK(ht::read_checkpoint_info(newest).step == 3);
+    CHECK(ht::verify_checkpoint(newest).step == 3);
+}
+
+std::string steps_in(const fs::path& folder) {
+    std::string text;
+    for (const auto& c : ht::list_checkpoints(folder)) text += std::to_string(c.step) + ' ';
+    return text;
+}
+
+TEST_CASE("checkpoint: the newest and the best are kept, and what crashes leave is cleaned") {
+    const support::temporary_folder folder;
+    fp16_run r;
+    const auto save = [&](std::int64_t step, int limit, std::optional<std::int64_t> best = std::nullopt) {
+        ht::save_checkpoint(folder.path(), {.step = step, .save_total_limit = limit, .best = best}, r.model);
+    };
+    for (int i = 1; i <= 4; ++i) save(i, 0);
+    CHECK(steps_in(folder.path()) == "4 3 2 1 ");
+    save(5, 2, 1);
+    CHECK(steps_in(folder.path()) == "5 4 1 ");
+    save(6, 2, 6);
+    CHECK(steps_in(folder.path()) == "6 5 ");
+    save(6, 2);  // again
+    CHECK(steps_in(folder.path()) == "6 5 ");
+    save(4, 2);  // a run that was resumed before step 5
+    CHECK(steps_in(folder.path()) == "4 ");
+    folder.write("checkpoint-7.part/model.safetensors", "x");
+    folder.write("checkpoint-8.gone/model.safetensors", "x");
+    folder.write("checkpoint-04/x", "x"), folder.write("checkpoint--4/x", "x"), folder.write("checkpoint-/x", "x"), folder.write("checkpoint-4x/x", "x");
+    fs::rename(folder.path() / "checkpoint-4", folder.path() / "checkpoint-4.old");  // killed while it was replaced
+    CHECK(steps_in(folder.path()) == "4 ");
+    CHECK(ht::load_newest_checkpoint(folder.path(), {}, r.model)->step == 4);
+    save(9, 0);
+    CHECK(steps_in(folder.path()) == "9 4 ");
+    CHECK(!fs::exists(folder.path() / "checkpoint-7.part"));
+    CHECK(!fs::exists(folder.path() / "checkpoint-8.gone"));
+}
+
+TEST_CASE("checkpoint: saved beside the steps, with the bits of the moment of the save") {
+    const support::temporary_folder folder;
+    fp16_run r, again;
+    ht::checkpoint_saver saver(folder.path());
+    for (int i = 1; i <= 12; ++i) {
+        r.step(i);
+        r.with_parts([&](auto&... parts) { saver.save({.step = i}, parts...); });
+    }
+    saver.wait();
+    CHECK(!saver.is_saving());
+    CHECK(saver.failure().empty());
+    for (int i = 1; i <= 12; ++i) {
+        again.step(i);
+        fp16_run loaded;
+        loaded.load(folder.path() / ("checkpoint-" + std::to_string(i)));
+        CHECK(loaded.bytes() == again.bytes());
+    }
+    // A failure is told once, and does not hinder the next save.
+    folder.write("no folder", "");
+    ht::checkpoint_saver failing(folder.path() / "no folder");
+    failing.save({.step = 1}, r.model);
+    CHECK_THROWS_AS(failing.wait(), ht::io_error);
+    failing.wait();
+    fs::remove(folder.path() / "no folder");
+    failing.save({.step = 1}, r.model);
+    failing.wait();
+    CHECK(steps_in(folder.path() / "no folder") == "1 ");
+}
+
+}  // namespace

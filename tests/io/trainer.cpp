@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A trainer that is saved and resumed reports and trains the same bits as one that was not; what its arguments say about
+/// checkpoints is done.
+#include <map>
+
+#include <doctest/doctest.h>
+
+#include <halftone/train/checkpoints.hpp>
+#include <halftone/train/early_stopping.hpp>
+
+#include "support/temporary_folder.hpp"
+#include "train/small_gpt.hpp"
+
+namespace ht = halftone;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string corpus = small::text();
+
+ht::training_arguments arguments_in(const fs::path& folder) {
+    return {.per_device_train_batch_size = 4,
+            .per_device_eval_batch_size = 64,
+            .gradient_accumulation_steps = 2,
+            .max_steps = 9,
+            .learning_rate = 3e-3,
+            .weight_decay = 0.1,
+            .outlier_factor = 20,
+            .outlier_window = 4,
+            .lr_scheduler_type = ht::cosine,
+            .warmup_steps = 2,
+            .logging_steps = 4,
+            .eval_steps = 3,
+            .output_dir = folder.string(),
+            .save_steps = 3,
+            .initial_loss_scale = 0x1p28f,
+            .loss_scale_growth_interval = 3};
+}
+
+/// What a run tells: "log 4 LOSS", "eval 3 LOSS", "save 3", in order.
+struct teller : ht::trainer_callback {
+    std::vector<std::string> lines;
+    void add(const char* what, std::int64_t step, double loss) {
+        char text[64];
+        std::snprintf(text, sizeof text, "%s %lld %a", what, static_cast<long long>(step), loss);
+        lines.push_back(text);
+    }
+    void on_log(const ht::trainer_state& s) override { add("log", s.step, s.loss); }
+    void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result& r) override { add("eval", s.step, r.loss); }
+    void on_save(const ht::trainer_state& s) override { add("save", s.step, 0); }
+    void on_save_failed(const ht::trainer_state& s, const std::string&) override { add("failed", s.step, 0); }
+};
+
+using policy = ht::amp_fp16;
+using gpt = ht::nn::gpt<policy>;
+
+struct run {
+    ht::cpu device{{.threads = 1}};
+    gpt model{device, small::config, 1};
+    ht::language_data data{ht::token_view{corpus}, small::options};
+    ht::trainer<ht::cpu, gpt> trainer;
+    teller told;
+
+    explicit run(const ht::training_arguments& a) : trainer(device, model, a) { trainer.add_callback(told); }
+};
+
+/// Stops a trainer after a step.
+template <class Trainer>
+struct stopper : ht::trainer_callback {
+    Trainer* trainer;
+    std::int64_t step;
+    stopper(Trainer& t, std::int64_t s) : trainer(&t), step(s) { t.add_callback(*this); }
+    void on_step(const ht::trainer_state& s) override {
+        if (s.step == step) trainer->stop();
+    }
+};
+
+std::string steps_in(const fs::path& folder) {
+    std::string text;
+    for (const auto& c : ht::list_checkpoints(folder)) text += std::to_string(c.step) + ' ';
+    return text;
+}
+
+TEST_CASE("trainer: a resumed run has the losses, the figures and the weights of one that was not interrupted") {
+    const support::temporary_folder folder;
+    const ht::training_arguments a = arguments_in(folder.path() / "straight");
+    run straight(a);
+    ht::trainer_checkpoints kept(straight.trainer);
+    const auto whole = straight.trainer.train(straight.data);
+    CHECK(steps_in(folder.path() / "straight") == "9 6 3 ");
+    CHECK(whole.skipped_steps > 0);  // the scale is part of what is restored
+    CHECK(!kept.resumed());
+
+    for (const std::int64_t at : {1, 3, 4, 5, 6, 8}) {  // at the steps of saves and logs, and between them
+        CAPTURE(at);
+        ht::training_arguments b = arguments_in(folder.path() / std::to_string(at));
+        run first(b);
+        {
+            ht::trainer_checkpoints saves(first.trainer);
+            const stopper stop(first.trainer, at);
+            CHECK(first.trainer.train(first.data).end == ht::training_end::stopped);
+        }
+        b.resume_from_checkpoint = "newest";
+        run second(b);
+        ht::trainer_checkpoints saves(second.trainer);
+        REQUIRE(saves.resumed());
+        CHECK(saves.resumed()->step == at);
+        const auto rest = second.trainer.train(second.data);
+        CHECK(small::masters(second.model.parameters()) == small::masters(straight.model.parameters()));
+        CHECK(rest.train_loss == whole.train_loss);
+        CHECK(rest.loss_scale == whole.loss_scale);
+        CHECK(rest.skipped_steps == whole.skipped_steps);
+        CHECK(rest.steps == whole.steps);
+        CHECK(second.trainer.evaluate(second.data).loss == straight.trainer.evaluate(straight.data).loss);
+        // The lines of both join: but for the extra log of a stop, and the save at it.
+        std::vector<std::string> joined;
+        for (const auto* lines : {&first.told.lines, &second.told.lines}) {
+            for (const std::string& line : *lines) {
+                const bool is_extra = lines == &first.told.lines && at % 4 != 0 && line.rfind("log " + std::to_string(at), 0) == 0;
+                if (!is_extra && line.rfind("save", 0) != 0) joined.push_back(line);
+            }
+        }
+        std::vector<std::string> expected;
+        for (const std::string& line : straight.told.lines) {
+            if (line.rfind("save", 0) != 0) expected.push_back(line);
+        }
+        CHECK(joined == expected);
+    }
+    // A run that has ended is resumed at its end.
+    ht::training_arguments c = a;
+    c.resume_from_checkpoint = (folder.path() / "straight" / "checkpoint-9").string();
+    run ended(c);
+    ht::trainer_checkpoints last(ended.trainer);
+    const auto again = ended.trainer.train(ended.data);
+    CHECK(again.steps == 9);
+    CHECK(again.train_loss == whole.train_loss);
+    CHECK(ended.told.lines.empty());
+}
+
+TEST_CASE("trainer: limits, the best model, and other metrics") {
+    const support::temporary_folder folder;
+    ht::training_arguments a = arguments_in(folder.path());
+    a.save_total_limit = 1;
+    a.load_best_model_at_end = true;
+    a.metric_for_best_model = "score";
+    a.greater_is_better = true;
+    run r(a);
+    ht::trainer_checkpoints checkpoints(r.trainer);
+    std::map<std::int64_t, std::vector<std::byte>> weights;
+    struct : ht::trainer_callback {
+        decltype(checkpoints)* to = nullptr;
+        run* r = nullptr;
+        std::map<std::int64_t, std::vector<std::byte>>* weights = nullptr;
+        void on_evaluate(const ht::trainer_state& s, const ht::evaluation_result&) override {
+            to->report("score", s.step == 3 ? 0.9 : 0.1);
+            (*weights)[s.step] = small::masters(r->model.parameters());
+        }
+    } scorer;
+    scorer.to = &checkpoints, scorer.r = &r, scorer.weights = &weights;
+    r.trainer.add_callback(scorer);
+    r.trainer.train(r.data);
+    CHECK(steps_in(folder.path()) == "9 3 ");
+    CHECK(checkpoints.best().step == 3);
+    CHECK(checkpoints.best().value == 0.9);
+    CHECK(small::masters(r.model.parameters()) == weights[3]);
+    CHECK(small::masters(r.model.parameters()) != weights[9]);
+    CHECK(ht::read_checkpoint_info(folder.path() / "checkpoint-3").metrics.at("score") == 0.9);
+    CHECK(ht::read_checkpoint_info(folder.path() / "checkpoint-3").metrics.count("eval_loss") == 1);
+}
+
+TEST_CASE("trainer: saves after better evaluations alone, and stops when they no longer come") {
+    const support::temporary_folder folder;
+    ht::training_arguments a = arguments_in(folder.path());
+    a.save_steps = 0;
+    a.save_strategy = ht::save_strategy::best;
+    a.eval_steps = 1;
+    a.learning_rate = 1e-3;
+    run r(a);
+    ht::early_stopping stopping(r.trainer, {.early_stopping_patience = 2, .early_stopping_threshold = 1e3});
+    ht::trainer_checkpoints checkpoints(r.trainer, stopping);
+    CHECK(r.trainer.train(r.data).end == ht::training_end::stopped);  // nothing is better by 1,000 nats
+    CHECK(r.trainer.state().step == 3);
+    CHECK(stopping.state().evaluations == 3);
+    CHECK(stopping.state().not_better == 2);
+    for (const auto& c : ht::list_checkpoints(folder.path())) CHECK(ht::read_checkpoint_info(c.path).metrics.count("eval_loss") == 1);
+    ht::early_stopping_state first{};
+    // Its count is part of the checkpoint.
+    a.resume_from_checkpoint = (folder.path() / "checkpoint-1").string();
+    run again(a);
+    ht::early_stopping more(again.trainer, {.early_stopping_patience = 2, .early_stopping_threshold = 1e3});
+    ht::trainer_checkpoints resumed(again.trainer, more);
+    CHECK(more.state().evaluations == 1);
+    CHECK(more.state().best != first.best);
+    CHECK_THROWS_WITH_AS(ht::early_stopping(again.trainer, {.early_stopping_patience = 0}),
+                         "early_stopping: early_stopping_patience is 0; expected 1 or more", ht::argument_error);
+}
+
+TEST_CASE("trainer: a disk that fails does not end the training, and is told once") {
+    const support::temporary_folder folder;
+    folder.write("run", "no folder");
+    ht::training_arguments a = arguments_in(folder.path() / "run");
+    a.save_steps = 1;
+    run r(a);
+    ht::trainer_checkpoints checkpoints(r.trainer);
+    CHECK_THROWS_AS(r.trainer.train(r.data), ht::io_error);  // at its end, since nothing was saved
+    CHECK(r.trainer.state().step == 9);
+    CHECK(std::count_if(r.told.lines.begin(), r.told.lines.end(), [](const std::string& l) { return l.rfind("failed", 0) == 0; }) == 1);
+    fs::remove(folder.path() / "run");
+    checkpoints.save_now();
+    CHECK(steps_in(folder.path() / "run") == "9 ");
+
+    // One that works again after a while.
+    ht::training_arguments b = arguments_in(folder.path() / "other");
+    b.save_steps = 1;
+    folder.write("other", "no folder");
+    run s(b);
+    ht::trainer_checkpoints others(s.trainer, {.saving = ht::saving::before_next_step});
+    struct : ht::trainer_callback {
+        fs::path path;
+        void on_step(const ht::trainer_state& state) override {
+            if (state.step == 5) fs::remove(path);
+        }
+    } repair;
+    repair.path = folder.path() / "other";
+    s.trainer.add_callback(repair);
+    s.trainer.train(s.data);
+    CHECK(steps_in(folder.path() / "other") == "9 8 7 6 5 ");
+}
+
+TEST_CASE("trainer: arguments of checkpoints are checked") {
+    const support::temporary_folder folder;
+    const auto refused = [&](const char* sentence, auto&& change) {
+        ht::training_arguments a = arguments_in(folder.path());
+        change(a);
+        CHECK_THROWS_WITH_AS(ht::check(a), sentence, ht::argument_error);
+    };
+    using args = ht::training_arguments;
+    refused("training_arguments: save_steps is -1; expected 0 or more", [](args& a) { a.save_steps = -1; });
+    refused("training_arguments: save_total_limit is -1; expected 0 or more", [](args& a) { a.save_total_limit = -1; });
+    refused("training_arguments: checkpoints need an output_dir", [](args& a) { a.output_dir.clear(); });
+    refused("training_arguments: metric_for_best_model is empty", [](args& a) { a.metric_for_best_model.clear(); });
+    refused("training_arguments: load_best_model_at_end needs save_steps", [](args& a) { a.load_best_model_at_end = true, a.save_steps = 0; });
+    refused("training_arguments: load_best_model_at_end: save_steps is 4; expected a multiple of eval_steps, 3",
+            [](args& a) { a.load_best_model_at_end = true, a.save_steps = 4; });
+    run r(arguments_in(folder.path()));
+    CHECK_THROWS_WITH_AS(r.trainer.train(r.data),
+                         "trainer: its arguments ask for checkpoints; include <halftone/train/checkpoints.hpp> and make "
+                         "ht::trainer_checkpoints checkpoints{trainer} before train()", ht::state_error);
+    ht::training_arguments a = arguments_in(folder.path());
+    a.resume_from_checkpoint = (folder.path() / "none").string();
+    run s(a);
+    CHECK_THROWS_AS(ht::trainer_checkpoints{s.trainer}, ht::io_error);
+    a.resume_from_checkpoint = "newest";
+    run t(a);
+    CHECK(!ht::trainer_checkpoints(t.trainer).resumed());
+}
+
+}  // namespace

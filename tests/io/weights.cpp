@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Weights by names, both ways: every policy's masters come back with their bits, also from several files; a file of
+/// another model is refused with all names in one sentence, and the model is untouched.
+#include <doctest/doctest.h>
+
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/io/weights.hpp>
+#include <halftone/policy.hpp>
+#include <halftone/tensor/host_tensor.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace ht = halftone;
+
+namespace {
+
+/// A model of two parameters and a state; Width is the second extent.
+template <class P, int Width = 5>
+struct model {
+    ht::cpu device{{.threads = 1}};
+    ht::store store{device.memory()};
+    ht::parameter<ht::storage_signature<ht::at<P, "fc">, ht::op::linear>, 2> weight;
+    ht::parameter<ht::storage_signature<ht::at<P, "norm">, ht::op::layer_norm>, 1> gain;
+    ht::parameter<ht::state_signature<ht::at<P, "norm">>, 1> mean;
+
+    explicit model(std::uint64_t seed)
+        : weight(store.add<ht::at<P, "fc">, ht::op::linear>("weight", ht::shape<2>{70, Width}, {.deviation = 0.5f})),
+          gain(store.add<ht::at<P, "norm">, ht::op::layer_norm>("weight", ht::shape<1>{3}, {.deviation = 0.1f})),
+          mean(store.add_state<ht::at<P, "norm">>("running_mean", ht::shape<1>{4}, {.deviation = 1})) {
+        store.commit(seed);
+    }
+    ht::store& parameters() { return store; }
+    const ht::store& parameters() const { return store; }
+
+    /// Masters and copies of all groups.
+    std::vector<std::byte> bytes() const {
+        std::vector<std::byte> all;
+        for (const ht::store::group& g : store.groups()) {
+            all.insert(all.end(), g.master.data(), g.master.data() + g.master.bytes());
+            all.insert(all.end(), g.copy.data(), g.copy.data() + g.copy.bytes());
+        }
+        return all;
+    }
+};
+
+template <class P>
+void round_trip() {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "m.safetensors";
+    const model<P> first(1);
+    model<P> second(2);
+    CHECK(first.bytes() != second.bytes());
+    ht::save_weights(first, file);
+    ht::load_weights(second, file);
+    CHECK(first.bytes() == second.bytes());
+    const ht::safetensors_file saved(file);
+    CHECK(saved.tensors().size() == 3);
+    CHECK(saved.find("fc.weight")->shape == std::vector<ht::extent>{70, 5});
+    CHECK(saved.find("norm.running_mean")->shape == std::vector<ht::extent>{4});
+    CHECK(saved.metadata().at("format") == "pt");
+    // Several files with an index, over one file, over several files.
+    for (const std::uint64_t most : {600u, 1u << 20, 20u, 600u}) {
+        model<P> third(3);
+        ht::save_weights(first, folder.path() / "m", {.max_shard_bytes = most});
+        ht::load_weights(third, folder.path() / "m");
+        CHECK(first.bytes() == third.bytes());
+        CHECK(ht::tensor_files(folder.path() / "m").files() == (most > 2000 ? 1 : most == 20 ? 3 : 2));
+        std::size_t files = 0;
+        for (const auto& each : std::filesystem::directory_iterator(folder.path() / "m")) files += each.exists() ? 1 : 0;
+        CHECK(files == (most > 2000 ? 1 : most == 20 ? 4 : 3));  // no file of an earlier save is left
+    }
+}
+
+TEST_CASE("weights: masters come back with their bits under every policy") {
+    round_trip<ht::full_fp32>(), round_trip<ht::full_fp64>(), round_trip<ht::amp_bf16>(), round_trip<ht::amp_fp16>();
+    round_trip<ht::pure_bf16>(), round_trip<ht::fp8_hybrid>(), round_trip<ht::with_split_master<ht::amp_bf16>>();
+}
+
+TEST_CASE("weights: a parameter that kept only its copy is saved and loaded as that") {
+    const support::temporary_folder folder;
+    model<ht::amp_bf16> first(1), second(2), whole(3);
+    first.store.freeze("fc"), second.store.freeze("fc");
+    ht::save_weights(first, folder.path() / "m.safetensors");
+    CHECK(ht::safetensors_file(folder.path() / "m.safetensors").find("fc.weight")->type == ht::dtype::bf16);
+    ht::load_weights(second, folder.path() / "m.safetensors");
+    CHECK(first.bytes() == second.bytes());
+    ht::load_weights(whole, folder.path() / "m.safetensors");
+    CHECK(static_cast<float>(whole.weight.values()(69, 4)) == static_cast<float>(first.weight.values()(69, 4)));
+}
+
+TEST_CASE("weights: numbers are converted, each rounded once") {
+    const support::temporary_folder folder;
+    const model<ht::amp_bf16> first(1);
+    for (const ht::dtype type : {ht::dtype::bf16, ht::dtype::f16, ht::dtype::f64, ht::dtype::f8_e4m3}) {
+        ht::save_weights(first, folder.path() / "m.safetensors", {.type = type});
+        model<ht::full_fp32> second(2);
+        ht::load_weights(second, folder.path() / "m.safetensors");
+        const float x = first.weight.master()(3, 2);
+        const float expected = type == ht::dtype::bf16   ? static_cast<float>(ht::bfloat16(x))
+                               : type == ht::dtype::f16  ? static_cast<float>(ht::float16(x))
+                               : type == ht::dtype::f64 ? x
+                                                         : static_cast<float>(ht::float8_e4m3(x));
+        CHECK(second.weight.master()(3, 2) == expected);
+    }
+    CHECK_THROWS_WITH_AS(ht::save_weights(first, folder.path() / "m.safetensors", {.type = ht::dtype::i8}),
+                         "save_weights: type is I8; expected a floating-point type", ht::argument_error);
+}
+
+TEST_CASE("weights: other names, and what a file may lack") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "m.safetensors";
+    const model<ht::amp_bf16> first(1);
+    const ht::weight_names longer = [](const std::string& path) { return "model." + path; };
+    ht::save_weights(first, file, {.names = longer});
+    model<ht::amp_bf16> second(2);
+    ht::load_weights(second, file, {.names = longer});
+    CHECK(first.bytes() == second.bytes());
+
+    const ht::weight_names some = [](const std::string& path) { return path == "norm.weight" ? std::string() : path; };
+    ht::save_weights(first, file, {.names = some});
+    model<ht::amp_bf16> third(3);
+    const auto before = third.bytes();
+    CHECK_THROWS_WITH_AS(ht::load_weights(third, file),
+                         ("load_weights: " + file.string() + " is of another model: missing: norm.weight").c_str(),
+                         ht::safetensors_error);
+    CHECK(third.bytes() == before);
+    ht::load_weights(third, file, {.matching = ht::name_matching::any});
+    CHECK(third.weight.master()(5, 1) == first.weight.master()(5, 1));
+    CHECK(third.gain.master()(0) != first.gain.master()(0));
+}
+
+TEST_CASE("weights: all names that do not fit are listed, and the model is untouched") {
+    const support::temporary_folder folder;
+    const auto file = folder.path() / "m.safetensors";
+    model<ht::amp_bf16> here(1);
+    const auto before = here.bytes();
+    const std::string begin = "load_weights: " + file.string() + " is of another model: ";
+    ht::save_weights(model<ht::amp_bf16, 6>(2), file);
+    CHECK_THROWS_WITH_AS(ht::load_weights(here, file),
+                         (begin + "of another shape or type: fc.weight (70, 6), which is (70, 5)").c_str(), ht::safetensors_error);
+    const float one = 1;
+    const int integer = 1;
+    ht::write_safetensors(file, {ht::tensor_source::of<float>("a", {}, std::span<const float>(&one, 1)),
+                                 ht::tensor_source::of<float>("b", {}, std::span<const float>(&one, 1)),
+                                 ht::tensor_source::of<int>("norm.weight", {1}, std::span<const int>(&integer, 1))});
+    CHECK_THROWS_WITH_AS(ht::load_weights(here, file),
+                         (begin + "missing: fc.weight, norm.running_mean; unexpected: a, b; of another shape or type: "
+                                  "norm.weight (1), which is (3)").c_str(),
+                         ht::safetensors_error);
+    CHECK_THROWS_WITH_AS(ht::load_weights(here, file, {.names = [](const std::string& path) { return path + "x"; },
+                                                       .matching = ht::name_matching::any}),
+                         (begin + "no tensor has the name of a parameter").c_str(), ht::safetensors_error);
+    // A damaged file, and one that is cut.
+    ht::save_weights(model<ht::amp_bf16>(2), file);
+    const std::string whole = support::temporary_folder::read(file);
+    folder.write("m.safetensors", whole.substr(0, whole.size() - 1));
+    CHECK_THROWS_AS(ht::load_weights(here, file), ht::safetensors_error);
+    CHECK_THROWS_AS(ht::load_weights(here, folder.path() / "missing"), ht::io_error);
+    CHECK(here.bytes() == before);
+}
+
+TEST_CASE("weights: an index is checked") {
+    const support::temporary_folder folder;
+    const model<ht::amp_bf16> first(1);
+    ht::save_weights(first, folder.path() / "m", {.max_shard_bytes = 1000});
+    const auto index = folder.path() / "m" / "model.safetensors.index.json";
+    const std::string good = support::temporary_folder::read(index);
+    const auto refused = [&](const std::string& text, const char* sentence) {
+        folder.write("m/model.safetensors.index.json", text);
+        CHECK_THROWS_WITH_AS(ht::tensor_files(folder.path() / "m"), (index.string() + sentence).c_str(), ht::safetensors_error);
+    };
+    const auto changed = [&](const std::string& from, const std::string& to) {
+        std::string text = good;
+        return text.replace(text.find(from), from.size(), to);
+    };
+    refused("[]", ": an index is an object with a weight_map");
+    refused("{\"weight_map\": {}}", ": the index names no tensor");
+    refused("{\"weight_map\": {\"a\": 1}}", ": 'a' is not mapped to a file's name");
+    refused("{\"weight_map\": {\"a\": \"../m.safetensors\"}}", ": '../m.safetensors' is not the name of a file beside the index");
+    refused("{\"weight_map\": {\"a\": \"m\", \"a\": \"m\"}}", " has the name 'a' twice");
+    refused(changed("model-00001", "model-00009"), ": there is no model-00009-of-00002.safetensors");
+    refused(changed("\"norm.running_mean\"", "\"other\""),
+            ": model-00002-of-00002.safetensors holds 'norm.running_mean', which the index does not map to it");
+    refused(changed("{\n    \"fc.weight\"", "{\"more\": \"model-00002-of-00002.safetensors\", \"fc.weight\""),
+            ": model-00002-of-00002.safetensors does not hold 'more'");
+    CHECK_THROWS_AS(ht::tensor_files(folder.path()), ht::io_error);
+}
+
+}  // namespace
