@@ -47,6 +47,20 @@ struct run {
     ht::trainer<ht::cpu, ht::nn::gpt<Policy>, ht::watched_tape> trainer;
 };
 
+/// An operation that takes its time.
+struct slow {
+    static constexpr const char* name = "slow_product";
+    static auto forward(auto& ctx, const auto& x) {
+        spend();
+        return ht::keep(ht::map(ctx, [](auto a) { return a + 0.5f; }, x), x);
+    }
+    static auto backward(auto& ctx, const auto& dy, const auto&) { return ht::map(ctx, [](auto g) { return g; }, dy); }
+    static void spend() {
+        static volatile float sink = 0;
+        for (int i = 0; i < 3'000'000; ++i) sink = sink + 1;
+    }
+};
+
 }  // namespace
 
 TEST_CASE("a trace of training: parts add up to the step, layers are told, workers are there, the bits are the same") {
@@ -108,17 +122,6 @@ TEST_CASE("speed of light of training: lines are all of a step, checkpoints repe
 }
 
 TEST_CASE("a product by plain loops, planted among fast ones, comes first") {
-    struct slow {
-        static constexpr const char* name = "slow_product";
-        static auto forward(auto& ctx, const auto& x) {
-            return ht::keep(ht::map(ctx, [](auto a) { return a; }, (spend(), x)), x);
-        }
-        static auto backward(auto& ctx, const auto& dy, const auto&) { return ht::map(ctx, [](auto g) { return g; }, dy); }
-        static void spend() {
-            static volatile float sink = 0;
-            for (int i = 0; i < 3'000'000; ++i) sink = sink + 1;
-        }
-    };
     ht::speed_of_light light;
     ht::cpu device{{.threads = 1}};
     ht::tape<ht::cpu, ht::watched_tape> tape{device, ht::watched};

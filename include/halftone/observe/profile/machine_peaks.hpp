@@ -13,6 +13,7 @@ struct machine_peaks {
     double flops[arithmetics] = {};  ///< a second, by the kind of arithmetic; 0: unknown
     double bytes = 0;                ///< a second, read and written together; 0: unknown
 
+    /// Flops a second of this kind of arithmetic.
     double of(arithmetic a) const { return flops[static_cast<int>(a)]; }
 };
 
