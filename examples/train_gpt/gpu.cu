@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
+#include <optional>
+
 #include <halftone/exec/cuda/cuda.cuh>
+#include <halftone/observe/trace/kernels.cuh>
+#include <halftone/observe/trace/listeners.hpp>
 #include <halftone/policy/presets.hpp>
 
 #include "gpu.hpp"
@@ -24,9 +28,16 @@ gpu_names describe_gpu() try {
 }
 
 run_result run_on_gpu(const std::string& policy, const options& o, const ht::token_view& corpus,
-                      const surroundings& around) {
+                      const surroundings& around, run_view& view) {
     ht::cuda device;
-    return with_history(device.memory(), policy, o, around, [&](const surroundings& recorded) {
+    view.watch(device.memory());
+    // With --trace: kernels between the events of a stream, told after the recorder, whose schedule decides.
+    ht::listener_list all{{around.listener}};
+    std::optional<ht::cuda_kernel_times> kernels;
+    if (view.trace() != nullptr) all.add(kernels.emplace(device, *view.trace()));
+    surroundings traced = around;
+    traced.listener = all.listener();
+    return with_history(device.memory(), policy, o, traced, [&](const surroundings& recorded) {
         return run_named(policy, device, o, corpus, recorded);
     });
 }

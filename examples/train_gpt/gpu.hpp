@@ -7,6 +7,7 @@
 #include <string>
 
 #include "run.hpp"
+#include "view.hpp"
 
 /// Its description and its name: "cuda, NVIDIA H200".
 struct gpu_names {
@@ -15,4 +16,4 @@ struct gpu_names {
 gpu_names describe_gpu();
 
 run_result run_on_gpu(const std::string& policy, const options& o, const halftone::token_view& corpus,
-                      const surroundings& around);
+                      const surroundings& around, run_view& view);

@@ -14,14 +14,15 @@
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
-#include <halftone/observe/profile/profile.hpp>
 #include <halftone/policy/presets.hpp>
 
 #include "cpu_runs.hpp"
+#include "estimate.hpp"
 #include "gpu.hpp"
 #include "history.hpp"
 #include "memory.hpp"
 #include "report.hpp"
+#include "view.hpp"
 
 namespace ht = halftone;
 
@@ -48,9 +49,12 @@ machine describe(const options& o) {
 }
 
 run_result run_policy(const std::string& policy, const options& o, const ht::token_view& corpus,
-                      const surroundings& around) {
-    if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around);
-    ht::cpu device{cpu_options_of(o)};
+                      const surroundings& around, run_view& view) {
+    if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around, view);
+    ht::cpu_options how = cpu_options_of(o);
+    how.executor = view.executor();
+    ht::cpu device{how};
+    view.watch(device.memory());
     return with_history(device.memory(), policy, o, around, [&](const surroundings& recorded) {
         return run_named(policy, device, o, corpus, recorded);
     });
@@ -88,22 +92,21 @@ int train(const options& o) {
     std::cout << corpus.size() << " bytes of text, " << o.steps << " steps of " << o.batch * o.accumulation << " x "
               << o.context << " bytes\n"
               << std::flush;
+    if (o.estimate) tell_estimate(std::cout, each, ht::token_view{corpus});
+    const ht::machine_peaks peaks = peaks_of(o);
     std::vector<run_result> runs;
     for (std::size_t i = 0; i < o.policies.size(); ++i) {
         const std::string& policy = o.policies[i];
         if (is_interrupted()) break;
-        ht::profiler profile;
+        run_view view(policy, o, report.page_of(policy));
         {
             const auto observer = report.observe(policy);
             runs.push_back(run_policy(policy, each[i], ht::token_view{corpus},
-                                      {*observer, o.profile ? &profile : nullptr, &is_interrupted, false,
-                                       report.checkpoints(policy), report.arguments()}));
+                                      {*observer, view.listener(), &is_interrupted, false, report.checkpoints(policy),
+                                       report.arguments()},
+                                      view));
         }
-        if (o.profile) {
-            std::cout << '\n' << policy << ", ";
-            profile.print(std::cout, runs.back().training.steps);
-            std::cout << std::flush;
-        }
+        view.finish(std::cout, runs.back().training.steps, peaks);
     }
     std::cout << '\n';
     print_table(std::cout, runs);

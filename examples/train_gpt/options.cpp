@@ -11,6 +11,7 @@
 
 #include <halftone/exec/cpu/isa.hpp>
 #include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/profile/peaks_file.hpp>
 #include <halftone/version.hpp>
 
 namespace ht = halftone;
@@ -129,6 +130,14 @@ void check(options& o) {
     const auto ends_with = [&o](const char* ending) { return std::string_view(o.memory_history).ends_with(ending); };
     if (!o.memory_history.empty() && !ends_with(".html") && !ends_with(".json") && !ends_with(".pickle"))
         refuse("--memory-history is '", o.memory_history, "'; expected a file that ends with .html, .json or .pickle");
+    if (!o.peaks.empty()) {
+        try {
+            static_cast<void>(ht::read_peaks(o.peaks));
+        } catch (const ht::argument_error& e) {
+            refuse("--peaks: ", e.what());
+        }
+        if (!o.speed_of_light) refuse("--peaks is of --speed-of-light, which is not given");
+    }
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (o.model == "llama") check_llama(o);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");
@@ -168,7 +177,7 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->delimiter(',');
     app.add_option("--text", o.text,
                    "files and folders to read; without it this repository's own headers and documents");
-    app.add_option("--out", o.out, "folder for metrics.jsonl and summary.json");
+    app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json and report.html");
     app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx instead of the fastest that this processor has");
     app.add_option("--threads", o.threads, "0: all cores");
@@ -198,6 +207,17 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_flag("--plan", o.plan,
                  "do not train: print the memory that training would need, to the byte, and write it to plan.json in --out");
     app.add_flag("--profile", o.profile, "print time by operation and pass");
+    app.add_flag("--speed-of-light", o.speed_of_light,
+                 "print for each operation its flops, bytes and time, and what could be saved at the machine's peaks, which "
+                 "are measured in about a second; the report has the table, too");
+    app.add_option("--peaks", o.peaks, "read the peaks from this JSON file: {\"flops\": {\"fp32\": 1e11}, \"bytes\": 2e10}");
+    app.add_flag("--trace", o.trace,
+                 "write a timeline of three steps to trace.json in --out, for https://ui.perfetto.dev; with several policies "
+                 "one file each, as in trace_amp_bf16.json");
+    app.add_flag("--tensorboard", o.tensorboard, "write event files for TensorBoard to the folder tensorboard in --out");
+    app.add_flag("--report,!--no-report", o.report, "write report.html to --out");
+    app.add_flag("--estimate,!--no-estimate", o.estimate,
+                 "before a run of 300 steps or more, tell how long it will take, measured by three steps");
     app.add_flag("--watch", o.watch, "report for each skipped step which operation overflowed first");
     app.add_option("--numerics-every", o.numerics_every,
                    "steps between two numerics reports (exponents of all tensors), written as HTML and JSON to --out; 0: none");

@@ -45,6 +45,12 @@ struct options {
     bool plan = false;                        ///< tell the memory that training would need, and do not train
     std::string memory_history;               ///< file for the history of memory, by its ending; empty: none
     bool profile = false;
+    bool trace = false;                       ///< write a timeline of a few steps
+    bool speed_of_light = false;              ///< print how far operations are from the machine's peaks
+    std::filesystem::path peaks;              ///< file with the peaks; empty: measure them
+    bool tensorboard = false;                 ///< write event files
+    bool report = true;                       ///< write report.html
+    bool estimate = true;                     ///< tell the time of the whole run before it begins
     bool watch = false;                       ///< report for each skipped step where it overflowed
     std::int64_t numerics_every = 0;          ///< steps between two numerics reports; 0: none
     std::int64_t shadow_step = 0;             ///< the step of the shadow run in fp32; 0: none

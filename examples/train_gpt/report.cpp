@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <iostream>
+#include <optional>
 
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/metrics/metrics.hpp>
 #include <halftone/observe/metrics/progress.hpp>
+#include <halftone/observe/metrics/system.hpp>
+#include <halftone/observe/metrics/tensorboard.hpp>
 #include <halftone/observe/metrics/terminal.hpp>
 #include <halftone/observe/numerics/html.hpp>
 #include <halftone/observe/numerics/json.hpp>
@@ -29,18 +33,45 @@ struct reporter::state {
     ht::output_folder folder;
     ht::metrics_file metrics;
     ht::output_file summary;  // opened early, so that an unwritable folder is reported before training
+    ht::system_monitor monitor{};
+    std::deque<ht::run_report> pages{};  // which observers refer to
 };
 
 namespace {
 
+json arguments_of(const options& o) {
+    return {{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
+            {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}};
+}
+
+/// The exponents of a tensor's finite values, as a histogram of log2 |x|.
+ht::metrics_histogram exponents_of(const ht::numerics_row& r) {
+    ht::metrics_histogram h;
+    for (int e = -149; e <= 127; ++e) {
+        const auto n = static_cast<double>(r.counts.count(e, e));
+        if (n == 0) continue;
+        if (h.count == 0) h.min = e;
+        h.max = e + 1, h.count += n, h.sum += n * (e + 0.5), h.sum_squares += n * (e + 0.5) * (e + 0.5);
+        h.upper.push_back(e + 1), h.counts.push_back(n);
+    }
+    return h;
+}
+
 class observer final : public ht::trainer_callback {
   public:
-    observer(const std::string& policy, const std::string& device, std::int64_t steps, ht::metrics_file& metrics,
-             const std::filesystem::path& folder)
+    observer(const std::string& policy, const std::string& device, const options& o, ht::metrics_file& metrics,
+             ht::system_monitor& monitor, ht::run_report& page)
         : fields_{{"policy", policy}, {"device", device}},
-          folder_(folder),
+          folder_(o.out),
           metrics_(metrics),
-          progress_(std::cerr, policy, steps, {.columns = ht::terminal_columns(stderr)}) {}
+          monitor_(monitor),
+          page_(page),
+          progress_(std::cerr, policy, o.steps, {.columns = ht::terminal_columns(stderr)}) {
+        static_cast<void>(monitor_.take());  // what was before the run
+        if (!o.tensorboard) return;
+        events_.emplace(o.out / "tensorboard" / policy);
+        events_->text("arguments", "```\n" + arguments_of(o).dump(2) + "\n```", 0);
+    }
 
     void on_step(const ht::trainer_state& s) override {
         const bool is_scaled = s.loss_scale != 1;
@@ -50,8 +81,19 @@ class observer final : public ht::trainer_callback {
                           .loss_scale = is_scaled ? s.loss_scale : 0,
                           .tokens_per_second = s.tokens_per_second},
                          s.seconds);
+        page_.add(s);
     }
-    void on_log(const ht::trainer_state& s) override { metrics_.write(s, fields_); }
+    void on_log(const ht::trainer_state& s) override {
+        metrics_.write(s, fields_);
+        if (events_) ht::write_metrics(*events_, s);
+        for (const ht::system_sample& sample : monitor_.take()) {
+            json line = fields_;
+            line["at_step"] = s.step;
+            line["system"] = ht::system_json(sample);
+            metrics_.write_line(line);
+            if (events_) ht::write_system(*events_, sample, s.step);
+        }
+    }
     void on_overflow(const ht::trainer_state&, const ht::overflow& o) override {
         json line = fields_;
         line["step"] = o.step;
@@ -68,6 +110,17 @@ class observer final : public ht::trainer_callback {
         };
         write(".json", ht::numerics_json(view).dump() + "\n");
         write(".html", ht::numerics_html(view, policy + ", step " + step));
+        constexpr std::size_t most_bytes = 200'000;  // in a page that is to stay small; others are beside it
+        page_.numerics = ht::numerics_body(view);
+        if (page_.numerics.size() > most_bytes) page_.numerics.clear();
+        page_.links.push_back({"Numerics of " + policy + ", step " + step, "numerics_" + policy + "_" + step + ".html"});
+        if (events_) {
+            for (const ht::numerics_row& r : view.rows) {
+                const std::string place = r.is_weight() ? r.parameter : r.by.layer + "/" + r.by.operation;
+                events_->histogram("log2/" + place + "/" + (r.is_weight() ? "weight" : std::string(name(r.pass)) + "_" + r.tensor()),
+                                   exponents_of(r), view.step);
+            }
+        }
         for (const ht::numerics_proposal& p : view.proposals())
             progress_.note(policy + "  step " + step + ": " + p.text);
     }
@@ -80,6 +133,8 @@ class observer final : public ht::trainer_callback {
         line["step"] = s.step;
         line["validation_loss"] = r.loss;
         metrics_.write_line(line);
+        page_.add_validation(s.step, r.loss);
+        if (events_) events_->scalar("validation/loss", r.loss, s.step);
         char text[64];
         std::snprintf(text, sizeof text, "  step %lld: validation loss %.4f", static_cast<long long>(s.step), r.loss);
         progress_.note(fields_["policy"].get<std::string>() + text);
@@ -89,6 +144,9 @@ class observer final : public ht::trainer_callback {
     json fields_;
     std::filesystem::path folder_;
     ht::metrics_file& metrics_;
+    ht::system_monitor& monitor_;
+    ht::run_report& page_;
+    std::optional<ht::tensorboard_file> events_;
     ht::progress progress_;
 };
 
@@ -100,16 +158,44 @@ json bytes_by_kind(const Bytes& of_kind) {
     return bytes;
 }
 
-json arguments_of(const options& o) {
-    return {{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
-            {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}};
-}
-
 /// The kinds of memory that tables show.
 constexpr ht::memory_kind shown_kinds[] = {ht::memory_kind::master,     ht::memory_kind::copy,
                                            ht::memory_kind::gradient,   ht::memory_kind::moment,
                                            ht::memory_kind::activation, ht::memory_kind::workspace};
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+/// report.html: the runs side by side.
+void write_report(const options& o, const machine& where, const std::vector<run_result>& runs,
+                  const std::deque<ht::run_report>& pages) {
+    const auto number = [](const char* format, double value) {
+        char text[40];
+        std::snprintf(text, sizeof text, format, value);
+        return std::string(text);
+    };
+    ht::report all{.title = "train_gpt: " + o.model + ", " + std::to_string(o.steps) + " steps"};
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+        const run_result& r = runs[i];
+        const ht::training_result& t = r.training;
+        ht::run_report page = pages[i];
+        if (r.validation) page.add_validation(t.steps, r.validation->loss);
+        page.figures = {{"training loss, nats a byte", number("%.4f", t.train_loss)},
+                        {"validation loss", r.validation ? number("%.4f", r.validation->loss) : "-"},
+                        {"tokens a second", number("%.0f", t.tokens_per_second)},
+                        {"ms a step", number("%.2f", t.step_ms)},
+                        {"peak memory, MiB", number("%.1f", mebibytes(t.peak_bytes))},
+                        {"skipped steps", std::to_string(t.skipped_steps)},
+                        {"parameters", std::to_string(r.parameters)}};
+        page.policies = r.policies;
+        all.runs.push_back(std::move(page));
+    }
+    all.facts = {{"processor", ht::cpu_model()}, {"device", where.device}, {"commit", HALFTONE_COMMIT}};
+    if (!where.gpu.empty()) all.facts.push_back({"GPU", where.gpu});
+    for (const auto& [name, value] : arguments_of(o).items())
+        all.facts.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+    ht::output_file file(o.out / "report.html");
+    file.write(ht::report_html(all));
+    file.commit();
+}
 
 }  // namespace
 
@@ -130,8 +216,15 @@ std::string reporter::checkpoints(const std::string& policy) const { return (sta
 std::string reporter::arguments() const { return state_->arguments; }
 
 std::unique_ptr<ht::trainer_callback> reporter::observe(const std::string& policy) {
-    return std::make_unique<observer>(policy, state_->where.device, state_->o.steps, state_->metrics,
-                                      state_->folder.path());
+    return std::make_unique<observer>(policy, state_->where.device, state_->o, state_->metrics, state_->monitor,
+                                      page_of(policy));
+}
+
+ht::run_report& reporter::page_of(const std::string& policy) {
+    for (ht::run_report& page : state_->pages) {
+        if (page.name == policy) return page;
+    }
+    return state_->pages.emplace_back(policy);
 }
 
 void reporter::commit(const std::vector<run_result>& runs, const std::vector<budget_result>& budgets) {
@@ -171,6 +264,7 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<bud
                                         {"more_operations", budgets[i].more_work}};
     }
     state_->summary.write(summary.dump(2) + "\n");
+    if (o.report) write_report(o, state_->where, runs, state_->pages);
     state_->metrics.commit();
     state_->summary.commit();
     state_->folder.keep();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <halftone/observe/memory/plan.hpp>
+#include <halftone/observe/report/report.hpp>
 
 #include "memory.hpp"
 #include "run.hpp"
@@ -20,7 +21,7 @@ struct machine {
     std::string gpu;  ///< empty: no GPU is used
 };
 
-/// Reports the progress of runs, and writes their metrics.jsonl.
+/// Reports the progress of runs, and writes their metrics.jsonl and event files, and the report.
 class reporter {
   public:
     /// Makes the folder and opens the file in it; with --resume it begins with what earlier runs reported up to their
@@ -35,7 +36,10 @@ class reporter {
     /// The observer of one policy's run. The reporter must outlive it; its destructor ends the progress bar.
     std::unique_ptr<halftone::trainer_callback> observe(const std::string& policy);
 
-    /// Writes summary.json and keeps both files; `budgets` has what --budget chose for each run, or is empty. Throws
+    /// What report.html will show of a policy's run.
+    halftone::run_report& page_of(const std::string& policy);
+
+    /// Writes summary.json and report.html, and keeps all files; `budgets` has what --budget chose for each run, or is empty. Throws
     /// halftone::output_error; then no file is left.
     void commit(const std::vector<run_result>& runs, const std::vector<budget_result>& budgets);
 

@@ -5,10 +5,12 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <halftone/data/tokens.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/policy/presets.hpp>
+#include <halftone/policy/table.hpp>
 #include <halftone/train/callback.hpp>
 
 #include "options.hpp"
@@ -16,7 +18,7 @@
 /// The surroundings of a run: what the rest of the program passes to it.
 struct surroundings {
     halftone::trainer_callback& observer;
-    halftone::range_listener* listener = nullptr;   ///< with --profile or --memory-history
+    halftone::range_listener* listener = nullptr;   ///< with --profile, --memory-history and others
     bool (*is_interrupted)() = nullptr;             ///< called after every step
     bool is_plan = false;                           ///< the device computes nothing: the run ends with its last step
     std::string checkpoints{};                      ///< the folder of the policy's checkpoints
@@ -29,6 +31,7 @@ struct run_result {
     halftone::training_result training;
     std::optional<halftone::evaluation_result> validation;  ///< empty if the run was interrupted
     std::string text;                                       ///< what the model wrote
+    std::vector<halftone::policy_row> policies{};           ///< the types of its layers
 };
 
 /// Defined in a separate file for each policy and device, to keep compile times short.

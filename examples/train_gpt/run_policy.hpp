@@ -207,6 +207,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
 
     run_result result;
     result.parameters = model.parameters().size();
+    result.policies = ht::policies_of<Model>();
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);

@@ -8,8 +8,8 @@
 ///     them
 ///     inline namespace HALFTONE_ABI {
 ///
-/// The inline namespace's name holds the version and every compiler flag that changes results (-ffast-math, say), so
-/// that two
+/// The inline namespace's name holds the version and every compiler flag that changes results or code (-ffast-math,
+/// HALFTONE_NO_RANGES), so that two
 /// libraries built with different flags or versions can be linked into one program without sharing a symbol.
 #pragma once
 
@@ -21,15 +21,19 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #error "halftone: needs C++20; compile with -std=c++20"
 #endif
 
-#if defined(__FAST_MATH__)
+#if defined(__FAST_MATH__) && defined(HALFTONE_NO_RANGES)
+#define HALFTONE_ABI v0_1_0_fast_math_no_ranges
+#elif defined(__FAST_MATH__)
 #define HALFTONE_ABI v0_1_0_fast_math
+#elif defined(HALFTONE_NO_RANGES)
+#define HALFTONE_ABI v0_1_0_no_ranges
 #else
 #define HALFTONE_ABI v0_1_0
 #endif
 
 // The library halftone::compiled is built without these flags, by compilers that know `extern template` and
 // `#pragma interface`. With any other compiler or flags every template is compiled where it is used.
-#if defined(__FAST_MATH__) || defined(_MSC_VER) || !defined(__GNUC__)
+#if defined(__FAST_MATH__) || defined(HALFTONE_NO_RANGES) || defined(_MSC_VER) || !defined(__GNUC__)
 #undef HALFTONE_COMPILED
 #endif
 

@@ -159,6 +159,16 @@ class loss_meter {
         const detail::loss_record r = record_.read();
         return r.steps == 0 ? 0 : r.sum / static_cast<double>(r.steps);
     }
+    /// The last step's loss; 0 if there is none. Waits for the device.
+    double last() const {
+        const std::int64_t steps = record_.read().all_steps;
+        double value = 0;
+        if (steps != 0) {
+            const auto at = static_cast<std::size_t>(steps - 1) % room_;
+            record_.device().memory().read(&value, latest() + at, sizeof value);
+        }
+        return value;
+    }
     /// The mean of the last `latest` steps; 0 if there are none. Waits for the device.
     double latest_mean() const {
         const auto count = std::min(room_, static_cast<std::size_t>(record_.read().all_steps));

@@ -139,9 +139,9 @@ class trainer {
         for (trainer_callback* callback : callbacks_) callback->on_train_begin(state_);
         while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
             if (unread_.steps == 0) unread_.begin = clock::now();
-            if (listener_ != nullptr) listener_->begin_step(state_.step + 1);
+            if (detail::ranges_exist && listener_ != nullptr) listener_->begin_step(state_.step + 1);
             unread_.tokens += step(data);
-            if (listener_ != nullptr) listener_->end_step();
+            if (detail::ranges_exist && listener_ != nullptr) listener_->end_step();
             ++unread_.steps;
             const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
             const bool evaluates =
@@ -167,6 +167,7 @@ class trainer {
     /// The mean loss over the data's windows (train/window_mean.hpp).
     template <evaluation_data Data>
     evaluation_result evaluate(Data& data) {
+        const scoped_range here(listener_, "evaluation", track::step);
         const auto begin = clock::now();
         detail::window_mean mean;
         evaluation_result r;
@@ -289,6 +290,7 @@ class trainer {
     template <class Data>
     extent step(Data& data) {
         const auto batch = [&] {
+            const scoped_range part(listener_, "data loading", track::data);
             const range here(listener_, "batch", pass::forward);
             return data.sample(static_cast<std::uint32_t>(state_.step),
                                arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps);
@@ -348,7 +350,10 @@ class trainer {
     void take(const Batch& batch) {
         const extent micro_batches = arguments_.gradient_accumulation_steps;
         for (const auto& micro : batch.split(micro_batches)) {
-            const auto loss = model_->loss(tape_, micro);
+            const auto loss = [&] {
+                const scoped_range part(listener_, "forward", track::forward);
+                return model_->loss(tape_, micro);
+            }();
             if constexpr (counts_targets<Batch> && counts_targets<decltype(micro)>) {
                 if (micro_batches > 1) {
                     const auto part = loss * share_of(tape_, micro, batch);
@@ -363,6 +368,7 @@ class trainer {
     }
     template <class Part, class Told>
     void learn(const Part& part, const Told& told) {  // of a batch's loss; means are computed from these
+        const scoped_range whole(listener_, "backward", track::backward);
         tape_.backward(scaler_.scale(part), accumulator_);
         detail::check_scaled<Model>(accumulator_);
         losses_.add(told);
@@ -370,6 +376,7 @@ class trainer {
     }
 
     void update() {
+        const scoped_range whole(listener_, "optimizer", track::update);
         auto gradients = [&] {
             const range here(listener_, "unscale", pass::update);
             return scaler_.unscale(accumulator_.take());
@@ -377,9 +384,10 @@ class trainer {
         if (guard_) guard_->watch(gradients);
         if (arguments_.max_grad_norm > 0) {
             const range here(listener_, "clip_grad_norm", pass::update);
-            clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
+            norm_ = clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
         }
         const range here(listener_, "adamw", pass::update);
+        if (listener_ != nullptr && listener_->wants_work()) listener_->work(update_work());
         [[maybe_unused]] const auto outcome = optimizer_.step(gradients);
         if constexpr (watches) {
             if (finder_) finder_->end_step(outcome);
@@ -387,10 +395,22 @@ class trainer {
         scaler_.update();
     }
 
+    /// A step of AdamW: 15 flops an element; it reads gradients, reads and writes masters and moments, writes copies.
+    operation_work update_work() const {
+        const memory_usage& usage = device_->memory().usage();
+        const auto bytes = [&](memory_kind kind) { return static_cast<double>(usage.live(kind)); };
+        return {15.0 * static_cast<double>(model_->parameters().size()),
+                bytes(memory_kind::gradient) + 2 * bytes(memory_kind::master) + 2 * bytes(memory_kind::moment) +
+                    bytes(memory_kind::copy),
+                0, arithmetic::fp32, false};
+    }
+
     /// Reads the figures from the device, and the clock, when the steps that were not read yet have finished.
     void read() {
         if (unread_.steps == 0) return;
         state_.loss = losses_.mean();
+        state_.step_loss = losses_.last();
+        if (norm_) state_.grad_norm = static_cast<double>(norm_->value());
         state_.learning_rate = optimizer_.last_lr();
         state_.loss_scale = static_cast<double>(scaler_.get_scale());
         state_.skipped = optimizer_.skipped_steps();
@@ -423,6 +443,7 @@ class trainer {
     /// Ends a window of steps that are reported together.
     void log() {
         if (window_steps_ == 0) return;
+        const scoped_range here(listener_, "log", track::files);
         state_.step_ms = 1e3 * step_seconds_.median();
         state_.peak_bytes = device_->memory().usage().peak();
         for (trainer_callback* callback : callbacks_) callback->on_log(state_);
@@ -464,6 +485,7 @@ class trainer {
 
     trainer_state state_;
     loss_meter<Device> losses_;
+    std::optional<measured_norm<Device>> norm_;  ///< of the last step; none without clipping
     captured_step<Device, one_step> captured_;
     std::string capture_refused_;
     bool has_keeper_ = false;

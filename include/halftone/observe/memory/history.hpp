@@ -132,6 +132,16 @@ class memory_history final : public memory_listener, public range_listener {
         end_of_step();
         if (next_range_ != nullptr) next_range_->end_step();
     }
+    void begin_scope(const char* name, track on) override {
+        if (next_range_ != nullptr) next_range_->begin_scope(name, on);
+    }
+    void end_scope() override {
+        if (next_range_ != nullptr) next_range_->end_scope();
+    }
+    bool wants_work() const override { return next_range_ != nullptr && next_range_->wants_work(); }
+    void work(const operation_work& w) override {
+        if (next_range_ != nullptr) next_range_->work(w);
+    }
 
     // ---- called by the device's memory
 

@@ -6,7 +6,7 @@
 ///     metrics.write(state, {{"policy", "amp_bf16"}});            // any further fields
 ///     metrics.commit();
 ///
-/// Fields: step, loss, lr, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and its parts skipped_infinity,
+/// Fields: step, loss, lr, grad_norm where it is computed, tokens_per_second, step_ms, peak_bytes, loss_scale, skipped, and its parts skipped_infinity,
 /// skipped_nan and skipped_outlier; see step_metrics. Numbers that are not finite become null. Each line is flushed
 /// when it is written; the file gets its final name by commit().
 #pragma once
@@ -17,9 +17,20 @@
 
 #include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/observe/metrics/step_metrics.hpp>
+#include <halftone/observe/metrics/system.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
+
+/// A sample of the system as JSON.
+inline nlohmann::ordered_json system_json(const system_sample& s) {
+    nlohmann::ordered_json j{{"seconds", s.seconds}, {"rss_bytes", s.rss_bytes}, {"processors", s.processors}};
+    for (const gpu_sample& g : s.gpus) {
+        j["gpus"].push_back({{"used_bytes", g.used_bytes}, {"total_bytes", g.total_bytes}, {"utilisation", g.utilisation},
+                             {"watts", g.watts}, {"celsius", g.celsius}});
+    }
+    return j;
+}
 
 /// A file of metrics in JSON lines: one object a step, one an evaluation.
 class metrics_file {
@@ -35,6 +46,7 @@ class metrics_file {
         line["step"] = m.step;
         line["loss"] = m.loss;
         line["lr"] = m.learning_rate;
+        if (m.grad_norm >= 0) line["grad_norm"] = m.grad_norm;
         line["tokens_per_second"] = m.tokens_per_second;
         line["step_ms"] = m.step_ms;
         line["peak_bytes"] = m.peak_bytes;

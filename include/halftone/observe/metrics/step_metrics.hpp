@@ -15,6 +15,8 @@ inline namespace HALFTONE_ABI {
 struct step_metrics {
     std::int64_t step = 0;             ///< steps done, skipped ones included
     double loss = 0;                   ///< nats a token, the mean over the steps since the last report
+    double step_loss = 0;              ///< nats a token, of the last step that was read
+    double grad_norm = -1;             ///< of the last step that was read, before clipping; -1: not computed
     double learning_rate = 0;
     double tokens_per_second = 0;      ///< over the steps since the last report, without evaluations
     double step_ms = 0;                ///< milliseconds a step, the median over the latest steps

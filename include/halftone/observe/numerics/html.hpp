@@ -12,6 +12,7 @@
 #include <halftone/number/float8.hpp>
 #include <halftone/observe/metrics/page.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
+#include <halftone/observe/numerics/style.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -48,9 +49,9 @@ std::string format_strip(const numerics_columns& c) {
 
 }  // namespace detail
 
-/// An HTML page that shows each tensor's values by exponent, with the range of its type; it loads nothing from
-/// elsewhere.
-inline std::string numerics_html(const numerics_view& view, const std::string& title) {
+/// A part of a page that shows each tensor's values by exponent, with the range of its type, and the proposals; for a
+/// page with the rules detail::numerics_style.
+inline std::string numerics_body(const numerics_view& view) {
     using namespace detail;
     numerics_columns c{-30, 18};
     for (const numerics_row& r : view.rows) {
@@ -61,21 +62,8 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
             if (r.counts.count(e, e) > 0) c.last = e;
         }
     }
-    const std::string style =
-        "table{border-collapse:collapse;width:100%;table-layout:fixed;font-size:12px}\n"
-        "th{font-weight:400;text-align:left;width:38%;padding:1px 6px 1px "
-        "0;overflow-wrap:anywhere;vertical-align:middle}\n"
-        "th small,.n{color:var(--dim)}td{padding:1px "
-        "0}.n{width:6.5rem;text-align:right;font-variant-numeric:tabular-nums;font-size:11px}\n"
-        "svg{display:block;width:100%;height:14px;background:var(--strip)}.format svg{height:8px}\n"
-        ".in{fill:var(--in)}.low{fill:var(--low)}.range{fill:var(--dim)}.part{fill:var(--dim);opacity:.4}\n"
-        ".mark{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}\n"
-        ".axis{position:relative;height:1.3em;color:var(--dim);font-size:11px}.axis "
-        "span{position:absolute;transform:translateX(-50%);white-space:nowrap}\n"
-        "caption{text-align:left;padding-bottom:.4rem;color:var(--dim)}\n"
-        "@media (max-width:600px){body{padding:.6rem}th{width:44%}.n{width:3.6rem}.axis .odd{display:none}}\n";
     std::string page =
-        page_begin(title, style) + "<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
+        "<div class=\"numerics\">\n<p>Loss scale " + number_text(static_cast<double>(view.loss_scale)) +
         ". Each strip is the histogram of one tensor's exponents: the stronger the colour, the more values. Orange: "
         "subnormal numbers of the tensor's own type, which have fewer bits. The two lines mark the range of float16's normal "
         "numbers. An operand is what a product reads in eight bits: shown as it is read, that is times its "
@@ -139,7 +127,12 @@ inline std::string numerics_html(const numerics_view& view, const std::string& t
         page += notes;
         page += "</td></tr>\n";
     }
-    return page + "</table>\n</body>\n</html>\n";
+    return page + "</table>\n</div>\n";
+}
+
+/// An HTML page with that; it loads nothing from elsewhere.
+inline std::string numerics_html(const numerics_view& view, const std::string& title) {
+    return detail::page_begin(title, detail::numerics_style) + numerics_body(view) + "</body>\n</html>\n";
 }
 
 }  // namespace HALFTONE_ABI

@@ -25,6 +25,7 @@
 
 #include <halftone/autodiff/engine/hook.hpp>
 #include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/observe/profile/work.hpp>
 #include <halftone/observe/watch/watched_tensor.hpp>
 
 namespace halftone {
@@ -109,6 +110,13 @@ class watch_hook : public tape_hook {
     void tell_layer() const {
         if (tells_layers()) tell_layer_of(current_);
     }
+    template <class Record>
+    void record(const Record& r) {
+        if (!tells_work()) return;
+        operation_work w = forward_work(r);
+        w.is_repeated = is_recomputing_;
+        owner_->graph().listener->work(w);
+    }
     template <class T, int Rank>
     void give(const variable<T, Rank>& made, bool wants_gradient) {
         if constexpr (is_watchable<T>) {
@@ -156,11 +164,12 @@ class watch_hook : public tape_hook {
         ++micro_batch_;
     }
     template <class Record, class Run>
-    void backward(const Record&, const watched_operation* by, const Run& run) {
+    void backward(const Record& r, const watched_operation* by, const Run& run) {
         pass_ = halftone::pass::backward;
         show();  // the gradient with which the pass begins
         current_ = by;
         if (by != nullptr && tells_layers()) tell_layer_of(by);
+        if (tells_work()) owner_->graph().listener->work(backward_work(r));
         run();
         show();
     }
@@ -271,7 +280,11 @@ class watch_hook : public tape_hook {
     /// Whether the tape has a listener that asks for layers; they are told to it whether or not tensors are watched.
     bool tells_layers() const {
         const range_listener* const listener = owner_->graph().listener;
-        return listener != nullptr && listener->wants_origins();
+        return ranges_exist && listener != nullptr && listener->wants_origins();
+    }
+    bool tells_work() const {
+        const range_listener* const listener = owner_->graph().listener;
+        return ranges_exist && listener != nullptr && listener->wants_work();
     }
     void tell_layer_of(const watched_operation* by) const {
         std::string place = by->layer;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Event files that TensorBoard reads: scalars, histograms and texts.
+///
+///     ht::tensorboard_file events{"results/tensorboard/amp_bf16"};
+///     events.scalar("train/loss", 2.41, step);             // tensorboard --logdir results/tensorboard
+///
+/// The file is events.out.tfevents.TIME.HOST.PID in the folder; one run a folder. Every event is flushed as it is
+/// written, so that TensorBoard can follow a run, and a run that is killed leaves a file that can be read to its last
+/// whole event.
+///
+/// A file is a sequence of records, each an Event of TensorFlow's event.proto in protocol buffers' wire format: its length
+/// in 8 bytes, the masked CRC-32C of those, the Event, its masked CRC-32C. All numbers are little-endian.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <halftone/observe/metrics/output_file.hpp>
+#include <halftone/observe/metrics/sink.hpp>
+
+#if !defined(_WIN32)
+#include <unistd.h>
+#endif
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+/// CRC-32C (Castagnoli), as RFC 3720 defines it.
+inline std::uint32_t crc32c(std::string_view bytes) {
+    static constexpr auto table = [] {
+        std::array<std::uint32_t, 256> t{};
+        for (std::uint32_t i = 0; i < 256; ++i) {
+            std::uint32_t r = i;
+            for (int bit = 0; bit < 8; ++bit) r = (r >> 1) ^ ((r & 1) != 0 ? 0x82f63b78u : 0u);
+            t[i] = r;
+        }
+        return t;
+    }();
+    std::uint32_t crc = 0xffffffffu;
+    for (const char c : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(c)) & 255];
+    return ~crc;
+}
+/// As records have it: rotated, with a constant added, because checksums of checksums are weak.
+inline std::uint32_t masked_crc32c(std::string_view bytes) {
+    const std::uint32_t crc = crc32c(bytes);
+    return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+/// A message in the wire format of protocol buffers.
+class wire_message {
+  public:
+    wire_message& varint(int field, std::uint64_t value) {
+        key(field, 0);
+        number(value);
+        return *this;
+    }
+    wire_message& real(int field, double value) {
+        key(field, 1);
+        fixed(std::bit_cast<std::uint64_t>(value), 8);
+        return *this;
+    }
+    wire_message& real32(int field, float value) {
+        key(field, 5);
+        fixed(std::bit_cast<std::uint32_t>(value), 4);
+        return *this;
+    }
+    wire_message& bytes(int field, std::string_view value) {
+        key(field, 2);
+        number(value.size());
+        text_ += value;
+        return *this;
+    }
+    wire_message& message(int field, const wire_message& inner) { return bytes(field, inner.text_); }
+    wire_message& packed(int field, const std::vector<double>& values) {
+        wire_message all;
+        for (const double v : values) all.fixed(std::bit_cast<std::uint64_t>(v), 8);
+        return message(field, all);
+    }
+    const std::string& text() const { return text_; }
+
+    /// `count` bytes of a number, the lowest first.
+    void fixed(std::uint64_t value, int count) {
+        for (int i = 0; i < count; ++i) text_ += static_cast<char>((value >> (8 * i)) & 255);
+    }
+
+  private:
+    void key(int field, unsigned type) { number(static_cast<std::uint64_t>(field) << 3 | type); }
+    void number(std::uint64_t value) {
+        for (; value >= 128; value >>= 7) text_ += static_cast<char>((value & 127) | 128);
+        text_ += static_cast<char>(value);
+    }
+
+    std::string text_;
+};
+
+/// A record of an event file.
+inline std::string event_record(std::string_view event) {
+    wire_message length, all;
+    length.fixed(event.size(), 8);
+    all.fixed(masked_crc32c(length.text()), 4);
+    wire_message checksum;
+    checksum.fixed(masked_crc32c(event), 4);
+    std::string record = length.text() + all.text();
+    record += event;
+    return record += checksum.text();
+}
+
+/// An Event with the parts that follow its time: event.proto's `wall_time` (1), `step` (2), `file_version` (3), `summary`
+/// (5).
+inline wire_message event_at(double seconds, std::int64_t step) {
+    wire_message event;
+    event.real(1, seconds);
+    if (step != 0) event.varint(2, static_cast<std::uint64_t>(step));
+    return event;
+}
+/// The bytes of a file's first record.
+inline std::string version_record(double seconds) {
+    return event_record(event_at(seconds, 0).bytes(3, "brain.Event:2").text());
+}
+/// summary.proto's Summary has values (1): tag (1), simple_value (2), histo (5), tensor (8), metadata (9).
+inline std::string value_record(double seconds, std::int64_t step, const wire_message& value) {
+    return event_record(event_at(seconds, step).message(5, wire_message().message(1, value)).text());
+}
+inline wire_message scalar_value(const std::string& tag, double value) {
+    return wire_message().bytes(1, tag).real32(2, static_cast<float>(value));
+}
+inline wire_message histogram_value(const std::string& tag, const metrics_histogram& h) {
+    wire_message histogram;
+    histogram.real(1, h.min).real(2, h.max).real(3, h.count).real(4, h.sum).real(5, h.sum_squares);
+    histogram.packed(6, h.upper).packed(7, h.counts);
+    return wire_message().bytes(1, tag).message(5, histogram);
+}
+/// A tensor of one string, which metadata say is for the plugin of texts.
+inline wire_message text_value(const std::string& tag, const std::string& text) {
+    constexpr int dt_string = 7;
+    const wire_message shape = wire_message().message(2, wire_message().varint(1, 1));
+    wire_message tensor;
+    tensor.varint(1, dt_string).message(2, shape).bytes(8, text);
+    const wire_message metadata = wire_message().message(1, wire_message().bytes(1, "text"));
+    return wire_message().bytes(1, tag).message(8, tensor).message(9, metadata);
+}
+
+}  // namespace detail
+
+/// A folder's event file. Numbers are stored as floats, as TensorBoard has them.
+class tensorboard_file final : public metrics_sink {
+  public:
+    /// Makes the folder and the file. `now` returns seconds since 1970; nullptr: the system's clock. Throws output_error.
+    explicit tensorboard_file(const std::filesystem::path& folder, double (*now)() = nullptr)
+        : folder_(folder), now_(now != nullptr ? now : &system_seconds), path_(folder / name_at(now_())) {
+        errno = 0;
+        stream_.open(path_, std::ios::binary | std::ios::trunc);
+        if (!stream_) fail_with_reason();
+        write(detail::version_record(now_()));
+        folder_.keep();
+    }
+
+    const std::filesystem::path& path() const { return path_; }
+
+    /// Throws output_error, as the following do; what was written before stays.
+    void scalar(const std::string& tag, double value, std::int64_t step) override {
+        write(detail::value_record(now_(), step, detail::scalar_value(tag, value)));
+    }
+    void histogram(const std::string& tag, const metrics_histogram& h, std::int64_t step) override {
+        write(detail::value_record(now_(), step, detail::histogram_value(tag, h)));
+    }
+    void text(const std::string& tag, const std::string& text, std::int64_t step) override {
+        write(detail::value_record(now_(), step, detail::text_value(tag, text)));
+    }
+
+  private:
+    static double system_seconds() {
+        return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    }
+    static std::string name_at(double seconds) {
+        std::string host = "localhost", process = "0";
+#if !defined(_WIN32)
+        char name[256] = {};
+        if (gethostname(name, sizeof name - 1) == 0 && name[0] != 0) host = name;
+        process = std::to_string(getpid());
+#endif
+        std::string time = std::to_string(static_cast<long long>(seconds));
+        time.insert(0, time.size() < 10 ? 10 - time.size() : 0, '0');
+        return "events.out.tfevents." + time + "." + host + "." + process;
+    }
+    void write(const std::string& record) {
+        errno = 0;
+        stream_.write(record.data(), static_cast<std::streamsize>(record.size())).flush();
+        if (!stream_) fail_with_reason();
+    }
+    [[noreturn]] void fail_with_reason() const {
+        const std::string why = errno == 0 ? std::string() : detail::sentence(": ", std::strerror(errno));
+        fail<output_error>("output: cannot write ", path_.string(), why);
+    }
+
+    output_folder folder_;
+    double (*now_)();
+    std::filesystem::path path_;
+    std::ofstream stream_;
+};
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Drawings for pages, as inline SVG without a script: lines, steps, filled bands, marks, horizontal shares. They have the
+/// page's colours in light and dark (metrics/page.hpp), and are as wide as the place that they are put in.
+///
+///     ht::detail::chart c{.title = "Loss", .of_x = "step"};
+///     c.lines.push_back({"amp_bf16", 0, curve.points(240)});
+///     page += c.svg();
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <halftone/observe/metrics/page.hpp>
+#include <halftone/observe/report/curve.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace detail {
+
+/// A number for people: "12", "0.25", "12.5k", "3.2M", "1e-05".
+inline std::string short_number(double v) {
+    const double size = std::fabs(v);
+    char text[32];
+    const char* const unit = size >= 1e9 && size < 1e12 ? "G" : size >= 1e6 && size < 1e12 ? "M" : size >= 1e4 && size < 1e12 ? "k" : "";
+    const double each = *unit == 'G' ? 1e9 : *unit == 'M' ? 1e6 : *unit == 'k' ? 1e3 : 1;
+    std::snprintf(text, sizeof text, "%.4g%s", v / each, unit);
+    return text;
+}
+/// A coordinate, to a tenth.
+inline std::string coordinate(double v) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.1f", v);
+    std::string s = text;
+    if (s.ends_with(".0")) s.resize(s.size() - 2);
+    return s == "-0" ? "0" : s;
+}
+
+/// Round numbers from at most `least` to at least `most`, about `count` of them.
+inline std::vector<double> ticks_between(double least, double most, int count) {
+    const double rough = (most - least) / count;
+    if (!(rough > 0)) return {least};
+    const double power = std::pow(10.0, std::floor(std::log10(rough))), part = rough / power;
+    const double each = power * (part <= 1 ? 1 : part <= 2 ? 2 : part <= 5 ? 5 : 10);
+    std::vector<double> all;
+    for (double at = std::ceil(least / each - 1e-9); at * each <= most + 1e-9 * each; ++at) all.push_back(at * each == 0 ? 0 : at * each);
+    return all;
+}
+
+/// Round numbers of a logarithmic axis from 10^least to 10^most: powers of ten, with their doubles and halves where there
+/// are few, or every n-th power.
+inline std::vector<double> powers_between(double least, double most) {
+    std::vector<double> all;
+    const double decades = most - least, each = decades > 5 ? std::ceil(decades / 5) : 1;
+    for (double k = std::floor(least); k <= most; ++k) {
+        if (std::fmod(k, each) != 0) continue;
+        for (const double digit : {1.0, 2.0, 5.0}) {
+            const double at = k + std::log10(digit);
+            if ((digit == 1 || decades < 2) && at >= least && at <= most) all.push_back(digit * std::pow(10.0, k));
+        }
+    }
+    return all;
+}
+
+/// A line of a chart.
+struct chart_line {
+    std::string name;
+    int colour = 0;                    ///< 0 to 7: the page's --s0 to --s7
+    std::vector<curve_point> points;
+    bool is_dotted = false;            ///< shown as points joined by a dashed line
+    bool has_steps = false;            ///< constant between points
+};
+
+/// A chart of lines over one axis.
+struct chart {
+    std::string title, of_x = "step", unit{};
+    bool is_logarithmic = false;       ///< along y; points of 0 or less are left out
+    bool from_zero = false;            ///< y begins at 0
+    bool is_stacked = false;           ///< lines are bands on top of one another, with points at the same x
+    std::vector<chart_line> lines{};
+    std::vector<double> marks{};       ///< values of x that are marked at the bottom
+    std::string mark_name{};
+
+    /// A figure with the drawing and its legend; empty if there is nothing to draw.
+    std::string svg() const;
+};
+
+/// Draws a chart.
+class chart_drawing {
+  public:
+    explicit chart_drawing(const chart& c) : c_(c) { range_of_axes(); }
+
+    std::string svg() const {
+        if (!(x1_ >= x0_) || !(y1_ >= y0_)) return "";
+        std::string page = "<figure><figcaption>" + escaped(c_.title) + (c_.unit.empty() ? "" : ", " + escaped(c_.unit)) +
+                           "</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 360 200\" role=\"img\" aria-label=\"" +
+                           escaped(c_.title) + "\">\n";
+        page += axes();
+        c_.is_stacked ? draw_bands(page) : draw_lines(page);
+        for (const double m : c_.marks) {
+            const std::string at = coordinate(x(m));
+            page += "<path class=\"mark\" d=\"M" + at + " 172v-7l-2.5 -4h5l-2.5 4\"/>\n";
+        }
+        return page + "</svg>\n" + legend() + "</figure>\n";
+    }
+
+  private:
+    static constexpr double left = 46, right = 352, top = 8, bottom = 172;
+
+    double height(double v) const { return c_.is_logarithmic ? std::log10(v) : v; }
+    bool is_shown(const curve_point& p) const { return !c_.is_logarithmic || p.y > 0; }
+    double x(double v) const { return left + (x1_ == x0_ ? 0.5 : (v - x0_) / (x1_ - x0_)) * (right - left); }
+    double y(double v) const { return bottom - (y1_ == y0_ ? 0.5 : (height(v) - y0_) / (y1_ - y0_)) * (bottom - top); }
+
+    void range_of_axes() {
+        x0_ = y0_ = HUGE_VAL, x1_ = y1_ = -HUGE_VAL;
+        std::vector<double> sums;
+        for (const chart_line& l : c_.lines) {
+            sums.resize(std::max(sums.size(), l.points.size()));
+            for (std::size_t i = 0; i < l.points.size(); ++i) {
+                const curve_point& p = l.points[i];
+                if (!is_shown(p)) continue;
+                sums[i] += p.y;
+                const double h = c_.is_stacked ? sums[i] : height(p.y);
+                x0_ = std::min(x0_, p.x), x1_ = std::max(x1_, p.x), y0_ = std::min(y0_, h), y1_ = std::max(y1_, h);
+            }
+        }
+        if (c_.from_zero || c_.is_stacked) y0_ = 0, y1_ = std::max(y1_, y0_);
+        if (y1_ >= y0_) {
+            const double room = y1_ > y0_ ? 0.04 * (y1_ - y0_) : std::max(0.05 * std::fabs(y1_), 1e-12);
+            y1_ += room;
+            if (!(c_.from_zero || c_.is_stacked)) y0_ -= room;
+        }
+    }
+    std::string axes() const {
+        std::string grid = "<path class=\"grid\" d=\"", words;
+        for (const double at : c_.is_logarithmic ? powers_between(y0_, y1_) : ticks_between(y0_, y1_, 4)) {
+            grid += "M46 " + coordinate(y(at)) + "H352";
+            words += "<text class=\"of-y\" x=\"42\" y=\"" + coordinate(y(at) + 3.5) + "\">" + short_number(at) + "</text>\n";
+        }
+        const std::vector<double> along = ticks_between(x0_, x1_, 4);
+        for (const double t : along) {
+            const double at = x(t);
+            const char* const where = at > right - 14 ? " class=\"last\"" : "";
+            words += std::string("<text") + where + " x=\"" + coordinate(at) + "\" y=\"185\">" + short_number(t) + "</text>\n";
+        }
+        return grid + "\"/>\n<path class=\"axis\" d=\"M46 8V172H352\"/>\n" + words + "<text class=\"of-x\" x=\"199\" y=\"198\">" +
+               escaped(c_.of_x) + "</text>\n";
+    }
+    void draw_lines(std::string& page) const {
+        for (const chart_line& l : c_.lines) {
+            std::string path, dots;
+            for (const curve_point& p : l.points) {
+                if (!is_shown(p)) continue;
+                const std::string px = coordinate(x(p.x)), py = coordinate(y(p.y));
+                path += path.empty() ? "M" + px + " " + py : l.has_steps ? "H" + px + "V" + py : "L" + px + " " + py;
+                if (l.is_dotted) dots += "<circle cx=\"" + px + "\" cy=\"" + py + "\" r=\"2.4\"/>";
+            }
+            if (path.empty()) continue;
+            const std::string colour = std::to_string(l.colour % 8);
+            if (l.points.size() == 1) path += "h.1";  // a point that a round cap makes visible
+            page += "<path class=\"line" + std::string(l.is_dotted ? " dashed" : "") + "\" style=\"stroke:var(--s" + colour + ")\" d=\"" +
+                    path + "\"/>\n";
+            if (!dots.empty()) page += "<g style=\"fill:var(--s" + colour + ")\">" + dots + "</g>\n";
+        }
+    }
+    void draw_bands(std::string& page) const {
+        std::vector<double> below;
+        for (const chart_line& l : c_.lines) {
+            below.resize(std::max(below.size(), l.points.size()));
+            std::string there, back;
+            for (std::size_t i = 0; i < l.points.size(); ++i) {
+                const std::string px = coordinate(x(l.points[i].x));
+                back = "L" + px + " " + coordinate(y(below[i])) + back;
+                below[i] += l.points[i].y;
+                there += (i == 0 ? "M" : "L") + px + " " + coordinate(y(below[i]));
+            }
+            if (!there.empty())
+                page += "<path style=\"fill:var(--s" + std::to_string(l.colour % 8) + ")\" d=\"" + there + back + "Z\"/>\n";
+        }
+    }
+    std::string legend() const {
+        if (c_.lines.size() < 2 && c_.marks.empty()) return "";
+        std::string page = "<p class=\"key\">";
+        for (const chart_line& l : c_.lines)
+            page += "<span><i style=\"background:var(--s" + std::to_string(l.colour % 8) + ")\"></i>" + escaped(l.name) + "</span> ";
+        if (!c_.marks.empty()) page += "<span><b class=\"skip\">&#9660;</b>" + escaped(c_.mark_name) + "</span>";
+        return page + "</p>\n";
+    }
+
+    const chart& c_;
+    double x0_ = 0, x1_ = 0, y0_ = 0, y1_ = 0;
+};
+
+inline std::string chart::svg() const { return chart_drawing(*this).svg(); }
+
+/// A bar of this share of its place, 0 to 1, with a text.
+inline std::string share_bar(double share, const std::string& text) {
+    char width[16];
+    std::snprintf(width, sizeof width, "%.0f%%", 100 * std::clamp(share, 0.0, 1.0));
+    return "<span class=\"bar\"><i style=\"width:" + std::string(width) + "\"></i></span>" + escaped(text);
+}
+
+/// The rules of charts, tables and legends, for page_begin.
+inline constexpr const char* chart_style = R"page(
+:root{--s0:#1f5fa8;--s1:#c2410c;--s2:#15803d;--s3:#7e22ce;--s4:#a16207;--s5:#be185d;--s6:#0e7490;--s7:#57534e}
+@media (prefers-color-scheme:dark){:root{--s0:#7db4f5;--s1:#fb923c;--s2:#6ee7a0;--s3:#c9a2f7;--s4:#f2c94c;--s5:#f9a8d4;--s6:#67e8f9;--s7:#c4bfba}}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));gap:1rem 1.5rem}
+figure{margin:0;min-width:0;break-inside:avoid}figcaption{font-weight:600;font-size:.95rem}
+svg.chart{display:block;width:100%;height:auto}
+.chart text{font-size:11px;fill:var(--dim);text-anchor:middle}.chart .of-y,.chart .last{text-anchor:end}
+.grid{stroke:var(--strip);fill:none}.axis{stroke:var(--line);fill:none}
+.line{fill:none;stroke-width:1.5;stroke-linejoin:round;stroke-linecap:round}.dashed{stroke-dasharray:3 3;stroke-width:1}
+.mark{fill:var(--low);stroke:var(--low)}.skip{color:var(--low)}
+.key{margin:.1rem 0 0;font-size:.8rem;color:var(--dim);display:flex;flex-wrap:wrap;gap:.1rem .9rem}
+.key i{display:inline-block;width:.7rem;height:.7rem;margin-right:.3rem;border-radius:2px}
+.scroll{overflow-x:auto}
+table.data{border-collapse:collapse;font-size:.85rem;width:100%}
+table.data th{text-align:left;font-weight:600;border-bottom:1px solid var(--line)}
+table.data td,table.data th{padding:.15rem .8rem .15rem 0;vertical-align:top}
+table.data td.n,table.data th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+table.data tr{break-inside:avoid}
+.bar{display:inline-block;width:4rem;height:.6rem;background:var(--strip);margin-right:.4rem}.bar i{display:block;height:100%;background:var(--in)}
+.dim{color:var(--dim)}
+@media (max-width:600px){body{padding:.6rem}.wide{display:none}}
+@media print{:root{color-scheme:light;--ink:#000;--dim:#444;--page:#fff;--strip:#e8e8e8;--line:#888;--in:#1f5fa8;--low:#c2410c;--s0:#1f5fa8;--s1:#c2410c;--s2:#15803d;--s3:#7e22ce;--s4:#a16207;--s5:#be185d;--s6:#0e7490;--s7:#57534e}
+body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}}
+)page";
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A run, or several side by side, as one HTML page: loss and validation, throughput, loss scale with skipped steps,
+/// learning rate, gradient norm, memory, speed of light, policies, numerics, machine.
+///
+///     ht::run_report run{"amp_bf16"};
+///     void on_step(const ht::trainer_state& s) override { run.add(s); run.add_memory(s.seconds, device.memory().usage()); }
+///     …
+///     std::ofstream("report.html") << ht::report_html({.title = "My run", .runs = {run}});
+///
+/// The page loads nothing and has no script. A run's memory is limited however many steps it has (curve.hpp), and so is
+/// the page's size: less than a megabyte.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/memory/usage.hpp>
+#include <halftone/observe/metrics/step_metrics.hpp>
+#include <halftone/observe/numerics/style.hpp>
+#include <halftone/observe/profile/speed_of_light.hpp>
+#include <halftone/observe/report/chart.hpp>
+#include <halftone/policy/table.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// What a page shows of one run.
+struct run_report {
+    std::string name;
+    curve loss{}, smoothed{}, validation{}, rate{}, scale{}, learning_rate{}, norm{};
+    curve memory[memory_kinds] = {};
+    std::vector<std::int64_t> skipped_steps{};                         ///< the first 1,000
+    std::vector<std::pair<std::string, std::string>> figures{};        ///< lines of the table of results: name, value
+    std::vector<light_row> light{};                                    ///< speed of light, the largest saving first
+    light_table light_sums{};                                          ///< the same table's sums; its rows are not used
+    std::vector<policy_row> policies{};
+    std::string numerics{};                                            ///< a part of a page, as numerics_body gives it
+    std::vector<std::pair<std::string, std::string>> links{};          ///< text, file beside the page
+
+    explicit run_report(std::string run_name = "") : name(std::move(run_name)) {}
+
+    /// The figures after a step.
+    void add(const step_metrics& m) {
+        const auto step = static_cast<double>(m.step);
+        if (m.step_loss != last_loss_ || m.step <= 1) loss.add(step, m.step_loss);
+        last_loss_ = m.step_loss;
+        smoothed.add(step, m.loss);
+        if (m.tokens_per_second > 0) rate.add(step, m.tokens_per_second);
+        scale.add(step, m.loss_scale);
+        learning_rate.add(step, m.learning_rate);
+        if (m.grad_norm >= 0) norm.add(step, m.grad_norm);
+        if (m.skipped > skipped_ && skipped_steps.size() < 1000) skipped_steps.push_back(m.step);
+        skipped_ = m.skipped;
+    }
+    /// An evaluation's loss after a step.
+    void add_validation(std::int64_t step, double value) { validation.add(static_cast<double>(step), value); }
+    /// Bytes in use at a moment of the run.
+    void add_memory(double seconds, const memory_usage& usage) {
+        for (int k = 0; k < memory_kinds; ++k)
+            memory[k].add(seconds, static_cast<double>(usage.live(static_cast<memory_kind>(k))));
+    }
+    /// The table of a speed_of_light.
+    void add_light(const light_table& t) {
+        light = t.rows;
+        light_sums = t;
+        light_sums.rows.clear();
+    }
+
+  private:
+    double last_loss_ = 0;
+    std::int64_t skipped_ = 0;
+};
+
+/// What a page shows.
+struct report {
+    std::string title = "Training report";
+    std::vector<std::pair<std::string, std::string>> facts{};  ///< of all runs: machine, commit, arguments
+    std::vector<run_report> runs{};
+};
+
+namespace detail {
+
+/// Columns of a chart; each has at most four points.
+constexpr std::size_t chart_columns = 150;
+
+/// A chart with a line for each run.
+template <class Of>
+chart chart_of_runs(const report& r, const std::string& title, const Of& curve_of) {
+    chart c{.title = title};
+    for (std::size_t i = 0; i < r.runs.size(); ++i) {
+        const curve& of = curve_of(r.runs[i]);
+        if (!of.empty()) c.lines.push_back({r.runs[i].name, static_cast<int>(i), of.points(chart_columns)});
+    }
+    return c;
+}
+
+inline std::string charts_of(const report& r) {
+    std::string page = "<div class=\"charts\">\n";
+    chart loss = chart_of_runs(r, "Loss", [](const run_report& run) -> const curve& { return run.loss; });
+    loss.unit = "nats a token";
+    page += loss.svg();
+    chart validation = chart_of_runs(r, "Validation loss", [](const run_report& run) -> const curve& { return run.validation; });
+    validation.unit = "nats a token";
+    for (chart_line& l : validation.lines) l.is_dotted = true;
+    page += validation.svg();
+    chart rate = chart_of_runs(r, "Throughput", [](const run_report& run) -> const curve& { return run.rate; });
+    rate.unit = "tokens a second", rate.from_zero = true;
+    page += rate.svg();
+    chart scale = chart_of_runs(r, "Loss scale", [](const run_report& run) -> const curve& { return run.scale; });
+    scale.is_logarithmic = true;
+    for (chart_line& l : scale.lines) l.has_steps = true;
+    for (const run_report& run : r.runs)
+        scale.marks.insert(scale.marks.end(), run.skipped_steps.begin(), run.skipped_steps.end());
+    scale.mark_name = "skipped steps";
+    page += scale.svg();
+    page += chart_of_runs(r, "Learning rate", [](const run_report& run) -> const curve& { return run.learning_rate; }).svg();
+    chart norm = chart_of_runs(r, "Gradient norm, before clipping", [](const run_report& run) -> const curve& { return run.norm; });
+    norm.is_logarithmic = true;
+    page += norm.svg();
+    for (const run_report& run : r.runs) {
+        chart memory{.title = r.runs.size() > 1 ? "Memory, " + run.name : "Memory", .of_x = "seconds", .unit = "MiB", .is_stacked = true};
+        for (int k = 0; k < memory_kinds; ++k) {
+            std::vector<curve_point> points;
+            bool is_used = false;
+            // Kinds have the same groups, and so the same places, if one point of each is drawn.
+            for (const curve_point& p : run.memory[k].greatest(chart_columns)) {
+                points.push_back({p.x, p.y / (1 << 20)});
+                is_used = is_used || p.y > 0;
+            }
+            if (is_used) memory.lines.push_back({name(static_cast<memory_kind>(k)), k, std::move(points)});
+        }
+        page += memory.svg();
+    }
+    return page + "</div>\n";
+}
+
+inline std::string cell(const std::string& text, const char* type = "") {
+    return "<td" + (*type == 0 ? std::string() : std::string(" class=\"") + type + "\"") + ">" + escaped(text) + "</td>";
+}
+
+/// The runs' figures: a column for each.
+inline std::string figures_table(const report& r) {
+    std::vector<std::string> names;
+    for (const run_report& run : r.runs) {
+        for (const auto& [name, value] : run.figures) {
+            if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+        }
+    }
+    if (names.empty()) return "";
+    std::string page = "<h2>Results</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th></th>";
+    for (const run_report& run : r.runs) page += "<th class=\"n\">" + escaped(run.name) + "</th>";
+    page += "</tr>\n";
+    for (const std::string& name : names) {
+        page += "<tr>" + cell(name);
+        for (const run_report& run : r.runs) {
+            std::string value;
+            for (const auto& [key, text] : run.figures) value = key == name ? text : value;
+            page += cell(value, "n");
+        }
+        page += "</tr>\n";
+    }
+    return page + "</table></div>\n";
+}
+
+inline std::string light_section(const run_report& run) {
+    if (run.light.empty()) return "";
+    char text[200];
+    const auto number = [&](const char* format, double value) {
+        std::snprintf(text, sizeof text, format, value);
+        return std::string(text);
+    };
+    std::string page = "<h2>Speed of light, " + escaped(run.name) + "</h2>\n<p>";
+    const light_table& t = run.light_sums;
+    std::snprintf(text, sizeof text, "A step takes %.3f ms; MFU %.1f%%. The machine's peaks: %.1f GFLOP/s in fp32, %.1f in bf16, %.1f GB/s.",
+                  1e3 * t.step_seconds, 100 * t.mfu, 1e-9 * t.peaks.of(arithmetic::fp32), 1e-9 * t.peaks.of(arithmetic::bf16),
+                  1e-9 * t.peaks.bytes);
+    page += text;
+    page +=
+        " Sorted by what would be saved if the line ran at its limit.</p>\n<div class=\"scroll\"><table class=\"data\"><tr><th>operation</th>"
+        "<th class=\"wide\">pass</th><th class=\"n wide\">calls</th><th class=\"n\">ms</th><th class=\"n\">to save</th><th class=\"n "
+        "wide\">GFLOP</th><th class=\"n wide\">MB</th><th>of its limit</th><th class=\"wide\">bound by</th></tr>\n";
+    constexpr std::size_t most = 25;
+    for (std::size_t i = 0; i < std::min(run.light.size(), most); ++i) {
+        const light_row& r = run.light[i];
+        page += "<tr>" + cell(light_place(r)) + cell(name(r.pass), "wide") + cell(number("%.1f", r.calls), "n wide") +
+                cell(number("%.3f", 1e3 * r.seconds), "n") + cell(number("%.3f", 1e3 * r.saving()), "n") +
+                cell(number("%.3f", 1e-9 * r.flops), "n wide") + cell(number("%.2f", 1e-6 * r.bytes), "n wide") + "<td>" +
+                (r.bound == light_bound::unknown ? "" : share_bar(r.share(), number("%.0f%%", 100 * r.share()))) + "</td>" +
+                cell(name(r.bound), "wide") + "</tr>\n";
+    }
+    page += "</table></div>\n";
+    if (run.light.size() > most) page += "<p class=\"dim\">" + std::to_string(run.light.size() - most) + " smaller lines are left out.</p>\n";
+    return page;
+}
+
+inline std::string policies_section(const run_report& run) {
+    if (run.policies.empty()) return "";
+    std::string page = "<h2>Policy, " + escaped(run.name) +
+                       "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th>layer</th><th>operation</th><th>in</th>"
+                       "<th>accumulate</th><th>out</th><th class=\"wide\">input grad</th><th class=\"wide\">weight grad</th></tr>\n";
+    for (const policy_row& p : run.policies) {
+        page += "<tr>" + cell(p.path) + cell(p.op) + cell(p.in) + cell(p.accumulate) + cell(p.out) + cell(p.input_grad, "wide") +
+                cell(p.weight_grad, "wide") + "</tr>\n";
+    }
+    return page + "</table></div>\n";
+}
+
+}  // namespace detail
+
+/// An HTML page with all of it; it loads nothing from elsewhere.
+inline std::string report_html(const report& r) {
+    using namespace detail;
+    std::string page = page_begin(r.title, std::string(chart_style) + numerics_style);
+    page += figures_table(r) + "<h2>Curves</h2>\n" + charts_of(r);
+    for (const run_report& run : r.runs) page += light_section(run);
+    for (const run_report& run : r.runs) page += policies_section(run);
+    for (const run_report& run : r.runs) {
+        if (!run.numerics.empty()) page += "<h2>Numerics, " + escaped(run.name) + "</h2>\n" + run.numerics;
+        for (const auto& [text, file] : run.links)
+            page += "<p><a href=\"" + escaped(file) + "\">" + escaped(text) + "</a></p>\n";
+    }
+    if (!r.facts.empty()) page += "<h2>Machine and arguments</h2>\n<div class=\"scroll\"><table class=\"data\">\n";
+    for (const auto& [name, value] : r.facts) page += "<tr>" + cell(name) + cell(value) + "</tr>\n";
+    if (!r.facts.empty()) page += "</table></div>\n";
+    return page + "</body>\n</html>\n";
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

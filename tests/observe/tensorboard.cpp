@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Event files to the byte, histograms, sinks, and samples of the system. tests/programs/readers.py reads such files with
+/// TensorBoard itself.
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/observe/metrics/metrics.hpp>
+#include <halftone/observe/metrics/system.hpp>
+#include <halftone/observe/metrics/tensorboard.hpp>
+
+#include "support/temporary_folder.hpp"
+
+namespace ht = halftone;
+
+namespace {
+
+double at_noon() { return 1000.5; }
+
+std::string bytes_of(const std::filesystem::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+std::string hex(const std::string& bytes) {
+    constexpr const char* digits = "0123456789abcdef";
+    std::string text;
+    for (const char c : bytes) {
+        text += digits[static_cast<unsigned char>(c) >> 4];
+        text += digits[c & 15];
+    }
+    return text;
+}
+
+/// The events of a file's text, as far as they are whole; each checksum is checked.
+std::vector<std::string> events_of(const std::string& file) {
+    const auto number = [&](std::size_t at, int count) {
+        std::uint64_t n = 0;
+        for (int i = 0; i < count; ++i) n |= static_cast<std::uint64_t>(static_cast<unsigned char>(file[at + static_cast<std::size_t>(i)])) << (8 * i);
+        return n;
+    };
+    std::vector<std::string> all;
+    for (std::size_t at = 0; at + 12 <= file.size();) {
+        const std::size_t size = number(at, 8);
+        REQUIRE(number(at + 8, 4) == ht::detail::masked_crc32c(file.substr(at, 8)));
+        if (at + 16 + size > file.size()) break;
+        all.push_back(file.substr(at + 12, size));
+        REQUIRE(number(at + 12 + size, 4) == ht::detail::masked_crc32c(all.back()));
+        at += 16 + size;
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("CRC-32C of RFC 3720's examples") {
+    CHECK(ht::detail::crc32c("123456789") == 0xe3069283u);
+    CHECK(ht::detail::crc32c(std::string(32, '\0')) == 0x8a9136aau);
+    CHECK(ht::detail::crc32c(std::string(32, '\xff')) == 0x62a8ab43u);
+}
+
+TEST_CASE("an event file to the byte, and a truncated one to its last whole event") {
+    const support::temporary_folder folder;
+    std::filesystem::path path;
+    {
+        ht::tensorboard_file events(folder.path() / "run", &at_noon);
+        path = events.path();
+        events.scalar("loss", 2.5, 300);
+        events.histogram("h", ht::metrics_histogram::of({1, 2, 2, 4}, 3), 1);
+        events.text("note", "*x*", 0);
+        CHECK(path.filename().string().starts_with("events.out.tfevents.0000001000."));
+    }
+    const std::string file = bytes_of(path);
+    const std::vector<std::string> events = events_of(file);
+    REQUIRE(events.size() == 4);
+    CHECK(hex(events[0]) == "090000000000448f40" "1a0d" + hex("brain.Event:2"));
+    // wall_time, step 300, a summary with a value: tag and simple_value 2.5
+    CHECK(hex(events[1]) == "090000000000448f40" "10ac02" "2a0d0a0b" "0a04" + hex("loss") + "1500002040");
+    // min 1, max 4, num 4, sum 9, squares 25; limits 2, 3, 4; counts 3, 0, 1
+    CHECK(hex(events[2]) == "090000000000448f40" "1001" "2a680a66" "0a0168" "2a61" "09000000000000f03f" "110000000000001040"
+                            "190000000000001040" "210000000000002240" "290000000000003940"
+                            "3218" "0000000000000040" "0000000000000840" "0000000000001040"
+                            "3a18" "0000000000000840" "0000000000000000" "000000000000f03f");
+    CHECK(events[3].find("note") != std::string::npos);
+    for (std::size_t cut = 1; cut < 40; ++cut) CHECK(events_of(file.substr(0, file.size() - cut)).size() == 3);
+}
+
+TEST_CASE("histograms: equal ranges, without what is not finite") {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const auto h = ht::metrics_histogram::of({0, 1, 2, 3, nan, HUGE_VAL}, 2);
+    CHECK(h.count == 4);
+    CHECK(h.upper == std::vector<double>{1.5, 3});
+    CHECK(h.counts == std::vector<double>{2, 2});
+    CHECK(ht::metrics_histogram::of({5, 5}).counts == std::vector<double>{2});
+    CHECK(ht::metrics_histogram::of({nan}).upper.empty());
+}
+
+TEST_CASE("a folder that cannot be written to is reported; a full disk, too, and what was written stays") {
+    const support::temporary_folder folder;
+    std::ofstream(folder.path() / "file") << "x";
+    CHECK_THROWS_AS(ht::tensorboard_file(folder.path() / "file"), ht::output_error);
+    CHECK_THROWS_AS(ht::tensorboard_file(folder.path() / "file" / "below"), ht::output_error);
+}
+
+TEST_CASE("any sink gets a step's figures and the system's") {
+    struct collecting : ht::metrics_sink {
+        std::map<std::string, double> values;
+        std::int64_t last = 0;
+        void scalar(const std::string& tag, double value, std::int64_t step) override { values[tag] = value, last = step; }
+    } sink;
+    ht::step_metrics m{.step = 5, .loss = 2, .learning_rate = 0.5, .loss_scale = 8};
+    ht::write_metrics(sink, m);
+    CHECK(sink.values.count("train/grad_norm") == 0);
+    m.grad_norm = 0.75;
+    ht::write_metrics(sink, m);
+    CHECK(sink.values["train/grad_norm"] == 0.75);
+    CHECK(sink.values["train/loss"] == 2);
+    CHECK(sink.values["train/lr"] == 0.5);
+    CHECK(sink.last == 5);
+    ht::write_system(sink, {.rss_bytes = 9, .gpus = {{.watts = 300}}}, 6);
+    CHECK(sink.values["system/rss_bytes"] == 9);
+    CHECK(sink.values["system/gpu0/watts"] == 300);
+    CHECK(ht::system_json({.rss_bytes = 9, .gpus = {{.watts = 300}}})["gpus"][0]["watts"] == 300);
+}
+
+TEST_CASE("the system is sampled on a thread of its own") {
+    CHECK_THROWS_AS(ht::system_monitor({.seconds = 0}), ht::argument_error);
+    ht::system_monitor monitor{{.seconds = 0.001, .most_samples = 3}};
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    const auto samples = monitor.take();
+    REQUIRE(!samples.empty());
+    CHECK(samples.size() <= 3);
+    CHECK(samples.back().seconds > 0);
+#if defined(__linux__)
+    CHECK(samples.back().rss_bytes > 1 << 20);
+#endif
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Reads what train_gpt wrote with the programs that it is for.
+
+    readers.py tensorboard FOLDER/tensorboard/POLICY FOLDER/metrics.jsonl      with TensorBoard's EventAccumulator
+    readers.py perfetto FOLDER/trace.json                                      with Perfetto's trace processor
+
+Ends with 77 if the package (PyPI: tensorboard, perfetto) is missing, and with 1 and a line for each difference.
+"""
+
+import json
+import pathlib
+import struct
+import sys
+
+
+def as_float(x):
+    """The nearest number of 32 bits."""
+    return struct.unpack("f", struct.pack("f", x))[0]
+
+
+def read_tensorboard(folder, metrics):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "histograms": 0, "tensors": 0})
+    events.Reload()
+    tags = events.Tags()
+    wrong = []
+    names = {"loss": "loss", "lr": "lr", "loss_scale": "loss_scale", "skipped": "skipped", "step_ms": "step_ms",
+             "tokens_per_second": "tokens_per_second", "peak_bytes": "peak_bytes", "grad_norm": "grad_norm"}
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    lines = [line for line in lines if line["policy"] == folder.name and "loss" in line]
+    for name, key in names.items():
+        read = [(e.step, e.value) for e in events.Scalars("train/" + name)]
+        expected = [(line["step"], as_float(line[key])) for line in lines]
+        if read != expected:
+            wrong.append(f"train/{name}: {read[:3]}... where metrics.jsonl has {expected[:3]}...")
+    texts = [tag for tag in tags["tensors"] if tag == "arguments"]
+    if not texts or b'"width"' not in events.Tensors(texts[0])[0].tensor_proto.string_val[0]:
+        wrong.append("the arguments are not there as a text")
+    count = 0
+    for tag in tags["histograms"]:
+        for e in events.Histograms(tag):
+            h = e.histogram_value
+            count += 1
+            if abs(sum(h.bucket) - h.num) > 0 or list(h.bucket_limit) != sorted(h.bucket_limit):
+                wrong.append(f"{tag}: {h.num} values, {sum(h.bucket)} in its ranges")
+    print(f"{len(lines)} steps of {len(names)} scalars, {count} histograms, {len(texts)} text")
+    # A file that a killed run left in the middle of an event.
+    whole = next(folder.glob("events.out.tfevents.*"))
+    cut = folder.parent / "cut"
+    cut.mkdir(exist_ok=True)
+    (cut / whole.name).write_bytes(whole.read_bytes()[:-7])
+    again = EventAccumulator(str(cut), size_guidance={"scalars": 0})
+    again.Reload()
+    if len(again.Scalars("train/loss")) < len(lines) - 1:
+        wrong.append("a truncated file lost more than its last event")
+    return wrong
+
+
+def read_perfetto(trace):
+    from perfetto.trace_processor import TraceProcessor
+
+    written = json.loads(trace.read_text())
+    rows = {e["tid"]: e["args"]["name"] for e in written["traceEvents"] if e["ph"] == "M" and e["name"] == "thread_name"}
+    expected = {}
+    for e in written["traceEvents"]:
+        if e["ph"] == "X":
+            count, nanoseconds = expected.get((rows[e["tid"]], e["name"]), (0, 0))
+            expected[(rows[e["tid"]], e["name"])] = (count + 1, nanoseconds + round(1000 * e["dur"]))
+    processor = TraceProcessor(trace=str(trace))
+    query = ("select thread.name as thread, slice.name as name, count(*) as n, sum(slice.dur) as dur from slice join thread_track "
+             "on slice.track_id = thread_track.id join thread using (utid) group by 1, 2")
+    read = {(r.thread, r.name): (r.n, r.dur) for r in processor.query(query)}
+    wrong = []
+    for key in sorted(set(read) | set(expected)):
+        n, dur = read.get(key, (0, 0))
+        m, nanoseconds = expected.get(key, (0, 0))
+        if n != m or abs(dur - nanoseconds) > n:  # a nanosecond for each, for its rounding
+            wrong.append(f"{key}: Perfetto has {n} slices of {dur} ns, the file {m} of {nanoseconds} ns")
+    counters = next(iter(processor.query("select count(*) as n from counter"))).n
+    if counters == 0:
+        wrong.append("no counters of memory")
+    misplaced = next(iter(processor.query("select ifnull(sum(value), 0) as n from stats where severity = 'error'"))).n
+    if misplaced:
+        wrong.append(f"the trace processor reports {misplaced} errors")
+    print(f"{sum(n for n, _ in read.values())} slices in {len({t for t, _ in read})} rows, {counters} counters")
+    processor.close()
+    return wrong
+
+
+def main():
+    try:
+        if sys.argv[1] == "tensorboard":
+            wrong = read_tensorboard(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
+        else:
+            wrong = read_perfetto(pathlib.Path(sys.argv[2]))
+    except ImportError as e:
+        print(f"skipped: {e}")
+        return 77
+    print("\n".join(wrong))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

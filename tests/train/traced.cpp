@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A trainer's ranges: a trace of its steps, the table of what its operations could be, and that neither changes a bit.
+#include <cmath>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/observe/profile/peaks.hpp>
+#include <halftone/observe/profile/speed_of_light.hpp>
+#include <halftone/observe/trace/chrome.hpp>
+#include <halftone/observe/trace/listeners.hpp>
+#include <halftone/observe/trace/workers.hpp>
+
+#include "observe/trace_checks.hpp"
+#include "support/temporary_folder.hpp"
+#include "train/small_gpt.hpp"
+
+namespace ht = halftone;
+
+namespace {
+
+const ht::training_arguments arguments{.per_device_train_batch_size = 4,
+                                       .gradient_accumulation_steps = 2,
+                                       .max_steps = 4,
+                                       .learning_rate = 1e-3,
+                                       .logging_steps = 2,
+                                       .eval_steps = 2};
+
+template <class Policy>
+struct run {
+    explicit run(ht::range_listener* listener, ht::executor* executor = nullptr, int checkpointing = 0)
+        : device{{.threads = executor == nullptr ? 1 : 0, .executor = executor}}, model{device, small::config, 1},
+          data{ht::token_view{text}, small::options}, trainer{device, model, with(checkpointing), ht::watched} {
+        trainer.listen(listener);
+    }
+    static ht::training_arguments with(int checkpointing) {
+        ht::training_arguments a = arguments;
+        a.checkpointing = checkpointing;
+        return a;
+    }
+
+    std::string text = small::text();
+    ht::cpu device;
+    ht::nn::gpt<Policy> model;
+    ht::language_data data;
+    ht::trainer<ht::cpu, ht::nn::gpt<Policy>, ht::watched_tape> trainer;
+};
+
+/// An operation that takes its time.
+struct slow {
+    static constexpr const char* name = "slow_product";
+    static auto forward(auto& ctx, const auto& x) {
+        spend();
+        return ht::keep(ht::map(ctx, [](auto a) { return a + 0.5f; }, x), x);
+    }
+    static auto backward(auto& ctx, const auto& dy, const auto&) { return ht::map(ctx, [](auto g) { return g; }, dy); }
+    static void spend() {
+        static volatile float sink = 0;
+        for (int i = 0; i < 3'000'000; ++i) sink = sink + 1;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a trace of training: parts add up to the step, layers are told, workers are there, the bits are the same") {
+    const support::temporary_folder folder;
+    ht::thread_pool pool{2};
+    ht::trace_recorder trace{{.schedule = {.wait = 1, .active = 2, .repeat = 1}}};
+    ht::traced_executor workers{pool, trace};
+    run<ht::amp_bf16> traced(&trace, &workers), plain(nullptr);
+    traced.trainer.train(traced.data);
+    plain.trainer.train(plain.data);
+    CHECK(small::masters(traced.model.parameters()) == small::masters(plain.model.parameters()));
+    trace.write(folder.path() / "trace.json");
+    const auto j = trace_checks::read(folder.path() / "trace.json");
+    trace_checks::check(j);
+    std::set<std::string> titles, layers;
+    for (const auto& [row, title] : trace_checks::rows_of(j)) titles.insert(title);
+    for (const char* title : {"steps", "data loading", "forward", "backward", "optimizer", "worker 0"}) {
+        CAPTURE(title);
+        CHECK(titles.count(title) == 1);
+    }
+    for (const auto& e : j["traceEvents"]) {
+        if (e["ph"] == "X" && e["args"].contains("layer")) layers.insert(e["args"]["layer"].get<std::string>());
+    }
+    CHECK(layers.count("h.1.attn.qkv") == 1);
+    const double steps = trace_checks::sum_of(j, "steps", "step");
+    const double parts = trace_checks::sum_of(j, "data loading", "data loading") +
+                         trace_checks::sum_of(j, "forward", "forward") +
+                         trace_checks::sum_of(j, "backward", "backward") +
+                         trace_checks::sum_of(j, "optimizer", "optimizer");
+    CHECK(parts <= steps);
+    CHECK(parts >= 0.97 * steps);
+}
+
+TEST_CASE("speed of light of training: lines are all of a step, checkpoints repeat what MFU does not count") {
+    ht::speed_of_light light, again;
+    run<ht::full_fp32> one(&light), repeated(&again, nullptr, 1);
+    one.trainer.train(one.data);
+    repeated.trainer.train(repeated.data);
+    ht::machine_peaks peaks;
+    for (double& rate : peaks.flops) rate = 1e11;
+    peaks.bytes = 1e10;
+    const ht::light_table t = light.table(peaks), r = again.table(peaks);
+    CHECK(t.steps == arguments.max_steps);
+    double sum = 0, calls = 0;
+    for (const ht::light_row& row : t.rows) {
+        sum += row.seconds;
+        if (row.operation == "linear_cross_entropy") calls += row.calls;
+    }
+    CHECK(sum == doctest::Approx(t.step_seconds).epsilon(0.02));
+    CHECK(calls == 2 * 2);  // two micro-batches, forward and backward
+    CHECK(t.mfu > 0);
+    CHECK(r.model_flops == doctest::Approx(t.model_flops));
+    const auto of_layer = [](const ht::light_table& table, const char* layer) {
+        double flops = 0;
+        for (const ht::light_row& row : table.rows) flops += row.layer == layer ? row.flops : 0;
+        return flops;
+    };
+    CHECK(of_layer(r, "h.0.attn.qkv") > 1.3 * of_layer(t, "h.0.attn.qkv"));
+}
+
+TEST_CASE("a product by plain loops, planted among fast ones, comes first") {
+    ht::speed_of_light light;
+    ht::cpu device{{.threads = 1}};
+    ht::tape<ht::cpu, ht::watched_tape> tape{device, ht::watched};
+    tape.listen(&light);
+    const std::vector<float> values(64 * 64, 0.1f);
+    light.begin_step(1);
+    {
+        const ht::scoped_range part(tape, "forward");
+        auto x = tape.leaf(ht::const_view<float, 2>(values.data(), {64, 64}));
+        auto y = ht::matmul(tape, x, x);
+        y = ht::apply<slow>(tape, y);
+        tape.backward(ht::sum(tape, ht::matmul(tape, y, x)));
+    }
+    light.end_step();
+    const ht::light_table t = light.table(ht::measure_peaks(device, 0.02, 1 << 20));
+    CHECK(t.rows.front().operation == "slow_product");
+    CHECK(t.rows.front().seconds > 0.5 * t.step_seconds);
+}
+
+TEST_CASE("measured peaks are positive, and those of bfloat16 at least those of floats") {
+    ht::cpu device{{.threads = 1}};
+    const ht::machine_peaks p = ht::measure_peaks(device, 0.05, 1 << 22);
+    CHECK(p.of(ht::arithmetic::fp32) > 1e8);
+    CHECK(p.of(ht::arithmetic::bf16) >= 0.5 * p.of(ht::arithmetic::fp32));
+    CHECK(p.bytes > 1e7);
+}
