@@ -48,7 +48,7 @@ struct gradient_check_options {
     extent every = 1;  ///< checks one of this number of elements
 };
 
-/// The result of check_gradients: the number of elements checked, and the element with the largest excess: its place
+/// The result of check_gradients: the number of elements checked, and the element with the largest excess: its index
 /// and its two derivatives.
 struct gradient_report {
     extent checked = 0;   ///< number of elements checked, of all inputs

@@ -35,7 +35,7 @@ void for_each_isa(const Test& test) {
     }
 }
 
-TEST_CASE("attention is tested on every instruction set that is here") {
+TEST_CASE("attention is tested on every instruction set of this machine") {
     for (const ht::isa set : ht::every_isa) {
         if (!support::is_tested(set)) MESSAGE("not tested here: ", std::string(ht::name(set)));
     }
@@ -120,7 +120,7 @@ void check_packed(const support::sequence_lengths& lengths, const attention_size
         });
 }
 
-TEST_CASE("packed sequences: each has the bits that it has alone") {
+TEST_CASE("packed sequences: each has the same bits as in a call of its own") {
     SUBCASE("of every kind") {
         support::for_each_pack([](const auto&... pack) {
             check_packed<float, float>(pack...);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of attention's gradients by warpgroups, on any device that has them: the kernels are called by name, whichever
-/// attention itself would take.
+/// Tests of attention's gradients by warpgroups, on any device that has warpgroups. The kernels are called by name, also
+/// where attention itself would choose others.
 ///
 ///     support::check_gradients_by_warpgroups<bfloat16>(device, sizes, support::layout::fused_chunks);
 #pragma once
@@ -50,7 +50,7 @@ void check_all_gradients_by_warpgroups(Device& device) {
     constexpr float16 fp16{};
     check(bf16, {1, 1, 1, 2, 2, 64, causal}, layout::fused_chunks, bounds::may_hide);
     check(bf16, {1, 200, 200, 1, 1, 64, causal}, layout::fused_chunks);
-    check(bf16, {1, 64, 64, 5, 5, 64, full}, layout::fused_chunks);  // one head more than go together
+    check(bf16, {1, 64, 64, 5, 5, 64, full}, layout::fused_chunks);  // one head more than the schedule's group of four
     check(bf16, {2, 40, 70, 4, 2, 64, causal}, layout::heads_first_chunks);
     check(fp16, {2, 20, 65, 1, 1, 40, full}, layout::heads_first_chunks);
     check(bf16, {1, 130, 130, 1, 1, 128, causal}, layout::fused_chunks);

@@ -27,7 +27,7 @@ using ht::float16;
 
 /// The memory layout of q, k, v and the gradients.
 enum class layout {
-    contiguous,          ///< each a tensor of its own
+    contiguous,          ///< separate tensors
     fused,               ///< q, k and v slices of one (batch, time, 3, heads, head_size) buffer
     heads_first,         ///< (batch, heads, time, head_size) with gaps between the times
     fused_chunks,        ///< as `fused`, and vectors of heads begin on multiples of 16 bytes if head_size allows it
@@ -288,7 +288,7 @@ double scale_of(const problem<T>& p) {
 }
 
 enum class bounds {
-    telling,   ///< about half of the values, at least, exceed theirs
+    telling,   ///< at least about half of the values exceed their bounds
     may_hide,  ///< gradients that are nearly or exactly zero, huge scores
 };
 

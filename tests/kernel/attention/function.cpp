@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// ht::attention and ht::attention_gradients view by view, within the bounds that the kernels' tests have.
+/// The free functions ht::attention and ht::attention_gradients, within the bounds of the kernels' tests.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/attention/cpu.hpp>

@@ -46,7 +46,7 @@ void check_all_flash() {
     check_flash<Compute, T>({2, 7, 40, 2, 2, 8, full}, layout::heads_first, {0, 6}, {0, 39});
 }
 
-TEST_CASE("flash attention: what is hidden has no effect, what is seen shows") {
+TEST_CASE("flash attention: hidden values have no effect, NaNs of visible ones propagate") {
     SUBCASE("float") { check_all_flash<float, float>(); }
     SUBCASE("bfloat16") { check_all_flash<bfloat16, bfloat16>(); }
     SUBCASE("float16") { check_all_flash<float16, float16>(); }
@@ -54,7 +54,7 @@ TEST_CASE("flash attention: what is hidden has no effect, what is seen shows") {
     SUBCASE("float, products of tfloat32") { check_all_flash<ht::tfloat32, float>(); }
 }
 
-TEST_CASE("flash attention: many poisons at once") {
+TEST_CASE("flash attention: many NaNs at once") {
     // All keys and values that the first queries do not see are NaN.
     support::problem<float> p({1, 60, 60, 2, 1, 16, causal}, layout::contiguous);
     support::for_each_cpu([&](ht::cpu& device) {
@@ -72,7 +72,7 @@ TEST_CASE("flash attention: many poisons at once") {
     });
 }
 
-TEST_CASE("flash attention on AMX-shaped products: what is hidden has no effect") {
+TEST_CASE("flash attention on AMX-shaped products: hidden values have no effect") {
     if (!support::is_tested(ht::isa::avx512_bf16)) {
         MESSAGE("not tested here: the packing needs avx512_bf16");
         return;
@@ -99,7 +99,7 @@ void multiply_whole_rows(extent rows, extent k, const void* a, const void* b, fl
     ht::portable::fma_multiply((rows + 23) / 24 * 24, k, a, b, c, stride, add, ahead);
 }
 
-TEST_CASE("flash attention on products of whole rows: what is hidden has no effect") {
+TEST_CASE("flash attention on products of whole rows: hidden values have no effect") {
     for (const attention_sizes& sizes :
          {attention_sizes{1, 65, 65, 1, 1, 16, causal}, attention_sizes{1, 335, 344, 2, 1, 16, causal}}) {
         support::problem<float> p(sizes, layout::heads_first);
@@ -157,7 +157,7 @@ void check_packs() {
     }
 }
 
-TEST_CASE("packed sequences: what stands in others has no effect, what is seen shows") {
+TEST_CASE("packed sequences: values of other sequences have no effect, NaNs of visible ones propagate") {
     SUBCASE("float") { check_packs<float, float>(); }
     SUBCASE("bfloat16") { check_packs<bfloat16, bfloat16>(); }
     SUBCASE("float, products of float16") { check_packs<float16, float>(); }

@@ -39,7 +39,7 @@ void check_all_math() {
     check_math<Compute, T>({1, 20, 20, 1, 1, 300, causal}, layout::contiguous, {0, 19}, {3, 19});
 }
 
-TEST_CASE("attention by products and softmax: what is hidden has no effect, what is seen shows") {
+TEST_CASE("attention by products and softmax: hidden values have no effect, NaNs of visible ones propagate") {
     SUBCASE("float") { check_all_math<float, float>(); }
     SUBCASE("bfloat16") { check_all_math<bfloat16, bfloat16>(); }
     SUBCASE("float16") { check_all_math<float16, float16>(); }
@@ -92,12 +92,12 @@ void check_packs() {
     }
 }
 
-TEST_CASE("packed sequences by products and softmax: what stands in others has no effect, what is seen shows") {
+TEST_CASE("packed sequences by products and softmax: values of other sequences have no effect") {
     SUBCASE("float") { check_packs<float, float>(); }
     SUBCASE("bfloat16") { check_packs<bfloat16, bfloat16>(); }
 }
 
-TEST_CASE("attention by products and softmax: scores of a million are as good as small ones") {
+TEST_CASE("attention by products and softmax: scores of a million are as exact as small ones") {
     support::for_each_cpu([](ht::cpu& device) {
         for (const float scale : {1.0f, 0.3f}) {
             support::check_shifted<float, float>(

@@ -56,7 +56,7 @@ TEST_CASE("the definition's gradients are its slopes") {
     check_definition({.mask = attention_mask::causal, .scale = 0.3f}, 3, 5);
 }
 
-TEST_CASE("the definition of packed sequences: each alone, and its gradients are its slopes") {
+TEST_CASE("the definition of packed sequences: sequences are independent, and the gradients are the slopes") {
     // Four sequences: as many keys as queries, more, fewer (so that a causal mask leaves queries without a key), none.
     const std::vector<std::int32_t> of_queries{0, 2, 3, 6, 8}, of_keys{0, 2, 6, 7, 7};
     const ht::packed_sequences sequences{{of_queries.data(), {5}}, {of_keys.data(), {5}}, 3, 4};
@@ -143,7 +143,7 @@ struct tensors {
     }
 };
 
-TEST_CASE("the operation by policy gives what the kernel gives") {
+TEST_CASE("the operation by policy gives the kernel's results") {
     ht::cpu device{{.threads = 1}};
     const tensors t(device, 1, 9, 9, 2, 8);
     support::random data(5);
@@ -183,7 +183,7 @@ TEST_CASE("the default scale is 1 / sqrt(head_size)") {
     CHECK(static_cast<double>(t.logsumexp(0, 0, 1, 1)) == doctest::Approx(std::log(7.0)));
 }
 
-TEST_CASE("attention refuses what does not fit") {
+TEST_CASE("attention refuses shapes that do not fit") {
     ht::cpu device{{.threads = 1}};
     const tensors t(device, 2, 4, 6, 2, 8);
     auto a = t.forward();
@@ -222,21 +222,21 @@ TEST_CASE("attention refuses packed sequences that do not fit") {
         CHECK_THROWS_AS(attention::backward<float>(device, backward), ht::shape_error);
         CHECK_THROWS_AS(ht::kernel::attention_math<ht::cpu>::backward<float>(device, backward), ht::shape_error);
     };
-    SUBCASE("they begin behind the first") { of_queries[0] = 1; }
-    SUBCASE("they end before the last") { of_keys[2] = 7; }
-    SUBCASE("they end beyond the last") { of_keys[2] = 9; }
-    SUBCASE("they go back") { of_queries[1] = 7; }
-    SUBCASE("a negative one") { of_keys[1] = -1; }
+    SUBCASE("offsets that begin after the first row") { of_queries[0] = 1; }
+    SUBCASE("offsets that end before the last row") { of_keys[2] = 7; }
+    SUBCASE("offsets that end beyond the last row") { of_keys[2] = 9; }
+    SUBCASE("descending offsets") { of_queries[1] = 7; }
+    SUBCASE("a negative offset") { of_keys[1] = -1; }
     SUBCASE("more queries than the longest") { longest_queries = 3; }
     SUBCASE("more keys than the longest") { longest_keys = 4; }
     SUBCASE("a longest below zero") { longest_keys = -1; }
-    SUBCASE("of keys another number than of queries") { sequences = 1; }
+    SUBCASE("fewer offsets of keys than of queries") { sequences = 1; }
     SUBCASE("no offset") { sequences = -1; }
     SUBCASE("keys of another batch") { k = ht::const_view<float, 4>(t.k.data(), {2, 4, 2, 8}); }
     run();
 }
 
-TEST_CASE("packed sequences: nothing in, nothing out") {
+TEST_CASE("packed sequences without rows, or no sequence at all") {
     ht::cpu device{{.threads = 2}};
     const std::vector<std::int32_t> zeros{0, 0, 0}, fives{0, 5, 5};
     const auto run = [&](const tensors& t, const std::vector<std::int32_t>& of_queries,
@@ -267,7 +267,7 @@ TEST_CASE("packed sequences: nothing in, nothing out") {
     CHECK_NOTHROW(attention::forward<float>(device, forward));
 }
 
-TEST_CASE("attention refuses a scale that is no scale") {
+TEST_CASE("attention refuses an invalid scale") {
     ht::cpu device{{.threads = 1}};
     const tensors t(device, 1, 2, 2, 1, 8);
     for (const float scale : {-1.0f, HUGE_VALF, std::nanf("")}) {
@@ -279,7 +279,7 @@ TEST_CASE("attention refuses a scale that is no scale") {
     CHECK_THROWS_AS(attention::backward<float>(device, b), ht::shape_error);
 }
 
-TEST_CASE("nothing in, nothing out") {
+TEST_CASE("attention of empty tensors") {
     ht::cpu device{{.threads = 1}};
     for (const tensors& t :
          {tensors(device, 0, 3, 3, 2, 8), tensors(device, 2, 0, 0, 2, 8), tensors(device, 2, 3, 3, 0, 8)}) {
@@ -301,7 +301,7 @@ std::size_t told(ht::cpu& device, const ht::kernel::attention_backward<float>& a
     return ht::workspace_bytes(device, [&](ht::cpu& d) { attention::backward<bfloat16>(d, a); });
 }
 
-TEST_CASE("scratch memory is as stated, and taken once") {
+TEST_CASE("scratch memory is as stated, and allocated once") {
     for (const extent heads : {1, 9}) {
         ht::cpu device{{.threads = 2}};
         const tensors t(device, 1, 300, 300, heads, 24);

@@ -57,7 +57,7 @@ TEST_CASE("attention by products and softmax is within bounds") {
     SUBCASE("float, products of bfloat16") { check_all<bfloat16, float>(); }
 }
 
-TEST_CASE("heads beyond what flash kernels take; one key") {
+TEST_CASE("heads that are too large for flash kernels; one key") {
     check_math<float, float>({1, 9, 17, 2, 1, 300, causal}, layout::heads_first, bounds::may_hide);
     check_math<bfloat16, bfloat16>({1, 19, 19, 1, 1, 512, full}, layout::fused, bounds::may_hide);
     check_math<float, float>({1, 1, 1, 1, 1, 1, causal}, layout::contiguous, bounds::may_hide);
@@ -88,7 +88,7 @@ ht::kernel::attention_forward<bfloat16> one_head(extent time, extent head_size, 
     return {x, x, x, x, {}, {.strategy = strategy}};
 }
 
-TEST_CASE("the choice of a strategy tells why") {
+TEST_CASE("the choice of a strategy states its reason") {
     ht::cpu device{{.threads = 1}};
     const auto choose = [&](extent head_size, attention_strategy strategy) {
         return ht::choose_attention<ht::amp_bf16>(device, one_head(40, head_size, strategy));
@@ -129,7 +129,7 @@ TEST_CASE("the operation uses the requested strategy") {
     CHECK(by_policy(attention_strategy::math).same_bits(math));
 }
 
-TEST_CASE("math's scratch memory is one head's scores and what its products take") {
+TEST_CASE("the math strategy's scratch memory: one head's scores, and the workspace of its products") {
     ht::cpu device{{.threads = 1}};
     const auto bytes = [&](extent time) {
         return ht::workspace_bytes(device, [&](auto& d) {

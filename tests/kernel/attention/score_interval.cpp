@@ -21,7 +21,7 @@ bool hides(const ht::detail::attention_block& block, const F&... functions) {
     return ht::detail::hides_block(ht::detail::attention_mod_of({}, 10000, 10000, functions...).score, block);
 }
 
-TEST_CASE("a block whose pairs are all hidden is told by intervals") {
+TEST_CASE("intervals find a block whose pairs are all hidden") {
     const auto block = [](extent query, extent key) { return ht::detail::attention_block{0, 0, query, 32, key, 64}; };
     CHECK(hides(block(0, 32), past));
     CHECK(!hides(block(1, 32), past));
@@ -45,7 +45,7 @@ TEST_CASE("a block whose pairs are all hidden is told by intervals") {
     CHECK(!hides(block(0, 99), ht::key_lengths(ht::const_view<std::int32_t, 1>(lengths.data(), {1}))));
 }
 
-TEST_CASE("a block is hidden by intervals only where each of its pairs is") {
+TEST_CASE("intervals report a block as hidden only if each of its pairs is") {
     const guarded<float> slopes(std::vector<float>{0.5f, -0.3f});
     const auto slope = ht::lookup(slopes.const_view());
     const auto sometimes = [=](auto, auto head, auto query, auto key) {

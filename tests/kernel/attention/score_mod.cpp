@@ -81,7 +81,7 @@ TEST_CASE("masks by name: lengths, padding, documents, prefixes") {
     check<bfloat16, bfloat16>({1, 150, 150, 2, 2, 16, full}, layout::fused, ht::document_mask(documents));
 }
 
-TEST_CASE("documents by a mask are what packed sequences are") {
+TEST_CASE("documents by a mask give the results of packed sequences") {
     std::vector<std::int32_t> ids;
     for (int i = 0; i < 66; ++i) ids.push_back(i < 20 ? 0 : i < 21 ? 1 : 2);
     const std::vector<std::int32_t> offsets{0, 20, 21, 66};
@@ -123,7 +123,7 @@ void check_all_hidden() {
                              [](auto, auto query, auto key) { return key < 7 * query; });
 }
 
-TEST_CASE("functions of scores: what is hidden has no effect, what is seen shows") {
+TEST_CASE("functions of scores: hidden values have no effect, NaNs of visible ones propagate") {
     SUBCASE("float") { check_all_hidden<float, float>(); }
     SUBCASE("bfloat16") { check_all_hidden<bfloat16, bfloat16>(); }
     SUBCASE("float, products of float16") { check_all_hidden<float16, float>(); }

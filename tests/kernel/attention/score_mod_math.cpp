@@ -48,7 +48,7 @@ TEST_CASE("functions of scores by both strategies, with dropout: o and gradients
     check<float, float>({1, 20, 30, 1, 1, 16, full}, layout::contiguous, ht::attention_dropout{1});
 }
 
-TEST_CASE("functions of scores by the math strategy: what is hidden has no effect, what is seen shows") {
+TEST_CASE("functions of scores by the math strategy: hidden values have no effect, NaNs of visible ones propagate") {
     support::problem<float> p({2, 33, 40, 4, 2, 8, full}, layout::heads_first);
     const auto some = [](auto, auto query, auto key) { return ht::abs(query - key) < 5 || key == 2 * query; };
     const auto mod = ht::detail::attention_mod_of(p.options, 33, 40, some);

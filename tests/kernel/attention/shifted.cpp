@@ -30,7 +30,7 @@ void check() {
     }
 }
 
-TEST_CASE("flash attention: scores of a million are as good as small ones") {
+TEST_CASE("flash attention: scores of a million are as exact as small ones") {
     SUBCASE("float") { check<float, float>(); }
     SUBCASE("bfloat16") { check<bfloat16, bfloat16>(); }
     SUBCASE("float16") { check<float16, float16>(); }

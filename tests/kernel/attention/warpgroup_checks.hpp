@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's forward pass by warpgroups, on any device that has them, for every kind of problem that its kernels take.
+/// Attention's forward pass by warpgroups, on any device that has warpgroups, for every kind of problem that its kernels
+/// support.
 ///
 ///     support::for_each_warpgroup_problem([&](const auto&... one) { support::check_warpgroups<bfloat16>(device, one...); });
 #pragma once
@@ -11,7 +12,7 @@
 
 namespace support {
 
-/// The forward pass by the tiling that its sizes choose; the gradients are left as they are.
+/// The forward pass by the tiling that its sizes choose; the gradients are not computed.
 template <class T, class Device>
 outcome<T> forward_by_warpgroups(const problem<T>& p, Device& device) {
     return outcome<T>(p, [&](const auto& forward, const auto&) {
@@ -22,7 +23,7 @@ outcome<T> forward_by_warpgroups(const problem<T>& p, Device& device) {
         attend_by_warpgroups(device, forward, describe_attention(e, forward.options, {}));
     });
 }
-/// By one tiling.
+/// The same by one tiling.
 template <class T, class Tiling, class Device>
 outcome<T> forward_by_tiling(const problem<T>& p, Device& device) {
     return outcome<T>(p, [&](const auto& forward, const auto&) {
@@ -76,7 +77,8 @@ void for_each_warpgroup_problem(const Test& test) {
     test(attention_sizes{1, 200, 260, 2, 1, 128, causal}, layout::heads_first_chunks, bounds::telling);
 }
 
-/// A NaN or an infinity in a key or a value changes no bit of the queries that do not see it, and shows in those that do.
+/// A NaN or an infinity in a key or a value changes no bit of the queries that do not see it, and propagates to those that
+/// do.
 template <class T, class Run>
 void check_hidden_forward(const attention_sizes& sizes, const std::vector<extent>& key_times, const Run& run) {
     CAPTURE(sizes);

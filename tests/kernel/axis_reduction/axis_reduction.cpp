@@ -27,7 +27,7 @@ TEST_CASE("axis_reduction: results of another type, and long rows and columns") 
         all_operations<bfloat16, float>(device, ht::shape<2>{37, 130}, ht::axes<1>);
         all_operations<bfloat16, float>(device, ht::shape<2>{37, 130}, ht::axes<0>);
         all_operations<float, bfloat16>(device, ht::shape<2>{130, 37}, ht::axes<0>);
-        // Pieces: a long row, a long column, a wide row of columns, two runs.
+        // Several pieces: a long row, a long column, wide rows that are summed by columns, two reduced axes that are apart.
         all_operations<float, float>(device, ht::shape<1>{150001}, ht::axes<0>);
         all_operations<bfloat16, float>(device, ht::shape<2>{20011, 9}, ht::axes<0>);
         all_operations<float, float>(device, ht::shape<2>{130, 2500}, ht::axes<0>);
@@ -37,7 +37,7 @@ TEST_CASE("axis_reduction: results of another type, and long rows and columns") 
     });
 }
 
-TEST_CASE("axis_reduction: strides, axes that stay, infinities, NaNs, nothing") {
+TEST_CASE("axis_reduction: strides, axes that are kept, infinities, NaNs, empty tensors") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         free_functions(device);
@@ -45,7 +45,7 @@ TEST_CASE("axis_reduction: strides, axes that stay, infinities, NaNs, nothing") 
     });
 }
 
-TEST_CASE("axis_reduction: sums along an axis up to each element") {
+TEST_CASE("axis_reduction: running sums along an axis") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         every_running_sum<float, float>(device);
@@ -67,13 +67,13 @@ void same_bits(ht::isa set, const ht::shape<Rank>& s, ht::axis_list<Axes...> alo
         CHECK(one.same_bits(three));
     }
 }
-TEST_CASE("axis_reduction: the same bits at one and at three threads, and sums that do not lose in length") {
+TEST_CASE("axis_reduction: the same bits at one and at three threads, and an error that does not grow with the length") {
     support::for_each_set([](ht::isa set) {
         same_bits<float>(set, ht::shape<1>{200003}, ht::axes<0>);
         same_bits<bfloat16>(set, ht::shape<2>{40001, 5}, ht::axes<0>);
         same_bits<float>(set, ht::shape<3>{9, 33, 301}, ht::axes<0, 2>);
-        // 2^34 and many ones: in float the ones would be lost, one after the other, and in blocks of 512 as well. The first
-        // block's are; the result is a multiple of 2048.
+        // 2^34 and many ones: a sum in float would lose each of the ones, also if added up in blocks of 512. Here only the
+        // ones in the block of 2^34 are lost, and the result is rounded to a multiple of 2048.
         constexpr extent ones = 100000;
         std::vector<float> x(ones + 1, 1.0f);
         x[0] = 0x1p34f;
@@ -84,7 +84,7 @@ TEST_CASE("axis_reduction: the same bits at one and at three threads, and sums t
     });
 }
 
-TEST_CASE("axis_reduction: doubles in double") {
+TEST_CASE("axis_reduction: doubles are reduced in double") {
     ht::cpu device{{.threads = 2}};
     support::random data(5);
     const std::vector<double> x = data.normals<double>(3 * 50 * 4);

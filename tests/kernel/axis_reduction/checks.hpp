@@ -48,11 +48,11 @@ inline ht::reference::reduced definition(axis_operation operation, const std::ve
     return ht::reference::reduce_elements(
         operation, static_cast<extent>(x.size()), [&](extent i) { return x[static_cast<std::size_t>(i)]; }, factor);
 }
-/// The float sum's share of the magnitudes; every term has been rounded so often before.
+/// The error of a float sum relative to the sum of its terms' magnitudes; each term has been rounded `before` times.
 inline double sum_error(std::size_t size, double before = 0) {
     return support::gamma(static_cast<double>(ht::kernel::axis_depth(static_cast<extent>(size))) + before) + support::u;
 }
-/// By how much an output may be off before it is rounded to its type: (of the result, of what is kept).
+/// The errors of an output's result and of its kept value, before they are rounded to their types.
 inline ht::reference::reduced error_of(axis_operation operation, const std::vector<double>& x, double factor) {
     using enum axis_operation;
     const ht::reference::reduced want = definition(operation, x, factor);
@@ -90,7 +90,7 @@ inline ht::reference::reduced error_of(axis_operation operation, const std::vect
     return {0, 0};
 }
 
-/// x's elements lie from x on in these strides; y, kept and the gradient by the definition of each output.
+/// Compares y and the kept values with the definition, and then y added to existing values.
 template <class X, class Y, int Rank, int... Axes, class Device>
 void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...> along, axis_operation operation) {
     CAPTURE(static_cast<int>(operation));
@@ -117,7 +117,7 @@ void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...
     CHECK_MESSAGE(keeps.within(), keeps);
     CHECK(y.intact());
     CHECK(kept.intact());
-    // Added to what is there.
+    // Added to existing values.
     const guarded<Y> sum(std::vector<Y>(static_cast<std::size_t>(l.outputs), static_cast<Y>(2.0f)));
     ht::kernel::axis_reduction<Device>::run(
         device, ht::kernel::reduction<X, Y>{x.data(), l, sum.data(), operation, factor, nullptr, ht::write_mode::add});
@@ -129,7 +129,7 @@ void forward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...
     }
 }
 
-/// Of a contiguous x.
+/// The gradient of a contiguous x.
 template <class X, class Y, int Rank, int... Axes, class Device>
 void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes...> along, axis_operation operation,
               ht::write_mode mode) {
@@ -167,7 +167,7 @@ void backward(Device& device, const ht::const_view<X, Rank>& x, axis_list<Axes..
     CHECK(dx.intact());
 }
 
-/// Products of elements near 1, of either sign: every fifth output has a zero, every seventh one or another.
+/// Products of elements near 1, of either sign. Every fifth output has a zero, and every seventh one, in another position.
 template <class X, class Y, int Rank, int... Axes, class Device>
 void products(Device& device, const ht::shape<Rank>& s, axis_list<Axes...> along, extent apart = 1) {
     CAPTURE(s);
@@ -214,7 +214,7 @@ void all_operations(Device& device, const ht::shape<Rank>& s, axis_list<Axes...>
     }
 }
 
-/// Every way in which axes can lie to each other: outer, inner, middle, two runs, all.
+/// Every arrangement of reduced axes: the outer ones, the inner ones, those in the middle, two that are apart, all.
 template <class X, class Y, class Device>
 void every_layout(Device& device, extent apart = 1) {
     using ht::axes, ht::shape;
@@ -301,11 +301,11 @@ void what_is_special(Device& device) {
     CHECK((at[0] == 1 && at[1] == 0 && at[2] == 1 && at[3] == 2));
     ht::logsumexp(device, x, ht::axes<1>, out);
     CHECK((ht::is_nan(y[0]) && y[1] == -infinity && y[2] == infinity && std::fabs(y[3] - 3.7586f) < 1e-4f));
-    // Exponentials of large numbers are those of their distance to the largest.
+    // Large numbers: exponentials are of differences from the largest, so that none overflows.
     const float large[] = {200, 200, 200, -300, -300, -300};
     ht::logsumexp(device, ht::const_view<float, 2>(large, {2, 3}), ht::axes<1>, ht::view<float, 1>(y, {2}));
     CHECK((std::fabs(y[0] - 201.09861f) < 1e-4f && std::fabs(y[1] + 298.90139f) < 1e-4f));
-    // The same by columns, of which one is a NaN's.
+    // The same by columns, one of which contains a NaN.
     const float columns[] = {1, nan, 2, 3, -infinity, 1, 5, 2};
     const ht::const_view<float, 2> down(columns, {2, 4});
     ht::amax(device, down, ht::axes<0>, out);
@@ -313,7 +313,7 @@ void what_is_special(Device& device) {
     ht::argmin(device, down, ht::axes<0>, ht::view<std::int32_t, 1>(at, {4}));
     CHECK((at[0] == 1 && at[1] == 0 && at[2] == 0 && at[3] == 1));
 
-    // Of nothing, as PyTorch has it.
+    // Reductions of no elements, as PyTorch defines them.
     const ht::const_view<float, 2> nothing(rows, {4, 0}), no_rows(rows, {0, 3});
     ht::sum(device, nothing, ht::axes<1>, out);
     CHECK((y[0] == 0 && y[3] == 0));
@@ -334,7 +334,7 @@ void what_is_special(Device& device) {
         ht::shape_error);
     CHECK_THROWS_WITH_AS(ht::sum(device, x, ht::axes<0>, out), "sum: y is (4); expected (3)", ht::shape_error);
 
-    // Elements that are equally large share evenly; where one is a NaN, none is.
+    // Equally large elements share the gradient evenly; in a row with a NaN every element's gradient is NaN.
     const float kept[] = {nan, -infinity, infinity, 3}, dy[] = {1, 1, 1, 1};
     float dx[12];
     const auto l = ht::kernel::axis_layout_of(x, ht::axes<1>);
@@ -363,7 +363,7 @@ void running_sums(Device& device, const ht::shape<3>& s, bool is_reversed, ht::w
     for (extent i = 0; i < s.size(); ++i) {
         const auto k = static_cast<std::size_t>(i);
         const double value = want[k] + (mode == ht::write_mode::add ? 0.25 : 0);
-        // At most 32 neighbours are added up in float, in at most five steps; the rest is in double.
+        // At most 32 neighbours are added up in float, in at most five steps; all other sums are in double.
         const double error = support::gamma(5) * magnitudes[k] + 2 * support::u * (std::fabs(want[k]) + 0.25);
         c.expect(static_cast<double>(y[i]), value, support::rounded<Y>(value, error));
     }

@@ -19,9 +19,9 @@ using ht::kernel::channel_sets;
 using support::guarded;
 using doubles = std::vector<double>;
 
-/// Shapes and groups, 0: batch norm; and how many elements x, dy, y and dx lie behind an address that is aligned for
-/// vectors. Empty ones, sets of few elements, segments of several blocks, odd ones; aligned ones whose vectors belong to
-/// one segment, to two and to several.
+/// Shapes; groups (0: batch norm); and the offset in elements of x, dy, y and dx from an address that is aligned for
+/// vectors. The cases: empty tensors, sets of few elements, segments of several blocks, odd sizes; aligned tensors whose
+/// vectors belong to one segment, to two and to several.
 struct norm_case {
     ht::shape<4> x;
     extent groups, apart = 1;
@@ -42,7 +42,7 @@ inline std::size_t channel_at(const channel_sets& s, extent i) {
     return static_cast<std::size_t>(s.channel_of(i / s.area));
 }
 
-/// What a set's statistics are, and by how much they may be off before they are rounded.
+/// The statistics of each set, and the bounds of their errors.
 struct defined_statistics {
     doubles mean, var, rstd, mean_error, var_error, rstd_error;
 };
@@ -112,7 +112,7 @@ void forward(Device& device, const norm_case& c, support::comparison& results, s
         const std::size_t s = set_at(sets, i), channel = channel_at(sets, i);
         const double by = std::fabs(static_cast<double>(gain[static_cast<extent>(channel)]));
         const double away = std::fabs(static_cast<double>(x[i]) - d.mean[s]);
-        // The difference and both products round, and the sum.
+        // The roundings of the difference, of both products, and of the sum.
         const double most = by * (away + d.mean_error[s]) * (d.rstd[s] + d.rstd_error[s]);
         const double shift = std::fabs(static_cast<double>(bias[static_cast<extent>(channel)]));
         const double error = most - by * away * d.rstd[s] + support::gamma(4) * (most + shift);
@@ -121,7 +121,7 @@ void forward(Device& device, const norm_case& c, support::comparison& results, s
     }
 }
 
-/// The gradients, of statistics that are given to both; `training`: of batch norm whose statistics are its own.
+/// The gradients; kernel and definition get the same statistics. `training`: of a batch norm with the batch's statistics.
 template <class X, class W, class Y, class Device>
 void backward(Device& device, const norm_case& c, bool training, support::comparison& inputs,
               support::comparison& parameters) {
@@ -154,7 +154,7 @@ void backward(Device& device, const norm_case& c, bool training, support::compar
     ht::reference::channel_norm_backward(
         sets, x.const_view(parts_of(sets)), means.data(), scales.data(), gain.data(), dy.const_view(parts_of(sets)),
         !training, ht::view<double, 3>(want.data(), parts_of(sets)), of_gain.data(), of_bias.data());
-    // Terms are rounded twice, pass through the additions of a segment, on the CPU or in a warp, and the sums are
+    // Terms are rounded twice, pass through the additions of a segment (the CPU's, or a warp's), and the sums are
     // rounded.
     const extent depth = std::max(ht::kernel::axis_depth(sets.area), sets.area / 32 + 6) + 3;
     doubles plain(scales.size()), weighed(scales.size());
@@ -202,7 +202,7 @@ void within_bounds(Device& device) {
     CHECK_WITHIN(parameters);
 }
 
-/// By running statistics; without gain and bias; a channel whose statistics are not finite keeps its running ones.
+/// Evaluation by running statistics; no gain and no bias; a channel with infinities keeps its running statistics.
 template <class Device>
 void what_is_special(Device& device) {
     const float inf = std::numeric_limits<float>::infinity();

@@ -24,7 +24,7 @@ TEST_CASE_TEMPLATE("column_sum: within its bound of the definition", M, all_floa
         }
         within_bounds<M>(device, 37, 67, 5, write_mode::add);
         within_bounds<M>(device, 2000, 129, 0, write_mode::add);       // several pieces of rows
-        within_bounds<M>(device, 40, 9001, 3, write_mode::overwrite);  // and of columns
+        within_bounds<M>(device, 40, 9001, 3, write_mode::overwrite);  // several pieces of columns
     });
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("column_sum: integers exactly, and the same bits at one and at two thr
     });
 }
 
-TEST_CASE("column_sum: its gradient is the sums' own") {
+TEST_CASE("column_sum: the gradient of each row is the sums' gradient") {
     constexpr extent rows = 3, width = 2;
     support::random data(11);
     const doubles x = data.normals<double>(rows * width), dy = data.normals<double>(width);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a convolution, its gradients, and unfold and fold have to do on every device.
+/// Tests of a convolution, its gradients, unfold and fold, for every device.
 ///
 ///     conv2d_checks::exact<ht::amp_bf16, bfloat16, bfloat16>(device);
 ///     conv2d_checks::within_bounds<ht::full_fp32, float, float>(device);
@@ -39,8 +39,8 @@ struct conv2d_case {
     ht::detail::conv2d_problem problem() const { return ht::detail::conv2d_problem::of("test", x, weight(), options); }
 };
 inline const conv2d_case cases[] = {
-    {{2, 5, 6, 7}, 4, {1, 1}},                                                   // few places: images side by side
-    {{2, 3, 16, 17}, 5, {1, 1}},                                                 // many: read where they lie
+    {{2, 5, 6, 7}, 4, {1, 1}},                                                   // few positions: several images in one product
+    {{2, 3, 16, 17}, 5, {1, 1}},                                                 // many positions: x is read in place
     {{2, 4, 16, 16}, 6, {1, 1}, {.groups = 2}},                                  //
     {{2, 3, 9, 8}, 5, {3, 3}, {.stride = {2, 2}, .padding = {1, 1}}},            //
     {{1, 3, 19, 17}, 4, {7, 7}, {.stride = {2, 2}, .padding = {3, 3}}},          //
@@ -49,13 +49,13 @@ inline const conv2d_case cases[] = {
     {{2, 3, 5, 5}, 6, {3, 3}, {.stride = {2, 1}, .padding = {1, 0}, .groups = 3}},
     {{2, 2, 5, 11}, 3, {1, 4}, {.stride = {1, 3}, .padding = {0, 2}, .dilation = {1, 2}}},
     {{2, 2, 9, 8}, 3, {3, 2}, {.stride = {3, 2}, .padding = {2, 1}, .dilation = {2, 3}}},
-    {{1, 2, 2, 1}, 2, {3, 3}, {.padding = {1, 1}}},                              // a window larger than the picture
+    {{1, 2, 2, 1}, 2, {3, 3}, {.padding = {1, 1}}},                              // a window larger than the image
     {{1, 1, 1, 1}, 1, {1, 1}},                                                   //
     {{5, 2, 16, 16}, 3, {3, 3}, {.padding = {1, 1}}},                            // four images, then one
     {{4, 3, 8, 8}, 2, {1, 1}, {.stride = {2, 2}}},                               //
     {{0, 3, 5, 5}, 4, {3, 3}, {.padding = {1, 1}}},                              // no images
 };
-/// Of more memory than is unfolded at once: rows of places of one image, and channels of it.
+/// An image whose matrix is larger than what is unfolded at once: it is cut by rows, and its gradient by channels.
 inline const conv2d_case large = {{1, 64, 64, 64}, 2, {3, 3}, {.padding = {1, 1}}};
 
 /// Numbers as an operation that computes in Compute reads them.
@@ -99,8 +99,8 @@ constexpr double sum_roundoff() {
     return support::is_on_cpu<Device> || std::is_same_v<Compute, float> ? support::u : 2 * support::u;
 }
 
-/// Results against a definition's: equal once rounded, where everything is small whole numbers, or within the bound of a
-/// sum of `terms` products that is then rounded. `before` is what was there, and is added.
+/// Compares results with the definition: small whole numbers must be equal after rounding, others within the bound of a
+/// sum of `terms` products that is then rounded. `before`: the values to which the results were added.
 template <class Compute, class T, class Device>
 void compare(support::comparison& c, bool integers, const guarded<T>& got, const defined& want, const doubles& before,
              double terms) {
@@ -118,7 +118,7 @@ void compare(support::comparison& c, bool integers, const guarded<T>& got, const
 }
 inline doubles zeros(extent n) { return doubles(static_cast<std::size_t>(n)); }
 
-/// The numbers of one case, and the same of x, channels last in memory.
+/// The numbers of one case; x also with the channels last in memory.
 template <class X, class W, class Y>
 struct operands {
     guarded<X> x, channels_last;
@@ -146,7 +146,7 @@ struct operands {
     }
 };
 
-/// Forward pass with and without a bias, both gradients over what was there and added to it, of one case.
+/// One case: the forward pass with and without a bias; both gradients, which overwrite memory or are added to it.
 template <class P, class X, class W, class Y, class Device>
 void check_case(Device& device, const conv2d_case& t, bool integers, support::comparison& c) {
     using compute = ht::unscaled_compute<P>;
@@ -192,7 +192,7 @@ void check_case(Device& device, const conv2d_case& t, bool integers, support::co
         ht::conv2d_weight<P>(device, in.last(t), g, to_w.view(t.weight()), t.options, mode);
         compare<compute, X, Device>(c, integers, to_x, dx, x_before,
                                     static_cast<double>(p.group_outputs() + p.window.taps()));
-        // A sum in each product, and the products' in order.
+        // A sum in each product, and the sum of the products, in order.
         compare<compute, W, Device>(c, integers, to_w, dw, w_before,
                                     static_cast<double>(p.images * (p.places() + p.window.down.places)));
     }
@@ -211,7 +211,7 @@ void within_bounds(Device& device) {
     CHECK_WITHIN(c);
 }
 
-/// The matrix of what a window sees, all of it and rows of places alone, and what is added up of it.
+/// The unfolded matrix, whole and for some rows of positions, and the image that a matrix is folded into.
 template <class T, class X, class Device>
 void unfolds(Device& device) {
     for (const conv2d_case& t : cases) {

@@ -35,14 +35,14 @@ TEST_CASE("conv2d, conv2d_input, conv2d_weight: within bounds") {
     });
 }
 
-TEST_CASE("conv2d: a picture that is unfolded by rows, and whose gradient is folded by channels") {
+TEST_CASE("conv2d: an image that is unfolded by rows, and whose gradient is folded by channels") {
     ht::cpu device{{.threads = 2}};
     support::comparison unused;
     check_case<ht::full_fp32, float, float, float>(device, large, true, unused);
     const auto p = large.problem();
     const auto cut = ht::detail::conv2d_pieces::of<ht::cpu>(p, p.depth() * 4);
     CHECK((cut.images == 1 && cut.rows > 1 && cut.rows < p.window.down.places));
-    // What it takes is what the contract says: the matrix of 8 MiB at most, and packed operands.
+    // Scratch memory is as the contract states: a matrix of at most 8 MiB, and packed operands.
     const auto bytes = ht::workspace_bytes(device, [&](auto& d) {
         ht::conv2d<ht::full_fp32>(d, ht::view<float, 4>(nullptr, large.x), ht::view<float, 4>(nullptr, large.weight()),
                                   ht::view<float, 1>{}, ht::view<float, 4>(nullptr, p.result()), large.options);
@@ -69,7 +69,7 @@ std::vector<std::vector<float>> results(ht::cpu& device, extent images) {
     return all;
 }
 
-TEST_CASE("conv2d: the same bits at one and at two threads, and whatever images stand beside one") {
+TEST_CASE("conv2d: the same bits at one and at two threads, and in a batch of any size") {
     ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
     const auto all = results(one, 8), again = results(two, 8), alone = results(two, 1);
     CHECK(all == again);

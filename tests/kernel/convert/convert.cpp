@@ -16,7 +16,7 @@ namespace {
 
 using namespace convert_checks;
 
-TEST_CASE_TEMPLATE("convert: every element as its own conversion", M, down_bf16, down_f16, up_bf16, up_f16, across,
+TEST_CASE_TEMPLATE("convert: every element as a single number", M, down_bf16, down_f16, up_bf16, up_f16, across,
                    back, copy, down_e4m3, up_e5m2) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
@@ -26,7 +26,7 @@ TEST_CASE_TEMPLATE("convert: every element as its own conversion", M, down_bf16,
     });
 }
 
-TEST_CASE("convert: what is too large becomes the largest number") {
+TEST_CASE("convert: numbers that are too large saturate") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         for (const extent count : support::widths) saturates<bfloat16, ht::float8_e4m3>(device, count);
@@ -48,7 +48,7 @@ TEST_CASE("convert: in place with a factor, and its gradient") {
         at, {0.3, 0.6, 0.9});
 }
 
-TEST_CASE("convert: wrong arguments, and none") {
+TEST_CASE("convert: wrong arguments, empty tensors") {
     ht::cpu device{{.threads = 1}};
     refuses(device);
 }

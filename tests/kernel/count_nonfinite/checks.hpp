@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of what count_nonfinite finds, for every device.
+/// Tests of count_nonfinite, for every device.
 #pragma once
 
 #include <limits>

@@ -141,10 +141,10 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
             dxs.expect(static_cast<double>(dlogits(i, j)), wanted(i, j), support::rounded<D>(wanted(i, j), error));
         }
         for (extent j = 0; j < padding && i + 1 < rows; ++j)
-            CHECK(ht::is_nan(dx[i * stride + classes + j]));  // not ours
+            CHECK(ht::is_nan(dx[i * stride + classes + j]));  // the padding of a row is not written
     }
     CHECK_MESSAGE(dxs.within(), dxs);
-    if (classes > 1 && deviation <= 8) CHECK_MESSAGE(dxs.telling(), dxs);  // else next to all of them vanish
+    if (classes > 1 && deviation <= 8) CHECK_MESSAGE(dxs.telling(), dxs);  // else almost all of them underflow
     CHECK(dx.intact());
     CHECK(losses.intact());
     CHECK(maximum.intact());
@@ -217,7 +217,7 @@ void ignored_rows(Device& device) {
                                                                                     .dlogits = dx.view(shape),
                                                                                     .ignore_index = 7});
     };
-    run();  // what an ignored row holds does not matter
+    run();  // the contents of an ignored row do not matter
     CHECK(count[0] == 1.0f);
     CHECK(loss[0] == losses[0]);
     CHECK(losses[1] == 0.0f);

@@ -28,12 +28,12 @@ TEST_CASE_TEMPLATE("cross_entropy: within its bound of the definition", M, all_f
         within_bounds<M>(device, 1, 257, 0, 4.0);
         within_bounds<M>(device, 7, 257, 7, 8.0);  // a padded vocabulary
         within_bounds<M>(device, 37, 5003, 5, 1.0);
-        within_bounds<M>(device, 60, 200, 0, 3.0);   // more rows than logarithms are taken at a time
+        within_bounds<M>(device, 60, 200, 0, 3.0);   // more rows than logarithms are computed at a time
         within_bounds<M>(device, 3, 12300, 0, 2.0);  // some blocks of classes, and a part of one
     });
 }
 
-TEST_CASE("cross_entropy: what is exact, ignored rows, a gradient of each row's loss") {
+TEST_CASE("cross_entropy: exact results, ignored rows, a gradient of each row's loss") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent classes : {2, 37, 130}) what_is_exact(device, classes);
@@ -42,7 +42,7 @@ TEST_CASE("cross_entropy: what is exact, ignored rows, a gradient of each row's 
     });
 }
 
-TEST_CASE_TEMPLATE("cross_entropy: large logits, and a constant added to all of a row", M, all_float, mixed, widening) {
+TEST_CASE_TEMPLATE("cross_entropy: large logits, and a constant added to a row's logits", M, all_float, mixed, widening) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent classes : {2, 3, 37, 300, 5003}) {
@@ -81,7 +81,7 @@ TEST_CASE("cross_entropy: so many classes that a float cannot count them" * doct
     });
 }
 
-TEST_CASE_TEMPLATE("cross_entropy: the largest of a row is found, whatever its place", T, float, bfloat16,
+TEST_CASE_TEMPLATE("cross_entropy: the largest logit of a row is found at any index", T, float, bfloat16,
                    ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
@@ -110,7 +110,7 @@ TEST_CASE_TEMPLATE("cross_entropy: the largest of a row is found, whatever its p
     });
 }
 
-TEST_CASE("cross_entropy: the same bits at one and at two threads, in chunks of rows, in place and apart") {
+TEST_CASE("cross_entropy: the same bits at one and at two threads, in chunks of rows, in place and out of place") {
     support::for_each_set([](ht::isa set) {
         constexpr extent rows = 203, classes = 517, chunk = 50;
         const ht::shape<2> shape{rows, classes};

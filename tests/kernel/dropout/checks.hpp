@@ -94,7 +94,7 @@ void ends_of_the_range(Device& device) {
     CHECK(wrong == 0);
     ht::kernel::dropout<Device>::run(device, x.const_view(), ht::const_view<float, 1>{}, y.view(),
                                      dropout_draw::of(own.data(), tensor, 0));
-    wrong = 0;  // of what is no number, devices keep no more than that
+    wrong = 0;  // of a NaN a device preserves only that it is one
     for (extent i = 0; i < count; ++i) wrong += y[i] == x[i] || (ht::is_nan(x[i]) && ht::is_nan(y[i])) ? 0 : 1;
     CHECK(wrong == 0);
     ht::kernel::dropout<Device>::run(device, ht::const_view<float, 1>(nullptr, {0}), ht::const_view<float, 1>{},

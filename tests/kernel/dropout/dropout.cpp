@@ -29,7 +29,7 @@ TEST_CASE_TEMPLATE("dropout: as its definition, at any alignment", M, floats, re
     });
 }
 
-TEST_CASE("dropout: nothing, everything, no elements, and wrong ones") {
+TEST_CASE("dropout: of no element, of every element, of an empty tensor; wrong arguments") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         ends_of_the_range(device);

@@ -45,7 +45,7 @@ using rounding_down = types<float, bfloat16>;
 using narrow = types<bfloat16, bfloat16>;
 using widening = types<float16, float>;
 
-/// Every element is the rounded sum of its two rows, or the one row itself.
+/// Every element is the rounded sum of its two rows, or the element of one row.
 template <class M, class Device>
 void forward_within_bounds(Device& device, extent width, alignment where = alignment::none) {
     CAPTURE(width);
@@ -149,7 +149,7 @@ void backward_within_bounds(Device& device, extent vocabulary, extent period, ex
     for (extent k = 0; k < vocabulary * width; ++k) {
         const auto i = static_cast<std::size_t>(k);
         const int terms = uses[i / static_cast<std::size_t>(width)];
-        if (terms == 0) {  // untouched, or nothing
+        if (terms == 0) {  // unchanged, or zero
             wrong += dtable[k] == (mode == write_mode::add ? old_table[i] : G(0.0f)) ? 0 : 1;
         } else {
             by_token.expect(static_cast<double>(dtable[k]), want[i],

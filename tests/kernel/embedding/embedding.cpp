@@ -32,7 +32,7 @@ TEST_CASE_TEMPLATE("embedding: backward within its bound of the definition", M, 
             backward_within_bounds<M>(device, 11, 4, 14, width, write_mode::overwrite);
             backward_within_bounds<M>(device, 11, 4, 14, width, write_mode::add);
         }
-        backward_within_bounds<M>(device, 7, 100, 1000, 33, write_mode::add);  // sums over several pieces of places
+        backward_within_bounds<M>(device, 7, 100, 1000, 33, write_mode::add);  // sums over several pieces of lookups
         backward_within_bounds<M>(device, 3000, 50, 20, 33,
                                   write_mode::add);  // most tokens absent, positions beyond the rows
         backward_within_bounds<M>(device, 3000, 50, 20, 33, write_mode::overwrite);
@@ -47,7 +47,7 @@ TEST_CASE("embedding: the same bits at one and at two threads; integers exactly"
     });
 }
 
-TEST_CASE("embedding: squares of the table's gradient, kept true while rows are added to it") {
+TEST_CASE("embedding: the sum of squares of the table's gradient, updated while rows are added to it") {
     constexpr extent vocabulary = 50, rows = 200, width = 300;
     support::random data(3);
     const guarded<bfloat16> dy(data.normals<bfloat16>(rows * width));

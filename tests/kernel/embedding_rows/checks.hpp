@@ -145,13 +145,13 @@ void as_dense_everywhere(Device& device) {
         as_dense<float16, bfloat16>(device, 5000, width, {1, 33, 70}, 16);
     }
     as_dense<bfloat16, float>(device, 1, 16, {3, 2}, 16);
-    as_dense<bfloat16, float>(device, 3000, 4, {700, 600, 900}, 16);    // blocks of places, and rows that move far
+    as_dense<bfloat16, float>(device, 3000, 4, {700, 600, 900}, 16);    // blocks of lookups, and rows that move far
     as_dense<bfloat16, float>(device, 4, 8, {0, 5, 0}, 16);
     as_dense<bfloat16, float>(device, 4, 8, {0, 0}, 16);
     as_dense<bfloat16, float>(device, 1 << 20, 2, {50, 50});
 }
 
-/// Lookups of a padding token have no row and move no other's: the rows are those of the tokens beside it, alone, bit by bit.
+/// Lookups of a padding token have no row and do not affect others: the rows are, bit by bit, those of the other tokens alone.
 template <class Device>
 void leaves_out_padding(Device& device) {
     constexpr extent width = 7, vocabulary = 23;
@@ -184,7 +184,7 @@ void leaves_out_padding(Device& device) {
         for (extent r = 0; r < rows.count[0]; ++r) CHECK(rows.indices[r] != padding);
         CHECK(rows.bytes() == others.bytes());
     }
-    // Nothing but padding.
+    // Only padding.
     const guarded<std::int32_t> tokens(std::vector<std::int32_t>{5, 5, 5});
     const guarded<bfloat16> dy(3 * width);
     const rows_of<float> none(3, width, 1);

@@ -33,7 +33,7 @@ TEST_CASE("embedding rows: duplicates overflow where they are summed") {
     overflows_where_rows_are_summed(device);
 }
 
-TEST_CASE("embedding rows: what does not fit is refused, and a token outside the vocabulary") {
+TEST_CASE("embedding rows: wrong shapes and tokens outside the vocabulary are refused") {
     ht::cpu device;
     refuses(device);
     CHECK_THROWS_WITH_AS((as_dense<float, float>(device, 9, 1, {4}, 1, true)),
@@ -50,7 +50,7 @@ TEST_CASE("embedding rows: what does not fit is refused, and a token outside the
     CHECK(rows.intact());
 }
 
-TEST_CASE("embedding rows: scratch memory is what workspace_bytes tells") {
+TEST_CASE("embedding rows: scratch memory is what workspace_bytes returns") {
     ht::cpu device;
     const std::size_t bytes = ht::workspace_bytes(device, [](auto& d) {
         ht::kernel::embedding_rows<std::remove_cvref_t<decltype(d)>>::template add<float, float>(

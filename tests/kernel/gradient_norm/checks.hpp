@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of what the read pass over gradients finds, for every device.
+/// Tests of the read pass over gradients, for every device.
 ///
 ///     gradient_norm_checks::equals_definition<ht::bfloat16>(device);
 #pragma once
@@ -41,8 +41,8 @@ pass run(Device& device, const support::guarded<G>& g, const kernel::gradient_fa
     return p;
 }
 
-/// The relative error of a norm. A square has four roundings of its factors in it and one of its own; a sum within a
-/// chunk passes through at most `depth` additions; then the root halves it, and rounds.
+/// The relative error of a norm. A square contains four roundings of its factors and is rounded; a term passes through at
+/// most `depth` additions within a chunk; the root halves the relative error, and is rounded.
 template <class Device>
 double relative_error() {
     return support::gamma(static_cast<double>(kernel::gradient_norm<Device>::depth) + 5) / 2 + 2 * support::u;

@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE("gradient_norm: equals its definition", G, float, ht::bfloat1
     on_each_set([](ht::cpu& device) { equals_definition<G>(device); });
 }
 
-TEST_CASE("gradient_norm: squares that leave float's range") {
+TEST_CASE("gradient_norm: squares outside of float's range") {
     on_each_set([](ht::cpu& device) { knows_all_magnitudes(device); });
 }
 
@@ -32,7 +32,7 @@ TEST_CASE_TEMPLATE("gradient_norm: one value that is not finite is found at any 
     on_each_set([](ht::cpu& device) { finds_one<G>(device); });
 }
 
-TEST_CASE("gradient_norm: finite gradients whose norm is no float count as infinite") {
+TEST_CASE("gradient_norm: finite gradients whose norm exceeds float's range count as infinite") {
     on_each_set([](ht::cpu& device) { finds_what_unscaling_overflows(device); });
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("gradient_norm: the same bits at any number of threads") {
     });
 }
 
-TEST_CASE("gradient_norm: gradients in pieces are refused") {
+TEST_CASE("gradient_norm: gradients that are not contiguous are refused") {
     ht::cpu device{{.threads = 1}};
     refuses(device);
 }

@@ -57,7 +57,7 @@ inline std::vector<std::int32_t> some_targets(const sizes& s) {
     return targets;
 }
 
-/// Types: T of x, w and dx; Logit of what is stored in between; Compute of the products.
+/// Types: T of x, w and dx; Logit of stored logits and their gradients; Compute of the products.
 template <class T_, class Logit_, class Compute_>
 struct types {
     using T = T_;
@@ -105,7 +105,7 @@ struct run {
     }
 };
 
-/// Head is the operation, as a type.
+/// Head: the operation as a type.
 template <class M, class Head, class Device>
 void within_bounds(Head head, Device& device, const sizes& s, write_mode mode) {
     CAPTURE(s.rows);
@@ -178,7 +178,7 @@ void less_than_everything(Head head, Device& device) {
     const ht::const_view<float, 2> none(nullptr, {0, 4});
     const ht::kernel::linear_cross_entropy_rows no_rows{{}, {}, {}, {}, r.loss.view(), r.count.view()};
     Head::template forward<float, float>(device, none, w, no_rows);
-    CHECK(std::isnan(r.loss[0]));  // the mean of nothing, as PyTorch has it
+    CHECK(std::isnan(r.loss[0]));  // the mean of no losses, as in PyTorch
     Head::template backward<float, float, float>(
         device, none, w, no_rows, gradient, ht::kernel::gradient_result<float>{},
         ht::kernel::gradient_result<float>{r.dw.view(ht::shape<2>{7, 4}), write_mode::overwrite});

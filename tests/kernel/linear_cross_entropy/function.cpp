@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// ht::linear_cross_entropy and its gradients: by the policy's types, within the bounds that the kernel's tests have.
+/// ht::linear_cross_entropy and its gradients: in the policy's types, within the bounds of the kernel's tests.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/linear_cross_entropy/cpu.hpp>

@@ -48,7 +48,7 @@ void several_blocks(const sizes& s, extent rows, extent classes) {
 }
 
 TEST_CASE("linear_cross_entropy: classes and rows in several blocks, the last ones smaller") {
-    SUBCASE("blocks as they are") { several_blocks<types<float, float, float>>({67, 3, 10007}, 67, 3456); }
+    SUBCASE("blocks of the default size") { several_blocks<types<float, float, float>>({67, 3, 10007}, 67, 3456); }
     SUBCASE("fp32") { several_blocks<types<float, float, float>, 1>({35, 19, 1000}, 35, 256); }
     SUBCASE("bf16") { several_blocks<types<bfloat16, bfloat16, bfloat16>, 1>({35, 19, 1000}, 35, 256); }
     SUBCASE("bf16 with fp32 logits") { several_blocks<types<bfloat16, float, bfloat16>, 1>({7, 33, 555}, 7, 256); }
@@ -75,7 +75,7 @@ TEST_CASE("linear_cross_entropy: logits that are kept") {
     SUBCASE("bf16 with fp32 logits") { kept_on_every_set<types<bfloat16, float, bfloat16>>(); }
 }
 
-TEST_CASE("linear_cross_entropy: kept logits of rows that do not count may be anything") {
+TEST_CASE("linear_cross_entropy: kept logits of ignored rows may be anything") {
     ht::cpu device{{.threads = 1}};
     using M = types<float, float, float>;
     const run<M> r({5, 4, 7});
@@ -94,7 +94,7 @@ TEST_CASE("linear_cross_entropy: kept logits of rows that do not count may be an
     CHECK(finite == 5);
 }
 
-TEST_CASE("linear_cross_entropy: squares of the weight's gradient, which several blocks write or several add to") {
+TEST_CASE("linear_cross_entropy: squares of the weight's gradient, which several blocks write or add to") {
     using M = types<bfloat16, bfloat16, bfloat16>;
     support::comparison all;
     for (const sizes& s : {sizes{35, 19, 1000}, sizes{2051, 3, 301}}) {
@@ -128,7 +128,7 @@ TEST_CASE("linear_cross_entropy: the same bits with one thread and with two") {
     }
 }
 
-TEST_CASE("linear_cross_entropy: the definition is the reference's, its gradients are central differences") {
+TEST_CASE("linear_cross_entropy: the definition equals those of its parts, and its gradients central differences") {
     constexpr int rows = 4, width = 3, classes = 5;
     support::random data(1);
     const std::vector<double> x = data.normals<double>(rows * width), w = data.normals<double>(classes * width);

@@ -260,7 +260,7 @@ void long_rows(Device& device) {
     CHECK(out.intact());
 }
 
-/// Functions that call <cmath> for each lane on a CPU: their errors are those in evaluate.hpp and scalar.hpp.
+/// Functions that call <cmath> for each lane on a CPU: their errors are those stated in evaluate.hpp and scalar.hpp.
 template <class Device>
 void functions_of_cmath(Device& device) {
     support::random data{8};

@@ -53,10 +53,10 @@ TEST_CASE("map: comparisons, min, max and relu treat NaN and zeros as the defini
     on_every_set([](ht::cpu& device, ht::cpu&) { nan_and_zeros(device); });
 }
 
-TEST_CASE("map: rows apart, columns, scalars") {
+TEST_CASE("map: rows with a stride, columns, scalars") {
     on_every_set([](ht::cpu&, ht::cpu& device) {
         rows_columns_scalars(device);
-        long_rows(device);  // are cut too
+        long_rows(device);  // rows of several pieces
     });
 }
 
@@ -110,7 +110,7 @@ TEST_CASE("map: the definition's gradient is the derivative of its sum") {
     check(s, ht::reference::map_gradient<2>(e, outputs, inputs));
 }
 
-TEST_CASE("map: gradients that are absent, dropped or in one place, inputs that are not read, several results") {
+TEST_CASE("map: gradients that are absent, dropped or share memory; inputs that are not read; several results") {
     on_every_set([](ht::cpu& device, ht::cpu&) {
         absent_gradients(device);
         bias_gradient(device);
@@ -118,7 +118,7 @@ TEST_CASE("map: gradients that are absent, dropped or in one place, inputs that 
     });
 }
 
-TEST_CASE("map: a steady program allocates nothing") {
+TEST_CASE("map: repeated calls allocate nothing") {
     ht::cpu device{{.threads = 2}};
     steady_step_allocates_nothing(device);
 }

@@ -106,7 +106,7 @@ TEST_CASE("derivative: choices") {
     check(ht::where(!(x <= y) || x == 7, x * x, y * x));
 }
 
-TEST_CASE("derivative: trivial factors leave no trace in the type") {
+TEST_CASE("derivative: trivial factors do not appear in the type") {
     static_assert(std::is_same_v<decltype(ht::derivative<0>(x * y)), sym::argument<1>>);
     static_assert(std::is_same_v<decltype(ht::derivative<0>(x + y)), sym::one>);
     static_assert(std::is_same_v<decltype(ht::derivative<1>(ht::gelu(x))), sym::zero>);
@@ -117,7 +117,7 @@ TEST_CASE("derivative: trivial factors leave no trace in the type") {
     static_assert(!ht::reads<0, decltype(ht::detail::gradient_expression<0, 2>(ht::make_pack(x + y, x * y)))>);
 }
 
-TEST_CASE("derivative: corners are PyTorch's") {
+TEST_CASE("derivative: subgradients at corners are PyTorch's") {
     const auto at = [](const auto& e, double a, double b) {
         const double place[] = {a, b};
         return ht::reference::evaluate(e, place);

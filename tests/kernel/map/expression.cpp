@@ -93,7 +93,7 @@ TEST_CASE("expression: short forms where a value becomes one of 16 bits, but not
         sym::shorten<bfloat16>(y * ht::derivative<0>(e))));
 }
 
-TEST_CASE("expression: what is read") {
+TEST_CASE("expression: the inputs that are read") {
     static_assert(ht::reads<0, decltype(ht::where(x < 1, y, y))> && ht::reads<1, decltype(ht::where(x < 1, y, 2))>);
     static_assert(!ht::reads<1, decltype(ht::gelu(x) + 1)> && ht::reads<1, decltype(ht::opaque(cube{})(y))>);
     static_assert(ht::reads<1, ht::pack<sym::argument<0>, sym::argument<1>>> &&

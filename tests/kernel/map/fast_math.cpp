@@ -101,7 +101,7 @@ TEST_CASE("fast math: functions whose value is a small difference") {
     });
 }
 
-TEST_CASE("fast math: a NaN in is a NaN out, and zeros and infinities stay what they are") {
+TEST_CASE("fast math: NaNs propagate, and zeros and infinities are preserved") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         const float nan = of_bits(0x7fc00000), infinity = of_bits(0x7f800000), zero = of_bits(0x80000000);

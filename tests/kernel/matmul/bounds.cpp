@@ -108,7 +108,7 @@ void same_bits_alone() {
     });
 }
 
-TEST_CASE("matmul: a row has the same bits alone and among others") {
+TEST_CASE("matmul: a row has the same bits alone and in a matrix") {
     SUBCASE("fp32") { same_bits_alone<ht::full_fp32, float>(); }
     SUBCASE("bf16") { same_bits_alone<ht::amp_bf16, bfloat16>(); }
     SUBCASE("fp32 operands rounded to bf16") { same_bits_alone<ht::amp_bf16, float>(); }
@@ -117,7 +117,7 @@ TEST_CASE("matmul: a row has the same bits alone and among others") {
     SUBCASE("split products") { same_bits_alone<ht::split_fp32, float>(); }
 }
 
-TEST_CASE("matmul: infinities and NaNs come through") {
+TEST_CASE("matmul: infinities and NaNs propagate") {
     matmul_test::on_every_set(1, [](ht::cpu& device) { matmul_test::infinities_and_nans(device); });
 }
 

@@ -59,7 +59,7 @@ TEST_CASE("matmul epilogues: operands that do not fit are refused") {
                          "matmul: a bias of 2 values for 4 columns", ht::shape_error);
 }
 
-TEST_CASE("epilogues take tensors as they take views") {
+TEST_CASE("epilogues accept tensors as well as views") {
     static_assert(std::is_same_v<decltype(ht::bias{std::declval<ht::tensor<float, 1>&>()}), ht::bias<float>>);
     static_assert(std::is_same_v<decltype(ht::gelu_gradient{std::declval<const ht::tensor<ht::bfloat16, 2>&>()}),
                                  ht::gelu_gradient<ht::bfloat16>>);

@@ -79,7 +79,7 @@ template <class P, class T, class Bias>
 struct problem {
     sizes s;
     operand<T> a, b, c, extra;
-    operand<T> before;  // what c holds at first
+    operand<T> before;  // the initial contents of c
     support::guarded<Bias> bias_memory;
     ht::view<Bias, 1> bias = bias_memory.view();
     double roundoff;  // of the additions of a product

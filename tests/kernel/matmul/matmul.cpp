@@ -73,9 +73,9 @@ void exact_product(extent m, extent n, extent k, extent step, int threads = 2, b
 
 TEST_CASE("matmul: b and k that do not fit into one packed slice") {
     exact_product<ht::full_fp32, float>(1, 1100, 8192, 3);      // b is larger than what is packed at a time
-    exact_product<ht::full_fp32, float>(20, 800, 8192, 13, 7);  // also where threads share it
-    exact_product<ht::full_fp32, float>(800, 4000, 1100, 83);   // whose sums are too many to wait
-    exact_product<ht::full_fp32, float>(37, 70, 33000, 7);      // sums wait for the next chunk of k
+    exact_product<ht::full_fp32, float>(20, 800, 8192, 13, 7);  // the same, shared by the threads
+    exact_product<ht::full_fp32, float>(800, 4000, 1100, 83);   // more sums than are buffered from chunk to chunk of k
+    exact_product<ht::full_fp32, float>(37, 70, 33000, 7);      // sums are buffered until the next chunk of k
     exact_product<ht::amp_bf16, ht::bfloat16>(50, 70, 33000, 9);
 }
 
@@ -110,19 +110,19 @@ void same_bits_off_a_line(extent m, extent n, extent k) {
     }
 }
 
-TEST_CASE("matmul: few rows by b that begins off a cache line") {
+TEST_CASE("matmul: few rows, with b not aligned to a cache line") {
     for (const extent m : {1, 2, 3, 8, 29}) {
         same_bits_off_a_line<ht::full_fp32, float>(m, 256, 70);   // several tasks
-        same_bits_off_a_line<ht::full_fp32, float>(m, 576, 300);  // and pieces of k
-        same_bits_off_a_line<ht::full_fp32, float>(m, 64, 600);   // one
-        same_bits_off_a_line<ht::full_fp32, float>(m, 130, 70);   // rows that begin in different ways
+        same_bits_off_a_line<ht::full_fp32, float>(m, 576, 300);  // several tasks and pieces of k
+        same_bits_off_a_line<ht::full_fp32, float>(m, 64, 600);   // one task
+        same_bits_off_a_line<ht::full_fp32, float>(m, 130, 70);   // rows whose alignments differ
         same_bits_off_a_line<ht::amp_bf16, ht::bfloat16>(m, 256, 71);
         same_bits_off_a_line<ht::amp_bf16, ht::bfloat16>(m, 576, 300);
         same_bits_off_a_line<ht::full_fp32, ht::bfloat16>(m, 256, 70);
     }
 }
 
-TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {
+TEST_CASE("matmul: few rows, whose sums stay in cache while k streams through") {
     const sizes in_all_layouts{34, 130, 6200};
     ht::cpu device{{.threads = 1}};
     matmul_test::multiply_in_layouts<ht::amp_bf16, bfloat16, bfloat16, float>(
@@ -130,10 +130,10 @@ TEST_CASE("matmul: few rows, whose sums stay near while k passes by") {
     exact_product<ht::full_fp32, float>(20, 300, 8192, 13);
     exact_product<ht::full_fp32, float>(20, 260, 17000, 13);
     exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6000, 13);
-    exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6144, 13);  // in place its rows would push each other out
+    exact_product<ht::amp_bf16, ht::bfloat16>(40, 260, 6144, 13);  // read in place, its rows would evict each other
 }
 
-TEST_CASE("matmul: up to a thousand rows that pass by a few panels, piece by piece of k") {
+TEST_CASE("matmul: up to a thousand rows that stream past a few panels, one piece of k at a time") {
     exact_product<ht::full_fp32, float>(500, 300, 600, 13);  // 600 = 3 pieces of 224 and less
     exact_product<ht::full_fp32, float>(700, 260, 300, 13, 2, true);
     exact_product<ht::amp_bf16, ht::bfloat16>(500, 260, 400, 13);
@@ -149,7 +149,7 @@ TEST_CASE("matmul: rows a multiple of 4 KiB apart, which are read in place") {
     }
 }
 
-TEST_CASE("matmul: small results of much k, which comes in chunks") {
+TEST_CASE("matmul: small results of large k, in chunks of k") {
     for (const bool turned : {false, true}) {
         exact_product<ht::full_fp32, float>(800, 200, 2500, 13, 2, turned);
         exact_product<ht::amp_bf16, ht::bfloat16>(1100, 200, 5001, 37, 2, turned);
@@ -169,18 +169,18 @@ TEST_CASE("matmul: few columns, with rows of a read in place") {
     exact_product<ht::amp_bf16, ht::bfloat16>(300, 16, 700, 7);
 }
 
-TEST_CASE("matmul: few results of much k, in even parts for all threads") {
+TEST_CASE("matmul: few results of large k, in equal parts for all threads") {
     for (const int threads : {1, 2, 3, 7}) {
         exact_product<ht::full_fp32, float>(256, 16, 3072, 7, threads);
         exact_product<ht::full_fp32, float>(60, 100, 3000, 7, threads);
-        exact_product<ht::full_fp32, float>(60, 30, 3000, 7, threads, true);  // rows are dealt, and packed block by block
+        exact_product<ht::full_fp32, float>(60, 30, 3000, 7, threads, true);  // rows are distributed, and packed block by block
         exact_product<ht::amp_bf16, ht::bfloat16>(61, 30, 3000, 7, threads, true);
         exact_product<ht::amp_bf16, ht::bfloat16>(500, 70, 1500, 13, threads);
         exact_product<ht::amp_bf16, ht::bfloat16>(130, 130, 4100, 13, threads, true);
     }
 }
 
-TEST_CASE("matmul: little of b, all of which each thread packs") {
+TEST_CASE("matmul: a small b, which each thread packs completely") {
     for (const int threads : {1, 2, 3, 7}) {
         exact_product<ht::full_fp32, float>(460, 40, 1000, 7, threads);
         exact_product<ht::full_fp32, float>(1024, 70, 40, 13, threads, true);

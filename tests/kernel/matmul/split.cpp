@@ -167,7 +167,7 @@ TEST_CASE("matmul by split products: infinities and NaNs are those of fp32") {
 
 #endif
 
-TEST_CASE("matmul under split_fp32: the bits of full_fp32 where no tiles are") {
+TEST_CASE("matmul under split_fp32: the bits of full_fp32 on processors without tiles") {
     const sizes s{33, 300, 70};
     const operand<float> a(s.rows, s.depth, layouts[2], matmul_test::normals(3)),
         b(s.depth, s.columns, layouts[3], matmul_test::normals(4));

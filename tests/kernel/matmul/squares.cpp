@@ -72,12 +72,12 @@ void sums_what_it_stores() {
 
 }  // namespace
 
-TEST_CASE("matmul: squares of results, the same bits by any number of threads") {
+TEST_CASE("matmul: squares of results, the same bits at any number of threads") {
     SUBCASE("fp32") { sums_what_it_stores<float, float>(); }
     SUBCASE("bf16") { sums_what_it_stores<bfloat16, bfloat16>(); }
 }
 
-TEST_CASE("matmul: squares wait for the last chunk of k") {
+TEST_CASE("matmul: squares are summed in the last chunk of k") {
     const sizes s{37, 33000, 70};
     const operand<float> a(s.rows, s.depth, {order::rows, 0, 0}, matmul_test::small_integers{1});
     const operand<float> b(s.depth, s.columns, {order::rows, 0, 0}, matmul_test::small_integers{2});
@@ -88,7 +88,7 @@ TEST_CASE("matmul: squares wait for the last chunk of k") {
     CHECK(std::fabs(squares.sum - want) <= support::gamma(ht::kernel::written_squares::depth + 1) * want);
 }
 
-TEST_CASE("matmul: squares that float cannot tell are not known") {
+TEST_CASE("matmul: a sum of squares that float cannot represent accurately counts as unknown") {
     constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
     matmul_test::on_every_set(2, [&](ht::cpu& device) {
         const auto of = [&](float everywhere, float once) {
@@ -104,14 +104,14 @@ TEST_CASE("matmul: squares that float cannot tell are not known") {
         CHECK_FALSE(of(0, nan));
         CHECK_FALSE(of(1, 1e30f));   // its square is not a float
         CHECK(of(1e-30f, 1));        // squares that vanish when added to one
-        CHECK_FALSE(of(1e-30f, 0));  // nothing but such
-        CHECK_FALSE(of(1e-18f, 0));  // too close to it
+        CHECK_FALSE(of(1e-30f, 0));  // all squares underflow
+        CHECK_FALSE(of(1e-18f, 0));  // a square too close to underflow
         CHECK(of(1e-12f, 0));
         CHECK_FALSE(of(0, 0));
     });
 }
 
-TEST_CASE("matmul: squares of a result that is rounded, or of none, are left alone") {
+TEST_CASE("matmul: no squares of a result that is rounded, or of an empty one") {
     ht::cpu device{{.threads = 1}};
     const operand<bfloat16> a(13, 20, {order::rows, 0, 0}, matmul_test::normals{1});
     const operand<bfloat16> b(20, 35, {order::rows, 0, 0}, matmul_test::normals{2});

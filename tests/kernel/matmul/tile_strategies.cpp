@@ -32,7 +32,7 @@ void multiply(ht::cpu& device, const sizes& s, bool a_is_transposed, bool b_is_t
     const std::vector<bfloat16> values = data.integers<bfloat16>(s.rows * s.depth, 4),
                                 b = data.integers<bfloat16>(s.depth * s.columns, 4);
     ht::tensor<bfloat16, 1> a(device.memory(),
-                              {s.rows * s.depth});  // on cache lines, so that tiles may read it in place
+                              {s.rows * s.depth});  // aligned to cache lines, so that tiles may read it in place
     std::copy(values.begin(), values.end(), a.data());
     std::vector<float> bias = data.integers<float>(s.columns, 4), c(static_cast<std::size_t>(s.rows * s.columns), -1);
     const auto stored = [](bool is_transposed, extent rows, extent columns) {

@@ -100,7 +100,7 @@ void multiply_on_lines(cpu_with_bfloat16_tiles& device, const sizes& s, extent s
         }
     }
 }
-TEST_CASE("matmul on tiles: rows of a in place and packed, sums that wait for a second pass of k") {
+TEST_CASE("matmul on tiles: rows of a in place and packed, sums that are stored between two passes of k") {
     on_all_tiles(2, [](cpu_with_bfloat16_tiles& device) {
         for (const sizes& s : {sizes{64, 320, 96},
                                {10, 2100, 40},
@@ -113,7 +113,7 @@ TEST_CASE("matmul on tiles: rows of a in place and packed, sums that wait for a 
     });
 }
 
-TEST_CASE("matmul on AMX: slices of columns, all layouts of what is shared, results past the caches") {
+TEST_CASE("matmul on AMX: slices of columns, all layouts of shared operands, non-temporal stores of results") {
     support::for_each_of({ht::isa::amx}, [](ht::isa set) {
         cpu_with_bfloat16_tiles device{{.threads = 2, .instruction_set = set}};
         for (const sizes& s : {sizes{290, 5000, 70}, {300, 2080, 33}, {1600, 33, 70}}) {
@@ -122,7 +122,7 @@ TEST_CASE("matmul on AMX: slices of columns, all layouts of what is shared, resu
         }
         multiply_on_lines<float>(device, {264, 100000, 100}, 13);
         multiply_on_lines<bfloat16>(device, {2080, 32, 2048}, 13);
-        multiply_on_lines<bfloat16>(device, {2080, 32, 2050}, 13);  // not on lines
+        multiply_on_lines<bfloat16>(device, {2080, 32, 2050}, 13);  // rows of c that do not begin at cache lines
         multiply_on_lines<float>(device, {64, 32, 32800}, 13);
     });
 }
@@ -143,7 +143,7 @@ void add_bias(cpu_with_bfloat16_tiles& device, extent rows, extent depth, extent
     }
     CHECK(wrong == 0);
 }
-TEST_CASE("matmul on AMX: what an epilogue makes of large results goes past the caches, too") {
+TEST_CASE("matmul on AMX: non-temporal stores also after an epilogue") {
     support::for_each_of({ht::isa::amx}, [](ht::isa set) {
         cpu_with_bfloat16_tiles device{{.threads = 2, .instruction_set = set}};
         add_bias(device, 2080, 32, 2048);
@@ -155,7 +155,7 @@ TEST_CASE("matmul on tiles: a sum over nothing is zero") {
     on_all_tiles(2, [](cpu_with_bfloat16_tiles& device) { multiply_on_lines<float>(device, {40, 0, 33}, 1); });
 }
 
-TEST_CASE("matmul on tiles: the same bits by any number of threads, and the squares of results") {
+TEST_CASE("matmul on tiles: the same bits at any number of threads, and the squares of results") {
     for (const sizes& s : {sizes{100, 300, 130}, {264, 2100, 33}}) {
         const operand<bfloat16> a(s.rows, s.depth, matmul_test::layouts[0], matmul_test::normals{1});
         const operand<bfloat16> b(s.depth, s.columns, matmul_test::layouts[0], matmul_test::normals{2});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Products by warpgroups, with any tile, on any device that has them.
+/// Products by warpgroups, with any tile, on any device that has warpgroups.
 ///
 ///     matmul_test::warpgroups_in_all_layouts(device);
 #pragma once
@@ -23,7 +23,7 @@ void by_warpgroups(Device& device, const on_device::matmul_plan& cut, const ht::
                                          on_device::storing_of(x, y, end.results));
 }
 
-/// Sums of small integers, which are exact, as the definition has them; operands are aligned.
+/// Sums of small integers, which are exact, compared with the definition; operands are aligned.
 template <class T, class C, class Device>
 bool warpgroups_multiply(Device& device, const sizes& s, const on_device::matmul_plan& cut, std::size_t of_a, std::size_t of_b,
                          const layout& of_c) {
@@ -75,7 +75,7 @@ void warpgroups_store_any_rows(Device& device) {
     constexpr auto by_rows = order::rows;
     for (const layout& of_c : {layout{by_rows, 0, 0}, {by_rows, 1, 3}, {by_rows, 3, 7}, {by_rows, 7, 1}}) {
         CAPTURE(of_c.gap);
-        for (const std::size_t b : {std::size_t{1}, std::size_t{0}}) {  // the latter: one by one
+        for (const std::size_t b : {std::size_t{1}, std::size_t{0}}) {  // the second is loaded element by element
             CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, s, {matmul_tile::narrow, 1}, 0, b, of_c));
             CHECK(warpgroups_multiply<float16, float>(device, s, {matmul_tile::wide, 1}, 2, b, of_c));
         }
@@ -88,7 +88,7 @@ void warpgroups_store_any_rows(Device& device) {
     CHECK(warpgroups_multiply<bfloat16, bfloat16>(device, {136, 72, 200}, {matmul_tile::wide, 1}, 1, 1, {by_rows, 0, 3}));
 }
 
-/// An epilogue gives exact sums the bits that it gives them by way of other tiles.
+/// An epilogue of exact sums has the same bits with these tiles as with others.
 template <class T, class C, class Device, class Epilogue>
 void warpgroups_finish(Device& device, const Epilogue& epilogue_with, const layout& of_c = layouts[0]) {
     constexpr sizes s{150, 136, 216};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and RMS normalisation on the CPU, for rows that need care.
+/// Layer and RMS normalisation on the CPU, for rows that float arithmetic does not resolve.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/norm/cpu.hpp>
@@ -15,7 +15,7 @@ using ht::bfloat16, ht::float16;
 
 constexpr extent widths[] = {1, 2, 3, 5, 31, 64, 67, 300, 1000};
 
-TEST_CASE("layer_norm: a constant row leaves the bias") {
+TEST_CASE("layer_norm: the result of a constant row is the bias") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent width : widths) check_constants<float>(device, width);
@@ -32,7 +32,7 @@ struct types {
     using X = X_;
     using Y = Y_;
 };
-TEST_CASE_TEMPLATE("layer_norm, rms_norm: rows that are hard to hold", M, types<float, float>, types<float, bfloat16>,
+TEST_CASE_TEMPLATE("layer_norm, rms_norm: rows that float does not resolve", M, types<float, float>, types<float, bfloat16>,
                    types<bfloat16, bfloat16>, types<float16, float>) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
@@ -43,7 +43,7 @@ TEST_CASE_TEMPLATE("layer_norm, rms_norm: rows that are hard to hold", M, types<
         if (sizeof(typename M::Y) == sizeof(float)) check_layer_norm<typename M::X, typename M::Y>(device, 4095);
     });
 }
-TEST_CASE("layer_norm, rms_norm: rows of doubles that are hard to hold") {
+TEST_CASE("layer_norm, rms_norm: rows of doubles that double does not resolve") {
     ht::cpu device{{.threads = 1}};
     for (const extent width : widths) {
         check_layer_norm<double, double>(device, width);
@@ -51,13 +51,13 @@ TEST_CASE("layer_norm, rms_norm: rows of doubles that are hard to hold") {
     }
 }
 
-TEST_CASE_TEMPLATE("layer_norm: a row's bits do not depend on its neighbours, its place, or gaps", X, float, bfloat16) {
+TEST_CASE_TEMPLATE("layer_norm: a row's bits do not depend on other rows, its index, or the stride", X, float, bfloat16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent width : {5, 64, 67, 1000}) check_bits<X, true>(device, width);
     });
 }
-TEST_CASE_TEMPLATE("rms_norm: a row's bits do not depend on its neighbours, its place, or gaps", X, float, bfloat16) {
+TEST_CASE_TEMPLATE("rms_norm: a row's bits do not depend on other rows, its index, or the stride", X, float, bfloat16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent width : {5, 64, 67, 1000}) check_bits<X, false>(device, width);

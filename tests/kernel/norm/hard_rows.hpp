@@ -109,8 +109,8 @@ matrix<X> hard(extent width, bool with_epsilon, extent gap = 0) {
     }
     const double middle = std::min(1000000.3, e::largest() / 2);
     const double next = static_cast<double>(last(middle)) * (1 + 2.5 * ht::number_traits<X>::unit_roundoff);
-    row([&](extent j) { return j % 2 == 0 ? middle : next; });  // a unit in the last place apart
-    row([&](extent j) { return j == 0 ? next : middle; });      // but for one
+    row([&](extent j) { return j % 2 == 0 ? middle : next; });  // neighbouring numbers
+    row([&](extent j) { return j == 0 ? next : middle; });      // constant except for one element
     row([&](extent) { return 10000 + data.normal(); });         // far from 0
     row([&](extent) { return 300 + data.normal(); });
     row([&](extent j) {
@@ -327,7 +327,7 @@ void check_backward(Device& device, const matrix<X>& x, double epsilon) {
     const extent gap = x.stride - x.width;
     auto saved = norm<Device, Centred>::template forward<X, Y>(device, x, epsilon, gap);
     for (S& r : saved.rstd) {
-        if (!(r <= S(0x1p100))) r = 1;  // else gradients leave the range, and rightly
+        if (!(r <= S(0x1p100))) r = 1;  // otherwise gradients exceed float's range, as they should
     }
     matrix<Y> dy(x.rows, x.width, gap);
     support::random data(5);
@@ -340,7 +340,7 @@ void check_backward(Device& device, const matrix<X>& x, double epsilon) {
     const auto gain = weights<float>(x.width, 3);
     const double depth = static_cast<double>(std::is_same_v<S, double> ? x.width : ht::kernel::sum_depth(x.width));
     support::comparison dxs, dgains;
-    int beyond = 0;  // the range, on the wrong side
+    int beyond = 0;  // number of infinite results with the wrong sign
     std::vector<double> sums(dgain.size()), sizes(dgain.size());
     for (extent i = 0; i < x.rows; ++i) {
         const auto at = static_cast<std::size_t>(i);

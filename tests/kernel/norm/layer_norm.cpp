@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("layer_norm: backward within its bound of the definition", M,
     });
 }
 
-TEST_CASE("layer_norm: the same bits at one and at two threads, and no allocation in a steady state") {
+TEST_CASE("layer_norm: the same bits at one and at two threads, and no allocation after the first call") {
     support::for_each_set([](ht::isa set) {
         constexpr extent rows = 333, width = 257;
         const ht::shape<2> shape{rows, width};
@@ -78,7 +78,7 @@ TEST_CASE("layer_norm: the same bits at one and at two threads, and no allocatio
     });
 }
 
-TEST_CASE("layer_norm: what is exact, and no rows") {
+TEST_CASE("layer_norm: exact results, and no rows") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         what_is_exact(device);

@@ -163,7 +163,7 @@ void backward_within_bounds(Device& device, extent rows, extent width, write_mod
             bias_terms += d;
         }
         const double chain =
-            static_cast<double>(rows) + 2;  // whatever the tree; the last two: partial sums, the old value
+            static_cast<double>(rows) + 2;  // for any order of additions; the last two: partial sums, the old value
         const double old_g = adds ? static_cast<double>(old_dgain[j]) : 0,
                      old_b = adds ? static_cast<double>(old_dbias[j]) : 0;
         const double g = want_dgain[static_cast<std::size_t>(j)] + old_g,

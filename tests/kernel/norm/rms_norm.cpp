@@ -65,7 +65,7 @@ TEST_CASE("rms_norm: the same bits at one and at two threads") {
     });
 }
 
-TEST_CASE("rms_norm: what is exact") {
+TEST_CASE("rms_norm: exact results") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         what_is_exact(device);

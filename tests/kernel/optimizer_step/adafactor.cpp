@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of Adafactor on every instruction set; adafactor_checks.hpp has what it has to do.
+/// A step of Adafactor on every instruction set; adafactor_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/adafactor/cpu.hpp>
 #include <halftone/kernel/optimizer_step/adafactor/function.hpp>
 #include <halftone/policy.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace adafactor_checks;
 
-TEST_CASE("adafactor: equals its definition, rounds by place") {
+TEST_CASE("adafactor: equals its definition, rounds each parameter by the random bits of its index") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         equals_definition<slabs<float, ht::bfloat16, float>>(device);

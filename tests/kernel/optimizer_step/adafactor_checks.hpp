@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of Adafactor has to do on every device.
+/// Tests of a step of Adafactor, for every device.
 ///
 ///     adafactor_checks::equals_definition<adafactor_checks::slabs<float, ht::bfloat16, float>>(device);
 #pragma once
@@ -26,15 +26,14 @@ namespace ht = halftone;
 namespace kernel = ht::kernel;
 using support::guarded;
 
-/// Matrices, and vectors with 0 rows: of several tiles, of parts of tiles, of one row, of one column.
+/// Matrices, and vectors (0 rows): several tiles, parts of tiles, one row, one column.
 inline constexpr ht::shape<2> shapes[] = {{1, 1},  {3, 5},   {64, 128}, {65, 513}, {130, 67}, {7, 1030},
                                           {301, 4}, {1, 9}, {9, 1},    {0, 1},    {0, 67},  {0, 2053}};
 inline const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
 inline const kernel::step_record third{.steps = 3, .lr = 0.01};
 inline constexpr kernel::adafactor_rule rule{.beta2_decay = -0.8, .epsilon1 = 0x1p-9, .epsilon2 = 1e-3, .d = 1.25};
 
-/// Everything that a step reads and writes. The second row of the gradient is 0, and a column is small; earlier variances are
-/// there.
+/// All operands of a step. The second row of the gradient is 0, and its fourth column is small; variances are positive.
 template <class Param_, class Copy_, class Accumulate>
 struct slabs {
     using Param = Param_;
@@ -129,7 +128,7 @@ void equals_definition(Device& device) {
                 ht::view<double, 2>(w.data(), s.shape), ht::view<double, 2>(g.data(), s.shape),
                 s.is_vector ? ht::view<double, 1>{} : view_of(r), view_of(c), rule, 0.01, 0.1, 3, factors);
             run(device, s.arguments(third));
-            // Two factors of a gradient, squared, the sum, and the variance's rounding: none of it negative.
+            // The roundings of a gradient's two factors, of the square, the sum and the variance; no term is negative.
             const double of_variance = support::gamma(5 + terms) + support::u;
             for (ht::extent i = 0; i < s.shape[0] && !s.is_vector; ++i) {
                 const double want = r[static_cast<std::size_t>(i)];
@@ -139,8 +138,8 @@ void equals_definition(Device& device) {
                 const double want = c[static_cast<std::size_t>(j)];
                 variances.expect(static_cast<double>(s.columns[j]), want, of_variance * want);
             }
-            // Half the errors of row, column and mean, for the update and for its root mean square, which has that of a sum
-            // more, as the parameter's has; quotients, roots and products.
+            // Half the errors of row, column and mean, in the update and in its root mean square; the sums of the root mean
+            // squares of update and parameter; quotients, roots and products.
             const double of_update = support::gamma(3 * (terms + 6) + terms + 24);
             bool copied = true;
             for (ht::extent i = 0; i < s.shape.size(); ++i) {
@@ -161,7 +160,7 @@ void equals_definition(Device& device) {
     CHECK_WITHIN(masters);
 }
 
-/// A parameter in bf16 is rounded by the random bits of its place.
+/// A parameter in bf16 is rounded by the random bits of its index.
 template <class Device>
 void rounds_by_place(Device& device) {
     support::random one{7}, two{7};
@@ -180,7 +179,7 @@ void rounds_by_place(Device& device) {
     CHECK(is_by_place);
 }
 
-/// A skipped step changes nothing, a missing copy is no matter; arguments that do not fit together are refused.
+/// A skipped step changes nothing, the copy is optional, and arguments that do not fit together throw.
 template <class Device>
 void skips_and_refuses(Device& device) {
     support::random one{5}, two{5};

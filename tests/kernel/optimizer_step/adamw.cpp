@@ -26,15 +26,15 @@ TEST_CASE_TEMPLATE("adamw: equals its definition", S, slabs<float, ht::bfloat16,
     on_each_set([](ht::cpu& device) { equals_definition<S>(device); });
 }
 
-TEST_CASE("adamw: parameters without a master are rounded to one of their two neighbours, by numbers of their own") {
+TEST_CASE("adamw: parameters without a master are rounded to one of two neighbours, by different random numbers") {
     on_each_set([](ht::cpu& device) { rounds_to_neighbours(device); });
 }
 
-TEST_CASE("adamw: the random numbers of an element are those of its index, however the run is cut") {
+TEST_CASE("adamw: the random numbers of an element depend on its index alone, however parameters are partitioned") {
     on_each_set([](ht::cpu& device) { cuts_alike(device); });
 }
 
-TEST_CASE("adamw: a moment in bf16 is rounded by the random bits of its place and of no other") {
+TEST_CASE("adamw: a moment in bf16 is rounded by the random bits of its index") {
     on_each_set([](ht::cpu& device) { rounds_by_place(device); });
 }
 
@@ -42,7 +42,7 @@ TEST_CASE("adamw: a second moment in bf16 shrinks on average, where rounding to 
     on_each_set([](ht::cpu& device) { moment_shrinks(device); });
 }
 
-TEST_CASE("adamw: a skipped step changes nothing, and a missing copy is no matter") {
+TEST_CASE("adamw: a skipped step changes nothing, and the copy is optional") {
     on_each_set([](ht::cpu& device) { skips(device); });
 }
 
@@ -78,7 +78,7 @@ std::vector<std::uint16_t> copies_after(ht::cpu& device, ht::extent n, const std
     return bits;
 }
 
-TEST_CASE("adamw: copies that are written past the caches have the bits of the others") {
+TEST_CASE("adamw: copies written by non-temporal stores have the bits of the others") {
     constexpr auto enough = static_cast<ht::extent>(ht::detail::non_temporal_threshold / sizeof(ht::bfloat16));
     constexpr ht::extent n = enough + 33, half = enough / 2;
     on_each_set([](ht::cpu& device) { CHECK((copies_after(device, n, {n}) == copies_after(device, n, {half, n}))); });

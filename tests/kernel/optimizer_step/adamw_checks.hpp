@@ -196,7 +196,7 @@ void cuts_alike(Device& device) {
     CHECK(whole.same_bits(parts));
 }
 
-/// A moment in bf16 is rounded by the random bits of its position and of no other; a NaN stays one.
+/// A moment in bf16 is rounded by the random bits of its index; a NaN stays one.
 template <class Device>
 void rounds_by_place(Device& device) {
     const ht::extent n = 16384 + 77;

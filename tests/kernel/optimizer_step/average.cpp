@@ -18,7 +18,7 @@ TEST_CASE_TEMPLATE("average in a step: equals its definition", S, slabs<float, h
     });
 }
 
-TEST_CASE("average in a step: parameters that are assigned and saved") {
+TEST_CASE("average in a step: the assigning rule, and saved parameters") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         assigns(device);

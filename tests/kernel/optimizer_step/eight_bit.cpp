@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The dynamic maps, and a step of AdamW with moments in 8 bits on every instruction set; eight_bit_checks.hpp has what it
-/// has to do.
+/// The dynamic maps, and a step of AdamW with moments in 8 bits on every instruction set; eight_bit_checks.hpp has the
+/// step's tests.
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 
 #include "kernel/optimizer_step/eight_bit_golden.hpp"
@@ -38,15 +38,14 @@ TEST_CASE("8-bit state: the maps are bitsandbytes'") {
     CHECK(compared == 2);
 }
 
-/// The code that words of a map give to a magnitude.
+/// The rank of a magnitude by the cells of a map, from the bits of its float.
 std::uint32_t rank_of(const kernel::dynamic_map& map, std::uint32_t bits) {
     const std::uint32_t clamped = bits < kernel::dynamic_map::least ? kernel::dynamic_map::least : bits;
     return (map.cells[(clamped - kernel::dynamic_map::least) >> 16] + (clamped & 0xffffu)) >> 16;
 }
 
 TEST_CASE("8-bit state: each number from 0 to 1 has the rank of the nearest magnitude") {
-    // A rank never falls as numbers grow, so it is right everywhere if it is right on both sides of each boundary, and of
-    // each cell.
+    // Ranks ascend with the numbers, so all are right if those on both sides of each boundary and of each cell are.
     for (const bool has_sign : {true, false}) {
         const kernel::dynamic_map& map = has_sign ? maps().with_sign : maps().without_sign;
         const std::vector<double> numbers = ht::reference::dynamic_map(has_sign);
@@ -75,13 +74,13 @@ TEST_CASE("8-bit state: each number from 0 to 1 has the rank of the nearest magn
     }
 }
 
-TEST_CASE("8-bit state: every number has the code of the nearest number, on each instruction set") {
+TEST_CASE("8-bit state: a number has the code of the nearest one in the map, on each instruction set") {
     on_each_set([](ht::cpu& device, ht::isa) { finds_nearest_codes(device); });
 }
 
 TEST_CASE("8-bit state: codes and parameters of 100 steps are those of the golden file") {
     on_each_set([](ht::cpu& device, ht::isa set) {
-        // Portable code has one rounding in a multiply-add or two, as the compiler likes.
+        // In portable code the compiler decides whether a multiply-add has one rounding or two.
         CHECK((has_golden_bits(device, "fused") || (set == ht::isa::portable && has_golden_bits(device, "separate"))));
     });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a step of AdamW with moments in 8 bits has to do on every device.
+/// Tests of a step of AdamW with moments in 8 bits, for every device.
 ///
 ///     eight_bit_checks::finds_nearest_codes(device);
 #pragma once
@@ -33,7 +33,7 @@ inline const kernel::dynamic_maps& maps() {
     return made;
 }
 
-/// Everything that a step reads and writes, zeros as state; in host memory, which the tests' devices read.
+/// All operands of a step, with zeros as state; in host memory, which the tests' devices can read.
 template <class Param, class Copy, class Accumulate>
 struct slabs {
     guarded<Param> master;
@@ -51,7 +51,7 @@ struct slabs {
     slabs(support::random& data, extent n, bool aligned = false)
         : slabs(data.normals<Param>(n), gradients(data, n), aligned) {}
 
-    /// Any codes, and absmaxes of their own.
+    /// Fills the state with random codes and absmaxes.
     void fill_state(support::random& data) const {
         for (int k = 0; k < 2; ++k) {
             for (extent i = 0; i < codes[k].size(); ++i) codes[k][i] = static_cast<std::uint8_t>(data.below(256));
@@ -116,8 +116,8 @@ void run_steps(Device& device, const S& s, int steps) {
     }
 }
 
-/// Each code is that of a number within the bound of the definition's: the moments of a step, and the quotient by absmax,
-/// have rounding errors, by which a number near the middle of two may have either code.
+/// Each code is that of a number within the error bound of the definition's moment. Moments and their quotients by absmax
+/// have rounding errors, so that a number near the middle between two may get either code.
 template <class S, class Device>
 void equals_definition(Device& device) {
     support::random data{1};
@@ -144,7 +144,7 @@ void equals_definition(Device& device) {
             for (extent i = 0; i < n; ++i) {
                 const auto j = static_cast<std::size_t>(i);
                 const double read = std::fabs(ht::reference::read_gradient(g[j], factors));
-                // As for moments in float (adamw_checks.hpp), and one rounding where the moment is read.
+                // As for moments in float (adamw_checks.hpp), plus one rounding when the moment is read.
                 const double error[2] = {support::gamma(7) * (0.9 * std::fabs(m0[j]) + 0.1 * (read + std::fabs(m0[j]))),
                                          support::gamma(10) * m[1][j]};
                 for (int k = 0; k < 2; ++k) {
@@ -184,7 +184,7 @@ void equals_definition(Device& device) {
     CHECK_WITHIN(largest);
 }
 
-/// A skipped step changes nothing, and a missing copy is no matter.
+/// A skipped step changes nothing, and the copy is optional.
 template <class Device>
 void skips(Device& device) {
     support::random one{5}, two{5};
@@ -243,7 +243,8 @@ void refuses(Device& device) {
     CHECK_THROWS_AS(run(device, a), ht::argument_error);
 }
 
-/// Numbers at, beside and between all boundaries have the definition's codes. A block's first gradient makes its absmax 1.
+/// All numbers of the maps and all middles between two, their neighbouring floats, and random numbers have the definition's
+/// codes. The first gradient of a block makes its absmax 1.
 template <class Device>
 void finds_nearest_codes(Device& device) {
     std::vector<float> x;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// ht::adamw_step, ht::lion_step and ht::sgd_step on the CPU: several steps within their bounds of the definition, and the bits
-/// of the kernels.
+/// ht::adamw_step, ht::lion_step and ht::sgd_step on the CPU: steps within their bounds of the definition.
 #include <cmath>
 #include <vector>
 
@@ -121,7 +120,7 @@ TEST_CASE("lion_step: one step within its bound of the definition, the copy roun
     CHECK((w.intact() && copy.intact() && m.intact()));
 }
 
-TEST_CASE("adamw_step and sgd_step: factors of clipping, and what they refuse") {
+TEST_CASE("adamw_step and sgd_step: clipping factors, and wrong arguments") {
     constexpr extent n = 64;
     ht::cpu device;
     support::random data(3);

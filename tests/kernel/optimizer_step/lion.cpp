@@ -24,7 +24,7 @@ TEST_CASE_TEMPLATE("lion: equals its definition", S, slabs<float, ht::bfloat16, 
     on_each_set([](ht::cpu& device) { equals_definition<S>(device); });
 }
 
-TEST_CASE("lion: parameters and moments are rounded by the random bits of their places") {
+TEST_CASE("lion: parameters and moments are rounded by the random bits of their indices") {
     on_each_set([](ht::cpu& device) { rounds_by_place(device); });
 }
 

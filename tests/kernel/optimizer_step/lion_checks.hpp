@@ -126,7 +126,7 @@ void equals_definition(Device& device) {
     CHECK(still * 20 > all);
 }
 
-/// A moment in bf16 is rounded by the random bits of its position, a parameter by those of its own.
+/// A moment in bf16 and a parameter in bf16 are rounded by the random bits of their tensors at their index.
 template <class Device>
 void rounds_by_place(Device& device) {
     const ht::extent n = 4099;

@@ -21,7 +21,7 @@ TEST_CASE("steps over rows: the bits of a dense step in these rows, and no other
     });
 }
 
-TEST_CASE("steps over rows: of a table whose copies are larger than the caches, whose rows begin anywhere") {
+TEST_CASE("steps over rows: a table whose copies are larger than the caches, with unaligned rows") {
     constexpr extent width = 67, rows = static_cast<extent>(ht::detail::non_temporal_threshold / sizeof(bfloat16)) / width + 1;
     std::vector<float> master(static_cast<std::size_t>(rows * width), 1.0f);
     ht::cpu device;
@@ -46,7 +46,7 @@ TEST_CASE("steps over rows: of a table whose copies are larger than the caches, 
     CHECK(master[2 * width] == 1.0f);
 }
 
-TEST_CASE("steps over rows: skipped steps, refusals") {
+TEST_CASE("steps over rows: skipped steps, wrong arguments") {
     ht::cpu device;
     skips_and_refuses(device);
 }

@@ -75,7 +75,7 @@ struct table {
         a.rule = kernel::sgd_rule{.momentum = 0.9, .kind = kernel::momentum_kind::nesterov};
         return a;
     }
-    /// Everything of one row, byte by byte.
+    /// All bytes of one row.
     std::vector<char> row(extent r) const {
         std::vector<char> all;
         const auto add = [&](const auto& g) {

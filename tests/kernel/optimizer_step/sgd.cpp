@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE("sgd: equals its definition", G, float, ht::bfloat16) {
     on_each_set([](ht::cpu& device) { equals_definition<G>(device); });
 }
 
-TEST_CASE_TEMPLATE("sgd: a parameter is rounded by the random bits of its place", Param, ht::bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("sgd: a parameter is rounded by the random bits of its index", Param, ht::bfloat16, ht::float16) {
     on_each_set([](ht::cpu& device) { rounds_by_place<Param>(device); });
 }
 

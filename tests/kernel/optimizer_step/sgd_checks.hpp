@@ -119,7 +119,7 @@ void equals_definition(Device& device) {
     }
 }
 
-/// A parameter is rounded by the random bits of its position.
+/// A parameter is rounded by the random bits of its index.
 template <class Param, class Device>
 void rounds_by_place(Device& device) {
     const ht::extent n = 16384 + 77;

@@ -35,8 +35,8 @@ struct pool_case {
     ht::shape<4> x;
     ht::max_pool_options o;
 };
-/// Empty ones, of one element, windows side by side, overlapping, apart, beyond the edges and, of the last, outside the
-/// picture.
+/// Empty tensors, one element; windows that touch, that overlap, with gaps between them, beyond the edges, and, in the last
+/// case, completely outside the image.
 inline const pool_case cases[] = {{{1, 1, 1, 1}, {1}},
                                   {{2, 3, 7, 9}, {2}},
                                   {{2, 3, 7, 9}, {3, 2, 1}},
@@ -57,8 +57,8 @@ void for_each_case(const F& f) {
     }
 }
 
-/// The gradient's sums: `want` and `sizes` are sums of shares and of their magnitudes over `uses` windows, each share
-/// rounded twice before, and added to what was there.
+/// Compares gradients: `want` and `sizes` are the sums of shares and of their magnitudes over `uses` windows. Each share has
+/// been rounded twice; in write mode `add` the sum is added to the value before.
 template <class G>
 void compare_sums(support::comparison& all, const guarded<G>& got, const std::vector<G>& before, write_mode mode,
                   const doubles& want, const doubles& sizes, const doubles& uses) {
@@ -77,7 +77,7 @@ doubles magnitudes(const guarded<T>& v) {
     return all;
 }
 
-/// Values and indices are the definition's, also where many are equally large; then the gradient.
+/// Values and indices equal the definition's, also where several elements are equally large; then the gradient.
 template <class X, class Y, class Device>
 void largest(Device& device, write_mode mode) {
     support::comparison all;
@@ -106,10 +106,11 @@ void largest(Device& device, write_mode mode) {
         compare_sums(all, dx, before, mode, sums, sizes, uses);
     });
     CHECK_MESSAGE(all.within(), all);
-    CHECK_MESSAGE(all.telling(0.1), all);  // most elements are no window's largest, and have no gradient
+    CHECK_MESSAGE(all.telling(0.1), all);  // most elements are in no window the largest, and their gradient is 0
 }
 
-/// One shape of mean pooling; `run` and `back` call the device's functions, options are the definition's.
+/// One shape of mean pooling. `run` and `back` call the device's functions; o are the definition's options; a window has at
+/// most most * most elements.
 template <class X, class Y, class Options, class Run, class Back>
 void mean_of(const ht::shape<4>& s, const ht::shape<4>& windows, const Options& o, extent most, write_mode mode,
              support::comparison& means, support::comparison& gradients, const Run& run, const Back& back) {
@@ -131,7 +132,7 @@ void mean_of(const ht::shape<4>& s, const ht::shape<4>& windows, const Options& 
     const guarded<X> dx(before, 5);
     back(dy.const_view(windows), dx.view(s));
     const auto n = static_cast<std::size_t>(s.size());
-    // Of windows whose share is their number of elements at most, the sum is no less than the number of windows.
+    // A gradient of most * most gives each element of a window at least 1, so that `uses` is at least the number of windows.
     doubles sums(n), of_sums(n), uses(n), of_dy = magnitudes(dy),
                                           shares(of_dy.size(), static_cast<double>(most * most));
     const auto add = [&](const auto* from, doubles& to) {
@@ -171,7 +172,7 @@ void means(Device& device, write_mode mode) {
     CHECK_WITHIN(of_gradients);
 }
 
-/// NaNs and infinities: as PyTorch chooses.
+/// NaNs and infinities are treated as in PyTorch.
 template <class Device>
 void what_is_special(Device& device) {
     const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();

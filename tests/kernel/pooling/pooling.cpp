@@ -20,7 +20,7 @@ TEST_CASE("pooling: the same bits at one and at three threads, and in every inst
     support::for_each_cpu([&](ht::cpu& device) { CHECK(overlapping(device) == want); });
 }
 
-TEST_CASE("pooling: windows that cannot be, and wrong shapes") {
+TEST_CASE("pooling: invalid windows and wrong shapes") {
     ht::cpu device{{.threads = 1}};
     refuses(device);
 }

@@ -45,7 +45,7 @@ struct tile_block {
 }  // namespace pair_tiles
 }  // namespace HALFTONE_ABI
 }  // namespace halftone
-// The body in the region, not in the order of the alphabet.
+// The body must be included inside of the region, whatever the alphabetical order.
 // clang-format off
 #include <halftone/kernel/matmul/cpu/unit/split_tile.simd.hpp>
 #include <halftone/exec/cpu/set/end.hpp>

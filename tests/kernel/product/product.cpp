@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Product units and their packing: exact on small integers, rounding, the same bits in any cut, bounds.
+/// Product units and their packing: exact on small integers, rounding, the same bits in blocks of any size, bounds.
 #include <cstring>
 #include <string>
 #include <vector>
@@ -46,7 +46,7 @@ TEST_CASE("the tile body is exact on software tiles") {
 
 #if defined(__x86_64__)
 TEST_CASE("the tile body is exact with its own packing") {
-    // The packing needs AVX-512 alone.
+    // The packing needs AVX-512 only.
     if (!support::is_tested(ht::isa::avx512)) {
         MESSAGE("not tested here: ", std::string(ht::name(ht::isa::avx512)));
         return;

@@ -162,7 +162,7 @@ void packing_rounds() {
         CHECK(wrong == 0);
     });
 }
-TEST_CASE("split products: a product with one is the number itself, or what two pieces hold of it") {
+TEST_CASE("split products: a product with one is the number, or its two-piece approximation") {
     SUBCASE("three") { packing_rounds<3>(); }
     SUBCASE("two") { packing_rounds<2>(); }
     SUBCASE("two, of float16") { packing_rounds<2, float16>(); }
@@ -277,7 +277,7 @@ std::vector<float> product_of_floats(const std::vector<float>& a, const std::vec
 }
 bool same_number(float x, float y) { return std::isnan(x) ? std::isnan(y) : x == y; }
 
-TEST_CASE("split products: infinities, NaNs and overflow come out as multiply-adds of floats give them") {
+TEST_CASE("split products: infinities, NaNs and overflows are those of multiply-adds of floats") {
     constexpr float inf = std::numeric_limits<float>::infinity(), largest = std::numeric_limits<float>::max();
     struct special {
         float value;
@@ -334,7 +334,7 @@ TEST_CASE("split products: infinities, NaNs and overflow come out as multiply-ad
     });
 }
 
-TEST_CASE("split products: a sum that overflows in passing is formed again by multiply-adds of floats") {
+TEST_CASE("split products: a sum that overflows temporarily is recomputed by multiply-adds of floats") {
     on_all_tiles<3>([&](const ht::detail::product_unit& unit, const auto&) {
         constexpr float largest = std::numeric_limits<float>::max();
         // The product of the first pieces exceeds the largest float, that of the numbers does not.

@@ -8,7 +8,7 @@
 
 namespace support {
 
-/// A unit without functions, except that it says which it has.
+/// A unit without functions, which states which optional functions it has.
 struct unit_numbers {
     const char* name;
     halftone::detail::product_unit unit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What tensors in eight bits have to be on every device.
+/// Tests of tensors in eight bits, for every device.
 ///
 ///     quantize_checks::equals_definition<ht::bfloat16, ht::float8_e4m3>(device);
 #pragma once
@@ -69,7 +69,7 @@ void equals_definition(Device& device) {
                 scales.expect(static_cast<double>(scale.scale), right,
                               rule.steps == ht::scale_steps::powers_of_two ? 0 : support::u * right);
                 scales.expect(static_cast<double>(scale.inverse), 1 / right, 2 * support::gamma(2) / right);
-                // By the scale as it was rounded.
+                // The expected number, with the kernel's rounded scale.
                 const auto by = static_cast<double>(scale.scale);
                 ht::reference::quantize(x.const_view(), by, want.view());
                 extent others = 0;
@@ -120,11 +120,11 @@ void keeps_what_is_not_finite(Device& device) {
             quantize::delayed(device, x.const_view(), y.view(), &scale, &record, kernel::gathering::on);
             CHECK(record.amax == 7);
             CHECK(same(y[at], code(odd)));
-            CHECK(same(y[21], code(-largest)));  // -3e48 is no float
+            CHECK(same(y[21], code(-largest)));  // -3e48 exceeds float's range
             CHECK(same(y[30], code(largest)));
         }
     }
-    // Zeros, and nothing at all: amax 0.
+    // Zeros, and an empty tensor: amax 0.
     for (const extent n : {extent{0}, extent{77}}) {
         const guarded<float> x(std::vector<float>(static_cast<std::size_t>(n), -0.0f));
         const guarded<Y> y(n);

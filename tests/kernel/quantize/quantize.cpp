@@ -21,13 +21,13 @@ TEST_CASE("quantize: scales, numbers and amaxes are the definition's") {
     });
 }
 
-TEST_CASE("quantize: delayed scales follow Transformer Engine's formula, and skipped windows leave them") {
+TEST_CASE("quantize: delayed scales follow Transformer Engine's formula, and skipped windows do not change them") {
     ht::cpu device;
     follows_the_formula(device);
     refuses(device);
 }
 
-TEST_CASE("quantize: a scale out of an amax, at compile time too") {
+TEST_CASE("quantize: the scale for an amax, also at compile time") {
     static_assert(ht::scale_for(448, 448, plain, 7) == 1);
     static_assert(ht::scale_for(112, 448, margin, 7) == 1);
     static_assert(ht::scale_for(100, 448, powers, 7) == 4);
@@ -35,7 +35,7 @@ TEST_CASE("quantize: a scale out of an amax, at compile time too") {
     static_assert(ht::scale_for(-0.0f, 448, plain, 7) == 7);
     static_assert(ht::scale_for(infinity, 448, plain, 7) == 7);
     static_assert(ht::scale_for(not_a_number, 448, plain, 7) == 7);
-    CHECK(ht::scale_for(1e-44f, 448, powers, 7) == 0x1p127f);  // no constant: the quotient is no float
+    CHECK(ht::scale_for(1e-44f, 448, powers, 7) == 0x1p127f);  // not at compile time, since the quotient exceeds float's range
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ void refuses(Device& device) {
     const ht::view<float, 4> gaps(x.data(), {1, 3, 2, 4}, {48, 16, 8, 2});
     CHECK_THROWS_AS(ht::rotary(device, gaps, ht::view<float, 2>(table.data(), {3, 4}), gaps), ht::shape_error);
     CHECK_THROWS_AS(ht::fill_rotary_table(ht::view<float, 2>(table.data(), {3, 4}), {.theta = -1}), ht::argument_error);
-    // Nothing to rotate.
+    // Empty tensors.
     const ht::view<float, 4> none(x.data(), {0, 3, 2, 4});
     ht::rotary(device, none, ht::view<float, 2>(table.data(), {3, 4}), none);
 }

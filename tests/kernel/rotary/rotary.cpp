@@ -22,7 +22,7 @@ TEST_CASE_TEMPLATE("rotary: as its definition, in both layouts, of strided heads
     });
 }
 
-TEST_CASE("rotary: a turn and back, and wrong arguments") {
+TEST_CASE("rotary: a rotation and its inverse, and wrong arguments") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         turns_and_back(device);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What kernels write to shows each element once: on the CPU the checks are overlap_checks.hpp's; other kernels' arguments
-/// are looked at by functions that all devices share.
+/// Views that kernels write to must not have two elements at one address. Maps and conversions are tested by
+/// overlap_checks.hpp on the CPU; the arguments of other kernels are checked by functions that all devices share.
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/cross_entropy/cross_entropy.hpp>
@@ -15,12 +15,12 @@ namespace {
 namespace ht = halftone;
 using overlap_checks::refusal;
 
-TEST_CASE("outputs of maps and conversions that overlap themselves are refused by name; inputs may") {
+TEST_CASE("maps and conversions: outputs that overlap themselves are refused by name; inputs may overlap") {
     ht::cpu device{{.threads = 1}};
     overlap_checks::all(device);
 }
 
-TEST_CASE("results of products that overlap themselves are refused by name; operands may") {
+TEST_CASE("products: results that overlap themselves are refused by name; operands may overlap") {
     float x[64] = {}, y[64] = {};
     using two = ht::view<float, 2>;
     const ht::const_view<float, 2> a(x, {3, 4}), b(x, {4, 5}), same_rows(x, {3, 4}, {0, 1});
@@ -35,7 +35,7 @@ TEST_CASE("results of products that overlap themselves are refused by name; oper
           }) == "matmul: what bias_gelu_keep keeps (3, 5) is written to and overlaps itself; its strides are (0, 1)");
 }
 
-TEST_CASE("results of attention and of cross-entropy that overlap themselves are refused by name; operands may") {
+TEST_CASE("attention, cross-entropy: results that overlap themselves are refused by name; operands may overlap") {
     float x[64] = {}, y[64] = {};
     const std::int32_t targets[3] = {};
     const ht::kernel::cross_entropy_backward<float, float> loss{.logits = {x, {3, 4}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How rows are cut: every row once, by the shape alone, in pieces worth handing out.
+/// The partition of rows: every row is in one piece, which depends on the shape alone, and pieces are of bounded size.
 #include <vector>
 
 #include <doctest/doctest.h>

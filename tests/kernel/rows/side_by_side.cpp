@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Short rows, four of which go side by side: a row has the same bits whichever rows are with it.
+/// Short rows, four of which are processed together: a row has the same bits whichever rows are in its group.
 #include <algorithm>
 #include <vector>
 
@@ -67,7 +67,7 @@ struct short_rows {
     }
 };
 
-TEST_CASE_TEMPLATE("rows: the same bits whichever rows are side by side", T, float, bfloat16, ht::float16) {
+TEST_CASE_TEMPLATE("row groups: the bits of a row do not depend on the others", T, float, bfloat16, ht::float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent width : {1, 3, 10, 16, 17, 63, 64, 100, 250, 256, 257}) {
@@ -88,7 +88,7 @@ TEST_CASE_TEMPLATE("rows: the same bits whichever rows are side by side", T, flo
     });
 }
 
-TEST_CASE("rows: side by side in place, whichever rows there are") {
+TEST_CASE("row groups: in place, for any number of rows") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         support::random data(5);

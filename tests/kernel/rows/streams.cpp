@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Results that are large enough to be written past the caches: the same bits as the same rows a few at a time, which are not.
+/// Results that are large enough for non-temporal stores: they have the bits of the same rows computed a few at a time, with
+/// ordinary stores.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -90,7 +91,7 @@ struct large_array {
 
 }  // namespace
 
-TEST_CASE("rows: what is written past the caches has the bits of what is not") {
+TEST_CASE("rows: non-temporal stores give the bits of ordinary ones") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         // Not a whole number of vector blocks; four rows are processed together, and three remain.

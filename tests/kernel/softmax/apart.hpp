@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Softmax and its logarithm of rows with a stride: they have the bits of contiguous rows, and the gaps are untouched. On a GPU
-/// of rows of whole vectors, at multiples of them: others are walked from where they begin.
+/// Softmax and its logarithm of rows with a stride: they have the bits of contiguous rows, and the gaps are unchanged. On a GPU
+/// only for rows of whole, aligned vectors: in other rows the first vector depends on the address.
 ///
 ///     softmax_checks::rows_apart<ht::kernel::softmax<ht::cpu>, float, float>(device, rows, width);
 #pragma once

@@ -199,13 +199,13 @@ void what_is_exact(Device& device, extent width) {
         for (extent j = 0; j < width; ++j) x[j] = T(value);
     };
 
-    for (const float value : {0.0f, 1e4f, -1e4f, 3e38f}) {  // equal: one part in `width` each
+    for (const float value : {0.0f, 1e4f, -1e4f, 3e38f}) {  // equal elements: 1 / width each
         fill(value);
         run();
         for (extent k = 0; k < 3 * width; ++k) CHECK(y[k] == T(1.0f / static_cast<float>(width)));
     }
     const T one{1.0f}, zero{0.0f}, high{1e4f};
-    for (const float value : {0.0f, -1e4f, -3e38f, -infinity}) {  // one alone
+    for (const float value : {0.0f, -1e4f, -3e38f, -infinity}) {  // one element exceeds all others: it becomes 1
         fill(value);
         x[width - 1] = high;
         run();
@@ -213,7 +213,7 @@ void what_is_exact(Device& device, extent width) {
         CHECK(log_y[width - 1] == zero);
         CHECK(log_y[0] == T(static_cast<float>(x[0]) - static_cast<float>(high)));
     }
-    fill(-infinity);  // two that are not masked
+    fill(-infinity);  // two elements that are not masked
     x[0] = x[width / 2] = T(-3.0f);
     run();
     for (extent k = 0; k < 3 * width; ++k)

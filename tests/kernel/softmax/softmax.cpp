@@ -29,7 +29,7 @@ TEST_CASE_TEMPLATE("softmax: forward within its bound of the definition", M, all
     });
 }
 
-TEST_CASE_TEMPLATE("softmax: a constant added to all of a row changes nothing", M, all_float, mixed, widening) {
+TEST_CASE_TEMPLATE("softmax: a constant added to a row's elements changes nothing", M, all_float, mixed, widening) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent width : {2, 3, 37, 300}) no_constant_matters<M>(device, width);
@@ -50,12 +50,12 @@ TEST_CASE("softmax: a row of so many elements that a float cannot count them" * 
     CHECK(x.front() == bfloat16(-std::log(static_cast<float>(width))));
 }
 
-TEST_CASE_TEMPLATE("softmax: the largest of a row is found, whatever its sign and its place", T, float, bfloat16,
+TEST_CASE_TEMPLATE("softmax: the largest element of a row is found, with any sign and at any index", T, float, bfloat16,
                    float16) {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         constexpr extent width = 150;
-        const ht::shape<2> shape{width, width};  // it is in another place in each row
+        const ht::shape<2> shape{width, width};  // the largest is at another index in each row
         struct scores {
             float others, largest;
         };
@@ -85,7 +85,7 @@ TEST_CASE_TEMPLATE("softmax: backward within its bound of the definition", M, al
     });
 }
 
-TEST_CASE("softmax: what is exact") {
+TEST_CASE("softmax: exact results") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 1, .instruction_set = set}};
         for (const extent width : {2, 8, 37, 64, 130, 1500}) {
@@ -95,7 +95,7 @@ TEST_CASE("softmax: what is exact") {
     });
 }
 
-TEST_CASE("softmax: the same bits at one and at two threads, in place and apart") {
+TEST_CASE("softmax: the same bits at one and at two threads, in place and out of place") {
     support::for_each_set([](ht::isa set) {
         constexpr extent rows = 333, width = 257;
         const ht::shape<2> shape{rows, width};
@@ -138,7 +138,7 @@ TEST_CASE("softmax: the definition's gradients") {
         [&](const doubles& at) { return ht::reference::log_softmax(view_of(at), scale, to), dot(); }, x, dx);
 }
 
-TEST_CASE("softmax: wrong arguments, and none") {
+TEST_CASE("softmax: wrong arguments, empty tensors") {
     ht::cpu device{{.threads = 1}};
     const guarded<float> x(12), y(12);
     CHECK_THROWS_WITH_AS((softmax::forward<float, float>(

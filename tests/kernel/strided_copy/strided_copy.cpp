@@ -16,7 +16,7 @@ TEST_CASE("strided_copy: the bytes of its definition") {
     ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
     every_size(one);
     orders<ht::bfloat16>(two, 0);
-    // More than a piece, more than a strip of columns.
+    // More than one piece, more than one strip of columns.
     CHECK(is_right<ht::bfloat16>(two, ht::shape<2>{70, 9000}, 1, [](const auto& v) { return ht::transpose(v); }));
     CHECK(
         is_right<float>(two, ht::shape<3>{9000, 7, 5}, 0, [](const auto& v) { return ht::transpose(v, axes<0, 2>); }));

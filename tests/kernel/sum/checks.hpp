@@ -58,7 +58,7 @@ void within_bounds(Device& device, extent count, extent apart = 1) {
     CHECK_WITHIN(c);
     CHECK(out.intact());
 
-    // The free function: the sum itself, of inputs of any rank.
+    // The free function, for inputs of any rank.
     const guarded<Y> whole(1);
     const ht::shape<2> shape{1, count};
     ht::sum(device, squared_error, x.const_view(shape), t.const_view(shape), scalar(whole));

@@ -53,7 +53,7 @@ TEST_CASE("sum: integers exactly, and the same bits at one and at two threads") 
     });
 }
 
-TEST_CASE("sum: of nothing, of a NaN, of wrong arguments") {
+TEST_CASE("sum: empty tensors, NaNs, wrong arguments") {
     ht::cpu device{{.threads = 1}};
     nothing_nan_and_wrong_arguments(device);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of what counting targets finds, for every device.
+/// Tests of counting targets, for every device.
 ///
 ///     target_share_checks::equals_definition(device);
 #pragma once

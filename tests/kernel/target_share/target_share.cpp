@@ -9,7 +9,7 @@ namespace {
 
 using namespace target_share_checks;
 
-TEST_CASE("target_share: counts and shares are the definition's, refusals") {
+TEST_CASE("target_share: counts and shares are the definition's, wrong arguments") {
     ht::cpu device{{.threads = 1}};
     equals_definition(device);
     refuses(device);

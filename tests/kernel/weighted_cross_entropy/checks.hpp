@@ -176,7 +176,7 @@ void within_bounds(Device& device, extent rows, extent classes, extent padding, 
             dxs.expect(static_cast<double>(r.gradients()(i, j)), wanted, support::rounded<D>(wanted, g * off));
         }
         for (extent j = classes; j < r.stride && i + 1 < rows; ++j)
-            CHECK(std::isnan(static_cast<float>(r.dx[i * r.stride + j])));  // not ours
+            CHECK(std::isnan(static_cast<float>(r.dx[i * r.stride + j])));  // the padding of a row is not written
     }
     CHECK_MESSAGE(losses.within(), losses);
     CHECK_MESSAGE(dxs.within(), dxs);

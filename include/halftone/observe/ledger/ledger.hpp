@@ -125,7 +125,7 @@ struct norm_lines<rms_norm_record<X, Y, Rank, Gain>> {
         return running_rows<X, Y, typename Gain::storage>(op::rms_norm::name, r);
     }
 };
-/// Pictures' norms: the type of gain's and bias's gradients is the record's.
+/// Norms of images: the type of gain's and bias's gradients is the record's.
 template <class Record>
 struct channel_storage {
     using accumulate = typename Record::types::gradient;
@@ -357,7 +357,7 @@ struct parameter_lines<parameter_read_record<Storage, T, Rank>> {
 
 namespace detail {
 
-/// Notes the types with which records were made, and keeps no record.
+/// Stores the types with which records were made, and keeps no record.
 class ledger_hook : public tape_hook {
   public:
     static constexpr bool keeps_records = false;
@@ -387,13 +387,13 @@ class ledger_hook : public tape_hook {
   private:
     const char* place_ = "-";
     const char* after_ = "";
-    const char* latest_ = "";  // the layer of the last operation that is in one
+    const char* latest_ = "";  // the layer of the last operation that belongs to a layer
     std::vector<ledger_entry> entries_;
 };
 
 }  // namespace detail
 
-/// A tape that computes as any other, keeps nothing for a backward pass, and notes the types of each operation called.
+/// A tape that computes as any other, keeps nothing for a backward pass, and stores the types of each operation called.
 template <class Device>
 class tape<Device, ledger_tape> : public detail::hooked_tape<Device, detail::ledger_hook> {
   public:

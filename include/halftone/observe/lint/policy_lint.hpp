@@ -28,8 +28,8 @@
 ///   and float counts 2^24 terms; gradient buffers have the type of the role `accumulate`.
 /// - The gradient of a mean over n terms is up to 1 / n for each term, times the loss scale.
 /// - A product of k pairs can reach k |x| |w|.
-/// - In a tensor that is scaled so that its largest number is the format's (policy/scaling.hpp), numbers of at most half
-///   the format's least number become zero.
+/// - In a tensor that is scaled so that its largest number becomes the format's largest (policy/scaling.hpp), numbers of
+///   at most half the format's least number become zero.
 #pragma once
 
 #include <cstdint>

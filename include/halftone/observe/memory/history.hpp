@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A history of memory: every block that comes into use and goes, with its kind, operation, pass, layer and step, as
-/// torch.cuda.memory._record_memory_history records them.
+/// A history of memory: every block that is allocated and released, with its kind, operation, pass, layer and step
+/// (the counterpart of torch.cuda.memory._record_memory_history).
 ///
-///     ht::memory_history history{device, {.out_of_memory = "memory.html"}};     // records from here on
+///     ht::memory_history history{device, {.out_of_memory = "memory.html"}};     // begins to record
 ///     ht::nn::gpt<ht::amp_bf16> model{device, config};
-///     ht::trainer trainer{device, model, arguments, ht::watched};                // a watched tape tells layers
+///     ht::trainer trainer{device, model, arguments, ht::watched};                // a watched tape knows layers
 ///     trainer.listen(&history);                                                  // operations, passes, steps
 ///     trainer.train(data);
 ///     history.dump("memory.html");                                               // or .json, or .pickle
 ///     for (const auto& a : history.snapshot().outliving()) std::cout << a.text() << '\n';      // leaks
 ///
 /// In a loop of your own: tape.listen(&history), and history.begin_step(n) at the beginning of each step. Without a
-/// history nothing is recorded and nothing costs anything. A history keeps the latest events, in memory that it takes at
-/// the beginning; the snapshot says how many it has dropped. On a device that captures steps they run uncaptured while a
-/// history listens to them.
+/// history nothing is recorded, at no cost. A history keeps the latest events, in memory that it allocates at the
+/// beginning; the snapshot says how many events were dropped. On a device that captures steps, steps run uncaptured while
+/// a history listens to them.
 ///
-/// What was allocated before the recording counts by its kind; the history learns of single blocks when they are released.
+/// Blocks that were allocated before the recording are known as one sum for each kind, until they are released.
 #pragma once
 
 #include <algorithm>
@@ -43,18 +43,18 @@ inline namespace HALFTONE_ABI {
 /// Options of a history.
 struct memory_history_options {
     std::size_t max_entries = 100'000;  ///< events that are kept; each takes about 100 bytes of the host's memory
-    std::string out_of_memory{};  ///< the file that is written where memory runs out, by its ending: .html, .json or
-                                  ///< .pickle; empty: none
+    std::string out_of_memory{};  ///< the file that is written when memory runs out; its ending, .html, .json or
+                                  ///< .pickle, chooses the format; empty: no file
     std::string title = "Memory history";  ///< of HTML pages
     std::int64_t (*clock)() = nullptr;     ///< nanoseconds; nullptr: the system's monotonic clock
 };
 
 /// Records what a device's memory is used for. Give it as a listener to tapes or to a trainer, so that it knows operations
-/// and steps. The device must outlive it, and it must outlive the tapes' use; of several histories of one device the one that
-/// began last ends first.
+/// and steps. The device must outlive the history, and the history every use of those tapes; of several histories of one
+/// device the one that began last must end first.
 class memory_history final : public memory_listener, public range_listener {
   public:
-    /// Begins to record. Throws argument_error for no entries, or for a file whose ending says no format.
+    /// Begins to record. Throws argument_error if max_entries is 0, or for a file whose ending names no format.
     template <class Device>
         requires requires(Device& device) { device.memory(); }
     explicit memory_history(Device& device, memory_history_options options = {})
@@ -70,7 +70,7 @@ class memory_history final : public memory_listener, public range_listener {
     }
     ~memory_history() override { stop(); }
 
-    /// Begins to record anew; what was recorded before is forgotten.
+    /// Begins a new recording; the old one is discarded.
     void start() {
         stop();
         ring_.clear();
@@ -89,20 +89,20 @@ class memory_history final : public memory_listener, public range_listener {
         usage_->listen(this);
         is_recording_ = true;
     }
-    /// Ends the recording; what was recorded stays.
+    /// Ends the recording and keeps it.
     void stop() {
         if (!is_recording_) return;
         if (usage_->listener() == this) usage_->listen(next_);
         is_recording_ = false;
     }
     bool is_recording() const { return is_recording_; }
-    /// From now on ranges that this history is told of are told to `listener`, too, a profiler say; nullptr: none.
+    /// From now on passes the ranges and steps that it receives on to `listener`, for instance a profiler; nullptr: to none.
     void also_tell(range_listener* listener) { next_range_ = listener; }
 
-    /// What has been recorded and not dropped.
+    /// The recorded events that were not dropped.
     memory_snapshot snapshot() const;
-    /// Writes the snapshot to a file whose ending says how: .html, a page with a timeline; .json; .pickle, for PyTorch's
-    /// memory_viz. Throws argument_error for another ending, and output_error.
+    /// Writes the snapshot to a file. Its ending chooses the format: .html, a page with a timeline; .json; .pickle, for
+    /// PyTorch's memory_viz. Throws argument_error for another ending, and output_error.
     void dump(const std::string& file) const { detail::write_snapshot(snapshot(), file, options_.title); }
 
     // ---- called by tapes and trainers
@@ -166,7 +166,7 @@ class memory_history final : public memory_listener, public range_listener {
         if (next_ != nullptr) next_->on_reserve(block, bytes);
     }
     void on_unreserve(const void* block, std::size_t bytes) override {
-        // An arena that is destroyed in the middle of a step returns its segments with all that is in them.
+        // An arena that is destroyed in the middle of a step returns its segments together with the blocks in them.
         for (auto b = live_.begin(); b != live_.end();) {
             const auto each = b++;
             const auto* const at = static_cast<const std::byte*>(each->first);
@@ -190,7 +190,7 @@ class memory_history final : public memory_listener, public range_listener {
         try {
             dump(options_.out_of_memory);
             return "; the history of memory is in " + options_.out_of_memory + more;
-        } catch (const std::exception& e) {  // the host, too, has no memory or no space: the error at hand matters more
+        } catch (const std::exception& e) {  // out of host memory or disk space: the caller's error must still be thrown
             return std::string("; the history of memory could not be written: ") + e.what() + more;
         }
     }
@@ -205,7 +205,7 @@ class memory_history final : public memory_listener, public range_listener {
         step_ended,
         refused
     };
-    /// A block as the ring has it: memory_allocation without its parts.
+    /// A block as stored in the ring: memory_allocation without its parts.
     struct block_record {
         const void* address = nullptr;
         std::size_t bytes = 0;
@@ -232,8 +232,8 @@ class memory_history final : public memory_listener, public range_listener {
     }
     const char* known(const char* name) { return names_->insert(name).first->c_str(); }
 
-    /// Appends an event, and drops the oldest one if there are too many. Nothing that releases memory may throw: the ring's
-    /// memory is there already.
+    /// Appends an event, and drops the oldest one if there are too many. It allocates nothing, since the ring is reserved:
+    /// code that releases memory must not throw.
     const event& note(event e) {
         e.number = number_;
         e.at = options_.clock() - begin_;
@@ -274,7 +274,7 @@ class memory_history final : public memory_listener, public range_listener {
         }
         step_ = 0;
     }
-    /// Adds the parameter's part to the block in which it lies, or takes it away.
+    /// Adds the parameter's part to the block that contains it, or removes it.
     void note_part(const char* path, std::ptrdiff_t bytes, const void* at) {
         const auto* const first = static_cast<const std::byte*>(at);
         for (const auto& [address, allocated] : live_) {
@@ -294,20 +294,20 @@ class memory_history final : public memory_listener, public range_listener {
         return ring_[static_cast<std::size_t>(number) % options_.max_entries];
     }
     memory_allocation allocation_of(const event& e) const;
-    /// Adds what was there before the window: released in it, or still in use.
+    /// Adds the blocks from before the window: those released in it, and those still in use.
     void add_earlier(memory_snapshot& s) const;
-    /// Adds the window's events, in their order.
+    /// Adds the window's events, in order.
     void add_window(memory_snapshot& s) const;
 
     memory_history_options options_;
     memory_usage* usage_;
-    memory_listener* next_ = nullptr;  ///< the listener that was there before
+    memory_listener* next_ = nullptr;  ///< the previous listener of the memory, which is still told of everything
     range_listener* next_range_ = nullptr;
     bool is_recording_ = false;
 
     std::vector<event> ring_;  ///< event n is at n % max_entries
-    std::int64_t number_ = 0;  ///< of the next event
-    std::int64_t begin_ = 0;   ///< the clock at the beginning
+    std::int64_t number_ = 0;  ///< number of the next event
+    std::int64_t begin_ = 0;   ///< the clock at the recording's beginning
     std::unordered_map<const void*, event> live_, segments_;
     std::unordered_map<std::int64_t, std::vector<memory_part>> parts_;  ///< by the number of the block's first event
     memory_snapshot::by_kind unrecorded_{};
@@ -319,7 +319,7 @@ class memory_history final : public memory_listener, public range_listener {
 
 namespace detail {
 
-/// Replays the changes of a snapshot: where its peak is.
+/// Replays the changes of a snapshot to find its peak.
 inline void find_peak(memory_snapshot& s) {
     s.peak_event = s.first_event - 1;
     memory_snapshot::by_kind live = s.live_at(s.peak_event);

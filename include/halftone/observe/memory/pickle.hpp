@@ -6,7 +6,8 @@
 ///     p.dict([&] { p.text("bytes"), p.integer(4096); });
 ///     file.write(p.finish());
 ///
-/// The format is documented in Python's pickletools.py. A text that is written often is written once and then referred to.
+/// The format is documented in Python's pickletools.py. A text that occurs several times is stored once, and then referred
+/// to.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class pickle {
   public:
     pickle() : bytes_("\x80\x02") {}
 
-    /// A dict: `items` writes keys and values in turn.
+    /// A dict: `items` writes a key, its value, the next key, and so on.
     template <class Items>
     void dict(const Items& items) {
         bytes_ += '}';
@@ -32,8 +33,8 @@ class pickle {
         items();
         bytes_ += 'u';
     }
-    /// A list of `count` elements, which element(i) writes. A thousand at a time, as Python does: readers take each group at
-    /// once.
+    /// A list of `count` elements, which element(i) writes. As Python does, in groups of a thousand, since readers append a
+    /// group at a time.
     template <class Element>
     void list(std::size_t count, const Element& element) {
         bytes_ += ']';
@@ -64,13 +65,13 @@ class pickle {
         }
     }
     void boolean(bool b) { bytes_ += b ? '\x88' : '\x89'; }
-    /// (a, b)
+    /// The tuple (a, b).
     void pair(std::int64_t a, std::int64_t b) {
         integer(a);
         integer(b);
         bytes_ += '\x86';
     }
-    /// What write() writes; where it was written under this key before, a reference to that object.
+    /// The object that write() writes; if one was written under this key before, a reference to that one.
     template <class Write>
     void once(const std::string& key, const Write& write) {
         if (refer_to('\0' + key)) return;
@@ -78,7 +79,7 @@ class pickle {
         remember('\0' + key);
     }
 
-    /// The whole pickle, of the one object that was written.
+    /// Returns the pickle of the one object that was written.
     std::string finish() {
         bytes_ += '.';
         return std::move(bytes_);

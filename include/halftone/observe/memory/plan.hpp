@@ -11,10 +11,10 @@
 ///     plan.print(std::cout);
 ///     if (plan.peak_bytes > budget) ...
 ///
-/// The program's own code runs on a twin of the device, which partitions work and allocates as the device does, but
-/// computes nothing and has no memory behind its addresses. So a plan takes the time of the host's code alone, needs no
-/// memory worth mentioning, and cannot differ from the run: two steps tell the peak of any number of equal ones.
-/// Values that the program reads from the device are zeros, or what it has written there itself.
+/// The program itself runs, on a twin of the device, which partitions work and allocates as the device does, but computes
+/// nothing and has no memory behind its addresses. So a plan takes the time of the host's code alone, needs almost no
+/// memory, and cannot differ from the run. Two steps suffice to find the peak of any number of equal steps. Values that
+/// the program reads from the device are zeros, or what the program has written there.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The memory of one parameter, with the padding that its slabs have behind it.
+/// The memory of one parameter, with the padding behind it in its slabs.
 struct planned_parameter {
     std::string path;  ///< "h.0.attn.qkv.weight"
     std::array<std::size_t, memory_kinds> bytes{};
@@ -52,11 +52,11 @@ struct memory_plan {
     std::array<std::size_t, memory_kinds> bytes_at_peak{};     ///< of each kind, at that time
     std::array<std::size_t, memory_kinds> peak_bytes_by_kind{};  ///< the most of each kind, each at its own time
     std::size_t held_bytes = 0;                                ///< the most taken from the system, gaps included
-    std::string operation;                                     ///< that which ran at the peak; empty: outside of all
+    std::string operation;                                     ///< the operation that ran at the peak; empty: none
     pass of_pass = pass::forward;                              ///< its pass
     std::vector<planned_parameter> parameters;                 ///< in the order in which layers add them
 
-    /// Bytes of a kind at the peak of all.
+    /// Bytes of a kind at the peak of the sum of all kinds.
     std::size_t at_peak(memory_kind kind) const { return bytes_at_peak[static_cast<std::size_t>(kind)]; }
     /// The most bytes of a kind at one time.
     std::size_t peak_of(memory_kind kind) const { return peak_bytes_by_kind[static_cast<std::size_t>(kind)]; }
@@ -66,7 +66,7 @@ struct memory_plan {
         for (const planned_parameter& p : parameters) {
             std::size_t end = 0;
             for (int i = 0; i < depth && end != std::string::npos; ++i) end = p.path.find('.', end == 0 ? 0 : end + 1);
-            if (end == std::string::npos) end = p.path.rfind('.');  // the parameter's own name is no layer
+            if (end == std::string::npos) end = p.path.rfind('.');  // the parameter's name is not a layer
             const std::string name = p.path.substr(0, end);
             auto line = lines.begin();
             while (line != lines.end() && line->path != name) ++line;
@@ -97,7 +97,7 @@ struct memory_plan {
 
 namespace detail {
 
-/// Notes the operation that runs, and what is in use at each new peak.
+/// Stores the operation that runs, and the bytes in use at each new peak.
 class plan_listener final : public range_listener, public memory_listener {
   public:
     void begin(const char* operation, pass p) override { running_.push_back({operation, p}); }

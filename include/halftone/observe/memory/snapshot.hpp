@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a memory history (observe/memory/history.hpp) has recorded: every block of memory with its size, kind, origin and
+/// The recording of a memory history (observe/memory/history.hpp): every block of memory with its size, kind, origin and
 /// lifetime, as plain data.
 ///
 ///     const ht::memory_snapshot snapshot = history.snapshot();
 ///     std::cout << snapshot.peak_bytes << " bytes at event " << snapshot.peak_event << '\n';
 ///     for (const ht::memory_allocation& a : snapshot.outliving(2)) std::cout << a.text() << '\n';
 ///
-/// Time is counted in events: blocks that come into use and go, blocks that are taken from the system and returned, steps
-/// that begin and end, requests that fail. A block is in use from event `began` on, until event `ended`.
+/// Time is counted in events: a block is allocated or released, a block is taken from the system or returned, a step
+/// begins or ends, a request fails. A block is in use from event `began` on, until event `ended`.
 #pragma once
 
 #include <algorithm>
@@ -32,19 +32,19 @@ struct memory_part {
     std::size_t bytes = 0;   ///< with the padding behind it
 };
 
-/// One block of memory: an allocation from its beginning to its end. Names live as long as a snapshot or its history.
+/// One block of memory, from its allocation to its release. Names live as long as a snapshot or its history.
 struct memory_allocation {
     const void* address = nullptr;
     std::size_t bytes = 0;
     memory_kind kind = memory_kind::other;
-    const char* operation = "";  ///< that which ran when it was allocated; empty: outside of all, or not recorded
+    const char* operation = "";  ///< the operation that allocated it; empty: none, or not recorded
     pass of_pass = pass::forward;
-    const char* layer = "";                   ///< "h.0.attn.qkv"; empty where the tape does not tell it
+    const char* layer = "";                   ///< "h.0.attn.qkv"; empty: none, or the tape is not watched
     std::int64_t step = 0;                    ///< the step that made it; 0: outside of steps, or not recorded
     std::int64_t began = -1;                  ///< its first event; -1: before the recording
     std::int64_t ended = -1;                  ///< the event that released it; -1: it is still in use
     std::int64_t began_at = 0, ended_at = 0;  ///< the same in nanoseconds since the recording began
-    std::vector<memory_part> parts{};         ///< of a slab: what it consists of, by offset
+    std::vector<memory_part> parts{};         ///< of a slab: its parameters, by offset
 
     /// Whether it is in use between event `event` and the next one.
     bool is_live_at(std::int64_t event) const { return began <= event && (ended < 0 || ended > event); }
@@ -79,33 +79,33 @@ struct memory_change {
     bool is_end = false;
 };
 
-/// The events that a history still has, and what they are about.
+/// The events that a history still has, and the blocks and steps to which they belong.
 struct memory_snapshot {
     using by_kind = std::array<std::size_t, memory_kinds>;
 
     std::vector<memory_allocation>
-        allocations;                       ///< all that were in use in the window, in the order of their beginning
-    std::vector<memory_change> changes;    ///< the window's, in their order
-    std::vector<memory_segment> segments;  ///< in the order of their beginning
+        allocations;                       ///< all that were in use in the window, in the order of allocation
+    std::vector<memory_change> changes;    ///< those of the window, in order
+    std::vector<memory_segment> segments;  ///< in the order in which they were taken from the system
     std::vector<memory_step> steps;
     std::vector<memory_allocation> refused;  ///< requests that failed: `began` is the event
 
     std::int64_t first_event = 0;  ///< the window's first event: earlier ones were dropped
-    std::int64_t events = 0;       ///< one more than the number of its last one
-    std::int64_t dropped = 0;      ///< events that the window has lost, since a history keeps a limited number
-    by_kind unrecorded{};          ///< bytes of blocks from before the recording that were in use all the time
+    std::int64_t events = 0;       ///< one more than the number of the window's last event
+    std::int64_t dropped = 0;      ///< number of earlier events, which a history of limited length has dropped
+    by_kind unrecorded{};          ///< bytes of blocks from before the recording that were in use throughout
 
-    std::int64_t peak_event = -1;  ///< the first event after which the most bytes are in use; before first_event: the
-                                   ///< window begins with them
-    std::size_t peak_bytes = 0;    ///< these bytes
-    by_kind bytes_at_peak{};       ///< of each kind, at that time
+    std::int64_t peak_event = -1;  ///< the first event after which the most bytes are in use; if less than first_event,
+                                   ///< the peak is at the window's beginning
+    std::size_t peak_bytes = 0;    ///< bytes in use at the peak
+    by_kind bytes_at_peak{};       ///< the bytes of each kind at the peak
 
     std::shared_ptr<const std::set<std::string>> names;  ///< keeps the names of operations and layers
 
     std::int64_t first_step_ended = -1;  ///< the event that ended the first step of the recording; -1: none has ended
 
-    /// The allocations that were made in this step and still in use when it ended, the largest first: caches that are
-    /// kept for the next steps, or leaks.
+    /// The allocations that were made in this step and were still in use when it ended, the largest first: caches that
+    /// are kept for the next steps, or leaks.
     std::vector<memory_allocation> outliving(std::int64_t step) const {
         return chosen([&](const memory_allocation& a) { return a.step == step && outlives_its_step(a); });
     }
@@ -118,12 +118,12 @@ struct memory_snapshot {
     bool is_leak(const memory_allocation& a) const {
         return a.kind != memory_kind::workspace && a.began > first_step_ended && outlives_its_step(a);
     }
-    /// The event that ended the step of an allocation, or the window's beginning if that was before it.
+    /// The event that ended the step of an allocation, or the last event before the window if the step ended earlier.
     std::int64_t end_of_step(const memory_allocation& a) const {
         const memory_step* const s = step_of(a);
         return s == nullptr ? first_event - 1 : s->ended;
     }
-    /// The step in which the allocation was made; nullptr if there is none, or if the window has lost it.
+    /// The step in which the allocation was made; nullptr if there is none, or if its events were dropped.
     const memory_step* step_of(const memory_allocation& a) const {
         if (a.step == 0) return nullptr;
         const auto after = std::upper_bound(steps.begin(), steps.end(), a.began,

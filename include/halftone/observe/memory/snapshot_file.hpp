@@ -18,7 +18,7 @@ namespace detail {
 
 enum class file_format { html, json, pickle };
 
-/// The format that a file's ending says. Throws argument_error for another ending.
+/// The format that a file's ending names. Throws argument_error for any other ending.
 inline file_format snapshot_format(std::string_view file) {
     if (file.ends_with(".html")) return file_format::html;
     if (file.ends_with(".json")) return file_format::json;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A memory snapshot as one HTML page: the bytes in use over the events of a run, stacked by kind, with the block under the
-/// pointer named; what is in use at the peak; what outlives its step. The page loads nothing, and adapts to light and dark,
-/// narrow and wide screens.
+/// A memory snapshot as one HTML page: a chart of the bytes in use over the events of a run, stacked by kind, which names
+/// the block under the pointer; a table of the blocks in use at the peak; a table of those that outlive their step. The page
+/// loads nothing, and adapts to light and dark, narrow and wide screens.
 ///
 ///     std::ofstream("memory.html") << ht::memory_snapshot_html(history.snapshot(), "amp_bf16, 20 steps");
 #pragma once
@@ -79,7 +79,7 @@ inline std::string peak_tables(const memory_snapshot& s) {
     return page + "</table>\n";
 }
 
-/// What outlives its step; blocks of one origin in one line.
+/// The table of blocks that outlive their step; blocks of one origin share a line.
 inline std::string outliving_table(const memory_snapshot& s) {
     struct line {
         std::size_t blocks = 0, bytes = 0;
@@ -126,7 +126,7 @@ inline std::string outliving_table(const memory_snapshot& s) {
     return page + "</table>\n";
 }
 
-/// The first sentences: the peak, what it is about, and alarms.
+/// The first sentences: the peak, the allocation that reached it, and alarms.
 inline std::string snapshot_summary(const memory_snapshot& s) {
     std::string at = "before the first event";
     for (const memory_change& c : s.changes) {
@@ -179,13 +179,13 @@ inline std::string memory_snapshot_html(const memory_snapshot& s, const std::str
         page += "<li>" + swatch(kind) + "<span>" + (kind == std::string("outlived") ? "outlives its step" : kind) +
                 "</span><span id=\"bytes-" + kind + "\"></span></li>\n";
     }
-    page += "</ul>\n<p class=\"dim\">Below the picture: ";
+    page += "</ul>\n<p class=\"dim\">Below the chart: ";
     for (int p = 0; p < passes; ++p)
         page += std::string(p == 0 ? "" : ", ") + swatch(name(static_cast<pass>(p))) + " " + name(static_cast<pass>(p));
     page +=
         ". Point at a block, or tap it, to see where it comes from; drag to enlarge; the arrow keys go from event to "
         "event.</p>\n<div "
-        "id=\"block\" aria-live=\"polite\"></div>\n<noscript><p>The picture needs a browser with JavaScript; the "
+        "id=\"block\" aria-live=\"polite\"></div>\n<noscript><p>The chart needs a browser with JavaScript; the "
         "tables do not.</p>"
         "</noscript>\n" +
         peak_tables(s) + "<div id=\"outliving\">\n" + outliving_table(s) +

@@ -3,14 +3,14 @@
 /// A memory snapshot as JSON, for scripts and for the page of snapshot_html.hpp.
 ///
 /// {"first_event", "events", "dropped", "peak_event", "peak_bytes", "bytes_at_peak": [of each kind], "unrecorded": [of each
-/// kind: bytes from before the recording that stayed], "kinds", "passes", "operations", "layers": [names],
+/// kind: bytes from before the recording, in use throughout], "kinds", "passes", "operations", "layers": [names],
 /// "columns": [names], "allocations": [[a number for each column], ...], "refused": [as allocations],
 /// "parts": {"index of an allocation": [[parameter, offset, bytes], ...]}, "steps": [[step, began, ended], ...],
 /// "segments": [[address, bytes, began, ended], ...]}
 ///
-/// The columns kind, operation, pass and layer are indices into the lists of names; began and ended are events, -1 where
-/// there is none, began_us and ended_us microseconds; "outlived" is the event that ended the step of an allocation that is
-/// among snapshot.outliving(), -1 for all others. In Python: pandas.DataFrame(j["allocations"], columns=j["columns"]).
+/// The columns kind, operation, pass and layer are indices into the lists of names. The columns began and ended are events,
+/// -1 if there is none, and began_us and ended_us microseconds. "outlived" is the event that ended the step of an allocation
+/// that is among snapshot.outliving(), -1 for all others. In Python: pandas.DataFrame(j["allocations"], columns=j["columns"]).
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// A JSON string, which may stand in an HTML page, too.
+/// A JSON string that is also safe within an HTML page's script.
 inline std::string json_text(const std::string& text) {
     std::string quoted = "\"";
     for (const char c : text) {
@@ -52,7 +52,7 @@ std::string json_list(std::size_t count, const Text& text) {
     return "[" + all + "]";
 }
 
-/// Names with an index each, in the order of their first use.
+/// A list of names, each with its index, in the order of their first use.
 class name_list {
   public:
     std::size_t index(const char* name) {
@@ -69,7 +69,7 @@ class name_list {
     std::vector<std::string> names_;
 };
 
-/// Rows of numbers, a line each.
+/// Rows of numbers, each on one line.
 class json_rows {
   public:
     template <class... Numbers>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Style and script of the page of snapshot_html.hpp. The script reads the page's own JSON (snapshot_json.hpp), and needs no
-/// library: it draws the bytes in use, stacked by kind, and names the block under the pointer.
+/// Style and script of the page of snapshot_html.hpp. The script reads the JSON in the page (snapshot_json.hpp), and needs
+/// no library: it draws the bytes in use, stacked by kind, and names the block under the pointer.
 #pragma once
 
 #include <halftone/config.hpp>
@@ -36,17 +36,17 @@ gap:.15rem .8rem}
 .wide{display:none}}
 )page";
 
-// In pieces, since a string literal may have no more than 65,536 characters, and for reading.
+// In several strings, since a string literal may have at most 65,536 characters, and to be easier to read.
 
-/// From the JSON to what is drawn: `pieces`, each the part of a block's life that is in one band of the picture, and `sums`,
+/// Computes what is drawn: `pieces`, each the part of a block's lifetime that belongs to one band of the chart, and `sums`,
 /// the bytes of each band after each event.
 inline constexpr const char* snapshot_script_data = R"page(
 "use strict";
 const d = JSON.parse(document.getElementById("data").textContent);
 const column = Object.fromEntries(d.columns.map((name, i) => [name, i]));
-const bands = ["master", "copy", "moment", "gradient", "other", "workspace", "outlived", "activation"];  // from below
+const bands = ["master", "copy", "moment", "gradient", "other", "workspace", "outlived", "activation"];  // from the bottom up
 const outlived = bands.indexOf("outlived");
-const first = d.first_event - 1;     // state i is what is in use after event first + i; state 0 the window's beginning
+const first = d.first_event - 1;     // state i: the blocks in use after event first + i; 0: at the window's beginning
 const count = d.events - first;
 const times = new Float64Array(count).fill(NaN);
 const passes = new Int8Array(count).fill(-2);      // of the latest allocation; -1: outside of operations
@@ -100,7 +100,7 @@ let cursor = peak, chosen = null, drag = null, plot = null;
 
 function state_at(x) {
   if (view.by === "event") return Math.min(Math.max(Math.floor(x), 0), count - 1);
-  let low = 0, high = count - 1;                   // the last state that has begun by then
+  let low = 0, high = count - 1;                   // the last state that has begun at that time
   while (low < high) { const mid = (low + high + 1) >> 1; if (times[mid] <= x) low = mid; else high = mid - 1; }
   return low;
 }
@@ -122,7 +122,8 @@ function columns() {
   return all;
 }
 
-/// How far above the bottom of its band a piece lies, by state: what lies below it ends one by one.
+/// Returns a function of the state: the height of a piece above the bottom of its band, the bytes of the pieces drawn below
+/// it that have not ended.
 function offset_of(piece) {
   const below = [];
   for (const q of of_band[piece.band]) { if (q === piece) break; if (q.to > piece.from) below.push(q); }
@@ -130,7 +131,7 @@ function offset_of(piece) {
   const ends = below.map(q => q.to), left = [];
   let sum = 0;
   for (const q of below) left.push(sum += q.bytes);
-  return state => {                                // the bytes of those that end after this state
+  return state => {                                // the bytes of the pieces below that end after this state
     let low = 0, high = ends.length;
     while (low < high) { const mid = (low + high) >> 1; if (ends[mid] > state) low = mid + 1; else high = mid; }
     return low ? left[low - 1] : 0;
@@ -238,9 +239,9 @@ function draw_marks(bottom) {
 }
 )page";
 
-/// The pointer, the buttons and the keys; what is said about the block under the pointer.
+/// The pointer, the buttons and the keys; the text about the block under the pointer.
 inline constexpr const char* snapshot_script_pointer = R"page(
-/// The piece at so many bytes above zero, after an event.
+/// The piece at a height of `bytes` in this state, and the bytes from the piece's beginning to there.
 function piece_at(state, bytes) {
   for (let band = 0; band < bands.length; ++band) {
     if (bytes >= sums[band][state]) { bytes -= sums[band][state]; continue; }
@@ -293,7 +294,7 @@ function say(state, piece, inside) {
 }
 function look(x, y) {
   cursor = state_at(view.from + (x - plot.left) / plot.width * (view.to - view.from));
-  // The state that is drawn there is the largest of its column.
+  // A column of pixels shows the largest of its states.
   const each = (view.to - view.from) / plot.pixels;
   const from = view.from + Math.floor((x - plot.left) / plot.width * plot.pixels) * each;
   for (let i = state_at(from), end = state_at(from + each), most = cursor; i < end; ++i) {

@@ -5,8 +5,8 @@
 ///
 ///     python -m torch.cuda._memory_viz trace_plot memory.pickle -o memory.html
 ///
-/// What PyTorch has a stack for is here one frame: its file is the layer's path, its line the step, its name the operation
-/// and the pass. The category is the kind of memory.
+/// In place of PyTorch's call stack there is one frame: its file is the layer's path, its line the step, its name the
+/// operation and the pass. The category is the kind of memory.
 #pragma once
 
 #include <algorithm>
@@ -49,9 +49,9 @@ class snapshot_pickler {
     struct segment_record {
         std::uintptr_t address;
         std::size_t bytes;
-        std::vector<block> blocks;  ///< those in use, by address
+        std::vector<block> blocks;  ///< the blocks in use, by address
     };
-    using range = std::pair<std::uintptr_t, std::uintptr_t>;  ///< from the first address, to that behind the last one
+    using range = std::pair<std::uintptr_t, std::uintptr_t>;  ///< the first address, and the one after the last
     static std::uintptr_t at(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
     /// The union of ranges: disjoint ones, by address.
@@ -68,8 +68,8 @@ class snapshot_pickler {
         return made;
     }
 
-    /// The segments of the window's end, with what is in use there. Blocks that are in no known segment, since it was taken
-    /// before the recording, get segments of their own; bytes without an address one at the beginning of memory.
+    /// The segments at the window's end, with the blocks in use. Blocks whose segment is unknown, since it was taken before
+    /// the recording, are put into additional segments; bytes without an address into one at the beginning of memory.
     void find_segments() {
         std::vector<range> known, unknown;
         for (const memory_segment& s : s_->segments) {
@@ -185,7 +185,7 @@ class snapshot_pickler {
             frames(of);
         });
     }
-    /// All events in their order: blocks from the system and parts of them, in use and released.
+    /// All events in order: segments taken and returned, blocks allocated and released, failed requests.
     void trace() {
         struct action {
             std::int64_t event;
@@ -207,7 +207,7 @@ class snapshot_pickler {
         }
         std::stable_sort(all.begin(), all.end(), [](const action& a, const action& b) { return a.event < b.event; });
         p_.list(all.size() + 1, [&](std::size_t i) {
-            // Last, as PyTorch has it, the snapshot itself; its category makes readers know "unknown".
+            // The last entry is the snapshot, as in PyTorch. Its category is "unknown", so that readers know that one, too.
             if (i == all.size()) return entry("snapshot", nullptr, 0, nullptr, 0);
             const action& a = all[i];
             if (a.segment != nullptr) return entry(a.name, a.segment->address, a.segment->bytes, nullptr, 0);
