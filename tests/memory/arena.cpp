@@ -29,7 +29,7 @@ bool holds_mark(const piece& p) {
     return true;
 }
 
-TEST_CASE("arena: blocks given back in any order never overlap, and their memory is used again") {
+TEST_CASE("arena: blocks never overlap, whatever the order of releases, and memory is reused") {
     ht::host_memory memory;
     {
         ht::arena space(memory, memory_kind::activation);
@@ -75,7 +75,7 @@ TEST_CASE("arena: blocks given back in any order never overlap, and their memory
     CHECK(memory.usage().held() == 0);
 }
 
-TEST_CASE("arena: after the first step no step takes memory, and each gets the same addresses") {
+TEST_CASE("arena: after the first step no step allocates from the resource, and each gets the same addresses") {
     ht::host_memory memory;
     ht::arena space(memory, memory_kind::activation);
     const std::size_t sizes[] = {3'000'000, 100, 700'000, 64, 2'000'000, 1};
@@ -92,7 +92,7 @@ TEST_CASE("arena: after the first step no step takes memory, and each gets the s
     CHECK(memory.usage().allocations() == allocations);
 }
 
-TEST_CASE("arena: out of memory leaves it as it was") {
+TEST_CASE("arena: running out of memory does not change it") {
     ht::host_memory memory(4 << 20);
     ht::arena space(memory, memory_kind::activation);
     std::byte* block = space.allocate(1 << 20);
@@ -115,7 +115,7 @@ TEST_CASE("arena: near the limit it allocates the requested size, without a rese
     space.deallocate(little, 1 << 16);
 }
 
-TEST_CASE("arena: destroyed in the middle of a step, it gives everything back") {
+TEST_CASE("arena: destroyed in the middle of a step, it releases all memory") {
     ht::host_memory memory;
     {
         ht::arena space(memory, memory_kind::activation);

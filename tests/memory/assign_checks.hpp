@@ -43,7 +43,7 @@ void masters_and_copies(Device& device) {
     for (const float each : ht::to_host(device, after.master())) CHECK(each == 1);
     for (const ht::bfloat16 each : ht::to_host(device, after.values())) CHECK(each == 1.0f);
 
-    auto changed = ht::to_host(device, gain.master());  // what is read as fp32 has no copy
+    auto changed = ht::to_host(device, gain.master());  // a parameter that is read in fp32 has no copy
     changed(1) = third;
     gain.assign(changed);
     CHECK(ht::to_host(device, gain.values())(0) == 1);
@@ -55,7 +55,7 @@ void masters_and_copies(Device& device) {
     CHECK_THROWS_WITH_AS(weight.assign(std::vector<float>(5)), "store: 5 values for fc.weight, which is (2, 3)",
                          ht::shape_error);
     CHECK(ht::to_host(device, weight.master())(0, 0) == third);
-    // A frozen parameter takes values while it has a master; afterwards its copy is at another address.
+    // A frozen parameter can be assigned while it has a master, whose offset then differs from its copy's.
     parameters.keep_master(after.entry());
     parameters.freeze("fc.after");
     parameters.freeze("fc.before");

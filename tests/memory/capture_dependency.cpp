@@ -12,7 +12,7 @@ namespace ht = halftone;
 
 namespace {
 
-/// Host memory that counts what it gets back.
+/// Host memory that counts released blocks.
 class counting_memory final : public ht::memory_resource {
   public:
     int released = 0;
@@ -46,7 +46,7 @@ TEST_CASE("capture_dependencies: an arena changes when its segments are joined, 
     CHECK(before.size() == 1);
     std::byte* const large = arena.allocate(std::size_t{1} << 22);
     CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
-    CHECK_FALSE(memory.capture_dependencies().settle());  // something is out
+    CHECK_FALSE(memory.capture_dependencies().settle());  // a block is in use
     arena.deallocate(large, std::size_t{1} << 22);
     arena.deallocate(small, 100);
     CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
@@ -62,11 +62,11 @@ TEST_CASE("capture_dependencies: an arena changes when its segments are joined, 
 }
 
 TEST_CASE(
-    "capture_dependencies: scratch memory changes when it is replaced; what has come since does not count, what has gone does") {
+    "capture_dependencies: scratch memory changes when it is replaced; a new dependency is no change, a removed one is") {
     ht::host_memory memory;
     ht::workspace scratch(memory);
     { const ht::workspace::lease first(scratch, 64), second(scratch, 4096); }
-    CHECK_FALSE(memory.capture_dependencies().settle());  // one block for both
+    CHECK_FALSE(memory.capture_dependencies().settle());  // joins the memory of both into one block
     const auto before = memory.capture_dependencies().now();
     const auto blocks = memory.usage().allocations();
     { const ht::workspace::lease first(scratch, 64), second(scratch, 4096); }
@@ -87,7 +87,7 @@ TEST_CASE(
     CHECK(std::strcmp(memory.capture_dependencies().first_change_since(with_arena), "the memory of results has moved") == 0);
 }
 
-TEST_CASE("capturing: no memory is handed out, and memory given back is released at the end") {
+TEST_CASE("capturing: no memory is allocated, and returned memory is released at the end") {
     counting_memory memory;
     ht::buffer kept(memory, 100, ht::memory_kind::other);
     {
@@ -104,7 +104,7 @@ TEST_CASE("capturing: no memory is handed out, and memory given back is released
     CHECK_NOTHROW(ht::buffer(memory, 1, ht::memory_kind::other));
 }
 
-TEST_CASE("captured by the program: no memory is handed out, and memory given back is released afterwards") {
+TEST_CASE("captured by the program: no memory is allocated, and returned memory is released afterwards") {
     counting_memory memory;
     ht::buffer kept(memory, 100, ht::memory_kind::other), other(memory, 200, ht::memory_kind::other);
     ht::workspace scratch(memory);
@@ -126,7 +126,7 @@ TEST_CASE("captured by the program: no memory is handed out, and memory given ba
         kept = ht::buffer(memory, 1, ht::memory_kind::other);
         CHECK(memory.released == 1);
     }
-    SUBCASE("when a block is next given back") {
+    SUBCASE("when a block is next returned") {
         memory.who_captures = nullptr;
         other = {};
         CHECK(memory.released == 2);

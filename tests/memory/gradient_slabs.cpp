@@ -22,7 +22,7 @@ struct fixture {
     static float& first(const ht::gradient_slabs::place& p) { return *reinterpret_cast<float*>(p.data); }
 };
 
-TEST_CASE("gradient_slabs: have the parameters' layout, with zeros between them") {
+TEST_CASE("gradient_slabs: the parameters' layout, with zeros between them") {
     fixture f;
     ht::gradient_slabs slabs(f.parameters);
     CHECK(&slabs.owner() == &f.parameters);
@@ -44,12 +44,12 @@ TEST_CASE("gradient_slabs: windows") {
     CHECK(slabs.claim(1).is_first);
     fixture::first(slabs.claim(1)) = 4;
     slabs.close();
-    CHECK(fixture::first(place) == 3);  // what was claimed stays to be read
+    CHECK(fixture::first(place) == 3);  // claimed gradients can be read after the window
 
     place = slabs.claim(0);
     CHECK(place.is_first);
     slabs.close();
-    CHECK(fixture::first(place) == 3);                   // claimed, and the claimant writes it
+    CHECK(fixture::first(place) == 3);                   // claimed again: not set to zero, since the claimant overwrites it
     CHECK(slabs.group<storage>(0)(128) == 0.0f);         // not claimed in the second window: zero
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("gradient_slabs: frozen parameters have no place; freezing afterwards 
     none.close();
 }
 
-TEST_CASE("gradient_slabs: of a store that has no memory yet") {
+TEST_CASE("gradient_slabs: for a store that has no memory yet") {
     ht::host_memory memory;
     ht::store s(memory);
     s.add<ht::amp_bf16, ht::op::linear>("a", ht::shape<1>{65}, {});

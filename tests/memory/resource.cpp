@@ -48,7 +48,7 @@ TEST_CASE("host_memory: blocks are aligned, do not overlap, and count in whole c
     CHECK(memory.usage().peak() == total);
 }
 
-TEST_CASE("host_memory: beyond the limit, a sentence of what was asked and what was held; nothing changes") {
+TEST_CASE("host_memory: beyond the limit an exception says what was requested and what is in use; nothing changes") {
     ht::host_memory memory(1000);
     CHECK_THROWS_WITH_AS(memory.allocate(1001, memory_kind::activation),
                          "memory: no 1024 bytes for activation; held: nothing", ht::out_of_memory);
@@ -58,11 +58,11 @@ TEST_CASE("host_memory: beyond the limit, a sentence of what was asked and what 
     CHECK(memory.usage().live() == 768);
     CHECK(memory.usage().peak() == 768);
     CHECK(memory.usage().allocations() == 2);
-    const ht::buffer last(memory, 192, memory_kind::activation);  // what is left can still be had
+    const ht::buffer last(memory, 192, memory_kind::activation);  // the remaining bytes can still be allocated
     CHECK(last.data() != nullptr);
 }
 
-TEST_CASE("host_memory: more bytes than any machine has are refused, without wrapping around") {
+TEST_CASE("host_memory: sizes near the largest integer are refused without overflow") {
     if (support::has_sanitizer) return;
     ht::host_memory memory;
     CHECK_THROWS_AS(memory.allocate(std::size_t{1} << 62, memory_kind::other), ht::out_of_memory);
@@ -72,7 +72,7 @@ TEST_CASE("host_memory: more bytes than any machine has are refused, without wra
     CHECK(memory.usage().allocations() == 0);
 }
 
-TEST_CASE("buffer: gives its block back once, however it is moved") {
+TEST_CASE("buffer: releases its block once, however it is moved") {
     ht::host_memory memory;
     {
         ht::buffer a(memory, 100, memory_kind::gradient);

@@ -48,10 +48,10 @@ TEST_CASE("store: parameters with the same storage types are in one group, align
     CHECK(s.entries()[0].path == "fc.weight");
     CHECK(s.entries()[1].path == "norm.gain");
     CHECK(s.entries()[0].group == s.entries()[2].group);
-    CHECK(s.entries()[2].master == 128);  // 65 weights take two granules of 64
+    CHECK(s.entries()[2].master == 128);  // 65 weights occupy two granules of 64
     CHECK(s.size() == 65 + 70 + 5);
     CHECK(s.bytes() == 3 * 64 * (4 + 2) + 128 * 4);
-    CHECK(l.memory.usage().live() == 0);  // until commit
+    CHECK(l.memory.usage().live() == 0);  // allocated by commit
     l.parameters.commit();
     CHECK(l.memory.usage().live() == s.bytes());
     CHECK(l.memory.usage().live(ht::memory_kind::master) == (192 + 128) * 4);
@@ -116,8 +116,8 @@ TEST_CASE("store: evenly distributed initial values") {
         }
         CHECK(least >= mean - bound);
         CHECK(most <= mean + bound);
-        // The probability that none of 4099 draws is in an outermost two hundredth is exp(-20), and their mean is within
-        // five of its own deviations, bound / sqrt(3 x 4099).
+        // The probability that none of 4099 draws is in the outermost two hundredth of the range is exp(-20). Their mean is
+        // within five of its standard deviations, bound / sqrt(3 x 4099).
         CHECK(least < mean - 0.99 * bound);
         CHECK(most > mean + 0.99 * bound);
         CHECK(std::fabs(sum / 4099 - mean) < 5 * bound / std::sqrt(3.0 * 4099));
@@ -160,7 +160,7 @@ TEST_CASE("store: parameters that fit one by one but not together are refused") 
         ht::out_of_memory);
     CHECK(s.entries().size() == 2);
     add(1);
-    CHECK(s.bytes() > static_cast<std::size_t>(half) * 2 * 5);  // no wrap
+    CHECK(s.bytes() > static_cast<std::size_t>(half) * 2 * 5);  // no overflow
     if (!support::has_sanitizer) CHECK_THROWS_AS(s.commit(), ht::out_of_memory);
     CHECK(memory.usage().live() == 0);
 }
@@ -196,7 +196,7 @@ TEST_CASE("store: a tied parameter is one entry") {
     CHECK(&tied.owner() == &l.parameters);
 }
 
-TEST_CASE("freeze: by pattern; masters go where kernels read a copy, gradients go everywhere") {
+TEST_CASE("freeze: by pattern; masters are released if kernels read a copy, gradients always") {
     layers<ht::amp_bf16> l;
     l.parameters.commit(3);
     const bfloat16 weight = l.weight.values()(4, 12);
@@ -220,7 +220,7 @@ TEST_CASE("freeze: by pattern; masters go where kernels read a copy, gradients g
     CHECK(l.parameters.entries()[0].gradient == store::nowhere);
     CHECK(l.parameters.groups()[0].gradients == 64);
 
-    CHECK(l.parameters.freeze("norm") == 1);  // no copy: the master stays, for kernels read it
+    CHECK(l.parameters.freeze("norm") == 1);  // no copy: the master stays, since kernels read it
     CHECK(l.gain.master()(69) == 1);
     CHECK(l.parameters.freeze("*") == 3);
     CHECK(l.memory.usage().live(ht::memory_kind::master) == 128 * 4);
@@ -229,7 +229,7 @@ TEST_CASE("freeze: by pattern; masters go where kernels read a copy, gradients g
     CHECK(l.parameters.freeze("*") == 3);
 }
 
-TEST_CASE("freeze: a master that another layer reads stays") {
+TEST_CASE("freeze: a master that another layer reads is kept") {
     layers<ht::amp_bf16> l;
     l.parameters.keep_master(l.weight.entry());
     l.parameters.commit(3);
@@ -239,7 +239,7 @@ TEST_CASE("freeze: a master that another layer reads stays") {
     CHECK_THROWS_AS(l.bias.master(), ht::state_error);
 }
 
-TEST_CASE("store: an index takes the place of '*', of \"last\", and of no layer's own name") {
+TEST_CASE("store: an index replaces '*' and \"last\" at the list's level, and no other name") {
     ht::host_memory memory;
     store s(memory);
     using P = ht::amp_bf16;
@@ -281,7 +281,7 @@ TEST_CASE("store: too little memory for the parameters, then enough") {
     CHECK(small.usage().live() == 0);
 }
 
-TEST_CASE("store: a parameter takes values from the host, master and copy") {
+TEST_CASE("store: assigning a parameter from the host sets master and copy") {
     struct host {
         ht::host_memory& memory() { return memory_; }
         ht::host_memory memory_{};

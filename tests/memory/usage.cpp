@@ -12,16 +12,16 @@ namespace {
 namespace ht = halftone;
 using ht::memory_kind;
 
-TEST_CASE("memory_usage: live and peak bytes, by kind and in all") {
+TEST_CASE("memory_usage: live and peak bytes, by kind and in total") {
     ht::memory_usage usage;
     usage.add(100, memory_kind::activation);
     usage.add(50, memory_kind::gradient);
     usage.remove(100, memory_kind::activation);
     usage.add(30, memory_kind::activation);
     CHECK(usage.live() == 80);
-    CHECK(usage.peak() == 150);  // at one time
+    CHECK(usage.peak() == 150);  // of the sum of all kinds
     CHECK(usage.live(memory_kind::activation) == 30);
-    CHECK(usage.peak(memory_kind::activation) == 100);  // its own
+    CHECK(usage.peak(memory_kind::activation) == 100);  // of this kind alone
     CHECK(usage.live(memory_kind::gradient) == 50);
     CHECK(usage.peak(memory_kind::gradient) == 50);
     CHECK(usage.peak(memory_kind::master) == 0);
@@ -33,7 +33,7 @@ TEST_CASE("memory_usage: live and peak bytes, by kind and in all") {
     CHECK(usage.peak() == 81);
 }
 
-TEST_CASE("memory_usage: blocks from the system are counted apart from the bytes used in them") {
+TEST_CASE("memory_usage: blocks from the system are counted separately from the bytes used in them") {
     ht::memory_usage usage;
     usage.add_block(1000);
     CHECK(usage.held() == 1000);

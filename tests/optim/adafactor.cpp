@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Adafactor on the CPU: torch's numbers over 100 steps, its state, refusals.
+/// Adafactor on the CPU: compared with torch over 100 steps; its state; wrong options.
 #include <halftone/kernel/optimizer_step/adafactor/cpu.hpp>
 
 #include "optim/adafactor_checks.hpp"
@@ -14,7 +14,7 @@ TEST_CASE("adafactor: equals torch.optim.Adafactor over 100 steps") {
     equals_torch(device, 100);
 }
 
-TEST_CASE("adafactor: keeps a number for each row and column; groups, frozen parameters, skipped and resumed steps") {
+TEST_CASE("adafactor: one number for each row and column; groups, frozen parameters, skipped and resumed steps") {
     ht::cpu device{{.threads = 2}};
     keeps_little(device);
 }

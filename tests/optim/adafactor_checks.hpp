@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What Adafactor has to do over a model on every device: torch.optim.Adafactor's numbers over 100 steps, state and groups.
+/// Tests of Adafactor over a model, for every device: compared with torch.optim.Adafactor over 100 steps; state and groups.
 ///
 ///     adafactor_model::equals_torch(device, 100);
 #pragma once
@@ -27,7 +27,8 @@ namespace ht = halftone;
 template <class P>
 using net = small::matrix_net<P>;
 
-/// The gradients of tests/golden/adafactor.py: those of the matrix begin at 0, of all else at 300; a row of the matrix has none.
+/// The gradients of tests/golden/adafactor.py: the matrix's numbers begin at index 0, all others at 300; one row of the matrix
+/// has zeros.
 inline float gradient_of(std::size_t entry, std::size_t i, int t) {
     if (entry == 0 && i / 13 == 2) return 0;
     return static_cast<float>(small::gradient((entry == 0 ? 0 : 300) + static_cast<int>(i), t));
@@ -54,9 +55,9 @@ struct exact {
             ht::view<double, 2>(w.data(), shape), ht::view<double, 2>(g.data(), shape),
             entry == 0 ? all(rows) : ht::view<double, 1>{}, all(columns),
             {o.beta2_decay, o.epsilon1.value_or(0x1p-23), o.epsilon2, o.d}, o.lr, o.weight_decay, t);
-        // A variance: a sum of at most 13 squares, of which torch takes the root and squares that, and in each step a quotient
-        // and three roundings; three of them make an update's, which counts half, and the same again its root mean square,
-        // whose sum has at most 91 terms as the parameter's has. The parameter's also has the parameter's error.
+        // The error of a variance: a sum of at most 13 squares, of whose root torch takes the square, and in each step a
+        // quotient and three roundings. An update has half the errors of three variances, and so has its root mean square. The
+        // root mean squares of update and parameter are sums of at most 91 terms; that of the parameter also has its error.
         const double of_update = support::gamma(3 * (13 + 4 + 4 * t) + 2 * 91 + 24);
         double errors = 0, squares = 0;
         for (std::size_t i = 0; i < w.size(); ++i) errors += error[i] * error[i], squares += before[i] * before[i];
@@ -116,8 +117,8 @@ void equals_torch(Device& device, int last) {
     CHECK_WITHIN(theirs);
 }
 
-/// Variances are small: of each matrix a number for each row and column. They and the counts are all that a resumed run needs;
-/// a skipped step changes nothing; frozen parameters have none, and groups have rates of their own.
+/// The state of a matrix is one number for each row and each column. A run resumes from these and the step counts; a skipped
+/// step changes nothing; frozen parameters have no state; groups have different rates.
 template <class Device>
 void keeps_little(Device& device) {
     const std::vector<ht::parameter_group> groups{{"tall", {.lr = 0.0}}, {"head", {.lr_scale = 0.5}}, {"wide.bias", ht::frozen}};
@@ -146,7 +147,7 @@ void keeps_little(Device& device) {
     };
     for (int t = 1; t <= 6; ++t) {
         const bool overflow = t == 4;
-        tape.reaches = [=](std::size_t entry) { return t % 2 == 0 || entry != 0; };  // the matrix counts steps of its own
+        tape.reaches = [=](std::size_t entry) { return t % 2 == 0 || entry != 0; };  // the matrix takes fewer steps
         tape.gradients = [=](std::size_t entry, std::size_t i) {
             return overflow && i == 1 ? std::numeric_limits<float>::infinity() : gradient_of(entry, i, t);
         };

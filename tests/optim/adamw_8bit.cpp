@@ -10,12 +10,12 @@ namespace {
 namespace ht = halftone;
 using namespace adamw_8bit_checks;
 
-TEST_CASE("adamw_8bit: what is too small for 8 bits has the bits of AdamW; a skipped step changes nothing") {
+TEST_CASE("adamw_8bit: parameters with few elements have the bits of AdamW; a skipped step changes nothing") {
     ht::cpu device{{.threads = 2}};
     small_parameters_are_adamws<ht::amp_bf16>(device);
 }
 
-TEST_CASE("adamw_8bit: parameters that are not reached keep their codes; a run goes on from its state") {
+TEST_CASE("adamw_8bit: parameters that are not reached keep their codes; a run resumes from its state") {
     ht::cpu device{{.threads = 2}};
     resumes<ht::amp_bf16>(device);
 }
@@ -27,8 +27,8 @@ TEST_CASE("adamw_8bit: averages of parameters, split masters, bytes of state") {
     counts_bytes(device);
 }
 
-/// Four parameters of one group, the first and the last of which have codes; the moments of the third end where, in their own
-/// slab, the codes of the last begin.
+/// Four parameters of one group, of which the first and the last have codes. The third one's moments end at the offset in their
+/// slab at which the last one's codes begin in theirs.
 struct chain : ht::nn::model {
     using policy = ht::amp_bf16;
     template <ht::path_name Name>
@@ -45,7 +45,7 @@ struct chain : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.a, self.b, self.c, self.d); }
 };
 
-TEST_CASE("adamw_8bit: neighbours with and without codes are not updated as one") {
+TEST_CASE("adamw_8bit: neighbours with and without codes are updated separately") {
     ht::cpu device{{.threads = 2}};
     chain model{device};
     ht::adamw_8bit optimizer{device, model, {.min_8bit_size = 300}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What AdamW with moments in 8 bits has to do on every device, beside what the kernel's checks say
+/// Tests of AdamW with moments in 8 bits, for every device, in addition to those of the kernel
 /// (kernel/optimizer_step/eight_bit_checks.hpp).
 ///
 ///     adamw_8bit_checks::small_parameters_are_adamws(device);
@@ -26,7 +26,7 @@ namespace adamw_8bit_checks {
 
 namespace ht = halftone;
 
-/// fc1 and fc2 of the small model, 600 and 603 parameters, have moments in 8 bits; its norm and head have not.
+/// fc1 and fc2 of the small model, 600 and 603 parameters, have moments in 8 bits; those of its norm and head are floats.
 inline constexpr ht::extent width = 600, least = 64;
 
 inline float gradient_of(std::size_t entry, std::size_t i, int t) {
@@ -34,7 +34,7 @@ inline float gradient_of(std::size_t entry, std::size_t i, int t) {
     return static_cast<float>(n) / 256 / static_cast<float>(std::size_t{1} << (i % 9));
 }
 
-/// A model with all that a step takes, for an optimizer that is made by make(device, model).
+/// A model with all objects of a training step, and an optimizer that is made by make(device, model).
 template <class Device, class P, class Optimizer>
 struct run {
     using model_type = small::model<P>;
@@ -67,7 +67,7 @@ struct run {
                : entry == 2 ? values(model.fc2.weight)
                             : values(model.head.weight);
     }
-    /// All that a step changes.
+    /// All bytes that a step changes.
     std::vector<std::byte> bytes() {
         std::vector<std::byte> all;
         const auto add = [&](const void* data, std::size_t count) {
@@ -109,8 +109,9 @@ using run_adamw = run<Device, P, ht::adamw<Device, small::model<P>>>;
 inline const std::vector<ht::parameter_group> groups{{"norm", {.weight_decay = 0}}, {"fc2", {.lr_scale = 0.5}}};
 inline constexpr ht::adamw_8bit_options options{.lr = 0.01, .weight_decay = 0.1, .min_8bit_size = least, .ema_decay = 0.75};
 
-/// What is too small for 8 bits has the bits of ht::adamw, and so has everything if all of it is. What is in 8 bits comes
-/// near: a code is off by at most half a part of 1.4%, so that these steps differ from AdamW's by a fraction.
+/// Parameters with too few elements for 8 bits have the bits of ht::adamw, also if all parameters are so small. Those with
+/// codes are close: a code has an error of at most 0.7% of the largest magnitude, so that these steps differ from AdamW's by a
+/// fraction of 1/16.
 template <class P, class Device>
 void small_parameters_are_adamws(Device& device) {
     run_8bit<Device, P> mine(device, options, groups);
@@ -145,8 +146,7 @@ void small_parameters_are_adamws(Device& device) {
     CHECK(mine.optimizer.skipped_steps() == 1);
 }
 
-/// A parameter that a window does not reach keeps its codes, and counts no step; a run that is resumed goes on with the
-/// same bits.
+/// A parameter that a window does not reach keeps its codes and its step count; a resumed run has the same bits.
 template <class P, class Device>
 void resumes(Device& device) {
     run_8bit<Device, P> one(device, options, groups), other(device, options, groups);
@@ -191,7 +191,7 @@ void resumes(Device& device) {
     CHECK((one.bytes() == other.bytes()));
 }
 
-/// The average of the parameters is that of the other optimizers, and a scope puts it in their place.
+/// The average of the parameters is as with other optimizers, and replaces them during a scope.
 template <class P, class Device>
 void averages(Device& device) {
     run_8bit<Device, P> r(device, options, groups);
@@ -232,7 +232,7 @@ void splits(Device& device) {
     }
 }
 
-/// The bytes of a parameter's state, as it is told to a listener.
+/// Sums the bytes of parameters' state that a listener is told of.
 struct listener final : ht::memory_listener {
     std::size_t bytes = 0;
     void on_peak(const ht::memory_usage&) override {}
@@ -257,7 +257,7 @@ void counts_bytes(Device& device) {
         return bytes;
     };
     const auto rounded = [](std::size_t bytes) { return ht::round_up(bytes, 64); };
-    // Norm and head: two moments of 64 floats each, with the padding. fc1 and fc2 lie in one slab.
+    // Norm and head: two moments of 64 floats each, with the padding. fc1 and fc2 share a slab.
     const std::size_t others = 2 * 2 * 64 * 4;
     CHECK(bytes_of(10000, {}, {}) == others + 2 * (2 * 40 * 256 + rounded(2 * 40 * 4)));
     CHECK(bytes_of(10000, {}, {{"fc2", ht::frozen}}) == others + 2 * (40 * 256 + rounded(40 * 4)));

@@ -75,11 +75,11 @@ void check_equal(const std::vector<double>& got, const std::vector<double>& want
     CHECK_WITHIN(c);
 }
 
-TEST_CASE("clip: without any, gradients are read as they are") {
+TEST_CASE("clip: without clipping, gradients are read unchanged") {
     CHECK(read_through([](auto&) {}) == exact());
 }
 
-TEST_CASE("clip_grad_norm: PyTorch's formula, and the norm before it") {
+TEST_CASE("clip_grad_norm: PyTorch's formula; it returns the norm before clipping") {
     std::vector<double> want = exact();
     const double norm = norm_of(want);
     clip_norm(want, 0.5);
@@ -92,12 +92,12 @@ TEST_CASE("clip_grad_norm: PyTorch's formula, and the norm before it") {
         want, 1);
 }
 
-TEST_CASE("clip_grad_norm: gradients of less norm stay as they are, and an infinite maximum only measures") {
+TEST_CASE("clip_grad_norm: gradients with a smaller norm are unchanged, as with an infinite maximum") {
     CHECK(read_through([](auto& grads) { ht::clip_grad_norm(grads, 1000.0f); }) == exact());
     CHECK(read_through([](auto& grads) { CHECK(ht::clip_grad_norm(grads, infinity).value() > 1.0f); }) == exact());
 }
 
-TEST_CASE("clip_grad_value: every gradient, at most") {
+TEST_CASE("clip_grad_value: the magnitude of every gradient is limited") {
     std::vector<double> want = exact();
     clip_value(want, 0.25);
     CHECK(read_through([](auto& grads) { ht::clip_grad_value(grads, 0.25f); }) == want);
@@ -107,7 +107,7 @@ TEST_CASE("clip_grad_value: every gradient, at most") {
           }) == want);
 }
 
-TEST_CASE("clip: several apply in the order of their calls") {
+TEST_CASE("clip: several clips apply in the order of their calls") {
     SUBCASE("norm, value") {
         std::vector<double> want = exact();
         clip_norm(want, 3), clip_value(want, 0.2);
@@ -161,7 +161,7 @@ TEST_CASE("clip_grad_norm: over all models of an accumulator") {
     CHECK(ht::clip_grad_norm(device, grads, 1.0f).value() == 5.0f);
 }
 
-TEST_CASE("clip_grad_norm: where a gradient is not finite the norm is infinite and the step is skipped") {
+TEST_CASE("clip_grad_norm: if a gradient is not finite the norm is infinite and the step is skipped") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::sgd optimizer{device, model, {.lr = 1}};

@@ -56,7 +56,7 @@ struct sparse_model : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.items); }
 };
 
-TEST_CASE("ema: of a table with a sparse gradient it is refused, unless it is frozen") {
+TEST_CASE("ema: refused for a table with a sparse gradient, unless it is frozen") {
     ht::cpu device{{.threads = 1}};
     sparse_model model{device};
     using optimizer = ht::sgd<ht::cpu, sparse_model>;

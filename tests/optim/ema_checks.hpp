@@ -97,8 +97,8 @@ void equals_definition(Device& device, int steps = 12, double decay = 0.75) {
         const auto compare = [&](const auto& e) {
             const std::vector<float> mean = average_of(optimizer, *e.parameter);
             for (std::size_t i = 0; i < mean.size(); ++i) {
-                // A step rounds the difference and the result once each, and its weight was rounded; what steps before
-                // have done wrong shrinks by the decay, in all to 1 / (1 - decay) of it.
+                // Each step rounds the difference, its weight and the result once. The errors of earlier steps are multiplied
+                // by the decay, so that their sum is at most 1 / (1 - decay) times that of one step.
                 const double bound = 4 * 0x1p-24 / (1 - decay) * (std::fabs(e.mean[i]) + 1);
                 CHECK(std::fabs(static_cast<double>(mean[i]) - e.mean[i]) <= (t == 0 ? 0 : bound));
             }
@@ -117,7 +117,7 @@ void equals_definition(Device& device, int steps = 12, double decay = 0.75) {
                                 ht::round_to<param, ht::rounding::nearest_even>(mean[i]))));
         }
         CHECK((bytes_of(model.parameters()) != before));
-        CHECK((values_of(device, model.fc2.weight) == fc2));  // no step has changed it: it is its own average
+        CHECK((values_of(device, model.fc2.weight) == fc2));  // no step has changed it, so that the average equals it
         CHECK_THROWS_WITH_AS((void)optimizer.average_parameters(),
                              "adamw: average_parameters() while averages are in place already", ht::state_error);
         tape.backward(scaler.scale(small::loss{}), acc, model.parameters());

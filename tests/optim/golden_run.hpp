@@ -51,7 +51,7 @@ struct clipped_gradients {
         }
         const double coefficient = c.norm == 0 ? 1 : c.norm / (std::sqrt(squares) + 1e-6);
         for (std::size_t i = 0; i < value.size(); ++i) {
-            // The norm passes through at most as many roundings as there are parameters, and a few; then the formula's.
+            // The norm has at most one rounding for each parameter and a few more; then those of the formula.
             if (coefficient < 1)
                 value[i] *= coefficient, error[i] = support::gamma(parameters + 12) * std::fabs(value[i]);
             if (c.value != 0 && std::fabs(value[i]) > c.value)

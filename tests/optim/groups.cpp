@@ -14,7 +14,7 @@ namespace {
 namespace ht = halftone;
 using model_type = small::model<ht::amp_bf16>;
 
-/// One step of w -= lr (1 + decay w) from w = 1, for each entry: what it moved by.
+/// How far each entry moves in one step of w -= lr (1 + decay w) from w = 1.
 struct moves {
     float fc1, norm, fc2, head;
 };
@@ -42,7 +42,7 @@ moves step(double lr, double decay, std::vector<ht::parameter_group> groups) {
     });
 }
 
-TEST_CASE("groups: rates, shares, decays, by the last group that sets them") {
+TEST_CASE("groups: rates, rate scales and decays are those of the last group that sets them") {
     const moves plain = step(0.25, 0, {});
     CHECK(plain.fc1 == 0.25f);
     CHECK(plain.norm == 0.25f);
@@ -78,7 +78,7 @@ TEST_CASE("groups: frozen parameters have no gradient, moment or master, and kee
     CHECK(model.head.weight.values()(1).bits() == ht::bfloat16(model.head.weight.master()(1)).bits());
 }
 
-TEST_CASE("groups: all frozen but what a later group trains") {
+TEST_CASE("groups: all frozen except what a later group trains") {
     const moves m = step(0.25, 0, {{"*", ht::frozen}, {"head", ht::trained}});
     CHECK(m.fc1 == 0);
     CHECK(m.norm == 0);
@@ -87,7 +87,7 @@ TEST_CASE("groups: all frozen but what a later group trains") {
     CHECK(step(0.25, 0, {{"head", ht::trained}, {"*", ht::frozen}}).head == 0);
 }
 
-TEST_CASE("groups: in braces, one and several") {
+TEST_CASE("groups: one or several in braces") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     ht::adamw one{device, model, {.lr = 3e-4f}, {{"norm", {.weight_decay = 0}}}};
@@ -98,7 +98,7 @@ TEST_CASE("groups: in braces, one and several") {
     CHECK(one.options().weight_decay == 1e-2);
 }
 
-TEST_CASE("groups: a pattern that names nothing, and options that contradict each other") {
+TEST_CASE("groups: a pattern that matches nothing, and options that contradict each other") {
     ht::cpu device{{.threads = 1}};
     model_type model{device};
     using optimizer = ht::sgd<ht::cpu, model_type>;
@@ -141,7 +141,7 @@ TEST_CASE("groups: neighbours with equal rates are one segment") {
     REQUIRE(segments.size() == 2);
     CHECK(segments[0].count == 128 + 128 + 64);
     CHECK(segments_of({{"fc2", {.weight_decay = 0}}}).size() == 4);
-    // Neither what comes before one that is left out nor what comes after it reaches into it.
+    // Segments end before an entry that is left out and begin again after it.
     const auto around = segments_of({}, 2);
     REQUIRE(around.size() == 3);
     CHECK(around[0].count == 128);

@@ -43,7 +43,7 @@ ht::lion<Device, small::model<P>> make_lion(Device& d, small::model<P>& m) {
     return {d, m, ht::lion_options{.lr = 0.01}};
 }
 
-/// All that a step changes.
+/// All bytes that a step changes.
 template <class Device, class P>
 std::vector<std::byte> bytes_of(small::model<P>& model, const auto& optimizer) {
     std::vector<std::byte> all;
@@ -60,7 +60,7 @@ std::vector<std::byte> bytes_of(small::model<P>& model, const auto& optimizer) {
     }
     return all;
 }
-/// Whether every moment is finite, of float or, where they have two bytes, of bfloat16.
+/// Whether all moments are finite. State is their type.
 template <class State, class P>
 bool are_finite(small::model<P>& model, const auto& optimizer) {
     for (std::size_t g = 0; g < model.parameters().groups().size(); ++g) {
@@ -82,8 +82,8 @@ struct clipping {
 };
 inline clipping by_norm(float most) { return {most, infinity}; }
 
-/// Steps of a rule whose moments hold gradients up to `most`: larger ones are skipped and change nothing, smaller ones
-/// are taken and leave finite moments, however many.
+/// Steps of a rule whose moments can hold gradients up to `most`: steps with larger ones are skipped and change nothing; steps
+/// with smaller ones are taken, and moments stay finite after any number of them.
 template <class State, class P, class Device, class Make>
 void check_rule(Device& device, const Make& make, float most) {
     for (const float scale : {1.0f, 65536.0f, 0x1p-20f}) {
@@ -104,30 +104,30 @@ void check_rule(Device& device, const Make& make, float most) {
             return result;
         };
         CHECK(step(1) == step_result::taken);
-        const float lies_as = largest / std::fmax(scale, 1.0f);  // what is finite in memory
+        const float finite_below = largest / std::fmax(scale, 1.0f);  // larger ones are infinite when scaled
         std::int64_t skipped = 0;
         for (const float g : {1.001f * most, -1.001f * most, 1e21f, 1e30f, -largest}) {
             CAPTURE(g);
-            if (!(std::fabs(g) > most) || std::fabs(g) > lies_as) continue;
+            if (!(std::fabs(g) > most) || std::fabs(g) > finite_below) continue;
             const auto before = bytes_of<Device>(model, optimizer);
             CHECK(step(g) == step_result::infinity);
             ++skipped;
-            // The clip leaves more than the moments hold.
+            // After clipping the gradient is still too large for the moments.
             if (most < largest / 4) {
-                CHECK(step(lies_as, by_norm(2 * most)) == step_result::infinity);
+                CHECK(step(finite_below, by_norm(2 * most)) == step_result::infinity);
                 ++skipped;
             }
             CHECK((bytes_of<Device>(model, optimizer) == before));
             CHECK(optimizer.skips() == ht::skip_counts{.infinity = skipped});
-            // Clipped it is like any other.
+            // Clipped to less, the step is taken.
             CHECK(step(g, by_norm(1)) == step_result::taken);
             CHECK(step(g, {infinity, 0.5f}) == step_result::taken);
             CHECK(step(g, {2 * most, 0.5f}) == step_result::taken);
             CHECK(are_finite<State>(model, optimizer));
         }
-        CHECK(scaler.get_scale() == scale);  // a smaller one would not help
+        CHECK(scaler.get_scale() == scale);  // a smaller scale would not help
         CHECK(scaler.overflows() == 0);
-        const float taken = std::fmin(0.999f * most, lies_as);
+        const float taken = std::fmin(0.999f * most, finite_below);
         for (int t = 0; t < 40; ++t) CHECK(step(taken) == step_result::taken);
         CHECK(are_finite<State>(model, optimizer));
         const auto before = bytes_of<Device>(model, optimizer);
@@ -136,7 +136,7 @@ void check_rule(Device& device, const Make& make, float most) {
     }
 }
 
-/// An optimizer is judged by its own gradients.
+/// Two optimizers with one scaler: each takes or skips its step by the gradients of its model.
 template <class Device>
 void check_parts(Device& device) {
     using P = ht::full_fp32;
@@ -165,7 +165,7 @@ void check_parts(Device& device) {
                 scaler.update();
             }
             if (other == infinity) continue;
-            // Clipped together both fit.
+            // Clipped together, both models' gradients are small enough.
             backward(a, g_a), backward(b, g_b);
             auto grads = scaler.unscale(acc.take());
             ht::clip_grad_norm(grads, 1e15f);
@@ -175,7 +175,7 @@ void check_parts(Device& device) {
     }
 }
 
-/// A guard does not learn from such a norm, and an optimizer without a scaler skips it, too.
+/// A guard leaves such a norm out of its average, and an optimizer without a scaler skips the step, too.
 template <class Device>
 void check_unscaled(Device& device) {
     small::model<ht::full_fp32> model{device};
@@ -193,7 +193,7 @@ void check_unscaled(Device& device) {
     CHECK(step(1) == step_result::taken);
     CHECK(step(1e21f) == step_result::infinity);
     CHECK(guard.state().norms.size() == 1);
-    // By hand: nothing of the earlier pass holds.
+    // A gradient changed by hand: the result of the earlier pass over the gradients is no longer valid.
     tape.gradients = [](std::size_t, std::size_t) { return 0.5f; };
     tape.backward(small::loss{}, acc, model.parameters());
     auto grads = acc.take();

@@ -11,7 +11,7 @@ namespace {
 
 namespace ht = halftone;
 
-/// A loss of 1e25 times as much: gradients of a table, whose squares a CPU sums as it writes them, or of its rows.
+/// A loss times 1e25: gradients of a table, whose squares a CPU sums while it writes them, or of some of its rows.
 template <class Model>
 void of_tables() {
     ht::cpu device{{.threads = 1}};

@@ -20,7 +20,7 @@ float gradient_at(std::size_t entry, std::size_t i, int t) {
            256;
 }
 
-TEST_CASE("lion: equals its definition over 30 steps of two micro-batches each, groups with rates of their own") {
+TEST_CASE("lion: equals its definition over 30 steps of two micro-batches each, with groups of different rates") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         small::model<ht::amp_bf16> model{device};
@@ -56,7 +56,7 @@ TEST_CASE("lion: equals its definition over 30 steps of two micro-batches each, 
                     const ht::shape<1> one{1};
                     ht::reference::lion(ht::view<double, 1>(&e.w[i], one), ht::view<double, 1>(&g, one),
                                         ht::view<double, 1>(&e.m[i], one), {0.9, 0.98}, e.lr, e.decay);
-                    // A step rounds a parameter, its decay and its move once each.
+                    // A step rounds a parameter, its decay and its update once each.
                     const double bound = 3 * (t + 1) * 0x1p-24 * (std::fabs(e.w[i]) + 1);
                     CHECK(std::fabs(static_cast<double>(e.masters(static_cast<ht::extent>(i))) - e.w[i]) <= bound);
                 }

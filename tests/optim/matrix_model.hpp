@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A model of three small matrices with biases, for optimizers that know a matrix from a vector; small_model.hpp has the tape.
+/// A model of three small matrices with biases, for optimizers that treat matrices and vectors differently; small_model.hpp has
+/// the tape.
 ///
 ///     small::matrix_net<ht::amp_fp16> model{device};
 #pragma once
@@ -38,7 +39,7 @@ struct matrix_net : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.wide, self.tall, self.head); }
 };
 
-/// What the golden files of matrices have: element i of a parameter, and of its gradient in step t.
+/// The numbers of the golden files of matrices: element i of a parameter, and of its gradient in step t.
 inline double initial_parameter(int i) { return ((31 * i) % 65 - 32) / 64.0; }
 inline double gradient(int i, int t) { return ((7919 * t + 104729 * i + 31 * i * i + 17 * t * i) % 2049 - 1024) / 1024.0; }
 

@@ -17,19 +17,19 @@ TEST_CASE("muon: equals its definition over 100 steps, in bfloat16 as well as to
     muon_checks::equals_definition<ht::amp_bf16>(device, 100);
 }
 
-TEST_CASE("muon: with products in float it is within its roundings") {
+TEST_CASE("muon: with products in float it is within the bound of its roundings") {
     support::for_each_set([](ht::isa set) {
         ht::cpu device{{.threads = 2, .instruction_set = set}};
         muon_checks::equals_definition<ht::full_fp32>(device, 100);
     });
 }
 
-TEST_CASE("muon: all but hidden matrices goes by AdamW, groups and frozen parameters too; skipped steps change nothing") {
+TEST_CASE("muon: AdamW updates all except hidden matrices, with groups and frozen parameters; skipped steps change nothing") {
     ht::cpu device{{.threads = 2}};
     muon_checks::leaves_the_rest_to_adamw(device);
 }
 
-TEST_CASE("muon: matrices of one shape have the bits that they have one by one") {
+TEST_CASE("muon: matrices of one shape have the same bits in a batch as one by one") {
     ht::cpu device{{.threads = 2}};
     muon_checks::batches_alike(device);
 }

@@ -29,7 +29,7 @@ template <class P>
 using net = small::matrix_net<P>;
 
 inline constexpr int matrix_count = 91;
-/// Of any entry; those of the two matrices are the golden file's.
+/// The gradients of any entry; those of the two matrices are the golden file's.
 inline float gradient_of(std::size_t entry, std::size_t i, int t) {
     const int base = entry == 0 ? 0 : entry == 2 ? matrix_count : 300;
     return static_cast<float>(gradient(base + static_cast<int>(i), t));
@@ -74,8 +74,8 @@ inline double root_mean_square(const std::vector<float>& w, const std::vector<do
     return std::sqrt(sum / static_cast<double>(of.size()));
 }
 
-/// The cases of tests/golden/muon.py, up to `last` steps. Where products are in bfloat16 the parameters are at most twice as
-/// far from the definition as torch's; in float, within what its roundings can come to.
+/// The cases of tests/golden/muon.py, up to `last` steps. With products in bfloat16 the parameters are at most twice as far
+/// from the definition as torch's; with products in float they are within the bound of their roundings.
 template <class Products, class Device>
 void equals_definition(Device& device, int last) {
     ht::muon_options o;
@@ -113,8 +113,8 @@ void equals_definition(Device& device, int last) {
             const double mine = root_mean_square(matrices(model), e.w), theirs = root_mean_square(torch, e.w);
             CHECK(theirs > 0);
             if constexpr (std::is_same_v<typename ht::resolve<Products>::output, float>) {
-                // An iteration rounds three products of at most 13 terms, whose coefficients are 13 in all; what it does wrong
-                // the later ones enlarge by at most 3.9 each, the polynomial's slope up to singular values of 1.2.
+                // An iteration rounds three products of at most 13 terms, whose coefficients add up to 13. Each later iteration
+                // multiplies the error by at most 3.9, the polynomial's largest slope up to singular values of 1.2.
                 const double of_iterations = 3 * 13 * support::gamma(16) * 311;
                 CHECK(mine <= t * o.lr * 0.2 * std::sqrt(13.0) * 2 * of_iterations + 3 * t * 0x1p-24);
                 CHECK(mine < theirs / 16);
@@ -150,7 +150,7 @@ struct alike_net : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.a, self.b, self.c, self.d, self.e, self.f); }
 };
 
-/// Matrices of one shape have the bits that they have one by one, however many go together, also in a step that reaches some.
+/// Matrices of one shape have the same bits in batches of any size, also in a step that reaches only some of them.
 template <class Device>
 void batches_alike(Device& device) {
     using model_type = alike_net<ht::amp_fp16>;
@@ -183,7 +183,7 @@ void batches_alike(Device& device) {
     CHECK((all[0][1] != all[0][0]));
 }
 
-/// What is no hidden matrix has the bits of AdamW's; a skipped step changes nothing.
+/// Parameters that are not hidden matrices have the bits of AdamW; a skipped step changes nothing.
 template <class Device>
 void leaves_the_rest_to_adamw(Device& device) {
     const std::vector<ht::parameter_group> groups{{"tall.bias", {.lr_scale = 0.5}}, {"wide.bias", ht::frozen}};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Why parameters and moments of 16 bits are rounded stochastically: rounded to nearest, training stalls.
-/// The kernels take either rounding; optimizers refuse the one that stalls
+/// The kernels support both roundings; optimizers refuse rounding to nearest
 /// (tests/compile_fail/optimizer_without_master.cpp).
 #include <cmath>
 #include <vector>
@@ -36,7 +36,7 @@ double mean_of(const std::vector<T>& v) {
 /// by half a step in standard deviation at most (p (1 - p) <= 1/4).
 double five_deviations(int steps) { return 5 * std::sqrt(static_cast<double>(steps) / count) * bf16_step / 2; }
 
-/// The mean parameter after gradient descent on (w - 1/2)^2 / 2, each parameter with a gradient of its own.
+/// The mean parameter after gradient descent on (w - 1/2)^2 / 2, separately for each parameter.
 template <rounding Rounding, class Param>
 double descend(ht::cpu& device, int steps) {
     std::vector<Param> w(count, Param(1.0f));
@@ -56,14 +56,14 @@ double descend(ht::cpu& device, int steps) {
     return mean_of(w);
 }
 
-TEST_CASE("16-bit parameters: sgd stands still when rounded to nearest, and follows fp32 when rounded stochastically") {
+TEST_CASE("16-bit parameters: sgd stalls when rounded to nearest, and follows fp32 when rounded stochastically") {
     ht::cpu device{{.threads = 1}};
     constexpr int steps = 600;
     const double exact = 0.5 + 0.5 * std::pow(1 - static_cast<double>(rate), steps);
     const double masters = descend<rounding::nearest_even, float>(device, steps);
     CHECK(std::fabs(masters - exact) < steps * 0x1p-24);
     CHECK(descend<rounding::nearest_even, bfloat16>(device, steps) == 1);
-    // The recurrence is linear, so that the mean follows the same one, and errors shrink on the way.
+    // The recurrence is linear, so that the mean follows the same recurrence, and errors shrink from step to step.
     const double stochastic = descend<rounding::stochastic, bfloat16>(device, steps);
     CHECK(std::fabs(stochastic - exact) < five_deviations(steps));
     CHECK(five_deviations(steps) < 0.02 * (1 - exact));
@@ -91,8 +91,8 @@ double descend_by_adamw(ht::cpu& device, int steps) {
 }
 
 TEST_CASE(
-    "16-bit parameters: adamw stands still when rounded to nearest, and follows fp32 when rounded stochastically, bf16 "
-    "moments too") {
+    "16-bit parameters: adamw stalls when rounded to nearest, and follows fp32 when rounded stochastically, also with "
+    "bf16 moments") {
     ht::cpu device{{.threads = 1}};
     constexpr int steps = 256;
     const double exact = 1 - steps * static_cast<double>(rate);
@@ -100,9 +100,9 @@ TEST_CASE(
     CHECK(descend_by_adamw<rounding::nearest_even, bfloat16, float>(device, steps) == 1);
     CHECK(std::fabs(descend_by_adamw<rounding::stochastic, bfloat16, float>(device, steps) - exact) <
           five_deviations(steps));
-    // Moments in bf16 are unbiased, too. The update is their quotient m / sqrt(v): with `variance` that of v relative
-    // to v, after so many roundings of half a step (2^-7 v at most) in standard deviation, its mean is off by 3/8 of
-    // that (Jensen, with the first moment's and all further terms less than as much again), and its standard deviation
+    // Moments in bf16 are unbiased, too. The update is their quotient m / sqrt(v). `variance` is the variance of v relative
+    // to v, after so many roundings whose standard deviation is at most half a step (2^-7 v). The mean of the quotient is off
+    // by 3/8 of that (Jensen; the first moment and all further terms add less than the same again), and its standard deviation
     // is half of v's.
     const double variance = steps * 0x1p-14 / 4, moved = 1 - exact;
     const double narrow = descend_by_adamw<rounding::stochastic, bfloat16, bfloat16>(device, steps);
@@ -120,7 +120,7 @@ TEST_CASE(
                     larger = 0.999f * x + 0.001f * (2 * x);  // gradients of zero, and of sqrt(2 v)
         CHECK(ht::round_to<bfloat16>(smaller).bits() == v.bits());
         CHECK(ht::round_to<bfloat16>(larger).bits() == v.bits());
-        // Stochastic rounding gives one of the neighbours, in proportion: the mean over all random bits is exact.
+        // Stochastic rounding gives each neighbour with the right probability: the mean over all random bits is exact.
         double mean = 0;
         for (std::uint32_t random = 0; random < 0x10000; random += 0x100) {
             mean +=

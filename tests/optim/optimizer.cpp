@@ -66,7 +66,7 @@ struct run {
     small::tape tape;
 };
 
-TEST_CASE("optimizer: a skipped step leaves every byte as it was") {
+TEST_CASE("optimizer: a skipped step changes no byte") {
     ht::cpu device{{.threads = 1}};
     run<ht::amp_fp16> r{device};
     CHECK_FALSE(r.step(1).skipped());
@@ -80,7 +80,7 @@ TEST_CASE("optimizer: a skipped step leaves every byte as it was") {
     CHECK_FALSE(r.step(2).skipped());
     CHECK((r.bytes() != before));
 
-    // As if the skipped steps had not been: gradients are scaled by powers of two.
+    // The same bits as without the skipped steps: gradients are scaled by powers of two.
     run<ht::amp_fp16> other{device};
     other.step(1), other.step(2);
     CHECK((other.bytes() == r.bytes()));
@@ -121,7 +121,7 @@ TEST_CASE("optimizer: a step of unscaled gradients is skipped, too, if one of th
           true);
 }
 
-TEST_CASE("optimizer: a scaler that does nothing does not stop a step from being skipped") {
+TEST_CASE("optimizer: steps are skipped also with ht::no_scaling") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::amp_bf16> model{device};
     ht::sgd optimizer{device, model, {.lr = 1}};
@@ -154,7 +154,7 @@ TEST_CASE("optimizer: the same bits with one thread and with several, on each in
     });
 }
 
-TEST_CASE("optimizer: a steady step allocates nothing") {
+TEST_CASE("optimizer: after the first steps a step allocates nothing") {
     ht::cpu device{{.threads = 2}};
     run<ht::amp_fp16> r{device, 40000};
     r.step(1);
@@ -163,7 +163,7 @@ TEST_CASE("optimizer: a steady step allocates nothing") {
     CHECK(device.memory().usage().allocations() == allocations);
 }
 
-TEST_CASE("optimizer: resumed, it goes on with the same bits") {
+TEST_CASE("optimizer: a resumed optimizer continues with the same bits") {
     ht::cpu device{{.threads = 2}};
     run<ht::with_state<ht::pure_bf16, ht::bfloat16>> whole{device}, half{device}, resumed{device};
     for (int t = 1; t <= 6; ++t) whole.step(t);
@@ -215,10 +215,10 @@ TEST_CASE("optimizer: the learning rate, set and read") {
     CHECK(optimizer.state().lr == 0.5);
 }
 
-TEST_CASE("optimizer: a parameter that no backward pass of the window reached stays as it is") {
+TEST_CASE("optimizer: a parameter that no backward pass of the window reached is unchanged") {
     ht::cpu device{{.threads = 1}};
     using P = ht::full_fp32;
-    // What each window reaches; the optimizer changes that alone, and the others neither decay nor move on.
+    // The entries that each window reaches: only these are updated; the others are not decayed, and their step counts stay.
     const std::vector<std::vector<std::size_t>> windows = {{0, 1, 2, 3}, {0, 2}, {0, 2}, {3}, {}, {0, 1, 2, 3}};
     run<P> some(device, 67, {.lr = 0.01, .weight_decay = 0.5}), all(device, 67, {.lr = 0.01, .weight_decay = 0.5});
     ht::sgd momentum{device, all.model, {.lr = 0.1, .momentum = 0.9, .weight_decay = 0.5}};
@@ -251,14 +251,14 @@ TEST_CASE("optimizer: a parameter that no backward pass of the window reached st
                 const bool is_reached = std::find(reached.begin(), reached.end(), entry) != reached.end();
                 const std::vector<float> after = parameter(r, entry);
                 CHECK((after == before[entry]) == !is_reached);
-                // All of it, to the last element.
+                // All elements, up to the last one.
                 CHECK((after.back() == before[entry].back()) == !is_reached);
             }
         }
     }
 }
 
-TEST_CASE("optimizer: parameters frozen after it was made are found out") {
+TEST_CASE("optimizer: parameters frozen after it was made are detected") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::amp_bf16> model{device};
     ht::sgd optimizer{device, model};

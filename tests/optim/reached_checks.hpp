@@ -25,7 +25,7 @@ namespace reached {
 
 namespace ht = halftone;
 
-/// The parameters that each window reaches; what is more than 3 is an infinity in the others.
+/// The entries of the parameters that each window reaches; 9 makes one element of their gradients infinite.
 using window = std::vector<std::size_t>;
 inline const std::vector<window> windows = {{0, 1, 2},    {0, 2}, {0, 2},       {3, 9}, {3},          {},
                                             {0, 1, 2, 3}, {1, 3}, {0, 1, 2, 9}, {2},    {0, 1, 2, 3}, {1, 3}};
@@ -64,7 +64,7 @@ struct run {
             add(optimizer->moment(which, e.group).data(), e.gradient, g.state_bytes);
         return all;
     }
-    /// Goes on with another optimizer that has the state of this one.
+    /// Continues with another optimizer that has loaded the state of this one.
     void resume(Device& device) {
         auto next = make(device, model);
         ht::store& s = model.parameters();

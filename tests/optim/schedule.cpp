@@ -45,7 +45,7 @@ TEST_CASE("schedule: cosine, as get_cosine_schedule_with_warmup") {
     CHECK(ht::rate_multiplier(s, 500) == 0);
 }
 
-TEST_CASE("schedule: warm-up as a share, rounded up; steps come before it; an end above zero") {
+TEST_CASE("schedule: warm-up as a ratio, rounded up; warm-up steps have precedence; an end above zero") {
     CHECK(ht::warmup_steps({.total_steps = 101, .warmup_ratio = 0.03}) == 4);
     CHECK(ht::warmup_steps({.total_steps = 100, .warmup_steps = 7, .warmup_ratio = 0.03}) == 7);
     const ht::schedule_options s{.shape = ht::cosine, .total_steps = 100, .final_ratio = 0.1};
@@ -53,7 +53,7 @@ TEST_CASE("schedule: warm-up as a share, rounded up; steps come before it; an en
     CHECK(ht::rate_multiplier(s, 50) == doctest::Approx(0.55).epsilon(1e-15));
 }
 
-TEST_CASE("schedule: polynomial and warm-up-stable-decay, as Hugging Face's trainers have them") {
+TEST_CASE("schedule: polynomial and warm-up-stable-decay, as in Hugging Face's trainer") {
     constexpr double rate = 3e-4;
     ht::schedule_options s;
     double lr = 1;
@@ -116,7 +116,7 @@ TEST_CASE("schedule: an optimizer follows it, and skipped steps do not advance i
     CHECK(optimizer.skipped_steps() == 1);
 }
 
-TEST_CASE("schedule: wrong ones are refused") {
+TEST_CASE("schedule: wrong options are refused") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::full_fp32> model{device};
     ht::sgd optimizer{device, model};

@@ -90,7 +90,7 @@ TEST_CASE("sgd: equals torch.optim.SGD within fp32 rounding, over 100 steps") {
     CHECK(cases >= 7);
 }
 
-TEST_CASE("sgd: no momentum, no memory for it") {
+TEST_CASE("sgd: without momentum it has no memory for moments") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::full_fp32> model{device};
     ht::sgd plain{device, model, {.lr = 0.1}};

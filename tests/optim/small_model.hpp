@@ -63,9 +63,9 @@ inline const loss& loss_variable(const loss& l) { return l; }
 inline ht::gradient_seed loss_seed(const loss& l) { return {l.factor}; }
 
 struct tape {
-    /// The gradient of the loss by element `i` of entry `entry`, times nothing.
+    /// The unscaled gradient of the loss with respect to element `i` of entry `entry`.
     std::function<float(std::size_t entry, std::size_t i)> gradients;
-    /// Whether the loss depends on entry `entry`; on all of them, where this is none.
+    /// Whether the loss depends on entry `entry`; if empty, it depends on all.
     std::function<bool(std::size_t entry)> reaches;
 
     template <class Loss, class Accumulator>

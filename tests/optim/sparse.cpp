@@ -30,13 +30,13 @@ TEST_CASE("sparse gradients: SGD has the bits of dense ones, at any number of th
     });
 }
 
-TEST_CASE("sparse gradients: AdamW has the bits of dense ones in rows of every step, and is lazy in others") {
+TEST_CASE("sparse gradients: AdamW has the bits of dense ones in rows of every step, and updates no other rows") {
     ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
     adamw_agrees(one, two);
     adamw_is_lazy(two);
 }
 
-TEST_CASE("sparse gradients: rounded at random they have the bits of dense ones, in rows of any width") {
+TEST_CASE("sparse gradients: with stochastic rounding they have the bits of dense ones, in rows of any width") {
     ht::cpu one{{.threads = 1}}, two{{.threads = 2}};
     for (const extent width : {3, 6}) {
         random_rounding_agrees<ht::with_state<ht::pure_bf16, ht::bfloat16>>(one, two, width);
@@ -85,7 +85,7 @@ auto steps_over_all_rows(ht::extent width, int threads, const Options& options) 
     return seen;
 }
 
-TEST_CASE("sparse gradients: rows of every step have the bits of dense ones step after step, rounded at random, too") {
+TEST_CASE("sparse gradients: rows of every step have the bits of dense ones in each step, also with stochastic rounding") {
     using P = ht::with_state<ht::pure_bf16, ht::bfloat16>;
     for (const ht::extent width : {1, 2, 3, 8, 33, 100}) {
         CAPTURE(width);
@@ -98,7 +98,7 @@ TEST_CASE("sparse gradients: rows of every step have the bits of dense ones step
     }
 }
 
-TEST_CASE("sparse gradients: a step changes the rows that were looked up, decay and all, but not that of padding") {
+TEST_CASE("sparse gradients: a step updates and decays the rows that were looked up, except that of padding") {
     using P = ht::with_state<ht::pure_bf16, ht::bfloat16>;
     constexpr std::size_t width = 3;
     ht::cpu device{{.threads = 1}};
@@ -123,18 +123,18 @@ TEST_CASE("sparse gradients: a step changes the rows that were looked up, decay 
     }
 }
 
-TEST_CASE("sparse gradients: in the norm, and in the finite check once duplicates are summed") {
+TEST_CASE("sparse gradients: the norm contains them; the finite check reads sums of duplicates") {
     ht::cpu one, two;
     norms_agree(one, two);
     duplicates_overflow(one);
 }
 
-TEST_CASE("sparse gradients: bytes are those of the rows of the largest window, and moments stay dense") {
+TEST_CASE("sparse gradients: memory for the rows of the largest window, and dense moments") {
     ht::cpu device;
     constexpr extent vocabulary = 5000, width = 8;
     auto s = with_adamw<sparse<ht::full_fp32>>(device, {}, vocabulary);
     ht::memory_usage& usage = device.memory().usage();
-    // The slab of positions, in granules of 64 numbers; the count of the table's rows, in a block of its own; and the
+    // The slab of positions, in granules of 64 numbers; the count of the table's rows, in a separate block; and the
     // accumulator's record.
     const std::size_t fixed = usage.live(of_gradients);
     CHECK(s.acc.find(s.model.parameters())->bytes() == 128 * sizeof(float) + 64);
@@ -155,7 +155,7 @@ TEST_CASE("sparse gradients: bytes are those of the rows of the largest window, 
     s.body(all.next(4, 7, 5000));
     CHECK(usage.live(of_gradients) == fixed + rows_of(28));
 
-    // Never more than the table has.
+    // Never more rows than the table has.
     ht::cpu other;
     auto small = with_adamw<sparse<ht::full_fp32>>(other, {}, 6);
     const std::size_t none = other.memory().usage().live(of_gradients);
@@ -167,7 +167,7 @@ TEST_CASE("sparse gradients: bytes are those of the rows of the largest window, 
     CHECK(third.memory().usage().live(of_gradients) > vocabulary * width * sizeof(float));
 }
 
-TEST_CASE("sparse gradients: a table with a limit has its memory at once, and refuses a window of more") {
+TEST_CASE("sparse gradients: a table with a limit allocates its memory at once, and refuses a window with more rows") {
     ht::cpu device;
     sparse<ht::full_fp32> model{device, 40, 8, 10};
     ht::accumulator acc{model, ht::unscaled};
@@ -186,7 +186,7 @@ TEST_CASE("sparse gradients: a table with a limit has its memory at once, and re
     const auto grads = acc.take();
     CHECK(grads.read_rows(model.tokens.table).indices.size() <= 10);
     CHECK(device.memory().usage().allocations() >= before);
-    // As many rows as the table has are room for any window.
+    // As many rows as the table has suffice for any window.
     sparse<ht::full_fp32> whole{device, 7, 8, 7};
     ht::accumulator any{whole, ht::unscaled};
     const batch b = all.next(1, 12, 7);
@@ -197,7 +197,7 @@ TEST_CASE("sparse gradients: a table with a limit has its memory at once, and re
     CHECK_THROWS_AS((dense<ht::full_fp32>{device, 7, 8, 3}), ht::argument_error);
 }
 
-TEST_CASE("sparse gradients: frozen tables have none, and windows that looked up nothing no rows") {
+TEST_CASE("sparse gradients: none for frozen tables, and no rows for windows without lookups") {
     ht::cpu device;
     auto s = with_adamw<sparse<ht::full_fp32>>(device, {});
     const auto& table = s.model.tokens.table;
@@ -205,7 +205,7 @@ TEST_CASE("sparse gradients: frozen tables have none, and windows that looked up
     s.tape.backward(s.scaler.scale(s.model.loss(s.tape, all.next(1, 5))), s.acc);
     CHECK(s.scaler.unscale(s.acc.take()).read_rows(table).indices.size() > 1);
     s.scaler.update();
-    // A pass through the positions alone.
+    // A backward pass that reaches only the positions.
     const std::vector<std::int32_t> some{1, 2, 3};
     const auto x = ht::embedding<ht::layer_roles<ht::full_fp32, ht::op::embedding, ht::tape<ht::cpu>&>>(
         s.tape, ht::const_view<std::int32_t, 2>{some.data(), {1, 3}}, s.model.positions.table, ht::absent{});
@@ -227,7 +227,7 @@ TEST_CASE("sparse gradients: frozen tables have none, and windows that looked up
                          ht::state_error);
 }
 
-TEST_CASE("sparse gradients: groups give tables rates of their own") {
+TEST_CASE("sparse gradients: groups give tables different rates") {
     ht::cpu device;
     using model = sparse<ht::full_fp32>;
     ids all;
@@ -257,7 +257,7 @@ struct row_watcher : ht::tensor_listener {
     std::vector<std::string> layers;
 };
 
-TEST_CASE("sparse gradients: a watched tape shows the rows, and zeros where there is room for more") {
+TEST_CASE("sparse gradients: a watched tape shows the rows, and zeros in the remaining capacity") {
     ht::cpu device;
     sparse<ht::full_fp32> model{device};
     ht::accumulator acc{model, ht::unscaled};
@@ -292,7 +292,7 @@ float gradient_of(int t, int e, double amplitude) {
     return static_cast<float>(((7919 * t + 104729 * e) % 2049 - 1024) / 1024.0 * amplitude);
 }
 
-/// A hundred steps with the gradients of a case; after(t) follows each.
+/// A hundred steps with the gradients of a case; calls after(t) after each.
 template <class Optimizer, class After>
 void train(ht::cpu& device, sparse<ht::full_fp32>& model, Optimizer& optimizer, double amplitude, const After& after) {
     std::vector<float> start;

@@ -51,8 +51,8 @@ struct batch {
     }
 };
 
-/// Rows of a table of tokens, whose gradient is as Op says, plus rows of positions, whose is dense: these are the
-/// logits.
+/// The logits are rows of a table of tokens, whose gradient is dense or sparse by Op, plus rows of a table of positions, whose
+/// gradient is dense.
 template <class P, class Op>
 struct net : ht::nn::model {
     using policy = P;
@@ -105,7 +105,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
-/// A model with everything that a step takes.
+/// A model with all objects of a training step.
 template <class Device, class Model, class Optimizer, class Options>
 struct run {
     Device& device;
@@ -145,7 +145,7 @@ auto with_adamw(Device& device, const ht::adamw_options& o, extent vocabulary = 
     return run<Device, Model, ht::adamw<Device, Model>, ht::adamw_options>(device, o, vocabulary);
 }
 
-/// Ids in host memory, others in each step.
+/// Ids in host memory, different ones in each step.
 class ids {
   public:
     batch next(extent rows, extent time, int vocabulary = 40) {
@@ -160,8 +160,8 @@ class ids {
     std::vector<std::int32_t> tokens_, targets_;
 };
 
-/// Moments, and perhaps parameters, rounded at random in rows of any width: a step's bits are the dense one's in the rows
-/// that it touches.
+/// Stochastic rounding of moments, and by P of parameters, in rows of any width: a step has the bits of the dense one in the
+/// rows that it updates.
 template <class P, class Device>
 void random_rounding_agrees(Device& one, Device& two, extent width) {
     CAPTURE(width);
@@ -186,7 +186,7 @@ void random_rounding_agrees(Device& one, Device& two, extent width) {
     }
 }
 
-/// Without momentum and decay, what is not touched does not move: the bits of dense gradients in every step.
+/// Without momentum and decay a dense step does not change the other rows: the bits of dense gradients in every step.
 template <class P, class Device>
 void sgd_agrees(Device& one, Device& two) {
     auto d = with_sgd<dense<P>>(one, {.lr = 0.5});
@@ -205,7 +205,7 @@ void sgd_agrees(Device& one, Device& two) {
     CHECK_FALSE(same_bits(start, masters_of(s.model.tokens.table)));
 }
 
-/// Rows that every step touches: the bits of dense gradients, moments included; the others do not move.
+/// Rows that every step looks up have the bits of dense gradients, moments included; the others are unchanged.
 template <class Device>
 void adamw_agrees(Device& one, Device& two) {
     using P = ht::full_fp32;
@@ -299,7 +299,7 @@ void adamw_is_lazy(Device& device) {
     CHECK_WITHIN(c);
 }
 
-/// The norm takes the rows in: that of the same gradients held densely, within the rounding of both sums.
+/// The norm contains the rows: it equals that of the same gradients in dense storage within the rounding of both sums.
 template <class Device>
 void norms_agree(Device& one, Device& two) {
     using P = ht::full_fp32;
@@ -307,7 +307,7 @@ void norms_agree(Device& one, Device& two) {
     auto s = with_sgd<sparse<P>>(two, {.lr = 0.5});
     ids all;
     for (int t = 0; t < 3; ++t) {
-        // From the second window on there is much behind the rows that an earlier one has left.
+        // From the second window on the capacity contains many old rows of an earlier window after the current ones.
         const batch b = all.next(1, 12 - 2 * t, t == 0 ? 40 : 3);
         const auto norm_of = [&](auto& r) {
             r.tape.backward(r.scaler.scale(r.model.loss(r.tape, b)), r.acc);
@@ -319,13 +319,12 @@ void norms_agree(Device& one, Device& two) {
         };
         const double dense_norm = norm_of(d), sparse_norm = norm_of(s);
         CHECK(dense_norm > 0.25);
-        // Terms of two sums, each of 320 + 96 squares at most, half of their errors after the root, and the earlier
-        // steps' own.
+        // Two sums of at most 320 + 96 squares each, whose errors the root halves; and the errors of earlier steps.
         CHECK(std::fabs(dense_norm - sparse_norm) <= (t + 1) * support::gamma(2 * 416 + 8) * dense_norm);
     }
 }
 
-/// Duplicates are summed before the check: two gradients that fp16 holds, and whose sum it does not.
+/// Duplicates are summed before the check: two gradients within fp16's range, whose sum is not.
 template <class Device>
 void duplicates_overflow(Device& device) {
     using P = ht::with_accumulate<ht::amp_fp16, ht::float16>;
@@ -342,7 +341,7 @@ void duplicates_overflow(Device& device) {
         s.body(batch{{tokens.data(), {1, 2}}, {targets.data(), {1, 2}}});
         return s.optimizer.last_step_skipped();
     };
-    // Of two rows with eight equal logits each: (1/8 - 1) / 2 times 2^17 is -57344, twice that no number of fp16.
+    // Two rows with eight equal logits each: (1/8 - 1) / 2 times 2^17 is -57344, and twice that exceeds fp16's range.
     CHECK_FALSE(step({4, 5}));
     begin();
     const auto before = masters_of(s.model.tokens.table);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Training with split masters has, on every device, the bits of training with whole ones whose copies round ties away
-/// from zero, in two bytes a parameter less.
+/// from zero, and takes two bytes a parameter less.
 #pragma once
 
 #include <limits>
@@ -38,7 +38,7 @@ auto make_optimizer(Device& device, Model& model) {
     }
 }
 
-/// A model with all that a step takes.
+/// A model with all objects of a training step.
 template <rule Rule, class P, class Device>
 struct run {
     using model_type = small::model<P>;
@@ -75,7 +75,7 @@ bool same_values(Device& device, const One& one, const Other& other) {
            std::memcmp(a.data(), b.data(), static_cast<std::size_t>(a.size()) * sizeof *a.data()) == 0;
 }
 
-/// The bits of all masters and of what kernels read.
+/// The bits of all masters, and of the values that kernels read.
 template <class Device, class One, class Other>
 bool same_parameters(Device& device, const One& one, const Other& other) {
     const auto same = [&](const auto& p, const auto& q) {
@@ -85,7 +85,7 @@ bool same_parameters(Device& device, const One& one, const Other& other) {
            same(one.fc2.weight, other.fc2.weight) && same(one.head.weight, other.head.weight);
 }
 
-/// `steps` steps of both, compared ten times on the way.
+/// `steps` steps of both, compared ten times.
 template <rule Rule, class Device>
 void same_steps(Device& device, int steps) {
     run<Rule, whole, Device> one(device);
@@ -126,7 +126,7 @@ void lies_in_halves(Device& device) {
     CHECK(device.memory().usage().live(ht::memory_kind::master) - before == before - 2 * (128 + 128 + 64));
     CHECK(device.memory().usage().live(ht::memory_kind::copy) == 2 * copies);
 
-    // A tie, which nearest even would round down; NaN; the largest float, whose copy is infinite and which comes back.
+    // A tie, which nearest even would round down; NaN; the largest float, whose copy is infinite and whose master is restored.
     std::vector<float> values(67, 0x1.010000p0f);
     values[1] = -0x1.fffffep127f, values[2] = 1.0f / 3, values[3] = std::numeric_limits<float>::quiet_NaN(),
     values[66] = 0x1p-149f;
@@ -142,7 +142,7 @@ void lies_in_halves(Device& device) {
     CHECK(same_parameters(device, one, other));
     CHECK_THROWS_AS(other.fc1.weight.assign(std::vector<float>(66)), ht::shape_error);
 
-    // A frozen parameter keeps what kernels read, and its neighbours what they were.
+    // A frozen parameter keeps the values that kernels read, and its neighbours are unchanged.
     CHECK(other.parameters().freeze("fc1") == 1);
     CHECK(same_values(device, one.fc1.weight.values(), other.fc1.weight.values()));
     CHECK(same_values(device, one.fc2.weight.master(), other.fc2.weight.master()));

@@ -17,7 +17,7 @@ TEST_CASE("split masters: after 1,000 steps of AdamW and of SGD the bits are tho
     });
 }
 
-TEST_CASE("split masters: what they take, how they are read and set, and what is left of frozen ones") {
+TEST_CASE("split masters: their memory, reading and setting them, and freezing") {
     ht::cpu device{{.threads = 1}};
     split_training::lies_in_halves(device);
 }

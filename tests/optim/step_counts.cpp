@@ -8,13 +8,13 @@ namespace {
 namespace ht = halftone;
 using pure = ht::with_state<ht::pure_bf16, ht::bfloat16>;
 
-TEST_CASE_TEMPLATE("step counts: a parameter fares as if the windows that missed it had not been", P, ht::full_fp32,
+TEST_CASE_TEMPLATE("step counts: windows that do not reach a parameter have no effect on it", P, ht::full_fp32,
                    ht::amp_fp16, pure, ht::with_split_master<ht::amp_bf16>) {
     ht::cpu device{{.threads = 1}};
     reached::check<P>(device);
 }
 
-TEST_CASE("step counts: the first step of a parameter is AdamW's first, whenever it comes") {
+TEST_CASE("step counts: the first step of a parameter has AdamW's first bias correction, whenever it is taken") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::full_fp32> model{device};
     ht::adamw optimizer{device, model, {.lr = 0.5, .epsilon = 0, .weight_decay = 0}};
@@ -36,7 +36,7 @@ TEST_CASE("step counts: the first step of a parameter is AdamW's first, whenever
     CHECK(optimizer.state().step_counts == std::vector<std::int64_t>{100, 0, 0, 1});
 }
 
-TEST_CASE("step counts: states that cannot be are refused, and the others take the place of what was") {
+TEST_CASE("step counts: invalid states are refused, valid ones replace the state") {
     ht::cpu device{{.threads = 1}};
     small::model<ht::full_fp32> model{device};
     ht::sgd optimizer{device, model, {.lr = 1}};

@@ -37,12 +37,12 @@ struct tracked_adamw {
         const double error_root = v == 0 ? 0 : root * (error_v / (2 * v) + 3 * u);
         const double error_denominator = error_root + u * (denominator + o.epsilon);
         const double size = lr / (1 - std::pow(o.beta1, t)), update = size * m / denominator;
-        error_w += 3 * u * std::fabs(w);  // the factor of the decay, its product, the sum below
+        error_w += 3 * u * std::fabs(w);  // the factor of the decay, the product with it, the sum below
         w = w * (1 - lr * weight_decay) - update;
         error_w += std::fabs(update) * (error_denominator / denominator + 4 * u) + size * error_m / denominator +
                    u * std::fabs(w);
     }
-    /// The terms of second order are below a thousandth of those of first order.
+    /// The terms of second order are less than a thousandth of those of first order.
     double bound() const { return 1.001 * error_w; }
 };
 

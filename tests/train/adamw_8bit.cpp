@@ -11,7 +11,7 @@ namespace ht = halftone;
 
 namespace {
 
-/// The loss of the held-out windows after a loop written out, with an optimizer that make(device, model) gives.
+/// The loss of the held-out windows after a training loop with the optimizer that make(device, model) returns.
 template <class Make>
 double loss_after(int steps, const Make& make) {
     static const std::string corpus = small::text();

@@ -37,7 +37,7 @@ void free_aligned(void* p) {
 
 }  // namespace
 
-// Replaces the operators in this whole test executable. Not inlined: g++ would warn of pairs that it half sees.
+// Replaces the operators in this whole test executable. Not inlined, because g++ would warn of pairs of which it inlines one.
 #define OWN __attribute__((noinline))
 OWN void* operator new(std::size_t bytes) {
     if (void* p = counted(bytes, 1)) return p;
@@ -64,7 +64,7 @@ TEST_CASE("the counter counts") {
     CHECK(allocations == before + 1);
 }
 
-TEST_CASE_TEMPLATE("a steady step allocates nothing", Policy, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
+TEST_CASE_TEMPLATE("after the first steps a step allocates nothing", Policy, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
     struct watcher : ht::trainer_callback {
         ht::cpu* device = nullptr;
         long heap_at_10 = 0, heap_at_39 = 0;

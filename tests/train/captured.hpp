@@ -43,7 +43,7 @@ struct batch {
     }
 };
 
-/// Ids in host memory, others in each step.
+/// Ids in host memory, different ones in each step.
 class ids {
   public:
     batch next(ht::extent rows, ht::extent time) {
@@ -65,7 +65,7 @@ struct parts {
     model_type model{device, its_config, 3};
     ht::adamw<Device, model_type> optimizer{
         device, model, {.lr = 1e-2, .weight_decay = 0.1}, {{"*.bias", {.weight_decay = 0}}}};
-    // At this scale some fp16 gradients overflow, and others let the scale grow.
+    // At this scale the fp16 gradients of some steps overflow, and in other steps the scale grows.
     ht::grad_scaler<Device> scaler{
         device, {.init_scale = 0x1p22f, .growth_interval = 2, .enabled = ht::model_needs_scaling<model_type>}};
     ht::accumulator<ht::through_scaler, ht::types<model_type>> acc{model};
@@ -99,7 +99,7 @@ struct parts {
         scaler.update();
     }
 
-    /// All that a step may change, byte by byte, out of the device's memory.
+    /// All bytes that a step may change, read from the device's memory.
     std::vector<std::byte> bytes() const {
         std::vector<std::byte> all;
         const ht::store& s = model.parameters();
@@ -128,14 +128,14 @@ struct parts {
 
 inline bool mentions(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
-/// Steps as they are on one device and captured steps on another, while rates, schedules and the scale change and
-/// shapes alternate, and outliers are left out.
+/// Uncaptured steps on one device and captured ones on another, while rates, schedules and the loss scale change, shapes
+/// alternate, and outliers are skipped.
 template <class Device>
 void check_same_bits(Device& one, Device& two) {
     using ht::step_run;
-    // Each pass has its own masks, in replays too.
+    // Each pass has different dropout masks, in replays too.
     parts<ht::amp_fp16, Device> plain(one, 0.25f), other(two, 0.25f);
-    // A guard that takes a large part of all steps for outliers.
+    // A guard that treats many of the steps as outliers.
     const ht::outlier_options strict{
         .factor = 1, .window = 4, .warm_up = 3, .least_deviation = 0, .most_in_a_row = 1, .of = ht::outlier_of::both};
     plain.guard.emplace(one, strict), other.guard.emplace(two, strict);
@@ -175,7 +175,7 @@ void check_same_bits(Device& one, Device& two) {
     CHECK(runs[8] == step_run::uncaptured);
     CHECK(runs[13] == step_run::replayed);
     CHECK(runs[12] == step_run::replayed);
-    // Otherwise the test has tested nothing.
+    // Overflows and outliers did occur.
     CHECK(other.optimizer.skips().infinity + other.optimizer.skips().not_a_number > 2);
     CHECK(other.optimizer.skips().outlier > 0);
     CHECK(other.optimizer.steps() > 5);
@@ -184,7 +184,7 @@ void check_same_bits(Device& one, Device& two) {
     CHECK(grew);
 }
 
-/// When a step is captured, and the sentences about it.
+/// When a step is captured, and the reasons that it gives.
 template <class Device>
 void check_reasons(Device& device) {
     using ht::step_run;
@@ -230,7 +230,7 @@ void check_reasons(Device& device) {
     CHECK(run(1, 8) == step_run::captured);
     CHECK(step.reason() == "captured again: a step of (1, 8), (1, 8); scratch memory has moved");
     CHECK(run(1, 8) == step_run::replayed);
-    // Scratch that needs a second block while the first is out: whether it is joined decides the next step.
+    // Scratch memory that needs a second block while the first is in use: blocks are joined when nothing is in use.
     {
         const ht::workspace::lease first(device.scratch(), 64), second(device.scratch(), std::size_t{1} << 25);
     }
@@ -251,11 +251,11 @@ void check_reasons(Device& device) {
     CHECK_THROWS_AS(ht::captured_step(device, [](const batch&) {}, {.most_graphs = 0}), ht::argument_error);
 }
 
-/// What is not on the device is followed by renew() alone.
+/// Changes of values in host memory take effect only through renew().
 template <class Device>
 void check_host_values(Device& one, Device& two) {
     parts<ht::amp_fp16, Device> plain(one), other(two);
-    for (auto* p : {&plain, &other}) p->scaler.update(1024.0f);  // at which no step is skipped
+    for (auto* p : {&plain, &other}) p->scaler.update(1024.0f);  // with this scale no step is skipped
     ht::captured_step step{two, [&](const batch& b) { return other.body(b); }};
     ids ids;
     const auto same_after = [&](float max_norm) {
@@ -268,11 +268,11 @@ void check_host_values(Device& one, Device& two) {
     step.renew("max_norm");
     CHECK(same_after(0.01f));
     CHECK(same_after(0.01f));
-    // This is what renew() is for; and what this file would see of a schedule that were an argument of a launch.
+    // Without renew() the old value is used. The tests above would fail in this way if a schedule were an argument of a launch.
     CHECK_FALSE(same_after(0.001f));
 }
 
-/// No waiting, no upload, no memory inside a step.
+/// A step that waits, uploads or allocates is refused.
 template <class Device>
 void check_refusals(Device& device) {
     using ht::step_run;
@@ -314,7 +314,7 @@ void check_refusals(Device& device) {
         CHECK(device.memory().usage().allocations() == allocations);
         now = fault::none;
         p.tape.clear(), p.acc.discard();
-        p.scaler.update(p.scaler.get_scale());  // ends a round that was under way
+        p.scaler.update(p.scaler.get_scale());  // ends the round of the abandoned step
     };
     says(fault::item, "the host reads device memory");
     says(fault::skipped, "the host reads device memory");

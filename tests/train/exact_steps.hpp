@@ -29,7 +29,7 @@ namespace ht = halftone;
 inline constexpr int steps = 3, micro_batches = 2;
 inline constexpr ht::extent samples = 6, in = 5, hidden = 4, out = 2, vocabulary = 30, width = 6;
 
-/// y = down dropout(up(x)^2): twice differentiable, and nothing in it rounds whole numbers.
+/// y = down dropout(up(x)^2): twice differentiable, and exact on whole numbers.
 template <class P>
 struct network : ht::nn::model {
     using policy = P;
@@ -50,7 +50,7 @@ struct network : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.down); }
 };
 
-/// Rows that were looked up, times factors of their positions; the gradient of the table is sparse.
+/// A table whose rows are looked up, with a sparse gradient.
 template <class P>
 struct lookups : ht::nn::model {
     using policy = P;
@@ -63,7 +63,7 @@ struct lookups : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.items); }
 };
 
-/// All that a run has shown: losses, and the parameters after each step.
+/// The results of a run: losses, and the parameters after each step.
 struct trace {
     std::vector<float> values;
     std::int64_t taken = 0;
@@ -71,8 +71,8 @@ struct trace {
     ht::random_state random;
 };
 
-/// Every step begins with parameters of its own, so that what a step has made of them is rounded by none. `loss` is
-/// given the number of a micro-batch.
+/// Every step begins with new whole parameters, so that later steps do not round the results of earlier ones. `loss` gets the
+/// number of a micro-batch.
 template <class Device, class Model, class Tape, class Loss>
 trace run(Device& device, Model& model, Tape& tape, const Loss& loss) {
     trace seen;
@@ -117,7 +117,7 @@ std::vector<ht::tensor<float, 2>> inputs(Device& device) {
     return all;
 }
 
-/// The loss, and the squares of its gradients by parameters and inputs.
+/// The loss plus the squares of its gradients with respect to parameters and inputs.
 template <class P, class Device>
 trace penalty(Device& device) {
     network<P> model(device, 0);
@@ -131,7 +131,7 @@ trace penalty(Device& device) {
     });
 }
 
-/// A mask for each micro-batch, which the backward pass draws again.
+/// A mask for each micro-batch, which the backward pass generates again.
 template <class P, class Device>
 trace dropout(Device& device) {
     network<P> model(device, 0.5f);
@@ -144,7 +144,7 @@ trace dropout(Device& device) {
     });
 }
 
-/// Other rows in every micro-batch, and some of them twice.
+/// Different rows in every micro-batch, some of them twice.
 template <class P, class Device>
 trace lookup(Device& device) {
     lookups<P> model(device);
@@ -160,7 +160,7 @@ trace lookup(Device& device) {
     });
 }
 
-/// The same on both, and neither nothing nor infinite.
+/// Both runs have the same results, no step was skipped, and at most half of the results are 0.
 inline void check_same(const trace& one, const trace& other) {
     CHECK((one.values == other.values));
     CHECK(one.taken == steps);
@@ -168,7 +168,7 @@ inline void check_same(const trace& one, const trace& other) {
     CHECK(one.scale == 8);
     CHECK(other.scale == 8);
     CHECK(one.random == other.random);
-    // Otherwise a wrong step could look like a right one.
+    // With only zeros a wrong step could have the right results.
     CHECK(std::count(one.values.begin(), one.values.end(), 0.0f) * 2 < static_cast<std::ptrdiff_t>(one.values.size()));
 }
 

@@ -23,7 +23,7 @@ struct in_float {
     using accumulate = float;
 };
 
-/// A model with a window of two micro-batches behind it.
+/// A model after a window of two micro-batches.
 template <class P>
 struct trained {
     ht::cpu device;
@@ -68,7 +68,7 @@ struct trained {
     }
 };
 
-/// Squares are summed in float within a tile or a chunk, and in double beyond; the root halves the error, and rounds.
+/// Squares are summed in float within a tile or a chunk, and these sums in double; the root halves the error, and is rounded.
 double bound(double norm) {
     const auto depth = std::max<double>(ht::kernel::written_squares::depth, ht::kernel::gradient_norm<ht::cpu>::depth);
     return (support::gamma(depth + 5) / 2 + 2 * support::u) * norm;
@@ -82,7 +82,7 @@ TEST_CASE_TEMPLATE("known norm: equals that of the gradients in memory, with any
     for (const int threads : {1, 2, 3}) {
         trained<P> t(threads);
         auto grads = t.gradients();
-        // The tied table, to which the head writes and the embedding adds, among them.
+        // Among them the tied table, to which the head writes and the embedding adds.
         const std::vector<std::string> want{"embed.tokens",         "h.0.attn.qkv.weight", "h.0.attn.proj.weight",
                                             "h.0.mlp.up.weight",    "h.0.mlp.down.weight", "h.1.attn.qkv.weight",
                                             "h.1.attn.proj.weight", "h.1.mlp.up.weight",   "h.1.mlp.down.weight"};
@@ -106,7 +106,7 @@ TEST_CASE("known norm: gradients changed by hand are read again") {
     CHECK(std::fabs(after - exact) <= bound(exact));
 }
 
-TEST_CASE("known norm: a clip by value is measured in a pass") {
+TEST_CASE("known norm: after clipping by value the norm takes a pass over the gradients") {
     trained<ht::amp_bf16> t;
     auto grads = t.gradients();
     ht::clip_grad_value(t.device, grads, 1e-3f);
@@ -144,7 +144,7 @@ TEST_CASE("known norm: times the inverse of the loss scale") {
     CHECK(std::fabs(norm[0] - norm[1]) < 0.01 * norm[1]);
 }
 
-TEST_CASE("known norm: a gradient that is not finite skips the step, whichever kernel wrote it") {
+TEST_CASE("known norm: the step is skipped if a gradient is not finite, whichever kernel wrote it") {
     for (const float odd : {infinity, std::numeric_limits<float>::quiet_NaN()}) {
         trained<ht::full_fp32> t;
         ht::adamw optimizer{t.device, t.model, {.lr = 1e-3}};

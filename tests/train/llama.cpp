@@ -30,7 +30,7 @@ constexpr ht::nn::llama_config config{.vocab_size = small::config.vocabulary,
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("a Llama trains by the trainer", P, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
+TEST_CASE_TEMPLATE("the trainer trains a Llama", P, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
     ht::cpu device{{.threads = 1}};
     ht::nn::llama<P> model{device, config, 1};
     const std::string corpus = small::text();
@@ -39,10 +39,10 @@ TEST_CASE_TEMPLATE("a Llama trains by the trainer", P, ht::full_fp32, ht::amp_bf
     trainer.train(data);
     const auto evaluated = trainer.evaluate(data);
     CAPTURE(evaluated.loss);
-    CHECK(evaluated.loss < 0.8 * std::log(32.0));  // what a model has that knows nothing
+    CHECK(evaluated.loss < 0.8 * std::log(32.0));  // log(32): the loss of a uniform guess
 }
 
-TEST_CASE("a Llama's step in bf16 differs from fp32 by its rounding alone, and its sums are short enough") {
+TEST_CASE("a Llama's step in bf16 differs from fp32 only by rounding, and its sums are short enough") {
     ht::cpu device{{.threads = 1}};
     using model_type = ht::nn::llama<ht::amp_bf16>;
     model_type model{device, config, 1};

@@ -39,7 +39,7 @@ struct loop {
 
     explicit loop(Device& d) : device(d) {}
 
-    /// Gives the mean loss.
+    /// Returns the mean loss.
     float step() {
         float mean = 0;
         for (int micro = 0; micro < 2; ++micro) {
@@ -55,7 +55,7 @@ struct loop {
         scaler.update();
         return mean;
     }
-    /// Masters and copies, byte by byte, out of the device's memory.
+    /// The bytes of masters and copies, read from the device's memory.
     std::vector<std::byte> parameters() const { return support::bytes_of(model.parameters()); }
 };
 

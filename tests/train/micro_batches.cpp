@@ -58,7 +58,7 @@ outcome step(const batch& whole, int parts, weighing by) {
 /// The first update of AdamW without decay, in units of the rate.
 double direction(double g) { return g / (std::fabs(g) + epsilon); }
 
-/// Four rows with so many targets that count.
+/// Four rows with these numbers of targets that count.
 batch with_targets(const int (&counted)[4]) {
     const batch all = batch::random(4, 6, 11, 4);
     std::vector<std::int32_t> targets = all.target_ids;
@@ -88,7 +88,7 @@ void the_same_update(const batch& whole, weighing by) {
                              before = static_cast<double>(support::masters(model.parameters(), i)[j]);
                 gradients.expect(static_cast<double>(many.gradients[i][j]), static_cast<double>(one.gradients[i][j]),
                                  2 * bound);
-                // The update grows with the gradient; ten roundings lead to the update, one more to the master.
+                // The update increases with the gradient; it has ten roundings, and the master one more.
                 const double reach = direction(exact[j] + bound) - direction(exact[j] - bound);
                 const double error = lr * (reach + 2 * support::gamma(10)) + 2 * support::u * (std::fabs(before) + lr);
                 updates.expect(static_cast<double>(many.masters[i][j]) - before,
@@ -97,7 +97,7 @@ void the_same_update(const batch& whole, weighing by) {
             CHECK_MESSAGE(gradients.within(), gradients);
             CHECK_MESSAGE(gradients.telling(), gradients);
             CHECK_MESSAGE(updates.within(), updates);
-            // bf16 carries the smallest gradients across zero, where AdamW's update jumps.
+            // Rounding to bf16 changes the sign of the smallest gradients, where AdamW's update jumps.
             if (std::is_same_v<T, float>) CHECK_MESSAGE(updates.telling(), updates);
         }
     }
@@ -109,7 +109,7 @@ TEST_CASE("micro-batches: gradients and update of one large batch, within roundi
     SUBCASE("amp_bf16") { the_same_update<ht::amp_bf16, ht::bfloat16>(whole, weighing::alike); }
 }
 
-TEST_CASE("micro-batches with unequal numbers of targets: each by its share, with one large batch's update") {
+TEST_CASE("micro-batches with unequal numbers of targets, each weighted by its share: one large batch's update") {
     SUBCASE("6, 1, 1, 1 targets") {
         the_same_update<ht::full_fp32, float>(with_targets({6, 1, 1, 1}), weighing::by_share);
     }

@@ -31,7 +31,7 @@ TEST_CASE_TEMPLATE("one step: the same bits with one thread and with two, on eve
     });
 }
 
-TEST_CASE_TEMPLATE("steps: the loss falls, and a steady step allocates nothing", P, ht::full_fp32, ht::tf32,
+TEST_CASE_TEMPLATE("steps: the loss falls, and after the first steps nothing is allocated", P, ht::full_fp32, ht::tf32,
                    ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid) {
     ht::cpu device{{.threads = 2}};
     loop<P, ht::cpu> l(device);
@@ -56,8 +56,8 @@ TEST_CASE("steps: the same seed gives the same bits again") {
     CHECK(a.parameters() == b.parameters());
 }
 
-/// A text in which the next token follows from the last one (order 1) or from the one before it, but for one in
-/// sixteen.
+/// A text in which the next token follows from the last one (order 1) or from the one before it (order 2), except that one in
+/// sixteen is random.
 struct text {
     std::vector<std::int32_t> tokens, targets;
 
@@ -77,7 +77,7 @@ struct text {
     }
 };
 
-/// The loss of other text of the same kind, after so many steps.
+/// The loss of a different text of the same kind after this number of steps.
 template <class P>
 double loss_after(int order, int steps) {
     constexpr int rows = 8, time = 8;
@@ -98,7 +98,7 @@ double loss_after(int order, int steps) {
     return static_cast<double>(p.model.loss(eval, others.batch_of(64, time)).item());
 }
 
-/// Eight bits take less than 2^-4, float8_e4m3's unit roundoff, of what training gains.
+/// With eight bits the loss falls as with bfloat16, up to 2^-4 (float8_e4m3's unit roundoff) of the decrease.
 void learns_as_in_bf16(int order, int steps) {
     const double bf16 = loss_after<ht::amp_bf16>(order, steps), fp8 = loss_after<ht::fp8_hybrid>(order, steps);
     MESSAGE("after ", steps, " steps: amp_bf16 ", bf16, ", fp8_hybrid ", fp8);
@@ -108,7 +108,7 @@ void learns_as_in_bf16(int order, int steps) {
 }
 
 TEST_CASE("fp8_hybrid: learns as amp_bf16 does, over some steps") { learns_as_in_bf16(1, 100); }
-TEST_CASE("fp8_hybrid: learns as amp_bf16 does, what takes a thousand steps and attention" * doctest::skip()) {
+TEST_CASE("fp8_hybrid: learns as amp_bf16 does, a task that needs a thousand steps and attention" * doctest::skip()) {
     learns_as_in_bf16(2, 1500);
 }
 

@@ -47,7 +47,7 @@ struct loop {
     explicit loop(Device& d) : device(d) {}
 
     batch whole() const { return {{ids.data(), {2, config.context}}, {ids.data() + 1, {2, config.context}}}; }
-    /// Micro-batches of one row each; what the optimizer says.
+    /// A step with micro-batches of one row each; returns the optimizer's outcome.
     auto step(const batch& b) {
         for (ht::extent row = 0; row < 2; ++row) {
             const ht::shape<2> one{1, config.context};
@@ -61,7 +61,7 @@ struct loop {
         return outcome;
     }
     std::vector<std::byte> parameters() const { return support::bytes_of(model.parameters()); }
-    /// Times so much, in the master and its copy.
+    /// Multiplies the master, and refreshes its copy.
     void scale_weight(const char* path, float times) {
         ht::store& s = model.parameters();
         for (std::size_t i = 0; i < s.entries().size(); ++i) {
@@ -83,7 +83,7 @@ inline std::string text_of(const ht::watched_tensor& t) {
            ht::name(t.pass) + " " + (t.parameter != nullptr ? t.parameter : ht::name(t.role));
 }
 
-/// Writes down what it is shown.
+/// A listener that stores the texts of all tensors that it is shown.
 class writer final : public ht::tensor_listener {
   public:
     void on_tensor(const ht::watched_tensor& t) override { seen.push_back(text_of(t)); }
@@ -97,7 +97,7 @@ struct put_value {
     HALFTONE_HD void operator()() const { *to = value; }
 };
 
-/// Puts a value into the tensor that it is shown at a time, before others are shown it.
+/// A listener that writes a value into the tensor with number `at`, before later listeners are shown it.
 template <class Device>
 class saboteur final : public ht::tensor_listener {
   public:
@@ -124,7 +124,7 @@ inline std::string text_of(const ht::overflow& o) {
            ht::name(o.pass) + " " + (o.parameter.empty() ? ht::name(o.role) : o.parameter);
 }
 
-/// All that the operations of a GPT give, in their order.
+/// All results and gradients of a GPT's operations, in order.
 template <class Device>
 void shows_everything(Device& device) {
     loop<ht::amp_fp16, Device> l(device);
@@ -166,8 +166,8 @@ void shows_everything(Device& device) {
     l.acc.discard();
 }
 
-/// An infinity or a NaN in every `each`-th of the tensors that a step's operations give: the finder names that
-/// operation, although all that follow spread it.
+/// An infinity or a NaN in every `each`-th tensor of a step, one at a time: the finder names the operation of that tensor,
+/// although the value propagates to the results of later operations.
 template <class P, class Device>
 void finds_each(Device& device, std::size_t each) {
     loop<P, Device> l(device);

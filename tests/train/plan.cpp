@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A plan tells the memory of a run to the byte: by kind, by parameter, and where its peak is.
+/// A plan equals the memory of a run to the byte: by kind, by parameter, and at the peak.
 #include <sstream>
 
 #include <doctest/doctest.h>
@@ -71,7 +71,7 @@ void expect_plan_of(const setup& s) {
         CHECK(plan.peak_of(kind) == usage.peak(kind));
         CHECK(plan.at_peak(kind) <= plan.peak_of(kind));
         sum += plan.at_peak(kind);
-        // Slabs are their parameters. Freezing takes new ones while the old ones are still there.
+        // Slabs consist of parameters. Freezing allocates new slabs before it releases the old ones.
         std::size_t of_parameters = 0;
         for (const ht::planned_parameter& p : plan.parameters) of_parameters += p.of(kind);
         if (kind == ht::memory_kind::master || kind == ht::memory_kind::copy || kind == ht::memory_kind::moment)
@@ -81,7 +81,7 @@ void expect_plan_of(const setup& s) {
     CHECK(!plan.operation.empty());
 }
 
-TEST_CASE_TEMPLATE("the plan of a training run is what the run needs", P, ht::full_fp32, ht::amp_fp16, ht::amp_bf16) {
+TEST_CASE_TEMPLATE("the plan of a training run equals the memory of the run", P, ht::full_fp32, ht::amp_fp16, ht::amp_bf16) {
     const setup setups[] = {{},
                             {.batch = 1},
                             {.batch = 3, .accumulation = 2, .length = 5},
@@ -131,16 +131,16 @@ TEST_CASE("the history of a training run equals the counters at each step, and i
             if (a.began == all.peak_event) found = a.operation == plan.operation && a.of_pass == plan.of_pass;
             if (a.kind == ht::memory_kind::master)
                 for (const ht::memory_part& p : a.parts) of_parameters += p.bytes;
-            // Only a loss's own gradient, with which a backward pass begins, is of no operation.
+            // Only the gradient of the loss itself, with which a backward pass begins, belongs to no operation.
             CHECK((a.step == 0 || a.kind != ht::memory_kind::activation || *a.operation != 0 || a.bytes == 64));
-            CHECK((a.ended > a.began || a.kind == ht::memory_kind::workspace));  // all is over; the device keeps this one
+            CHECK((a.ended > a.began || a.kind == ht::memory_kind::workspace));  // only the device's workspace is still in use
         }
         CHECK(found);
         CHECK(of_parameters == plan.peak_of(ht::memory_kind::master));
     }
 }
 
-TEST_CASE("a training run that runs out of memory leaves its history; the next one has the bits of a fresh one") {
+TEST_CASE("a training run that runs out of memory writes its history; the next run has the bits of a new one") {
     const std::string corpus = small::text();
     struct : ht::trainer_callback {
         double loss = 0;
@@ -169,7 +169,7 @@ TEST_CASE("a training run that runs out of memory leaves its history; the next o
     CHECK(last_loss(device) == expected);
 }
 
-TEST_CASE("a plan tells the bytes of each layer, and the operation at the peak") {
+TEST_CASE("a plan has the bytes of each layer, and the operation at the peak") {
     const std::string corpus = small::text();
     ht::cpu device{{.threads = 1}};
     const ht::memory_plan plan = ht::plan(device, run_of<ht::amp_bf16>({.batch = 128}, 2, corpus));
@@ -196,7 +196,7 @@ TEST_CASE("a plan tells the bytes of each layer, and the operation at the peak")
     CHECK(text.str().find("h.1") != std::string::npos);
 }
 
-TEST_CASE("the plan of a large model takes no memory and little time") {
+TEST_CASE("the plan of a large model needs no memory and little time") {
     ht::cpu device{{.threads = 2}};
     const std::string corpus(4096, 'a');
     const auto plan = ht::plan(device, [&](auto& d) {

@@ -26,7 +26,7 @@ constexpr const char* told =
     "underflow, and were not unscaled by a scaler: declare ht::accumulator acc{model}, scale the loss, and take "
     "scaler.unscale(acc.take())";
 
-/// A layer without a policy of its own.
+/// A model that inherits the region's policy.
 struct net : ht::nn::model {
     using policy = ht::inherit;
     ht::nn::linear<ht::at<policy, "fc">> fc;
@@ -42,7 +42,7 @@ struct loop {
     std::vector<ht::float16> narrow_data{ht::float16(1.0f), ht::float16(2.0f)};
     const ht::view<float, 2> rows{data.data(), {1, 2}};
 
-    /// A step with ht::unscaled, of the sum of what f gives for a tape.
+    /// A step with ht::unscaled; the loss is the sum of f(tape).
     template <class F>
     void step(const F& f) {
         ht::tape tape{device};
@@ -57,7 +57,7 @@ struct loop {
         optimizer.step(acc.take());
         CHECK(optimizer.steps() == before + 1);
     }
-    /// One that is refused, and is taken with a scaler.
+    /// A step that is refused with ht::unscaled, and accepted with a scaler.
     template <class F>
     void refused(const F& f) {
         ht::tape tape{device};
@@ -86,12 +86,12 @@ TEST_CASE("regions: gradients of fp16 that no scaler scales are refused by the s
         return [&](auto& tape) { return l.model.fc(ht::autocast<P>(tape), tape.leaf(l.rows)); };
     };
     l.refused(in(ht::types<ht::amp_fp16>{}));
-    l.refused(in(ht::types<ht::with_output<ht::amp_fp16, float>>{}));  // which reads them so
+    l.refused(in(ht::types<ht::with_output<ht::amp_fp16, float>>{}));  // its products read gradients as fp16
     l.refused(in(ht::types<ht::with_weight_grad<ht::full_fp32, ht::float16>>{}));
     l.step(in(ht::types<ht::amp_bf16>{}));
-    l.step(in(ht::types<ht::fp8_hybrid>{}));  // which scales them itself
+    l.step(in(ht::types<ht::fp8_hybrid>{}));  // its gradients have scales in the policy
     l.step(in(ht::types<ht::with_compute<ht::full_fp32, ht::float16>>{}));
-    // Free operations too.
+    // The same for free operations.
     l.refused([&](auto& tape) {
         return ht::matmul(ht::autocast<ht::amp_fp16>(tape), l.model.fc(tape, tape.constant(l.rows)),
                           ht::reshape(tape, tape.constant(l.rows), ht::shape<2>{2, 1}));
@@ -108,7 +108,7 @@ TEST_CASE("regions: gradients of fp16 that no scaler scales are refused by the s
     });
 }
 
-/// A GPT that computes as its function says.
+/// A GPT whose loss is computed in a region.
 template <class Region>
 struct in_region : ht::nn::gpt<ht::inherit> {
     using gpt::gpt;

@@ -29,11 +29,11 @@ TEST_CASE("shadow: a layer whose gradients underflow or overflow is named") {
 }
 
 using fp8_with_wide_gradients = ht::with_grad<ht::fp8_hybrid, ht::bfloat16>;
-/// Layers of eight bits together with others, and perceptrons that are several operations.
+/// Layers with 8-bit operands together with others, and perceptrons that consist of several operations.
 using fp8_in_some_layers =
     ht::recipe<ht::amp_bf16, ht::rule<"h.*.attn.qkv", ht::fp8_hybrid>, ht::rule<"h.*.mlp.up", ht::fp8_hybrid>>;
 
-TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32 by its rounding alone", P,
+TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32 only by rounding", P,
                    ht::amp_bf16, ht::amp_fp16, ht::fp8_hybrid, fp8_with_wide_gradients, fp8_in_some_layers) {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<P, ht::cpu> l(device);
@@ -61,7 +61,7 @@ TEST_CASE_TEMPLATE("shadow: a GPT's step under mixed precision differs from fp32
     CHECK(frozen.rows.size() < report.rows.size());
 }
 
-/// Takes 16 bits, makes much of what rounding to them does, and rounds itself three times.
+/// An operation with 16-bit inputs that magnifies their rounding errors, and that rounds three times.
 struct magnified {
     static constexpr const char* name = "magnified";
     static constexpr ht::category cast_rule = ht::category::low_precision;
@@ -83,7 +83,7 @@ struct magnified {
     }
 };
 
-/// The perceptron's layers differ, so that it is several operations, and its twin's has to be so, too.
+/// The perceptron's layers have different policies, so that it consists of several operations; so must the twin's.
 using split_perceptron = ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>;
 
 /// Free operations of many kinds, casts and regions among them.
@@ -120,7 +120,7 @@ struct all_kinds : ht::nn::model {
     }
 };
 
-TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ by their rounding alone", P,
+TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ only by rounding", P,
                    ht::amp_bf16, ht::amp_fp16, split_perceptron) {
     ht::cpu device{{.threads = 1}};
     all_kinds<P> model{device};
@@ -137,7 +137,7 @@ TEST_CASE_TEMPLATE("shadow: free operations, casts, regions and dropout differ b
     CHECK(report.rows.size() > 40);
 }
 
-/// Layers read in fp32 by free operations, of which the twin has what the copies hold.
+/// Free operations read a layer's parameters in fp32, from the masters; the twin has the values of the copies.
 template <class P>
 struct read_wider : ht::nn::model {
     using policy = P;
@@ -159,7 +159,7 @@ struct read_wider : ht::nn::model {
     }
 };
 
-TEST_CASE_TEMPLATE("shadow: a bias read from its master differs from its twin by the copy's rounding alone", P,
+TEST_CASE_TEMPLATE("shadow: a bias read from its master differs from the twin's only by the rounding of the copy", P,
                    ht::amp_bf16, ht::amp_fp16) {
     ht::cpu device{{.threads = 1}};
     read_wider<P> model{device};

@@ -22,7 +22,7 @@ namespace ht = halftone;
 
 inline constexpr ht::extent rows = 6, width = 16;
 
-/// The sums of rows, each addend's and the sum's type being T.
+/// Sums of rows, rounded to T after every addition.
 template <class T>
 struct sum_rows {
     const T* x;
@@ -37,7 +37,7 @@ struct sum_rows {
         }
     }
 };
-/// Through a narrower type, where T is one of 16 bits.
+/// Rounds to a narrower type if T has 16 bits.
 template <class T>
 struct through_float8 {
     const T* x;
@@ -51,7 +51,7 @@ struct through_float8 {
     }
 };
 
-/// What is wrong with an operation, in 16 bits; in fp32 it is sound.
+/// The fault of an operation in 16 bits; in fp32 it is correct.
 enum class fault { none, swamped, narrow, narrow_gradient };
 template <fault Fault>
 struct own {
@@ -87,7 +87,7 @@ struct own {
     }
 };
 
-/// in, mix (an operation of its own, without a layer), mid, out.
+/// Layers in, mid and out, and the custom operation mix between the first two.
 template <class P, fault Fault>
 struct network_of : ht::nn::model {
     using policy = P;
@@ -109,7 +109,7 @@ struct data_set {
                        targets = support::random(4).normals<float>(rows * 4);
 };
 
-/// Of the squared error times `scale`; `prepare` changes the model before.
+/// The report for the squared error times `scale`; `prepare` changes the model before the run.
 template <fault Fault, class P, class Device, class Prepare>
 ht::shadow_report report_of(Device& device, float scale, const Prepare& prepare) {
     const data_set data;
@@ -132,7 +132,7 @@ inline std::string first_of(const ht::shadow_report& r) {
            (f->parameter.empty() ? ht::name(f->role) : f->parameter);
 }
 
-/// A weight as it began, times so much.
+/// Sets a weight to `times` normally distributed numbers.
 inline void scale_weight(const auto& weight, float times, std::uint64_t seed = 9) {
     const auto count = weight.shape().size();
     auto values = support::random(seed).normals<float>(count, 1 / std::sqrt(static_cast<double>(width)));
@@ -140,7 +140,7 @@ inline void scale_weight(const auto& weight, float times, std::uint64_t seed = 9
     weight.assign(values);
 }
 
-/// Sound networks have nothing to report, and what is wrong in one place has its name.
+/// Correct networks have nothing to report, and a fault in one operation or weight is reported with its name.
 template <class P>
 void names_what_is_wrong(auto& device) {
     const auto healthy = report_of<fault::none, P>(device, 1024, as_it_is);
@@ -150,7 +150,7 @@ void names_what_is_wrong(auto& device) {
     CHECK(first_of(report_of<fault::narrow, P>(device, 1024, as_it_is)) == "mix own forward value");
     CHECK(first_of(report_of<fault::narrow_gradient, P>(device, 1024, as_it_is)) == "mix own backward gradient");
 
-    // A master that has changed by 2%, and a copy that has not.
+    // A master that was changed by 2%, with an old copy.
     const auto stale = report_of<fault::none, P>(device, 1024, [&](auto& model) {
         const auto master = model.mid.weight.master();
         std::vector<float> values(static_cast<std::size_t>(master.size()));

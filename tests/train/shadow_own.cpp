@@ -21,7 +21,7 @@ namespace ht = halftone;
 constexpr ht::extent rows = 6, width = 16;
 
 using support::cube;
-/// By a map without a name of its own.
+/// Stands for a map, which has no name.
 struct square {};
 
 template <class Op>
@@ -81,7 +81,7 @@ TEST_CASE_TEMPLATE("shadow: a map and a custom operation that overflow in the fo
     CHECK(report_of<Op>(1, true).first() == nullptr);
 }
 
-/// Reductions along axes, of sums that cancel, too.
+/// Reductions along axes, also with sums that cancel.
 template <class P>
 struct reduced_net : ht::nn::model {
     using policy = P;
@@ -95,7 +95,7 @@ struct reduced_net : ht::nn::model {
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up); }
 };
-TEST_CASE("shadow: reductions along axes are held to the bounds of sums") {
+TEST_CASE("shadow: reductions along axes are within the bounds of sums") {
     ht::cpu device{{.threads = 1}};
     reduced_net<ht::amp_bf16> model{device};
     reduced_net<ht::full_fp32> twin{device};
@@ -108,7 +108,7 @@ TEST_CASE("shadow: reductions along axes are held to the bounds of sums") {
     CHECK(report.first() == nullptr);
 }
 
-/// Half a percent off in 16 bits, of a parameter.
+/// An operation whose result is half a percent too large in 16 bits. IsSaid: whether it states the length of its sums.
 template <bool IsSaid>
 struct off {
     static constexpr const char* name = "off";
@@ -159,7 +159,7 @@ TEST_CASE("shadow: an error of half a percent is found in small tensors and in l
     check(report_of_table<off<true>, 32768, 1>());   // those of 32,768 would explain 0.4%
 }
 
-/// The same of inputs, which want no gradient.
+/// The same operation on inputs without a gradient.
 template <class P>
 struct of_inputs : ht::nn::model {
     using policy = P;
@@ -171,7 +171,7 @@ struct of_inputs : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.down); }
 };
 
-TEST_CASE("shadow: a custom operation whose inputs need no gradient is held to the same bound") {
+TEST_CASE("shadow: the same bound for a custom operation whose inputs need no gradient") {
     ht::cpu device{{.threads = 1}};
     of_inputs<ht::amp_fp16> model{device};
     of_inputs<ht::full_fp32> twin{device};

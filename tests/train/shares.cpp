@@ -30,7 +30,7 @@ struct nothing_known {
 };
 static_assert(!ht::counts_targets<floats> && !ht::counts_targets<nothing_known>);
 
-/// Four rows of 12, 1, 0 and 3 targets that count.
+/// Four rows with 12, 1, 0 and 3 targets that count.
 struct rows_of_four {
     std::vector<std::int32_t> tokens = support::random(1).indices(48, 40), targets = support::random(2).indices(48, 8);
     rows_of_four() {
@@ -56,7 +56,7 @@ std::vector<float> gradients_of(const auto& backward) {
     return {table.data(), table.data() + table.size()};
 }
 
-TEST_CASE("share_of: factors before and after it, scaled, in rows or in pairs of rows") {
+TEST_CASE("share_of: with factors before and after it, with a loss scale, for one row or two rows") {
     const rows_of_four data;
     const sparse_checks::batch whole = data.rows(0, 4);
     const std::vector<float> want = gradients_of([&](auto& model, auto& tape, auto& scaler, auto& acc) {
@@ -91,13 +91,13 @@ TEST_CASE("share_of: the seed of a loss of doubles has the share in double") {
     CHECK(ht::gradient_seed{1, &scale, &share}.value() == 4 * (1.0f / 3));
 }
 
-/// Losses with so many targets that count.
+/// A loss and its number of targets that count.
 struct part {
     float loss;
     extent counted;
 };
 
-/// Calls use(loss, share) for each of these.
+/// Calls use(loss, share) for each part.
 void with_shares(ht::inference<ht::cpu>& eval, std::initializer_list<part> parts, const auto& use) {
     std::vector<std::int32_t> targets(100, 1);
     for (const part& p : parts) {

@@ -23,7 +23,7 @@ namespace split_net {
 namespace ht = halftone;
 
 struct batch {
-    ht::const_view<ht::bfloat16, 2> x{};  // so that the kernels are those of a GPT, too
+    ht::const_view<ht::bfloat16, 2> x{};  // bfloat16, so that the kernels are those of a GPT
     ht::const_view<float, 2> y{};
 
     ht::extent rows() const { return x.extent_of(0); }
@@ -43,7 +43,7 @@ struct batch {
     }
 };
 
-/// Rows of a linear map, others in each step.
+/// Inputs and outputs of a linear map, different ones in each step.
 class data {
   public:
     batch sample(std::uint32_t step, ht::extent rows) {
@@ -80,7 +80,7 @@ struct net : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.up, self.norm, self.down); }
 };
 
-/// The trainer, on a device for each policy, which captures its steps where it can.
+/// Trainers with split and with whole masters on two devices, which capture steps if they can.
 template <class Device>
 void same_training(Device& one, Device& two) {
     net<split_training::whole> whole(one);

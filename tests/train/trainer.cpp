@@ -56,7 +56,7 @@ struct log_keeper : ht::trainer_callback {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("the same bits as the loop written out", Policy, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
+TEST_CASE_TEMPLATE("the same bits as an explicit loop", Policy, ht::full_fp32, ht::amp_bf16, ht::amp_fp16) {
     run<Policy> one(arguments);
     const ht::training_result result = one.trainer.train(one.data);
 
@@ -128,7 +128,7 @@ TEST_CASE("callbacks receive every step, every log and every evaluation") {
     CHECK(keeper.evaluated_at == std::vector<std::int64_t>{4, 8, 12});
     CHECK(keeper.evaluations.back() == one.trainer.evaluate(one.data).loss);
 
-    // A log has the mean over the steps since the last log; so has a step, up to itself.
+    // A log has the mean over the steps since the last log; a step has the mean over those up to itself.
     ht::training_arguments b = arguments;
     b.logging_steps = 1;
     run<ht::full_fp32> each(b);
@@ -284,7 +284,7 @@ TEST_CASE_TEMPLATE("the same bits with one thread and with two", Policy, ht::ful
     CHECK(one.trainer.evaluate(one.data).loss == two.trainer.evaluate(two.data).loss);
 }
 
-TEST_CASE("weight decay applies to all but biases and gains, and a user's groups come last") {
+TEST_CASE("weight decay applies to all except biases and gains; the user's groups have precedence") {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, small::config, 1};
     const auto groups = ht::detail::with_undecayed(model.parameters(), {{"h.0.attn.norm.gain", {.weight_decay = 0.5}}});
@@ -336,7 +336,7 @@ TEST_CASE("ranges cover the operations and the update") {
     CHECK(heard.update == std::vector<std::string>{"unscale", "clip_grad_norm", "adamw"});
 }
 
-TEST_CASE("arguments are checked before memory is taken") {
+TEST_CASE("arguments are checked before memory is allocated") {
     ht::cpu device{{.threads = 1}};
     ht::nn::gpt<ht::full_fp32> model{device, small::config, 1};
     const std::size_t before = device.memory().usage().live();
@@ -345,7 +345,7 @@ TEST_CASE("arguments are checked before memory is taken") {
     CHECK(device.memory().usage().live() == before);
 }
 
-TEST_CASE("dropout follows from the seed, at any number of threads, and evaluation has none") {
+TEST_CASE("dropout depends on the seed alone, at any number of threads, and is inactive in evaluation") {
     ht::nn::gpt_config config = small::config;
     config.dropout = 0.2f;
     ht::training_arguments a = arguments;

@@ -32,7 +32,7 @@ void refuses(const std::string& name, const std::string& told) {
 
 }  // namespace
 
-TEST_CASE("with the defaults only the number of steps is needed") {
+TEST_CASE("only the number of steps has no default") {
     CHECK_NOTHROW(ht::check({.max_steps = 1}));
     CHECK_THROWS_WITH_AS(ht::check({}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
 }
@@ -78,7 +78,7 @@ TEST_CASE("each field has its range") {
     CHECK(message(&a::learning_rate, 0.0) == "no error");
 }
 
-TEST_CASE("schedules take lr_scheduler_kwargs, each field within its range") {
+TEST_CASE("schedules read lr_scheduler_kwargs, whose fields have ranges") {
     ht::training_arguments a{.max_steps = 100, .learning_rate = 2e-3, .lr_scheduler_type = ht::schedule::polynomial,
                              .warmup_steps = 10};
     a.lr_scheduler_kwargs = {.lr_end = 5e-4, .power = 2};

@@ -8,7 +8,7 @@ namespace {
 namespace ht = halftone;
 using unequal::extent;
 
-TEST_CASE("trainer: micro-batches with unequal numbers of targets have the loss and the update of their batch") {
+TEST_CASE("trainer: micro-batches with unequal numbers of targets give the loss and the update of the whole batch") {
     ht::cpu device{{.threads = 1}};
     unequal::check_training<ht::full_fp32>(device);
 }
@@ -24,7 +24,7 @@ TEST_CASE("trainer: a scaled loss, an outlier guard and a micro-batch without ta
     CHECK(e.result.train_loss < 4);
 }
 
-TEST_CASE("trainer: where no target of a batch counts the loss is NaN, and its gradients are 0") {
+TEST_CASE("trainer: if no target of a batch counts the loss is NaN, and its gradients are 0") {
     for (const int parts : {1, 4}) {
         ht::cpu device{{.threads = 1}};
         ht::training_arguments a = unequal::few_steps(3);

@@ -25,8 +25,8 @@ inline ht::language_options few_windows() {
     return o;
 }
 
-/// Windows of a text, with as many targets that count in row r of step s as the pattern says at place r + s; -100 of the
-/// others.
+/// Windows of a text. The pattern's element r + s, modulo its length, is the number of targets that count in row r of step s;
+/// the others are -100.
 class masked_data {
   public:
     masked_data(const std::string& corpus, std::vector<extent> counted)
@@ -53,7 +53,7 @@ class masked_data {
     std::vector<std::int32_t> targets_;
 };
 
-/// What a run ends with.
+/// The results of a run.
 struct ended {
     ht::training_result result;
     double evaluated = 0;
@@ -86,8 +86,8 @@ inline ht::training_arguments few_steps(std::int64_t steps) {
 }
 
 inline double rounding_bound(double roundings) { return roundings * 0x1p-24; }
-/// Of masters after one step of few_steps: gradients whose norm is 1 at most, and which are within 16 roundings of that
-/// norm, over epsilon, times the rate.
+/// The bound for masters after one step of few_steps: the rate times the difference of gradients over epsilon. Gradients have a
+/// norm of at most 1, and differ by at most 16 roundings of that norm.
 inline const double largest_difference = 1e-3 * rounding_bound(16) / 1e-3;
 
 /// The largest difference of two runs' masters.
@@ -107,7 +107,7 @@ void check_training(Device& device) {
             CAPTURE(parts);
             const ended e = train<P>(device, counted, parts, few_steps(1));
             CHECK(e.result.skipped_steps == 0);
-            // Each loss of a part is rounded once, and so is that of the batch; their sum is a double's.
+            // Each loss of a part is rounded once, and so is that of the batch; the losses of parts are added in double.
             CHECK(e.result.train_loss == doctest::Approx(whole.result.train_loss).epsilon(rounding_bound(2)));
             CHECK(apart(e, whole) < largest_difference);
             CHECK(apart(e, whole) < 0.02 * apart(e, train<P>(device, counted, parts, few_steps(0))));

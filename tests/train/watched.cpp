@@ -38,7 +38,7 @@ TEST_CASE("overflow: the report names a weight of the layer that is itself not f
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};
-    l.scale_weight("h.1.attn.proj.weight", 0x1p40f);  // of which float16 makes infinities
+    l.scale_weight("h.1.attn.proj.weight", 0x1p40f);  // infinite in float16
     finder.end_step(l.step(l.whole()));
     auto all = finder.take(l.model);
     REQUIRE(all.size() == 1);
@@ -109,7 +109,7 @@ TEST_CASE("overflow: findings can be taken only after a step has ended") {
     ht::cpu device{{.threads = 1}};
     overflow_checks::loop<ht::amp_fp16, ht::cpu> l(device);
     ht::overflow_finder finder{device, l.tape};
-    CHECK(finder.take().empty());  // nothing was looked at
+    CHECK(finder.take().empty());  // no tensor has been counted
     l.step(l.whole());
     CHECK_THROWS_AS(finder.take(), ht::state_error);
     finder.discard();
@@ -123,7 +123,7 @@ TEST_CASE("overflow: watching changes no bit") {
     changes_nothing(one, two);
 }
 
-/// A user's own layer: nothing in it but at<>.
+/// A user-defined layer, which only uses at<>.
 template <class P>
 struct own_block {
     ht::nn::rms_norm<ht::at<P, "norm">> norm;
@@ -158,7 +158,7 @@ struct sink_of_any {
 TEST_CASE("overflow: users' layers have their paths; free operations have the list's layer and the previous layer") {
     ht::cpu device{{.threads = 1}};
     own_model<ht::recipe<ht::full_fp32, ht::rule<"blocks.last.fc", ht::full_fp32>>> model{
-        device};  // the last block has a type of its own
+        device};  // the last block has a different type
     sink_of_any sink(model.parameters());
     ht::tape tape{device, ht::watched};
     writer w;
@@ -189,7 +189,7 @@ TEST_CASE("overflow: users' layers have their paths; free operations have the li
     CHECK(w.seen.back() == " mul backward gradient");
 }
 
-TEST_CASE("memory_history: a watched tape tells the layer of each allocation, and keeps nothing longer for it") {
+TEST_CASE("memory_history: with a watched tape allocations have layers, and lifetimes do not change") {
     ht::cpu device{{.threads = 1}};
     own_model<ht::recipe<ht::full_fp32, ht::rule<"blocks.last.fc", ht::full_fp32>>> model{device};
     sink_of_any sink(model.parameters());
@@ -277,7 +277,7 @@ TEST_CASE("overflow: steps that are lost, skipped without a cause, or abandoned"
     CHECK(finder.take().empty());
 }
 
-TEST_CASE("overflow: the line and the JSON of one") {
+TEST_CASE("overflow: text and JSON of a finding") {
     ht::overflow o;
     o.step = 12;
     o.result = ht::step_result::infinity;
