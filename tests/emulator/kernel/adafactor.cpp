@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of Adafactor as a GPU runs it.
+/// A step of Adafactor on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/optimizer_step/adafactor/device.hpp>
@@ -17,13 +17,13 @@ TEST_CASE("adafactor on a GPU: equals its definition") {
     equals_definition<slabs<float, ht::bfloat16, float>>(device);
 }
 
-TEST_CASE("adafactor on a GPU: random roundings, skipped steps, refusals") {
+TEST_CASE("adafactor on a GPU: stochastic rounding, skipped steps, wrong arguments") {
     emulator::device device;
     rounds_by_place(device);
     skips_and_refuses(device);
 }
 
-TEST_CASE("adafactor on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("adafactor on a GPU: any schedule gives the same bits, and every damage is found") {
     using pure = slabs<ht::bfloat16, float, float>;
     support::random data{9};
     emulator::device plain;

@@ -19,7 +19,7 @@ TEST_CASE_TEMPLATE("adamw on a GPU: equals its definition", S, slabs<float, ht::
     equals_definition<S>(device);
 }
 
-TEST_CASE("adamw on a GPU: random roundings, skipped steps, refusals") {
+TEST_CASE("adamw on a GPU: stochastic rounding, skipped steps, wrong arguments") {
     emulator::device device;
     rounds_to_neighbours(device);
     cuts_alike(device);
@@ -29,7 +29,7 @@ TEST_CASE("adamw on a GPU: random roundings, skipped steps, refusals") {
     refuses(device);
 }
 
-/// The same step on the CPU and on the device, from the same start.
+/// The same step on the CPU and on the device, with the same operands.
 template <ht::rounding Rounding, class Param, class Copy, class Accumulate, class State>
 struct both_devices {
     using arrays = slabs<Param, Copy, Accumulate, State>;
@@ -65,7 +65,7 @@ TEST_CASE_TEMPLATE("adamw on a GPU: the bits are the CPU's", T, mixed,
     }
 }
 
-TEST_CASE("adamw on a GPU: a thread goes on to further runs where there are fewer blocks than would take all") {
+TEST_CASE("adamw on a GPU: with few blocks each thread updates several runs of elements") {
     using pure = slabs<ht::bfloat16, float, float, ht::bfloat16>;
     support::random one{1}, two{1};
     const pure all(one, 9001, placement::aligned), few(two, 9001, placement::aligned);

@@ -63,7 +63,7 @@ TEST_CASE("attention on a GPU's matrix units: wide heads, by the tiles of each a
     }
 }
 
-TEST_CASE("attention on a GPU's matrix units that cut sums off is within bounds") {
+TEST_CASE("attention on a GPU's matrix units that truncate sums is within bounds") {
     SUBCASE("bfloat16") { emulator::check_truncated_attention<bfloat16, bfloat16>(); }
     SUBCASE("float16") { emulator::check_truncated_attention<float16, float16>(); }
 }
@@ -91,7 +91,7 @@ TEST_CASE("attention on a GPU without its matrix units is within bounds") {
     }
 }
 
-TEST_CASE("attention on a GPU over packed sequences: each has the bits that it has alone") {
+TEST_CASE("attention on a GPU over packed sequences: each has the same bits as in a call of its own") {
     SUBCASE("of every kind") {
         support::for_each_pack([](const auto& lengths, const auto& heads, layout way, bounds kind) {
             if (way == layout::heads_first) emulator::check_packed_attention<float, float>(lengths, heads, way, kind);
@@ -110,14 +110,14 @@ TEST_CASE("attention on a GPU over packed sequences: each has the bits that it h
     }
 }
 
-TEST_CASE("attention on a GPU's matrix units is exact where all is integers") {
+TEST_CASE("attention on a GPU's matrix units is exact if all numbers are integers") {
     emulator::check_exact_attention<bfloat16, bfloat16>({{20, 9}, {33, 12}}, 40, 80);
     emulator::check_exact_attention<float16, float16>({{20, 9}, {33, 12}}, 128, 80);
     emulator::check_exact_attention<bfloat16, bfloat16>({{20, 9}, {33, 12}}, 256, 80);
     emulator::check_exact_attention<bfloat16, bfloat16>({{9, 20}, {12, 33}}, 200, 86);
 }
 
-TEST_CASE("attention on a GPU over packed sequences: offsets that do not fit touch nothing outside") {
+TEST_CASE("attention on a GPU over packed sequences: with invalid offsets no memory outside is written") {
     const auto intact = [&](layout way, std::vector<std::int32_t> of_queries, std::vector<std::int32_t> of_keys,
                             extent longest_queries, extent longest_keys) {
         const support::problem<bfloat16> p({1, 9, 12, 1, 1, 8, causal}, way);
@@ -141,7 +141,7 @@ TEST_CASE("attention on a GPU over packed sequences: offsets that do not fit tou
     }
 }
 
-TEST_CASE("attention on a GPU: why not its matrix units") {
+TEST_CASE("attention on a GPU: the reason where matrix units are not used") {
     const auto why_not = [](extent head_size, layout way) {
         const support::problem<bfloat16> p({1, 2, 2, 1, 1, head_size, full}, way);
         const char* sentence = nullptr;
@@ -169,7 +169,7 @@ TEST_CASE("attention on a GPU: scores of ten thousand and more") {
     }
 }
 
-TEST_CASE("attention on a GPU: one key's value is passed on as it is") {
+TEST_CASE("attention on a GPU: the result of a single key is its value") {
     for (const layout way : {layout::heads_first, layout::heads_first_chunks}) {
         const support::problem<bfloat16> p({2, 3, 1, 2, 1, 40, full}, way);
         emulator::device device;
@@ -225,7 +225,7 @@ TEST_CASE("attention on a GPU: no queries, no heads, no logsumexp") {
     }
 }
 
-TEST_CASE("attention on a GPU: its scratch memory is as stated, and taken once") {
+TEST_CASE("attention on a GPU: its scratch memory is as stated, and allocated once") {
     emulator::device device;
     const support::problem<bfloat16> p({1, 70, 70, 2, 2, 16, causal}, layout::fused_chunks);
     ht::memory_usage& usage = device.memory().usage();
@@ -243,7 +243,7 @@ TEST_CASE("attention on a GPU: its scratch memory is as stated, and taken once")
     CHECK(got.intact());
 }
 
-TEST_CASE("attention on a GPU refuses what its kernels cannot count") {
+TEST_CASE("attention on a GPU refuses sizes beyond its kernels' integers") {
     emulator::device device;
     const ht::view<float, 4> x(nullptr, {1, extent{1} << 31, 1, 1});
     CHECK_THROWS_AS(attention::forward<float>(device, ht::kernel::attention_forward<float>{x, x, x, x}),

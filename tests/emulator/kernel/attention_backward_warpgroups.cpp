@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Attention's backward pass by warpgroups (wgmma) on the emulated GPU, which poses as a Hopper.
+/// Attention's backward pass by warpgroups (wgmma) on the emulated GPU with the properties of a Hopper.
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,7 +31,7 @@ TEST_CASE("attention backward by warpgroups is within bounds") {
         CHECK(device.count().warpgroup_mmas > 0);
         CHECK(device.count().bank_conflicts == 0);
     }
-    SUBCASE("sums cut off") {
+    SUBCASE("sums truncated") {
         emulator::device device({.check = emulator::checking::values_only, .mma = emulator::accumulation::truncating},
                                 ht::simt::architecture_of(90));
         support::check_gradients_by_warpgroups<bfloat16>(device, {1, 70, 140, 1, 1, 64, causal},
@@ -39,7 +39,7 @@ TEST_CASE("attention backward by warpgroups is within bounds") {
     }
 }
 
-TEST_CASE("attention backward by warpgroups: what is hidden has no effect, what is seen shows") {
+TEST_CASE("attention backward by warpgroups: hidden values have no effect, NaNs of visible ones propagate") {
     const auto hidden = [](const attention_sizes& sizes, const std::vector<extent>& queries,
                            const std::vector<extent>& keys) {
         support::problem<bfloat16> p(sizes, layout::heads_first_chunks);
@@ -55,7 +55,7 @@ TEST_CASE("attention backward by warpgroups: what is hidden has no effect, what 
     hidden({1, 18, 20, 1, 1, 128, causal}, {1}, {17});
 }
 
-TEST_CASE("attention backward by warpgroups: why not") {
+TEST_CASE("attention backward by warpgroups: the reason where they are not used") {
     const auto why_not = [](const attention_sizes& s, layout way, int architecture) -> std::string {
         const support::problem<bfloat16> p(s, way);
         emulator::device device({}, ht::simt::architecture_of(architecture));
@@ -76,7 +76,7 @@ TEST_CASE("attention backward by warpgroups: why not") {
 }
 
 TEST_CASE("attention by warpgroups is chosen for heads of 40 to 128, its forward pass for smaller heads, too") {
-    const auto products = [](extent head_size) {  // of the forward pass, the terms, dq, and dk and dv
+    const auto products = [](extent head_size) {  // launches of the forward pass, of the terms, of dq, and of dk and dv
         const support::problem<bfloat16> p({1, 5, 9, 1, 1, head_size, causal}, layout::heads_first_chunks);
         emulator::device device({}, ht::simt::architecture_of(90));
         CHECK(support::outcome_of<bfloat16>(p, device).intact());

@@ -29,7 +29,7 @@ void check_attention(const support::attention_sizes& sizes, support::layout way,
                                        });
 }
 
-/// Where matrix units cut off what they add, as those of a GPU.
+/// On matrix units that truncate addends, as those of a GPU do.
 template <class Compute, class T>
 void check_truncated_attention() {
     const options how{.check = checking::values_only, .mma = accumulation::truncating};
@@ -42,7 +42,7 @@ void check_truncated_attention() {
     check(80, {1, 17, 34, 1, 1, 256, attention_mask::causal});
 }
 
-/// Each sequence has the bits that it has alone.
+/// Each sequence has the same bits as in a call of its own.
 template <class Compute, class T>
 void check_packed_attention(const support::sequence_lengths& lengths, const support::attention_sizes& heads,
                             support::layout way, support::bounds kind) {
@@ -55,8 +55,8 @@ void check_packed_attention(const support::sequence_lengths& lengths, const supp
                                       });
 }
 
-/// Keys are unit vectors and each query a large multiple of one that it sees: it takes that key's value as it is, gives
-/// the key its gradient as it is, and its scores have no slope. Everything is an integer.
+/// Keys are unit vectors and each query is a large multiple of one that it sees. So its result is that key's value, that
+/// value's gradient is the result's, and the gradients of scores are 0. All numbers are integers.
 template <class Compute, class T>
 void check_exact_attention(const support::sequence_lengths& lengths, extent head_size, int architecture) {
     CAPTURE(head_size);
@@ -98,7 +98,7 @@ void check_exact_attention(const support::sequence_lengths& lengths, extent head
                           support::bounds::may_hide, 1);
 }
 
-/// Right, with the same bits in every schedule.
+/// A test for check_kernels: results are within bounds, with the same bits in every schedule.
 template <class Compute, class T>
 auto same_in_all_schedules(const support::problem<T>& p, int architecture = 80) {
     const support::attention_inputs inputs = p.inputs();

@@ -40,7 +40,7 @@ void check_matrix_kernels() {
     check<T, T>({1, 18, 20, 1, 1, 128, causal}, layout::heads_first_chunks, {1}, {17});
 }
 
-TEST_CASE("attention on a GPU's matrix units: what is hidden has no effect, what is seen shows") {
+TEST_CASE("attention on a GPU's matrix units: hidden values have no effect, NaNs of visible ones propagate") {
     SUBCASE("bfloat16") { check_matrix_kernels<bfloat16>(); }
     SUBCASE("float16") { check_matrix_kernels<float16>(); }
     SUBCASE("wide heads") {
@@ -53,14 +53,14 @@ TEST_CASE("attention on a GPU's matrix units: what is hidden has no effect, what
     }
 }
 
-TEST_CASE("attention on a GPU without its matrix units: what is hidden has no effect, what is seen shows") {
+TEST_CASE("attention on a GPU without its matrix units: hidden values have no effect, NaNs of visible ones propagate") {
     check<float, float>({1, 20, 36, 2, 1, 5, causal}, layout::contiguous, {0, 9}, {17, 35});
     check<float, float>({1, 40, 40, 1, 1, 68, causal}, layout::heads_first, {33}, {31, 39});
     check<bfloat16, bfloat16>({1, 9, 12, 2, 2, 6, causal}, layout::contiguous, {0, 7}, {4, 11});
     check<float16, float>({1, 9, 9, 1, 1, 130, causal}, layout::contiguous, {0, 7}, {4, 8});
 }
 
-TEST_CASE("packed sequences on a GPU: what stands in others has no effect, what is seen shows") {
+TEST_CASE("packed sequences on a GPU: values of other sequences have no effect, NaNs of visible ones propagate") {
     const support::sequence_lengths lengths{{3, 17, 0, 9}, {3, 20, 4, 9}};
     for (const layout way : {layout::heads_first_chunks, layout::heads_first}) {
         support::packed_problem<bfloat16> p(lengths, {1, 0, 0, 2, 1, 16, causal}, way);
@@ -82,7 +82,7 @@ TEST_CASE("attention on a GPU: no finite score") {
 }
 
 TEST_CASE("attention on a GPU with hidden NaN in many schedules") {
-    // All that the first queries do not see.
+    // NaNs in all keys and values that the first queries do not see.
     support::problem<bfloat16> p({1, 66, 130, 2, 1, 8, causal}, layout::heads_first_chunks);
     for (const auto& x : {p.x.q.view, p.x.k.view, p.x.v.view, p.d_o.view}) {
         const extent times = x.extent_of(1);
@@ -103,7 +103,7 @@ void check_shifted(const attention_sizes& sizes, float scale = 0.3f) {
     });
 }
 
-TEST_CASE("attention on a GPU: scores of a million are as good as small ones") {
+TEST_CASE("attention on a GPU: scores of a million are as exact as small ones") {
     check_shifted<bfloat16, bfloat16>({1, 20, 70, 2, 1, 16, causal});
     check_shifted<float16, float16>({1, 20, 40, 1, 1, 64, ht::attention_mask::full}, 1);
     check_shifted<bfloat16, bfloat16>({1, 9, 20, 1, 1, 136, causal});

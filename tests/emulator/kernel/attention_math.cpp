@@ -61,7 +61,7 @@ TEST_CASE("attention on a GPU by products and softmax over packed sequences") {
     });
 }
 
-TEST_CASE("attention on a GPU by products and softmax: what is hidden has no effect, what is seen shows") {
+TEST_CASE("attention on a GPU by products and softmax: hidden values have no effect, NaNs of visible ones propagate") {
     const auto check = [](auto& p, const support::seen_pairs& seen, const auto& run) {
         support::check_hidden(p, seen, {0, 5}, {2, 8}, run, 3);
     };
@@ -94,7 +94,7 @@ TEST_CASE("attention on a GPU by products and softmax: what is hidden has no eff
     }
 }
 
-TEST_CASE("attention on a GPU by products and softmax: scores of a million are as good as small ones") {
+TEST_CASE("attention on a GPU by products and softmax: scores of a million are as exact as small ones") {
     for (const float scale : {1.0f, 0.3f}) {
         support::check_shifted<float, float>({1, 9, 20, 2, 1, 16, causal}, scale, attention_strategy::math,
                                              [](const support::problem<float>& p) {
@@ -131,7 +131,7 @@ TEST_CASE("attention on a GPU by products and softmax with hidden NaN: in many s
     });
 }
 
-TEST_CASE("a GPU's math kernels clamp offsets that do not fit") {
+TEST_CASE("a GPU's math kernels clamp invalid offsets") {
     const support::problem<float> p({1, 9, 12, 1, 1, 8, causal}, layout::contiguous);
     const auto intact = [&](std::vector<std::int32_t> of_queries, std::vector<std::int32_t> of_keys) {
         const support::guarded<std::int32_t> query_offsets(of_queries), key_offsets(of_keys);
@@ -166,7 +166,7 @@ TEST_CASE("attention on a GPU: the strategy that the problem requires or the cal
     CHECK_THROWS_AS(by_policy(attention_strategy::flash), ht::argument_error);
 }
 
-TEST_CASE("attention on a GPU: the choice tells which kernels run") {
+TEST_CASE("attention on a GPU: the choice says which kernels run") {
     emulator::device device;
     const auto reason = [&](extent head_size) {
         const ht::view<bfloat16, 4> x(reinterpret_cast<bfloat16*>(64), {1, 9, 1, head_size});

@@ -55,7 +55,7 @@ TEST_CASE("functions of scores on a GPU: o and gradients are within bounds") {
     check<float, float>({1, 40, 70, 1, 1, 72, full}, layout::contiguous, ht::sliding_window{9});
 }
 
-TEST_CASE("functions of scores on a GPU: masked keys have no effect, visible keys have") {
+TEST_CASE("functions of scores on a GPU: masked keys have no effect, NaNs of visible ones propagate") {
     support::problem<float> p({1, 9, 20, 2, 1, 8, full}, layout::heads_first);
     const auto some = [](auto, auto query, auto key) { return ht::abs(query - key) < 3 || key == 2 * query; };
     const auto mod = ht::detail::attention_mod_of(p.options, 9, 20, some);

@@ -62,7 +62,7 @@ TEST_CASE("attention in tfloat32 on a GPU: operands are rounded, not truncated")
     support::check_operands_are_rounded({1, 20, 37, 2, 1, 20, causal}, layout::heads_first, device);
 }
 
-TEST_CASE("attention in tfloat32 on a GPU over packed sequences: each has the bits that it has alone") {
+TEST_CASE("attention in tfloat32 on a GPU over packed sequences: each has the same bits as in a call of its own") {
     support::for_each_pack([](const auto&... pack) { emulator::check_packed_attention<tfloat32, float>(pack...); });
     emulator::check_packed_attention<tfloat32, float>({{131, 3, 66}, {131, 20, 70}}, {1, 0, 0, 1, 1, 40, causal},
                                                       layout::heads_first_chunks, bounds::may_hide);

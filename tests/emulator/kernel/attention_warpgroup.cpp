@@ -25,7 +25,7 @@ using support::problem;
 constexpr auto causal = ht::attention_mask::causal;
 constexpr auto full = ht::attention_mask::full;
 using three_warpgroups = warpgroup_attention_tiling<64, 3, 4, true>;
-/// Without turns every barrier is necessary. The order of turns only affects speed.
+/// Warpgroups that do not take turns: every barrier is necessary. The order of turns only affects speed.
 using three_at_once = warpgroup_attention_tiling<64, 3, 4, false>;
 
 ht::simt::architecture hopper(int multiprocessors) {
@@ -46,7 +46,7 @@ TEST_CASE("attention by warpgroups is within bounds") {
         support::check_warpgroups<float16>(device, {2, 65, 300, 4, 2, 40, causal}, layout::heads_first_chunks,
                                            bounds::telling);
     }
-    SUBCASE("on matrix units that cut sums off") {
+    SUBCASE("on matrix units that truncate sums") {
         device.how() = {.check = emulator::checking::values_only, .mma = emulator::accumulation::truncating};
         support::check_warpgroups<bfloat16>(device, {1, 100, 130, 1, 1, 64, causal}, layout::heads_first_chunks,
                                             bounds::telling);
@@ -59,7 +59,7 @@ TEST_CASE("attention by warpgroups is within bounds") {
     }
 }
 
-TEST_CASE("attention by warpgroups: tiles of every size give the same bits, as do one query and many") {
+TEST_CASE("attention by warpgroups: the bits of a query do not depend on the tile size and on other queries") {
     const problem<bfloat16> p({2, 200, 330, 2, 1, 64, causal}, layout::heads_first_chunks);
     emulator::device device({}, hopper(3));
     const outcome<bfloat16> two = support::forward_by_warpgroups(p, device),
@@ -80,7 +80,7 @@ TEST_CASE("attention by warpgroups: tiles of every size give the same bits, as d
     }
 }
 
-TEST_CASE("attention by warpgroups: what is hidden has no effect, what is seen shows") {
+TEST_CASE("attention by warpgroups: hidden values have no effect, NaNs of visible ones propagate") {
     emulator::device device({.check = emulator::checking::values_only}, hopper(2));
     const auto run = [&](const problem<bfloat16>& p) { return support::forward_by_warpgroups(p, device); };
     support::check_hidden_forward<bfloat16>({1, 140, 150, 2, 1, 64, causal}, {20, 149}, run);
@@ -93,7 +93,7 @@ TEST_CASE("attention by warpgroups: what is hidden has no effect, what is seen s
     CHECK(support::poison_check<bfloat16>::shows(run(p).o.view, 0, 0, 0));
 }
 
-TEST_CASE("attention by warpgroups: why not") {
+TEST_CASE("attention by warpgroups: the reason where they are not used") {
     const auto why_not = [](const attention_sizes& s, layout way, int architecture) -> std::string {
         const problem<bfloat16> p(s, way);
         emulator::device device({}, ht::simt::architecture_of(architecture));
@@ -109,7 +109,7 @@ TEST_CASE("attention by warpgroups: why not") {
     CHECK(why_not({1, 2, 2, 1, 1, 136, full}, layout::fused_chunks, 90) == "head_size is above 128");
     CHECK(why_not({1, 2, 2, 1, 1, 64, full}, layout::heads_first, 90) ==
           "some tensor's distances are not positive multiples of 16 bytes");
-    // Keys that all heads share, at a distance of 0, have no map; distances of a single time, head or sequence do not matter.
+    // Keys that all heads share, with a stride of 0, have no map; strides of axes with one element do not matter.
     const problem<bfloat16> p({1, 1, 5, 2, 2, 16, full}, layout::heads_first_chunks);
     ht::shape<4> distances = p.x.k.view.strides();
     distances[2] = 0;
@@ -117,7 +117,7 @@ TEST_CASE("attention by warpgroups: why not") {
     CHECK(has_tensor_map(ht::view<bfloat16, 4>(p.x.k.view.data(), {1, 1, 1, 16}, {3, 0, -5, 1})));
 }
 
-TEST_CASE("attention by warpgroups: the blocks of a grid share all tiles, each once") {
+TEST_CASE("attention by warpgroups: the blocks of a grid compute each tile once") {
     for (const bool in_pairs : {false, true}) {
         for (const int parts : {1, 2, 5, 8}) {
             for (const int heads : {1, 3, 7}) {
@@ -153,7 +153,7 @@ TEST_CASE("attention by warpgroups in many schedules, and with damage") {
     };
     emulator::check_kernels(same_in_all(p, run), hopper(1));
 }
-TEST_CASE("attention by warpgroups in many schedules: they take turns, in an order that is for speed alone") {
+TEST_CASE("attention by warpgroups that take turns, in many schedules") {
     const problem<bfloat16> p({1, 130, 400, 1, 1, 72, full}, layout::heads_first_chunks);
     const auto run = [](const problem<bfloat16>& one, emulator::device& d) {
         return support::forward_by_warpgroups(one, d);

@@ -18,7 +18,7 @@ TEST_CASE_TEMPLATE("average in a step on a GPU: equals its definition", S, slabs
     keeps_average<S>(device);
 }
 
-TEST_CASE("average in a step on a GPU: parameters that are assigned and saved") {
+TEST_CASE("average in a step on a GPU: the assigning rule, and saved parameters") {
     emulator::device device;
     assigns(device);
 }

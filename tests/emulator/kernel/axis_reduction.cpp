@@ -43,7 +43,7 @@ TEST_CASE("axis_reduction on a GPU: results of another type, and long rows and c
     products<float, bfloat16>(device, ht::shape<2>{1030, 7}, ht::axes<0>);
 }
 
-TEST_CASE("axis_reduction on a GPU: many rows, each by one warp, and runs of vectors with axes between them") {
+TEST_CASE("axis_reduction on a GPU: many rows, each by one warp, and reduced axes that are apart, in vectors") {
     emulator::device device;
     support::random data(19);
     const ht::shape<2> many{2048, 1048};
@@ -56,19 +56,19 @@ TEST_CASE("axis_reduction on a GPU: many rows, each by one warp, and runs of vec
         forward<bfloat16, float>(device, y.const_view(between), ht::axes<0, 2>, operation);
 }
 
-TEST_CASE("axis_reduction on a GPU: strides, axes that stay, infinities, NaNs, nothing") {
+TEST_CASE("axis_reduction on a GPU: strides, axes that are kept, infinities, NaNs, empty tensors") {
     emulator::device device;
     free_functions(device);
     what_is_special(device);
 }
 
-TEST_CASE("axis_reduction on a GPU: sums along an axis up to each element") {
+TEST_CASE("axis_reduction on a GPU: running sums along an axis") {
     emulator::device device;
     every_running_sum<float, float>(device);
     every_running_sum<bfloat16, float>(device);
 }
 
-/// Whole numbers, whose sums are exact in any order, and places of the largest that differ from output to output.
+/// Whole numbers, whose sums are exact in any order. The index of the largest differs from output to output.
 template <int Rank, int... Axes>
 void right_in_every_schedule(const ht::shape<Rank>& s, ht::axis_list<Axes...> along) {
     support::random data(5);
@@ -100,12 +100,12 @@ void right_in_every_schedule(const ht::shape<Rank>& s, ht::axis_list<Axes...> al
         return right;
     });
 }
-TEST_CASE("axis_reduction on a GPU: right in every schedule, and every damage is noticed") {
+TEST_CASE("axis_reduction on a GPU: right in every schedule, and every damage is found") {
     right_in_every_schedule(ht::shape<2>{3, 1100}, ht::axes<1>);
     right_in_every_schedule(ht::shape<2>{37, 40}, ht::axes<0>);
     right_in_every_schedule(ht::shape<2>{16, 75}, ht::axes<1>);
 }
-TEST_CASE("axis_reduction on a GPU: sums along rows in every schedule, and every damage is noticed") {
+TEST_CASE("axis_reduction on a GPU: sums along rows in every schedule, and every damage is found") {
     support::random data(5);
     const ht::shape<3> s{3, 75, 1};
     const guarded<bfloat16> x(data.integers<bfloat16>(s.size(), 50), 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a key-value cache takes in, as a GPU runs it.
+/// The copying of new keys and values into a key-value cache on the emulated GPU.
 #include <halftone/kernel/cache_heads/device.hpp>
 
 #include <emulator/device.hpp>
@@ -11,7 +11,7 @@ namespace {
 
 namespace ht = halftone;
 
-TEST_CASE("cache_heads on a GPU: as defined; places that the cache has not are left out") {
+TEST_CASE("cache_heads on a GPU: as defined; positions outside the cache are ignored") {
     ht::emulator::device device;
     cache_heads_checks::as_defined(device);
     CHECK(cache_heads_checks::stays_inside(device, {-1, 1, 2}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Batch norm and group norm as a GPU runs them.
+/// Batch norm and group norm on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/channel_norm/device.hpp>

@@ -24,10 +24,10 @@ TEST_CASE_TEMPLATE("column_sum on a GPU: within its bound of the definition", M,
             for (const extent rows : {1, 9, 37}) within_bounds<M>(device, rows, width, 0, write_mode::overwrite, apart);
         }
         within_bounds<M>(device, 37, 67, 5, write_mode::add, apart);
-        within_bounds<M>(device, 37, 64, 8, write_mode::add, apart);  // rows apart, all aligned
-        within_bounds<M>(device, 37, 64, 1, write_mode::add, apart);  // rows apart, aligned each in its own way
+        within_bounds<M>(device, 37, 64, 8, write_mode::add, apart);  // rows with a stride, all aligned
+        within_bounds<M>(device, 37, 64, 1, write_mode::add, apart);  // rows with a stride, whose alignments differ
         within_bounds<M>(device, 5000, 2, 0, write_mode::add,
-                         apart);  // as many pieces as there can be, of more rows than the fewest
+                         apart);  // the largest number of pieces, with more rows than the minimum
     }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Convolution as a GPU runs it.
+/// Convolution on the emulated GPU.
 #include <halftone/kernel/conv2d/device.hpp>
 #include <halftone/kernel/sum/device.hpp>
 

@@ -12,7 +12,7 @@ namespace {
 using namespace convert_checks;
 namespace emulator = ht::emulator;
 
-TEST_CASE_TEMPLATE("convert on a GPU: every element as its own conversion", M, down_bf16, down_f16, up_bf16, up_f16,
+TEST_CASE_TEMPLATE("convert on a GPU: every element as a single number", M, down_bf16, down_f16, up_bf16, up_f16,
                    across, back, copy, down_e4m3, up_e5m2) {
     using X = typename M::X;
     using Y = typename M::Y;
@@ -25,12 +25,12 @@ TEST_CASE_TEMPLATE("convert on a GPU: every element as its own conversion", M, d
     converts_each<X, Y>(device, 65536 + 257, 0, 0);  // all 16-bit patterns
 }
 
-TEST_CASE("convert on a GPU: what is too large becomes the largest number") {
+TEST_CASE("convert on a GPU: numbers that are too large saturate") {
     emulator::device device;
     for (const extent count : {1, 7, 64, 1023}) saturates<bfloat16, ht::float8_e4m3>(device, count);
 }
 
-TEST_CASE("convert on a GPU: in place with a factor, wrong arguments, and none") {
+TEST_CASE("convert on a GPU: in place with a factor, wrong arguments, empty tensors") {
     emulator::device device;
     scales_in_place(device);
     refuses(device);

@@ -24,7 +24,7 @@ TEST_CASE("count_nonfinite on a GPU: counts by hand, refusals") {
 }
 
 TEST_CASE("count_nonfinite on a GPU: any schedule gives the same counts, and every damage is found") {
-    // Each warp has counts of its own, so that a shuffle astray or a barrier too few shows in one of them.
+    // Each warp has different counts, so that a wrong shuffle or a missing barrier changes one of them.
     support::random data{5};
     std::vector<float> values = data.normals<float>(16384 + 3001, 1);
     for (std::size_t i = 0; i < values.size(); i += 1 + i % 37)

@@ -31,7 +31,7 @@ TEST_CASE_TEMPLATE("cross_entropy on a GPU: within its bound of the definition",
     }
 }
 
-TEST_CASE_TEMPLATE("cross_entropy on a GPU: large logits, and a constant added to all of a row", M, all_float, mixed,
+TEST_CASE_TEMPLATE("cross_entropy on a GPU: large logits, and a constant added to a row's logits", M, all_float, mixed,
                    widening) {
     emulator::device device;
     for (const extent classes : {2, 37, 128, 1100}) {
@@ -45,7 +45,7 @@ TEST_CASE_TEMPLATE("cross_entropy on a GPU: large logits, and a constant added t
     for (const double centre : {1e4, -5e4}) within_bounds<M>(device, 3, 67, 0, 3.0, 1, centre);
 }
 
-TEST_CASE("cross_entropy on a GPU: what is exact, ignored rows, a gradient of each row's loss") {
+TEST_CASE("cross_entropy on a GPU: exact results, ignored rows, a gradient of each row's loss") {
     emulator::device device;
     for (const extent classes : {2, 37, 128, 4099}) what_is_exact(device, classes);
     ignored_rows(device);
@@ -53,7 +53,7 @@ TEST_CASE("cross_entropy on a GPU: what is exact, ignored rows, a gradient of ea
     gradient_of_each_loss(device, 2, 1032);
 }
 
-TEST_CASE("cross_entropy on a GPU: a target that is no class spoils its row, the mean, and nothing else") {
+TEST_CASE("cross_entropy on a GPU: a target that is no class makes its row and the mean NaN, and nothing else") {
     emulator::device device;
     for (const extent classes : {8, 1100}) {
         constexpr extent rows = 4;
@@ -148,7 +148,7 @@ TEST_CASE("cross_entropy on a GPU: in place, in memory that the host cannot read
     CHECK(number[0] == 0);
 }
 
-/// Rows of one large logit, the others far below: everything is exact.
+/// Rows with one large logit and others far below, so that all results are exact.
 bool forward_and_backward(emulator::device& device, extent rows, extent classes, extent apart) {
     const ht::shape<2> shape{rows, classes};
     const guarded<float> x(rows * classes, apart), dx(rows * classes, apart), losses(rows), maximum(rows), sum(rows),

@@ -24,7 +24,7 @@ TEST_CASE("dropout on a GPU: as its definition, at any alignment") {
     }
 }
 
-TEST_CASE("dropout on a GPU: nothing, everything, no elements, and wrong ones") {
+TEST_CASE("dropout on a GPU: of no element, of every element, of an empty tensor; wrong arguments") {
     emulator::device device;
     ends_of_the_range(device);
 }

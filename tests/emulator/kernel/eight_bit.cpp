@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of AdamW with moments in 8 bits as a GPU runs it.
+/// A step of AdamW with moments in 8 bits on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
@@ -21,7 +21,7 @@ TEST_CASE("8-bit state on a GPU: a step equals its definition, and codes of 100 
     CHECK(has_golden_bits(device, "fused"));
 }
 
-TEST_CASE("8-bit state on a GPU: every number has the code of the nearest number") {
+TEST_CASE("8-bit state on a GPU: a number has the code of the nearest one in the map") {
     emulator::device device;
     finds_nearest_codes(device);
 }
@@ -34,7 +34,7 @@ TEST_CASE("8-bit state on a GPU: skipped steps, zeros, refusals") {
 }
 
 TEST_CASE("8-bit state on a GPU: the bits are the CPU's") {
-    // Portable code has no multiply-add of one rounding.
+    // Portable code has no fused multiply-add.
     if (!ht::supports(ht::isa::avx2)) {
         MESSAGE("not tested here: this processor lacks avx2");
         return;
@@ -59,7 +59,7 @@ TEST_CASE("8-bit state on a GPU: the bits are the CPU's") {
     agree(std::type_identity<pure>{}, std::integral_constant<ht::rounding, ht::rounding::stochastic>{});
 }
 
-TEST_CASE("8-bit state on a GPU: any schedule gives the same bits, and every damage shows") {
+TEST_CASE("8-bit state on a GPU: any schedule gives the same bits, and every damage is found") {
     support::random data{9};
     const mixed want(data, 2077);
     want.fill_state(data);

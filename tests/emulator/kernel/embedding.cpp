@@ -45,7 +45,7 @@ TEST_CASE_TEMPLATE("embedding on a GPU: backward within its bound of the definit
             backward_within_bounds<M>(device, 11, 4, 14, width, mode);
             backward_within_bounds<M>(device, 11, 4, 40, width, mode, alignment::vectors);
         }
-        backward_within_bounds<M>(device, 7, 100, 1000, 33, mode);  // runs over many pieces of places
+        backward_within_bounds<M>(device, 7, 100, 1000, 33, mode);  // runs over many pieces of lookups
         backward_within_bounds<M>(device, 3000, 50, 20, 32, mode,
                                   alignment::vectors);  // two passes, most tokens absent, positions beyond the rows
     }
@@ -57,7 +57,7 @@ TEST_CASE("embedding on a GPU: integers exactly, the same bits in every schedule
     CHECK(one.same_bits(two));
 }
 
-TEST_CASE("embedding on a GPU: what is no token is sorted behind all others") {
+TEST_CASE("embedding on a GPU: numbers outside the vocabulary are sorted behind all tokens") {
     emulator::device device;
     constexpr auto least = std::numeric_limits<std::int32_t>::min(), most = std::numeric_limits<std::int32_t>::max();
     const guarded<std::int32_t> tokens(std::vector<std::int32_t>{0, 7, least, -1, 6, most, 1 << 30, most - 1, 8});
@@ -120,7 +120,7 @@ TEST_CASE("embedding on a GPU: a token outside the vocabulary gives NaN, and no 
     CHECK(dtable.intact());
 }
 
-TEST_CASE("embedding on a GPU: wrong shapes, no rows, no allocation in a steady step") {
+TEST_CASE("embedding on a GPU: wrong shapes, no rows, no allocation after the first steps") {
     emulator::device device;
     refuses(device);
     const exact_sums first(device), other(device);

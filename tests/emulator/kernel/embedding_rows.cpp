@@ -35,20 +35,20 @@ TEST_CASE("embedding rows on a GPU: running sums") {
     }
 }
 
-TEST_CASE("embedding rows on a GPU: what is no token has no row, nor has padding") {
+TEST_CASE("embedding rows on a GPU: numbers outside the vocabulary and padding have no row") {
     emulator::device device;
     as_dense<bfloat16, float>(device, 9, 8, {40, 300}, 16, true);
     as_dense<bfloat16, float>(device, 9, 3, {7, 3}, 1, true);
     leaves_out_padding(device);
 }
 
-TEST_CASE("embedding rows on a GPU: duplicates overflow where they are summed; what does not fit is refused") {
+TEST_CASE("embedding rows on a GPU: duplicates overflow where they are summed; wrong shapes are refused") {
     emulator::device device;
     overflows_where_rows_are_summed(device);
     refuses(device);
 }
 
-TEST_CASE("embedding rows on a GPU: any schedule, and each barrier and shuffle needed") {
+TEST_CASE("embedding rows on a GPU: right in every schedule, and every damage is found") {
     // Several warps and blocks, few new rows in some warps, and rows that move.
     constexpr extent vocabulary = 400, width = 4, first = 40, second = 330;
     const guarded<bfloat16> dy(support::random(3).integers<bfloat16>(second * width, 5), 16);
@@ -81,7 +81,7 @@ TEST_CASE("embedding rows on a GPU: any schedule, and each barrier and shuffle n
     });
 }
 
-TEST_CASE("embedding rows on a GPU: scratch memory is what workspace_bytes tells") {
+TEST_CASE("embedding rows on a GPU: scratch memory is what workspace_bytes returns") {
     emulator::device device{{.check = emulator::checking::values_only}};
     const std::size_t bytes = ht::workspace_bytes(device, [](auto& d) {
         ht::kernel::embedding_rows<std::remove_cvref_t<decltype(d)>>::template add<bfloat16, float>(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Free functions on the emulated GPU that the tests of kernels do not call: steps of optimizers, whose rate and
-/// step count that the call copies to the device.
+/// Free functions on the emulated GPU that the tests of kernels do not call: steps of optimizers, whose rate and step count the
+/// call copies to the device.
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ TEST_CASE("adamw_step on a GPU: the bits of the kernel that is given the same st
     const guarded<bfloat16> copy_a(n), copy_b(n);
     kernel::gradient_record norm;
     ht::gradient_norm(device, &norm, g.const_view());
-    kernel::clip_by_norm(norm, 1.0f);  // half of the norm and less
+    kernel::clip_by_norm(norm, 1.0f);  // at most half of the norm
     ht::adamw_step<ht::amp_bf16>(device, a.view(), copy_a.view(), g.const_view(), first_a.view(), second_a.view(),
                                  {.lr = 0.01, .weight_decay = 0.1, .step = 3, .factors = &norm.factors});
     const kernel::step_record third{.steps = 3, .lr = 0.01};

@@ -17,7 +17,7 @@ TEST_CASE_TEMPLATE("gradient_norm on a GPU: equals its definition", G, float, ht
     equals_definition<G>(device);
 }
 
-TEST_CASE("gradient_norm on a GPU: squares that leave float's range, several runs, refusals") {
+TEST_CASE("gradient_norm on a GPU: squares outside of float's range, several runs, wrong arguments") {
     emulator::device device;
     knows_all_magnitudes(device);
     finds_what_unscaling_overflows(device);
@@ -57,7 +57,8 @@ TEST_CASE("gradient_norm on a GPU: sums of small integers are exact, over more c
 }
 
 TEST_CASE("gradient_norm on a GPU: any schedule gives the same bits, and every damage is found") {
-    // In range, out of it (summed in double), and with one value that is not finite: what each reduction is for.
+    // Gradients within float's range, outside of it (summed in double), and with one value that is not finite: a case for
+    // each of the kernel's reductions.
     support::random data{5};
     for (const auto& [magnitude, odd] : {std::pair{1.0, 0.0f}, {1e-30, 0.0f}, {1.0, -infinity}}) {
         std::vector<float> values = data.normals<float>(16384 + 3001, magnitude);

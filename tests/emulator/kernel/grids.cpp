@@ -49,7 +49,7 @@ struct block_of {
     }
 };
 
-/// Runs the blocks at a grid's corners, and none where CUDA would not take the grid.
+/// Runs the blocks at a grid's corners; none if CUDA would reject the grid.
 class corner_device : public emulator::device {
   public:
     template <class Kernel>
@@ -67,7 +67,7 @@ class corner_device : public emulator::device {
     }
 };
 
-/// Zeros, whose pages are there once they are touched.
+/// Zeros whose pages are allocated when they are first accessed.
 template <class T>
 class untouched {
   public:
@@ -121,7 +121,7 @@ TEST_CASE("grids: an embedding of rows that are wider than a grid is high") {
     CHECK(of_positions[width - 1] == 17);
 }
 
-TEST_CASE("grids: products with more columns than 65,535 tiles have") {
+TEST_CASE("grids: products whose columns need more than 65,535 tiles") {
     corner_device device;
     constexpr extent n = most_folds * 128 + 131;
     const untouched<float> b(n), c(n);
@@ -195,7 +195,7 @@ TEST_CASE("grids: more rows or elements than a grid has blocks for are refused b
     CHECK_THROWS_AS(device.launch(on_device::count_nonfinite_kernel<float, on_device::run_access::elements>{
                         {no_memory, all << 10}, {nullptr, all >> 4}}),
                     ht::shape_error);
-    // The last that there are.
+    // The largest grids.
     CHECK(ht::simt::blocks_for(extent{2147483647} * 256, 256).x == 2147483647);
     CHECK_THROWS_AS(static_cast<void>(ht::simt::blocks_for(extent{2147483647} * 256 + 1, 256)), ht::shape_error);
     for (const extent wanted : {extent{1}, most_folds, most_folds + 1, 3 * most_folds, extent{10'000'000}}) {
@@ -216,7 +216,7 @@ struct high_kernel {
     void operator()(emulator::thread_handle) const {}
 };
 
-TEST_CASE("grids: the emulated device takes what CUDA takes") {
+TEST_CASE("grids: the emulated device has CUDA's limits") {
     emulator::device device;
     CHECK_THROWS_AS(device.launch(high_kernel{65536, 1}), emulator::failure);
     CHECK_THROWS_AS(device.launch(high_kernel{1, 65536}), emulator::failure);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Layer and RMS normalisation's GPU kernels on the emulated GPU, for rows that need care.
+/// Layer and RMS normalisation's GPU kernels on the emulated GPU, for rows that float arithmetic does not resolve.
 #include <cmath>
 #include <vector>
 
@@ -18,10 +18,10 @@ using namespace hard_rows;
 using ht::bfloat16;
 namespace emulator = ht::emulator;
 
-// By a warp, by a block and by a wide one in registers, and from memory; of whole vectors, and not.
+// Rows that are processed by a warp, by a block, and by a wide block, in registers or from memory; of whole vectors or not.
 constexpr extent widths[] = {1, 5, 64, 67, 1048, 1049, 4104};
 
-TEST_CASE("layer_norm on a GPU: a constant row leaves the bias") {
+TEST_CASE("layer_norm on a GPU: the result of a constant row is the bias") {
     emulator::device device;
     for (const extent width : widths) {
         check_constants<float>(device, width);
@@ -35,7 +35,7 @@ struct types {
     using X = X_;
     using Y = Y_;
 };
-TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: rows that are hard to hold", M, types<float, float>,
+TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: rows that float does not resolve", M, types<float, float>,
                    types<bfloat16, bfloat16>, types<double, double>) {
     emulator::device device;
     for (const extent width : widths) {
@@ -49,7 +49,7 @@ TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: rows that are hard to hold", 
     }
 }
 
-TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: a row's bits do not depend on its neighbours, its place, or gaps", X,
+TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: a row's bits do not depend on other rows, its index, or the stride", X,
                    float, bfloat16) {
     emulator::device device;
     for (const extent width : {64, 1048}) {
@@ -58,7 +58,7 @@ TEST_CASE_TEMPLATE("layer_norm, rms_norm on a GPU: a row's bits do not depend on
     }
 }
 
-/// Rows of large integers, every lane's sum another: the same in every schedule, and right.
+/// Whether rows of large integers, with a different sum in every lane, have the right results.
 template <bool Centred>
 bool is_right(emulator::device& device, extent rows, extent width) {
     const ht::shape<2> shape{rows, width};

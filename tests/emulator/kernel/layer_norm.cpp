@@ -42,13 +42,13 @@ TEST_CASE_TEMPLATE("layer_norm on a GPU: backward within its bound of the defini
     }
 }
 
-TEST_CASE("layer_norm on a GPU: what is exact, and no rows") {
+TEST_CASE("layer_norm on a GPU: exact results, and no rows") {
     emulator::device device;
     what_is_exact(device);
     no_rows_at_all(device);
 }
 
-/// Rows of mean r % 8 whose deviations cancel in pairs, all small integers: the same bits in every schedule, and right.
+/// Whether rows of small integers with mean r % 8, whose deviations cancel in pairs, have the right results.
 bool forward_and_backward(emulator::device& device, extent rows, extent width, extent apart) {
     using support::gamma;
     const ht::shape<2> shape{rows, width};

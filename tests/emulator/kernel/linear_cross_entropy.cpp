@@ -18,7 +18,7 @@ namespace {
 using namespace linear_cross_entropy_checks;
 namespace emulator = ht::emulator;
 using head = ht::kernel::linear_cross_entropy<emulator::device>;
-/// Chunks of the fewest rows, 64.
+/// Chunks of 64 rows, the minimum.
 using chunked_head = ht::kernel::linear_cross_entropy<emulator::device, 1>;
 
 TEST_CASE_TEMPLATE("linear_cross_entropy on a GPU: loss and gradients within their bounds", M,

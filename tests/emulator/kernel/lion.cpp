@@ -20,7 +20,7 @@ TEST_CASE_TEMPLATE("lion on a GPU: equals its definition", S, slabs<float, ht::b
     equals_definition<S>(device);
 }
 
-TEST_CASE("lion on a GPU: random roundings, skipped steps, refusals") {
+TEST_CASE("lion on a GPU: stochastic rounding, skipped steps, wrong arguments") {
     emulator::device device;
     rounds_by_place(device);
     skips_and_refuses(device);

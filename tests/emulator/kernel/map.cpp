@@ -33,14 +33,14 @@ void check_types() {
     }
 }
 
-TEST_CASE("map on a GPU: types, sizes, rests, schedules") {
+TEST_CASE("map on a GPU: types, sizes, tails, schedules") {
     check_types<float, float, float>();
     check_types<ht::bfloat16, ht::bfloat16, ht::bfloat16>();
     check_types<ht::float16, float, ht::float16>();
     check_types<float, ht::bfloat16, float>();
 }
 
-TEST_CASE("map on a GPU: NaN and zeros, rows, columns, scalars, functors, refusals") {
+TEST_CASE("map on a GPU: NaN and zeros, rows, columns, scalars, functors, wrong arguments") {
     emulator::device device;
     nan_and_zeros(device);
     rows_columns_scalars(device);
@@ -49,7 +49,7 @@ TEST_CASE("map on a GPU: NaN and zeros, rows, columns, scalars, functors, refusa
     refuses(device);
 }
 
-TEST_CASE("map on a GPU: rows apart, in vectors where they allow it") {
+TEST_CASE("map on a GPU: rows with a stride, in vectors if aligned") {
     const extent rows = 37, columns = 64;
     support::random data{3};
     for (const extent pitch : {72, 71}) {
@@ -128,7 +128,7 @@ TEST_CASE("map on a GPU: absent gradients, one input twice, no rows, no allocati
 }
 
 TEST_CASE("map on a GPU: any schedule gives the same bits, and every damage is found") {
-    // Two sums of all elements and one by column, all different, all exact.
+    // Two sums of all elements and one by columns; all sums are different, and exact.
     const extent rows = 70, columns = 24;
     const ht::shape<2> shape{rows, columns};
     support::random data{13};

@@ -50,7 +50,7 @@ TEST_CASE("matmul on a GPU: exact on small integers") {
     SUBCASE("bf16 and fp32 operands") { multiply_all<ht::amp_bf16, bfloat16, float, float>(); }
 }
 
-TEST_CASE("matmul on a GPU: large tiles where there are enough of them") {
+TEST_CASE("matmul on a GPU: large tiles if there are enough of them") {
     const sizes s{12200, 9, 97};
     const std::vector<double> want = exact_product(s);
     emulator::device device{{.check = emulator::checking::values_only}};
@@ -61,14 +61,14 @@ TEST_CASE("matmul on a GPU: large tiles where there are enough of them") {
     multiply_exactly<ht::full_fp32, float, float, float>(device, s, want, layouts[0], layouts[0], layouts[0]);
 }
 
-// ---- unaligned operands, copied first where that pays
+// ---- unaligned operands, which are copied first if that is faster
 
 static_assert(pays_to_align(simt::architecture_of(90), 8192, 50257, 768, extent{50257} * 768));
 static_assert(pays_to_align(simt::architecture_of(90), 4096, 4096, 4095, 2 * extent{4096} * 4095));
 static_assert(!pays_to_align(simt::architecture_of(90), 16, 50257, 768, extent{50257} * 768));
 static_assert(!pays_to_align(simt::architecture_of(90), 512, 512, 768, extent{512} * 768));
 
-TEST_CASE("matmul on a GPU: unaligned operands have the bits of aligned ones, by a copy first where that pays") {
+TEST_CASE("matmul on a GPU: unaligned operands have the bits of aligned ones, and are copied if that is faster") {
     simt::architecture small = simt::architecture_of(80);
     small.multiprocessors = 1;
     emulator::device device{{}, small};
@@ -119,7 +119,7 @@ TEST_CASE("matmul on a GPU: parts of k") {
     SUBCASE("tf32") { multiply_in_parts<ht::tf32, float, float>(); }
 }
 
-TEST_CASE("matmul on a GPU: parts of k, the result an operand; the same bits under any schedule") {
+TEST_CASE("matmul on a GPU: parts of k, added to the result; the same bits in any schedule") {
     const sizes s{9, 2100, 21};
     const operand<bfloat16> a(s.rows, s.depth, layouts[1], normals(1)), b(s.depth, s.columns, layouts[0], normals(2));
     const operand<float> before(s.rows, s.columns, layouts[2], normals(3)),
@@ -132,14 +132,15 @@ TEST_CASE("matmul on a GPU: parts of k, the result an operand; the same bits und
     ht::reference::matmul<bfloat16>(a.view, b.view, [&](double sum, extent i, extent j) {
         double magnitude = std::fabs(number(before.view(i, j)));
         for (extent p = 0; p < s.depth; ++p) magnitude += std::fabs(number(a.view(i, p)) * number(b.view(p, j)));
-        // Its own rounding, the additions of its part, those of the parts and that of c: no more than of k in one go.
+        // A product's rounding, the additions within its part, those of the parts, and that of c: at most as many as without
+        // parts.
         all.expect(number(first.view(i, j)), sum + number(before.view(i, j)),
                    support::gamma(static_cast<double>(s.depth) + 2) * magnitude);
     });
     CHECK_WITHIN(all);
 }
 
-TEST_CASE("matmul on a GPU: nothing to sum, nothing at all, a batch") {
+TEST_CASE("matmul on a GPU: a sum over nothing, empty results, a batch") {
     emulator::device device;
     nothing_to_sum(device);
     each_matrix_of_a_batch(device);
@@ -199,7 +200,7 @@ TEST_CASE("matmul on a GPU: random products within k u of their magnitudes") {
 
 // The largest error of a matrix unit: with a sum of 1, seven of eight products are truncated just below the last bit, and
 // one product loses its last bit but one. A unit roundoff of 2^-24 does not cover that.
-TEST_CASE("matmul on a GPU: sums that matrix units cut off lose no more than is said") {
+TEST_CASE("matmul on a GPU: sums that matrix units truncate are within the stated bound") {
     const sizes s{1, 500, 1};  // one part
     const operand<bfloat16> a(1, s.depth, layouts[0], [](extent, extent k) { return k == 0 ? 1.0f : 0x1p-12f; });
     const operand<bfloat16> b(s.depth, 1, layouts[1], [](extent k, extent) {
@@ -221,7 +222,7 @@ TEST_CASE("matmul on a GPU: sums that matrix units cut off lose no more than is 
     CHECK(error_on(emulator::accumulation::nearest, 80) < ampere);
 }
 
-/// One kernel on small integers, for machines that do what a GPU may.
+/// Whether one kernel is exact on small integers.
 template <class Kernel, class A, class B>
 bool multiplies(emulator::device& device, const sizes& s, const layout& a_layout, const layout& b_layout) {
     const std::vector<double> want = exact_product(s);
@@ -254,7 +255,7 @@ TEST_CASE("matmul on a GPU: large tiles with damage") {
         return multiplies<bf16_kernel<large_tiling>, bfloat16, bfloat16>(d, {90, 4 * 32, 128}, layouts[1], layouts[1]);
     });
 }
-TEST_CASE("matmul on a GPU: operands by way of registers with damage") {
+TEST_CASE("matmul on a GPU: operands through registers with damage") {
     using kernel = bf16_kernel<converting_tiling, panel_load::through_registers, bfloat16, float>;
     emulator::check_kernels([](emulator::device& d) {
         return multiplies<kernel, bfloat16, float>(d, {40, 5 * 32, 70}, layouts[3], layouts[2]);
@@ -310,7 +311,7 @@ TEST_CASE("matmul on a GPU: every tiling, every pair of layouts") {
     CHECK(device.count().bank_conflicts == 0);
 }
 
-// The machine counts conflicts of ldmatrix; of floats whose outer axis is contiguous, lanes load their own.
+// The machine counts bank conflicts of ldmatrix. Floats whose outer axis is contiguous are loaded lane by lane instead.
 TEST_CASE("matmul on a GPU: the 32 lanes' floats of a fragment are in 32 banks") {
     struct lane_only {
         int number;
@@ -325,19 +326,19 @@ TEST_CASE("matmul on a GPU: the 32 lanes' floats of a fragment are in 32 banks")
     }
 }
 
-// Bugs such as are made, planted: the tests above would find each of them.
+// Deliberate bugs: the tests above would find each of them.
 
-/// The rows of a column of chunks are in the same banks.
+/// Bug: without a swizzle all rows of a column of chunks are in the same banks.
 struct without_swizzle : small_tiling {
     template <class T, int Outer, along Axis>
     using panel = matrix_panel<T, Outer, depth, Axis, simt::swizzle::none>;
 };
-/// A panel is fetched into the slot that is read next.
+/// Bug: a panel is fetched into the slot that is read next.
 struct too_far_ahead : small_tiling {
     static constexpr int ahead = stages + 1;
 };
-/// Written by one swizzle, read by another.
-struct of_two_minds : small_tiling {
+/// Bug: panels are written with one swizzle and read with another.
+struct mixed_swizzles : small_tiling {
     template <class T, int Outer, along Axis>
     struct panel : matrix_panel<T, Outer, depth, Axis> {
         HALFTONE_HD static word place(int line, int column) {
@@ -346,7 +347,7 @@ struct of_two_minds : small_tiling {
     };
 };
 
-/// The first row's bits, of a product of so many rows.
+/// The first row of a product with this number of rows.
 template <class P, class T>
 std::vector<float> first_row(const simt::architecture& gpu, extent rows) {
     const sizes s{rows, 2100, 24};
@@ -357,9 +358,9 @@ std::vector<float> first_row(const simt::architecture& gpu, extent rows) {
     return {c.view.data(), c.view.data() + s.columns};
 }
 
-TEST_CASE("matmul on a GPU: where it is to be batch-invariant, a row has its bits whatever rows there are") {
+TEST_CASE("matmul on a GPU: if batch-invariance is requested, a row's bits do not depend on the number of rows") {
     simt::architecture gpu = simt::architecture_of(80);
-    gpu.multiprocessors = 2;  // so that many rows are not cut, and few are
+    gpu.multiprocessors = 2;  // so that k is cut into parts for few rows, and not for many
     CHECK(first_row<ht::amp_bf16, bfloat16>(gpu, 1) != first_row<ht::amp_bf16, bfloat16>(gpu, 100));
     gpu.batch_invariant = true;
     CHECK(first_row<ht::amp_bf16, bfloat16>(gpu, 1) == first_row<ht::amp_bf16, bfloat16>(gpu, 100));
@@ -368,7 +369,7 @@ TEST_CASE("matmul on a GPU: where it is to be batch-invariant, a row has its bit
     CHECK(plan_matmul(gpu, 4096, 4096, 4096, matmul_tile::widest).tile == matmul_tile::large);
 }
 
-TEST_CASE("matmul on a GPU: planted bugs are found") {
+TEST_CASE("matmul on a GPU: deliberate bugs are found") {
     const sizes s{70, 7 * 32, 40};
     for (const layout& l : {layouts[0], layouts[1]}) {
         emulator::device device;
@@ -382,9 +383,9 @@ TEST_CASE("matmul on a GPU: planted bugs are found") {
             }
         };
         CHECK(is_found(bf16_kernel<too_far_ahead>{}));
-        CHECK(is_found(bf16_kernel<of_two_minds>{}));
+        CHECK(is_found(bf16_kernel<mixed_swizzles>{}));
         device.how().check = emulator::checking::values_only;
-        CHECK(is_found(bf16_kernel<of_two_minds>{}));
+        CHECK(is_found(bf16_kernel<mixed_swizzles>{}));
     }
 }
 

@@ -60,7 +60,7 @@ void as_one_by_one(const trial& t, write_mode mode, const simt::architecture& gp
     CHECK(together.memory.same_bits(apart.memory));
     CHECK(together.memory.intact());
     CHECK(one.launches() == (t.is_one_launch ? each.launches() / count : each.launches()));
-    // And right: sums of small whole numbers are exact.
+    // Compared with the definition: sums of small whole numbers are exact.
     bool right = true;
     for (extent m = 0; m < count; ++m) {
         for (extent i = 0; i < t.s.rows; ++i) {
@@ -81,13 +81,13 @@ void in_every_way() {
             for (const bool b : {false, true}) {
                 if (mode == write_mode::add && a == b) continue;
                 as_one_by_one<Compute, A, B, C>({{40, 32, 72}, a, b, 0, 0, true}, mode);  // aligned
-                as_one_by_one<Compute, A, B, C>({{37, 33, 65}, a, b, 0, 1, true}, mode);  // nothing is
+                as_one_by_one<Compute, A, B, C>({{37, 33, 65}, a, b, 0, 1, true}, mode);  // unaligned
             }
         }
         as_one_by_one<Compute, A, B, C>({{40, 32, 72}, false, true, 16, 0, true}, mode);  // aligned, gaps between
-        as_one_by_one<Compute, A, B, C>({{40, 32, 72}, true, false, 1, 0, false}, mode);  // only the first one is
+        as_one_by_one<Compute, A, B, C>({{40, 32, 72}, true, false, 1, 0, false}, mode);  // only the first matrix is aligned
         as_one_by_one<Compute, A, B, C>({{9, 2100, 16}, false, true, 0, 0, true}, mode);  // parts of k
-        as_one_by_one<Compute, A, B, C>({{1, 24, 1}, false, false, 0, 0, true}, mode);    // rows that are no lines
+        as_one_by_one<Compute, A, B, C>({{1, 24, 1}, false, false, 0, 0, true}, mode);    // rows of one element
         as_one_by_one<Compute, A, B, C>({{5, 0, 8}, false, false, 0, 0, true}, mode);     // sums over nothing
     }
 }
@@ -108,7 +108,7 @@ TEST_CASE("products of many matrices on a GPU: one launch, the bits of one for e
                                                                      write_mode::add, ada);
 }
 
-TEST_CASE("products of many matrices on a GPU: unaligned ones that are worth a copy go one by one") {
+TEST_CASE("products of many matrices on a GPU: unaligned ones that are copied first are multiplied one by one") {
     simt::architecture small = simt::architecture_of(80);
     small.multiprocessors = 1;
     const sizes s{517, 33, 520};
@@ -120,7 +120,7 @@ TEST_CASE("products of many matrices on a GPU: doubles, matrix by matrix") {
     as_one_by_one<double, double, double, double>({{9, 17, 11}, false, true, 0, 0, false}, write_mode::add);
 }
 
-/// What is launched, and for which matrices.
+/// A kernel that only stores which matrix it multiplies, and a device that stores its launches.
 struct noted_kernel {
     static constexpr int threads = 32, min_blocks = 0;
     static constexpr ht::simt::word shared_bytes = 0;
@@ -140,7 +140,7 @@ struct noting_device {
     }
 };
 
-TEST_CASE("products of many matrices on a GPU: no more in a launch than a grid holds") {
+TEST_CASE("products of many matrices on a GPU: no more in a launch than fit into a grid") {
     noting_device device;
     launch_each(device, noted_kernel{}, ht::kernel::on_device::matrix_batch{10000, 3, 0, 0});
     CHECK(device.firsts == std::vector<extent>{0, 3 * 4095, 3 * 8190});
@@ -168,7 +168,7 @@ TEST_CASE("products of many matrices on a GPU: sums of parts in little memory") 
     CHECK(little.memory.intact());
 }
 
-TEST_CASE("products of many matrices on a GPU: any schedule, each barrier and wait needed") {
+TEST_CASE("products of many matrices on a GPU: right in every schedule, and every damage is found") {
     constexpr extent count = 2, rows = 70, depth = 5 * 32, columns = 40;  // the last panel is in the first slot
     const batch<bfloat16> a(count, rows, depth, false, 0, 0, 1), b(count, depth, columns, true, 0, 0, 2);
     emulator::check_kernels([&](emulator::device& device) {
@@ -188,7 +188,7 @@ TEST_CASE("products of many matrices on a GPU: any schedule, each barrier and wa
     });
 }
 
-TEST_CASE("products of many matrices on a GPU: scratch memory is what workspace_bytes tells") {
+TEST_CASE("products of many matrices on a GPU: scratch memory is what workspace_bytes returns") {
     const batch<bfloat16> a(3, 9, 2100, false, 0, 0, 1), b(3, 2100, 16, false, 0, 0, 2);
     const batch<float> c(3, 9, 16, false, 0, 0, 3);
     emulator::device device{{.check = emulator::checking::values_only}};

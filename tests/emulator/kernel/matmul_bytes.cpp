@@ -85,7 +85,7 @@ void one_mma_exactly() {
     }
 }
 
-TEST_CASE("mma_16832: fragments as PTX has them") {
+TEST_CASE("mma_16832: fragments as in the PTX manual") {
     one_mma_exactly<float8_e4m3, float8_e4m3>();
     one_mma_exactly<float8_e5m2, float8_e4m3>();
     emulator::device h100 = posing_as(90);
@@ -96,7 +96,7 @@ TEST_CASE("mma_16832: fragments as PTX has them") {
         doctest::Contains("an sm_90 has no matrix units of eight bits"), emulator::failure);
 }
 
-/// The first element of ab + c, where the first row of a holds `products`, and b ones.
+/// The first element of ab + c, where the first row of a contains `products`, and b contains ones.
 float sum_of(int version, std::vector<float> products, float c, accumulation how = accumulation::truncating) {
     emulator::device device = posing_as(version, how);
     std::vector<float8_e5m2> a(512);
@@ -108,15 +108,15 @@ float sum_of(int version, std::vector<float> products, float c, accumulation how
 }
 
 TEST_CASE("truncating matrix units drop bits far below their largest product") {
-    CHECK(sum_of(89, {4096, 0.5f}, 0) == 4096.5f);    // 2^12 and 2^-1: 13 bits behind
-    CHECK(sum_of(89, {4096, 0.75f}, 0) == 4096.5f);   // cut, not rounded
-    CHECK(sum_of(89, {4096, -0.75f}, 0) == 4095.5f);  // of magnitude
+    CHECK(sum_of(89, {4096, 0.5f}, 0) == 4096.5f);    // 2^12 and 2^-1: 13 bits lower
+    CHECK(sum_of(89, {4096, 0.75f}, 0) == 4096.5f);   // truncated, not rounded
+    CHECK(sum_of(89, {4096, -0.75f}, 0) == 4095.5f);  // towards zero
     CHECK(sum_of(89, {4096, 0.25f, 0.25f, 0.25f, 0.25f}, 0) == 4096);
     CHECK(sum_of(120, {4096, 0.25f, 0.25f, 0.25f, 0.25f}, 0) == 4097);
-    CHECK(sum_of(89, {}, 1 + 0x1p-14f) == 1);  // nothing is added, and yet
+    CHECK(sum_of(89, {}, 1 + 0x1p-14f) == 1);  // c is truncated, although no product is added
     CHECK(sum_of(120, {}, 1 + 0x1p-23f) == 1 + 0x1p-23f);
     CHECK(sum_of(89, {1, -1, 0x1p-14f}, 0) == 0);
-    CHECK(sum_of(120, {0x1p-14f}, 0x1p15f) == 0x1p15f);  // a sum has a float's bits
+    CHECK(sum_of(120, {0x1p-14f}, 0x1p15f) == 0x1p15f);  // a sum has as many bits as a float
     CHECK(sum_of(89, {4096, 0.75f}, 0, accumulation::nearest) == 4096.75f);
     // The second sixteen are added to the sum of the first.
     std::vector<float> late(17);
@@ -126,14 +126,14 @@ TEST_CASE("truncating matrix units drop bits far below their largest product") {
     CHECK(sum_of(89, late, -4096) == 0);
     CHECK(std::isnan(sum_of(89, {HUGE_VALF, -HUGE_VALF}, 0)));
     CHECK(sum_of(89, {HUGE_VALF, 1}, 0) == HUGE_VALF);
-    // A number below the least normal one has that one's exponent: 2^-16 b counts as 2^-14 b.
+    // A subnormal number has the exponent of the least normal one: 2^-16 b counts as 2^-14 b.
     CHECK(sum_of(89, {0x1p-16f}, 0x1p-28f) == 0x1p-16f);
     CHECK(sum_of(89, {0x1p-14f}, 0x1p-27f) == 0x1p-14f + 0x1p-27f);
 }
 
 // ---- the kernels
 
-/// Tells which kernels are launched.
+/// Counts the launches of kernels for eight bits.
 struct counting_device : emulator::device {
     using emulator::device::device;
     long of_bytes = 0;
@@ -245,8 +245,8 @@ TEST_CASE("matmul of bytes on a GPU: every pair of layouts of every tiling") {
     CHECK(device.count().bank_conflicts == 0);
 }
 
-/// Bytes of panels whose outer axis is contiguous, read by another pattern than they are stored in.
-struct of_two_minds : small_tiling {
+/// Bug: panels whose outer axis is contiguous are written with one swizzle and read with another.
+struct mixed_swizzles : small_tiling {
     template <class T, int Outer, along Axis>
     struct panel : matrix_panel<T, Outer, depth, Axis> {
         static constexpr int outer = Outer;
@@ -255,23 +255,23 @@ struct of_two_minds : small_tiling {
         }
     };
 };
-TEST_CASE("matmul of bytes on a GPU: planted bugs are found") {
+TEST_CASE("matmul of bytes on a GPU: deliberate bugs are found") {
     emulator::device device = posing_as(89);
     device.how().check = emulator::checking::values_only;
     for (const layout& l : {layouts[0], layouts[1]})
-        CHECK(!multiplies<bytes_kernel<of_two_minds>>(device, {70, 200, 40}, l, l));
+        CHECK(!multiplies<bytes_kernel<mixed_swizzles>>(device, {70, 200, 40}, l, l));
 }
 
 // ---- bounds
 
-/// Positive numbers, so that nothing cancels and sums grow with k: what 14 bits cannot hold.
+/// Positive numbers, so that sums grow with k beyond what 14 bits can represent.
 struct positive {
     explicit positive(std::uint64_t seed) : data(seed) {}
     float operator()(extent, extent) { return 0.5f + std::fabs(static_cast<float>(data.normal())); }
     support::random data;
 };
 
-/// What matmul.hpp says of sums of eight-bit products: `of_unit` of each 32 of them, and the additions of these sums.
+/// The bound of matmul.hpp for sums of eight-bit products: `of_unit` for each sum of 32, and the additions of these sums.
 template <class A, class B, class Values>
 void within_bounds_of(emulator::device& device, const sizes& s, double of_unit, Values) {
     const operand<A> a(s.rows, s.depth, aligned(layouts[1], s.rows, s.depth, 16), Values(1));
@@ -291,7 +291,7 @@ void within_bounds_of(emulator::device& device, const sizes& s, double of_unit, 
     CHECK_WITHIN(all);
 }
 
-TEST_CASE("matmul of bytes on a GPU: sums in 14 bits within their bounds, whatever k is") {
+TEST_CASE("matmul of bytes on a GPU: sums in 14 bits within their bounds, for any k") {
     const auto check = [](int version, double of_unit) {
         CAPTURE(version);
         emulator::device device = posing_as(version, accumulation::truncating);

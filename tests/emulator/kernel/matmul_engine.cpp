@@ -31,12 +31,12 @@ void store(ht::element_type type, void* to, extent i, double value) {
     if (type == ht::element_type::float16) static_cast<float16*>(to)[i] = float16(rounded);
 }
 
-/// Multiplies by the definition what is described to it.
+/// An engine that multiplies by the definition.
 struct definition_engine : ht::matmul_engine {
     emulator::closed_memory& memory;
     std::vector<ht::product_description> done{};
     extent most_rows = 1 << 20;
-    bool reads_along_depth_alone = false;  // eight bits, as on most GPUs
+    bool reads_along_depth_alone = false;  // of eight bits only operands that are contiguous along depth, as on most GPUs
 
     explicit definition_engine(emulator::closed_memory& m) : memory(m) {}
     const char* name() const override { return "definition"; }
@@ -126,7 +126,7 @@ TEST_CASE("matmul by an engine: epilogues within their bounds, odd") {
     CHECK(device.engine->done.size() == 1);
 }
 
-TEST_CASE("matmul by an engine: floats are rounded to tfloat32 only where the policy says so") {
+TEST_CASE("matmul by an engine: floats are rounded to tfloat32 only if the policy says so") {
     const sizes s{9, 33, 21};
     const auto run = [&](ht::element_type expected, const auto& multiply) {
         engine_device device;
@@ -141,7 +141,7 @@ TEST_CASE("matmul by an engine: floats are rounded to tfloat32 only where the po
                                                       [&](const auto& test) { run(ht::element_type::float32, test); });
 }
 
-TEST_CASE("matmul by an engine: in pieces of rows where the result is an operand") {
+TEST_CASE("matmul by an engine: in pieces of rows if the epilogue reads the result") {
     const sizes s{300, 9, 40};
     for (const layout& of_a : {layouts[2], layouts[3]}) {
         engine_device device;
@@ -177,7 +177,7 @@ TEST_CASE("matmul by an engine: halftone's kernels compute what the engine canno
     nothing_to_sum(device);
     device.engine->most_rows = 1 << 20;
 
-    // One row, many times.
+    // One row that is repeated.
     const operand<float> row(1, 24, layouts[0], small_integers{1}), b(24, 16, layouts[0], small_integers{2}),
         c(20, 16, layouts[0]);
     ht::matmul<ht::full_fp32>(device, ht::view<float, 2>(row.view.data(), {20, 24}, {0, 1}), b.view, c.view);
@@ -187,7 +187,7 @@ TEST_CASE("matmul by an engine: halftone's kernels compute what the engine canno
     CHECK(device.engine->done.empty());
 }
 
-/// A product of eight bits by the device's engine: c and its factors. Whether the engine has multiplied.
+/// Multiplies eight-bit operands by the device's engine, with factors. Returns whether the engine supports it.
 template <class A, class C, class Epilogue>
 bool multiply_bytes(engine_device& device, const operand<A>& a, const operand<ht::float8_e4m3>& b, const operand<C>& c,
                     const Epilogue& e) {
@@ -267,7 +267,7 @@ TEST_CASE("matmul by an engine: eight bits added to the result's old values, and
     CHECK(device.engine->done.size() == 1 + 3);  // pieces of rows
     CHECK(device.launches() == 1 + 1 + 3);
 
-    // Wider operands with factors, too: no engine scales these.
+    // Wider operands with factors: the kernel applies these, too, since no engine scales 16-bit operands.
     const operand<bfloat16> x(s.rows, s.depth, layouts[0], small_integers{1}),
         y(s.depth, s.columns, layouts[0], small_integers{2});
     const auto epilogue = ht::epilogue_of(ht::of_scaled{ht::plain{}, &p, &p}, d.view);
@@ -278,7 +278,7 @@ TEST_CASE("matmul by an engine: eight bits added to the result's old values, and
     CHECK(device.engine->done.back().a_factor == nullptr);
 }
 
-TEST_CASE("matmul by an engine: which products it knows") {
+TEST_CASE("matmul by an engine: the products that engines support") {
     using ht::float8_e4m3, ht::float8_e5m2;
     using on_device::engines_multiply;
     static_assert(engines_multiply<bfloat16, bfloat16, bfloat16> && engines_multiply<ht::tfloat32, float, float> &&
@@ -289,7 +289,7 @@ TEST_CASE("matmul by an engine: which products it knows") {
         !engines_multiply<bfloat16, float8_e5m2, float8_e5m2> && !engines_multiply<bfloat16, bfloat16, float8_e4m3>);
 }
 
-TEST_CASE("copies along depth: right in every schedule, at any alignment, zeros behind") {
+TEST_CASE("copies along depth: right in every schedule, at any alignment, padded with zeros") {
     const auto test = [](emulator::device& device) {
         bool right = true;
         for (const sizes& s : {sizes{1, 1, 1}, sizes{70, 37, 1}, sizes{32, 160, 1}}) {

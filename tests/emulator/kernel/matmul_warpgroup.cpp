@@ -24,7 +24,7 @@ TEST_CASE("matmul by warpgroups: epilogues") {
     emulator::device device({}, hopper(3));
     warpgroups_finish_all(device);
 }
-TEST_CASE("matmul by warpgroups: rows of c that begin anywhere") {
+TEST_CASE("matmul by warpgroups: unaligned rows of c") {
     emulator::device device({}, hopper(2));
     warpgroups_store_any_rows(device);
 }
@@ -35,14 +35,14 @@ TEST_CASE("matmul by warpgroups with damage") {
         },
         hopper(2));
 }
-TEST_CASE("matmul by warpgroups: damaged, results that are not copied") {
+TEST_CASE("matmul by warpgroups with damage: results that are not stored by bulk copies") {
     emulator::check_kernels(
         [](emulator::device& d) {
             return warpgroups_multiply<bfloat16, bfloat16>(d, {130, 5 * 64, 203}, {matmul_tile::wide, 1}, 1, 0, 2);
         },
         hopper(1));
 }
-TEST_CASE("matmul by warpgroups, damaged: every eighth row of c") {
+TEST_CASE("matmul by warpgroups with damage: every eighth row of c") {
     emulator::check_kernels(
         [](emulator::device& d) {
             // The last set's rows begin and end at multiples of 16 bytes, so that the last store is a bulk copy.
@@ -61,7 +61,7 @@ TEST_CASE("matmul on a Hopper: large products are cut into warpgroups' tiles, an
     multiply_exactly<ht::amp_fp16, float16, float16, float>(device, s, want, layouts[2], layouts[3], layouts[2]);
     CHECK(device.launches() == 1 + 3);
     multiply_exactly<ht::amp_bf16, ht::float8_e5m2, ht::float8_e4m3, float>(device, s, want, layouts[0], layouts[3], layouts[0]);
-    CHECK(device.launches() == 1 + 3 + 3);  // copies that give each number 16 bits
+    CHECK(device.launches() == 1 + 3 + 3);  // copies that convert eight bits to 16
 }
 TEST_CASE("matmul on a Hopper: rows of c in sets, or one by one, whichever takes less time") {
     using on_device::along;

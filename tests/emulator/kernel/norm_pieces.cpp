@@ -30,7 +30,7 @@ simt::architecture of_multiprocessors(int count) {
     return gpu;
 }
 
-/// All that a backward pass reads and writes.
+/// All operands of a backward pass.
 template <class X, class Y, class G>
 struct rows_of {
     ht::shape<2> shape;
@@ -94,8 +94,8 @@ void both_ways(extent rows, extent width) {
         once.layer_norm(few, mode);
         twice.layer_norm(many, mode);
         CHECK(once.same_bits(twice));
-        CHECK(few.launches() == 2);   // rows; the sums of pieces, for gain and bias together
-        CHECK(many.launches() == 3);  // dx; columns; these sums
+        CHECK(few.launches() == 2);   // the rows; then the sums of pieces, for gain and bias together
+        CHECK(many.launches() == 3);  // dx; the sums of columns in pieces; their sums
         const rows_of<X, Y, G> r_once(rows, width), r_twice(rows, width);
         r_once.rms_norm(few, mode);
         r_twice.rms_norm(many, mode);
@@ -107,7 +107,7 @@ void both_ways(extent rows, extent width) {
 
 TEST_CASE("norms on a GPU backward: rows read once have the bits of rows read twice") {
     for (const extent width : {8, 72, 768, 1024, 1032, 4096}) {
-        // Of one piece, which by a block of four warps is too little, and of three.
+        // One piece, which is too little for a block of four warps, and three pieces.
         if (width <= 1024) both_ways<bfloat16, bfloat16, float>(5, width);
         both_ways<bfloat16, bfloat16, float>(39, width);
         both_ways<float16, float, bfloat16>(18, width);
@@ -127,7 +127,7 @@ TEST_CASE("norms on a GPU backward: rows read once, within the bound of the defi
     }
 }
 
-TEST_CASE("norms on a GPU backward: rows read once, only one gradient wanted, none, dx in dy's place") {
+TEST_CASE("norms on a GPU backward: rows read once, with one of the gradients, with none, with dx in place of dy") {
     for (const extent width : {96, 2048}) {
         emulator::device few{{}, of_multiprocessors(1)}, many{{}, of_multiprocessors(1 << 20)};
         for (const bool with_gain : {false, true}) {
@@ -156,8 +156,8 @@ TEST_CASE("norms on a GPU backward: rows read once, only one gradient wanted, no
     }
 }
 
-/// Rows whose differences from their mean are beyond floats, and those with hardly any (care_device.hpp).
-TEST_CASE("norms on a GPU backward: rows read once that need care have the bits of rows read twice") {
+/// Rows whose differences from their mean exceed float's range, and rows that are almost constant (care_device.hpp).
+TEST_CASE("norms on a GPU backward: careful rows read once have the bits of rows read twice") {
     for (const extent width : {72, 1032}) {
         const rows_of<float, float, float> once(18, width), twice(18, width);
         for (const auto* r : {&once, &twice}) {
@@ -179,7 +179,7 @@ TEST_CASE("norms on a GPU backward: rows read once that need care have the bits 
     }
 }
 
-/// Small integers, whose sums over rows are exact, and of whose dx a machine of many multiprocessors has the bits.
+/// Small integers, whose sums over rows are exact, and whose dx has the same bits on a machine with many multiprocessors.
 TEST_CASE("norms on a GPU backward: rows read once, right in every schedule, and every damage is found") {
     struct trial {
         extent rows, width;

@@ -9,7 +9,7 @@
 
 namespace {
 
-TEST_CASE("outputs that overlap themselves are refused on a GPU; inputs may") {
+TEST_CASE("outputs that overlap themselves are refused on a GPU; inputs may overlap") {
     halftone::emulator::device device{{.seed = 3}};
     overlap_checks::all(device);
 }

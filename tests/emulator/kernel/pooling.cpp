@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling as a GPU runs it.
+/// Pooling on the emulated GPU.
 #include <emulator/damage.hpp>
 
 #include <halftone/kernel/pooling/cpu.hpp>

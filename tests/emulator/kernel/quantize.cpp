@@ -21,7 +21,7 @@ TEST_CASE("quantize on a GPU: scales, numbers and amaxes are the definition's") 
     refuses(device);
 }
 
-TEST_CASE("quantize on a GPU: delayed scales follow Transformer Engine's formula, and skipped windows leave them") {
+TEST_CASE("quantize on a GPU: delayed scales follow Transformer Engine's formula, and skipped windows do not change them") {
     emulator::device device{{.check = emulator::checking::values_only}};
     follows_the_formula(device);
 }
@@ -30,8 +30,7 @@ TEST_CASE("quantize on a GPU: any schedule gives the same bits, and every damage
     namespace on_device = kernel::on_device;
     constexpr auto vectors = on_device::run_access::vectors;
     support::random data{6};
-    // The largest stands where the half of its warp that is read last, other warps, and another block, have to hear of
-    // it.
+    // The largest number is at an index from which it has to reach the other half of its warp, other warps, and another block.
     std::vector<ht::bfloat16> values = data.normals<ht::bfloat16>(16384 + 3001);
     values[16384 + 2500] = ht::bfloat16(-77.0f);
     const guarded<ht::bfloat16> x(values, 0);

@@ -40,12 +40,12 @@ TEST_CASE_TEMPLATE("rms_norm on a GPU: backward within its bound of the definiti
     }
 }
 
-TEST_CASE("rms_norm on a GPU: what is exact") {
+TEST_CASE("rms_norm on a GPU: exact results") {
     emulator::device device;
     what_is_exact(device);
 }
 
-/// Rows whose lanes differ; their mean square is known exactly, and every sum.
+/// Rows with different numbers in each lane, whose mean square and other sums are known exactly.
 bool forward_and_backward(emulator::device& device, extent rows, extent width, extent apart) {
     const ht::shape<2> shape{rows, width};
     support::random data(5);

@@ -21,13 +21,13 @@ TEST_CASE_TEMPLATE("rotary on a GPU: as its definition, in both layouts, of stri
     }
 }
 
-TEST_CASE("rotary on a GPU: a turn and back, and wrong arguments") {
+TEST_CASE("rotary on a GPU: a rotation and its inverse, and wrong arguments") {
     emulator::device device;
     turns_and_back(device);
     refuses(device);
 }
 
-TEST_CASE("rotary on a GPU: a token outside the table is NaN, and the others are right") {
+TEST_CASE("rotary on a GPU: a token with a position outside the table is NaN, and the others are right") {
     emulator::device device;
     const guarded<float> x(std::vector<float>(12, 1.0f)), table(8);
     ht::fill_rotary_table(ht::view<float, 2>(table.data(), {2, 4}));

@@ -21,7 +21,7 @@ TEST_CASE_TEMPLATE("sgd on a GPU: equals its definition", G, float, ht::bfloat16
     equals_definition<G>(device);
 }
 
-TEST_CASE("sgd on a GPU: random roundings, skipped steps, refusals") {
+TEST_CASE("sgd on a GPU: stochastic rounding, skipped steps, wrong arguments") {
     emulator::device device;
     rounds_by_place<ht::bfloat16>(device);
     rounds_by_place<ht::float16>(device);
@@ -29,7 +29,7 @@ TEST_CASE("sgd on a GPU: random roundings, skipped steps, refusals") {
     skips_and_refuses(device);
 }
 
-/// The same step on the CPU and on the device, from the same start.
+/// The same step on the CPU and on the device, with the same operands.
 template <ht::rounding Rounding, class Param, class Copy, class Accumulate, class State>
 struct both_devices {
     static bool agree(ht::cpu& cpu, emulator::device& device, ht::extent n, placement where,

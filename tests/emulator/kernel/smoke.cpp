@@ -23,7 +23,7 @@ TEST_CASE("smoke test of a GPU: the emulated machine passes it") {
     });
 }
 
-TEST_CASE("smoke test of a GPU: damaged kernels are told by name") {
+TEST_CASE("smoke test of a GPU: damaged kernels are reported by name") {
     emulator::device device;
     device.how() = {.seed = 1000, .harm = emulator::damage::shuffle_misdirected, .harmed_site = 0};
     int kernels = 0, told = 0;
@@ -31,7 +31,7 @@ TEST_CASE("smoke test of a GPU: damaged kernels are told by name") {
         ++kernels;
         told += r.what.empty() ? 0 : 1;
         if (r.kernel == "softmax") CHECK(r.what != "");
-        if (r.kernel == "map") CHECK(r.what == "");  // nothing is shuffled there
+        if (r.kernel == "map") CHECK(r.what == "");  // a map has no shuffles
     });
     CHECK(kernels == 19);
     CHECK(told >= 5);

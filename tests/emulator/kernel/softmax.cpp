@@ -43,18 +43,18 @@ TEST_CASE_TEMPLATE("softmax on a GPU: backward within its bound of the definitio
     }
 }
 
-TEST_CASE_TEMPLATE("softmax on a GPU: a constant added to all of a row changes nothing", M, all_float, mixed,
+TEST_CASE_TEMPLATE("softmax on a GPU: a constant added to a row's elements changes nothing", M, all_float, mixed,
                    widening) {
     emulator::device device;
     for (const extent width : {2, 37, 128, 1100, 4104}) no_constant_matters<M>(device, width);
 }
 
-TEST_CASE("softmax on a GPU: what is exact") {
+TEST_CASE("softmax on a GPU: exact results") {
     emulator::device device;
     for (const extent width : {2, 8, 37, 64, 130, 260, 1028, 4100}) what_is_exact(device, width);
 }
 
-TEST_CASE("softmax on a GPU: in place, and none") {
+TEST_CASE("softmax on a GPU: in place, and of empty rows") {
     emulator::device device;
     for (const extent width : {72, 67, 1032, 4104}) {
         const ht::shape<2> shape{2, width};
@@ -76,7 +76,7 @@ TEST_CASE("softmax on a GPU: in place, and none") {
     softmax::forward<float, float>(device, {.x = {nullptr, {4, 0}}, .y = {nullptr, {4, 0}}});
 }
 
-/// Rows of equal numbers but for one that stands out, wherever it is: y is exact.
+/// Rows with one element that is much larger than the others, at several indices, so that y is exact.
 bool forward_and_backward(emulator::device& device, extent rows, extent width, extent apart) {
     const ht::shape<2> shape{rows, width};
     support::random data(3);

@@ -29,14 +29,14 @@ TEST_CASE("sum on a GPU: within its bound of the definition") {
     }
 }
 
-TEST_CASE("sum on a GPU: neither end is passed") {
+TEST_CASE("sum on a GPU: elements before the beginning and beyond the end do not count") {
     emulator::device device;
     for (const extent apart : {0, 1, 2, 3}) {
         for (const extent count : {1, 3, 4, 5, 67, 256, 257, 1030, 16387}) ends_where_it_should(device, count, apart);
     }
 }
 
-TEST_CASE("sum on a GPU: of no elements, of a NaN, of wrong arguments") {
+TEST_CASE("sum on a GPU: empty tensors, NaNs, wrong arguments") {
     emulator::device device;
     nothing_nan_and_wrong_arguments(device);
 }

@@ -12,14 +12,14 @@ namespace {
 using namespace target_share_checks;
 namespace emulator = ht::emulator;
 
-TEST_CASE("target_share on a GPU: counts and shares are the definition's, refusals") {
+TEST_CASE("target_share on a GPU: counts and shares are the definition's, wrong arguments") {
     emulator::device device;
     equals_definition(device);
     refuses(device);
 }
 
 TEST_CASE("target_share on a GPU: any schedule gives the same counts, and every damage is found") {
-    // Each warp has a count of its own.
+    // Each warp has a different count.
     const auto by_warps = [](std::size_t n, std::size_t more) {
         std::vector<std::int32_t> all(n, 1);
         for (std::size_t i = 0; i < n; ++i) all[i] = i % 256 % (more + i % 256 / 32) == 0 ? -100 : 1;

@@ -18,13 +18,13 @@ TEST_CASE("steps over rows on a GPU: the bits of a dense step in these rows, and
     for (const extent width : {1, 3, 4, 6, 68}) equals_dense<bfloat16, bfloat16>(device, width, 16);
 }
 
-TEST_CASE("steps over rows on a GPU: skipped steps, refusals") {
+TEST_CASE("steps over rows on a GPU: skipped steps, wrong arguments") {
     emulator::device device;
     skips_and_refuses(device);
 }
 
-TEST_CASE("steps over rows on a GPU: any schedule, and the barrier needed") {
-    // More rows than one block takes.
+TEST_CASE("steps over rows on a GPU: right in every schedule, and every damage is found") {
+    // More rows than one block processes.
     std::vector<std::int32_t> touched;
     for (std::int32_t r = 0; r < 150; ++r) touched.push_back(2 * r);
     for (const rule which : rules) {

@@ -30,7 +30,7 @@ TEST_CASE("workspace_bytes on a GPU: the scratch memory of every operation, for 
     is_told<emulator::device>({.rows = 5, .width = 2080, .classes = 9}, make);
 }
 
-/// Takes memory and multiplies nothing.
+/// An engine that leases workspace memory and multiplies nothing.
 struct greedy_engine : ht::matmul_engine {
     const char* name() const override { return "greedy"; }
     bool can(const ht::product_description&) override { return true; }
@@ -48,7 +48,7 @@ struct engine_device : emulator::device {
     ht::matmul_engine* engine_for(const ht::product_description& p) const { return slot.engine_for(p); }
 };
 
-TEST_CASE("workspace_bytes on a GPU: an engine's scratch memory counts, and it multiplies nothing") {
+TEST_CASE("workspace_bytes on a GPU: an engine's scratch memory counts, and workspace_bytes multiplies nothing") {
     engine_device device;
     const extent n = 40;
     const auto with_products = [&](arguments& m, auto call) {
@@ -60,7 +60,7 @@ TEST_CASE("workspace_bytes on a GPU: an engine's scratch memory counts, and it m
     arguments closed(access::closed), open(access::open);
     with_products(closed, [&](auto plain, auto finished) {
         CHECK(ht::workspace_bytes(device, plain) == n * 64);
-        CHECK(ht::workspace_bytes(device, finished) == n * 64 + n * n * sizeof(float));  // its sums, for the epilogue
+        CHECK(ht::workspace_bytes(device, finished) == n * 64 + n * n * sizeof(float));  // plus the engine's sums
     });
     CHECK(device.scratch().peak() == 0);
     with_products(open, [&](auto plain, auto finished) {
@@ -71,7 +71,7 @@ TEST_CASE("workspace_bytes on a GPU: an engine's scratch memory counts, and it m
     });
 }
 
-TEST_CASE("emulated devices in several threads at once leave the bits of one alone, whatever their schedules") {
+TEST_CASE("emulated devices in several threads at once have the bits of a single one, in any schedule") {
     const sizes shape{.rows = 37, .width = 24, .classes = 50};
     emulator::device one{{.seed = 1}};
     const std::vector<std::uint64_t> alone = bits_of_all(one, shape);
