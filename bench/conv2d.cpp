@@ -24,10 +24,10 @@ using ht::extent;
 struct shape {
     extent images, channels, size, outputs, window, stride, padding, groups = 1;
 
-    extent places() const { return (size + 2 * padding - window) / stride + 1; }
+    extent positions() const { return (size + 2 * padding - window) / stride + 1; }
     ht::shape<4> x() const { return {images, channels, size, size}; }
     ht::shape<4> weight() const { return {outputs, channels / groups, window, window}; }
-    ht::shape<4> y() const { return {images, outputs, places(), places()}; }
+    ht::shape<4> y() const { return {images, outputs, positions(), positions()}; }
     ht::conv2d_options options() const {
         return {.stride = {stride, stride}, .padding = {padding, padding}, .groups = groups};
     }
@@ -63,7 +63,7 @@ class runner {
         time("conv2d forward", s, "forward", [&] {
             ht::conv2d<P>(with_.device, of_x, of_w, ht::view<T, 1>{}, ht::view<T, 4>(y.data(), s.y()), s.options());
         });
-        if (s.channels > 3) {  // pictures take no gradient
+        if (s.channels > 3) {  // images take no gradient
             time("conv2d input gradient", s, "input", [&] {
                 ht::conv2d_input<P>(with_.device, of_w, of_dy, ht::view<T, 4>(dx.data(), s.x()), s.options());
             });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Operations of models of one's own: reductions along axes, gathers, copies of other strides, rotary embedding, norms and
-/// pooling of pictures as fractions of a copy's bandwidth; convolutions in operations a second; AdamW with 8-bit moments.
+/// pooling of images as fractions of a copy's bandwidth; convolutions in operations a second; AdamW with 8-bit moments.
 /// bench/peers/torch_gpu.py has the same shapes.
 #include <halftone/exec/cuda/sort.cuh>
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
@@ -119,11 +119,12 @@ void bench_pictures(const bench_case& c, ht::extent images, ht::extent channels,
 void bench_conv2d(const bench_case& c, ht::extent images, ht::extent channels, ht::extent size, ht::extent outputs,
                   ht::extent taps, ht::extent stride) {
     const ht::conv2d_options options{.stride = {stride, stride}, .padding = {taps / 2, taps / 2}};
-    const ht::extent places = (size + 2 * (taps / 2) - taps) / stride + 1;
-    const double flops = 2.0 * static_cast<double>(images * outputs * places * places * channels * taps * taps);
-    const int sets = c.sets(2.0 * static_cast<double>(images * (channels * size * size + outputs * places * places)));
+    const ht::extent positions = (size + 2 * (taps / 2) - taps) / stride + 1;
+    const double flops = 2.0 * static_cast<double>(images * outputs * positions * positions * channels * taps * taps);
+    const int sets =
+        c.sets(2.0 * static_cast<double>(images * (channels * size * size + outputs * positions * positions)));
     const rotated<bf16, 4> x(c.gpu, {images, channels, size, size}, sets, 1),
-        y(c.gpu, {images, outputs, places, places}, sets, 100);
+        y(c.gpu, {images, outputs, positions, positions}, sets, 100);
     const auto weight = random_tensor<bf16, 4>(c.gpu, {outputs, channels, taps, taps}, 7);
     const auto bias = random_tensor<bf16, 1>(c.gpu, {outputs}, 8);
     const std::string text = text_of(ht::shape<4>{images, channels, size, size})

@@ -158,7 +158,7 @@ void thread_access::mbarrier_wait(simt::shared_span<simt::mbarrier> span, word p
 
 // ---- bulk copies
 
-void thread_access::bulk_copy(word to, const tile_map& map, const box_place& from, int axes,
+void thread_access::bulk_copy(word to, const tile_map& map, const box_coordinates& from, int axes,
                               simt::shared_span<simt::mbarrier> done, location at) const {
     machine_->maybe_preempt(*thread_);
     const site_id id = machine_->intern(operation::bulk_copy, at);

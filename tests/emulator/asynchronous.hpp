@@ -61,7 +61,7 @@ struct mbarrier_state {
 struct bulk_copy {
     tile_map map;
     word to;
-    box_place from;
+    box_coordinates from;
     mbarrier_state* done;
     long earliest;
     std::vector<std::uint16_t> rows;  // not yet copied, in the order in which they will be
@@ -70,7 +70,7 @@ struct bulk_copy {
 /// A bulk copy of a box from shared memory, which is read at the wait.
 struct store_under_way {
     tile_map map;
-    box_place to;
+    box_coordinates to;
     word from, group;
     site_id at;
 };

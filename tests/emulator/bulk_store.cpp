@@ -67,7 +67,7 @@ void thread_access::stmatrix(word row, const vec<word, 4>& values, location at) 
     });
 }
 
-void thread_access::bulk_store(const tile_map& map, const box_place& to, int axes, word from, location at) const {
+void thread_access::bulk_store(const tile_map& map, const box_coordinates& to, int axes, word from, location at) const {
     machine_->maybe_preempt(*thread_);
     const site_id id = machine_->intern(operation::bulk_store, at);
     block_state& b = *thread_->block;

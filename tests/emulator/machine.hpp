@@ -139,8 +139,8 @@ struct tile_operand {
     bool operator==(const tile_operand&) const = default;
 };
 
-/// A place in a tensor of four axes, the first of which is contiguous.
-struct box_place {
+/// Coordinates in a tensor of four axes, the first of which is contiguous.
+struct box_coordinates {
     int x, y, z = 0, w = 0;
 };
 
@@ -165,7 +165,7 @@ struct tile_map {
                is_axis(others[1], distances[1]) && inner > 0 && inner <= extent{1} << 32 && box_outer > 0 && box_outer <= 256;
     }
     /// The number of the first element of a line, or -1 if the tensor has no such line.
-    extent line(const box_place& p, int number) const {
+    extent line(const box_coordinates& p, int number) const {
         const extent y = extent{p.y} + number;
         if (y < 0 || y >= outer || p.z < 0 || p.z >= others[0] || p.w < 0 || p.w >= others[1]) return -1;
         return y * leading + p.z * distances[0] + p.w * distances[1];
@@ -209,7 +209,7 @@ class thread_access {
     void mbarrier_arrive(simt::shared_span<simt::mbarrier> m, location at) const;
     void mbarrier_expect(simt::shared_span<simt::mbarrier> m, word bytes, location at) const;
     void mbarrier_wait(simt::shared_span<simt::mbarrier> m, word parity, location at) const;
-    void bulk_copy(word to, const tile_map& map, const box_place& from, int axes, simt::shared_span<simt::mbarrier> done,
+    void bulk_copy(word to, const tile_map& map, const box_coordinates& from, int axes, simt::shared_span<simt::mbarrier> done,
                    location at) const;
     void wgmma_fence(location at) const;
     /// The sums of one thread, for `blocks` neighbouring blocks of 8 columns.
@@ -224,7 +224,7 @@ class thread_access {
     void registers(int n, operation what, location at) const;
 
     void stmatrix(word row, const vec<word, 4>& values, location at) const;
-    void bulk_store(const tile_map& map, const box_place& to, int axes, word from, location at) const;
+    void bulk_store(const tile_map& map, const box_coordinates& to, int axes, word from, location at) const;
     void bulk_commit() const;
     void bulk_wait_read(int allowed, location at) const;
     void proxy_fence(location at) const;

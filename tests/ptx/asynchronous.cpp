@@ -37,7 +37,7 @@ void asynchronous::advance(std::uint64_t at, mbarrier& m) {
     m.given[at] = m.phases;
 }
 
-std::uint64_t shared_place(warp& w, const instruction& i, std::size_t operand, int lane) {
+std::uint64_t shared_address(warp& w, const instruction& i, std::size_t operand, int lane) {
     std::uint64_t at = w.values(i.from[operand])[lane];
     if (operand == 0) at += static_cast<std::uint64_t>(i.offset);
     if (i.at == space::generic) at = w.from_generic(space::shared, at, lane);
@@ -57,8 +57,8 @@ tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
     return map;
 }
 
-tensor_place place_at(warp& w, const instruction& i, std::size_t operand, std::size_t axes, int lane) {
-    tensor_place p{};
+tensor_coordinates coordinates_at(warp& w, const instruction& i, std::size_t operand, std::size_t axes, int lane) {
+    tensor_coordinates p{};
     for (std::size_t n = 0; n < axes; ++n) p[n] = w.get<std::int32_t>(i.from[operand + n], lane);
     return p;
 }
@@ -71,7 +71,7 @@ constexpr std::int64_t most = (1 << 20) - 1;  // arrivals, and bytes
 /// The initialisation counts as a write to memory, so that a barrier is needed before the mbarrier is used.
 mbarrier& mbarrier_at(warp& w, const instruction& i, std::uint64_t at, int lane) {
     const std::byte* const there = w.memory(i, space::shared, at, 8, lane, access::reads);
-    auto& all = w.block().beside.mbarriers;
+    auto& all = w.block().pending.mbarriers;
     const auto found = all.find(at);
     if (found == all.end() || std::memcmp(there, &stamp, 8) != 0) w.fail(i, "there is no mbarrier at this address");
     return found->second;
@@ -79,40 +79,40 @@ mbarrier& mbarrier_at(warp& w, const instruction& i, std::uint64_t at, int lane)
 
 constexpr handler make = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
-        const std::uint64_t at = shared_place(w, i, 0, l);
+        const std::uint64_t at = shared_address(w, i, 0, l);
         const std::int64_t arrivals = w.get<std::uint32_t>(i.from[1], l);
         if (arrivals < 1 || arrivals > most) w.fail(i, "an mbarrier of so many arrivals");
         std::memcpy(w.memory(i, space::shared, at, 8, l, access::writes), &stamp, 8);
-        mbarrier& made = w.block().beside.mbarriers[at] = {};
+        mbarrier& made = w.block().pending.mbarriers[at] = {};
         made.arrivals = made.missing = static_cast<std::uint32_t>(arrivals);
         made.made_by = w.first_thread() + l;
     });
 };
 constexpr handler unmake = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
-        const std::uint64_t at = shared_place(w, i, 0, l);
+        const std::uint64_t at = shared_address(w, i, 0, l);
         mbarrier_at(w, i, at, l);
-        w.block().beside.mbarriers.erase(at);
+        w.block().pending.mbarriers.erase(at);
         std::memset(w.memory(i, space::shared, at, 8, l, access::writes), 0xff, 8);
     });
 };
 /// Makes the mbarriers initialised by each lane visible to copies.
 constexpr handler fence_made = [](warp& w, const instruction&, lane_mask m) {
     each_lane(m, [&](int l) {
-        for (auto& [at, made] : w.block().beside.mbarriers)
+        for (auto& [at, made] : w.block().pending.mbarriers)
             if (made.made_by == w.first_thread() + l) made.is_fenced = true;
     });
 };
 
 void arrive(warp& w, const instruction& i, int lane, std::uint32_t arrivals, std::uint32_t bytes) {
-    const std::uint64_t at = shared_place(w, i, 0, lane);
+    const std::uint64_t at = shared_address(w, i, 0, lane);
     mbarrier& b = mbarrier_at(w, i, at, lane);
     if (arrivals < 1 || arrivals > b.missing) w.fail(i, "more arrivals than a phase of the mbarrier has");
     b.bytes += bytes;
     if (b.bytes > most) w.fail(i, "more bytes than an mbarrier counts");
     b.missing -= arrivals;
     learn(b.given, w.known());
-    w.block().beside.advance(at, b);
+    w.block().pending.advance(at, b);
 }
 constexpr handler arrive_only = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) { arrive(w, i, l, i.from.size() > 1 ? w.get<std::uint32_t>(i.from[1], l) : 1, 0); });
@@ -126,32 +126,32 @@ void to_device(warp& w, const asynchronous::bulk_copy& c) {
     const std::uint64_t bytes = c.map.element_bytes;
     for (std::uint64_t row = 0; row < c.map.box_outer; ++row) {
         for (std::uint64_t column = 0; column < c.map.box_inner(); ++column) {
-            const tensor_place from = in_box(c.place, column, row);
+            const tensor_coordinates from = in_box(c.coordinates, column, row);
             std::byte* const to = shared + swizzled(c.to + tensor_map::row_bytes * row + bytes * column);
             std::memset(to, 0, bytes);
             if (c.map.has(from))
-                std::memcpy(to, w.memory(*c.by, space::global, c.map.place(from), bytes, 0, access::reads), bytes);
+                std::memcpy(to, w.memory(*c.by, space::global, c.map.address_of(from), bytes, 0, access::reads), bytes);
         }
     }
 }
 /// Completes only as many copies as end the phase.
 void bring_until_over(warp& w, std::uint64_t at, mbarrier& b) {
-    auto& beside = w.block().beside;
+    auto& pending = w.block().pending;
     for (const std::uint64_t phase = b.phases; b.phases == phase;) {
-        const auto c = std::find_if(beside.copies.begin(), beside.copies.end(),
+        const auto c = std::find_if(pending.copies.begin(), pending.copies.end(),
                                     [&](const asynchronous::bulk_copy& each) { return each.done == at; });
-        if (c == beside.copies.end()) return;
+        if (c == pending.copies.end()) return;
         to_device(w, *c);
         b.bytes -= static_cast<std::int64_t>(c->map.box_bytes());
         if (b.bytes < -most) w.fail(*c->by, "more bytes than an mbarrier counts");
-        beside.copies.erase(c);
-        beside.advance(at, b);
+        pending.copies.erase(c);
+        pending.advance(at, b);
     }
 }
 /// Tests whether a phase is complete; otherwise the lane has to test again.
 constexpr handler try_wait = [](warp& w, const instruction& i, lane_mask m) {
     each_lane(m, [&](int l) {
-        const std::uint64_t at = shared_place(w, i, 0, l);
+        const std::uint64_t at = shared_address(w, i, 0, l);
         mbarrier& b = mbarrier_at(w, i, at, l);
         const std::uint32_t parity = w.get<std::uint32_t>(i.from[1], l);
         if (parity > 1) w.fail(i, "a parity that is neither 0 nor 1");
@@ -159,7 +159,7 @@ constexpr handler try_wait = [](warp& w, const instruction& i, lane_mask m) {
         const bool is_over = b.phases % 2 != parity;
         w.values(i.to[0])[l] = is_over ? 1 : 0;
         if (is_over) {
-            ++w.block().beside.changes;
+            ++w.block().pending.changes;
             learn(w.known(), b.given);
         }
     });
@@ -167,32 +167,32 @@ constexpr handler try_wait = [](warp& w, const instruction& i, lane_mask m) {
 
 template <std::size_t Axes>
 constexpr handler bulk_copy = [](warp& w, const instruction& i, lane_mask m) {
-    auto& beside = w.block().beside;
+    auto& pending = w.block().pending;
     each_lane(m, [&](int l) {
         asynchronous::bulk_copy c;
         c.by = &i;
-        c.to = shared_place(w, i, 0, l);
+        c.to = shared_address(w, i, 0, l);
         c.map = map_at(w, i, w.values(i.from[1])[l], l);
         if (c.map.axes != Axes) w.fail(i, "a tensor map of another number of axes");
-        c.place = place_at(w, i, 2, Axes, l);
-        c.done = shared_place(w, i, 2 + Axes, l);
+        c.coordinates = coordinates_at(w, i, 2, Axes, l);
+        c.done = shared_address(w, i, 2 + Axes, l);
         const mbarrier& b = mbarrier_at(w, i, c.done, l);
-        if (!c.map.may_begin_at(c.place[0])) w.fail(i, "a box that begins at no multiple of 16 bytes");
+        if (!c.map.may_begin_at(c.coordinates[0])) w.fail(i, "a box that begins at no multiple of 16 bytes");
         if (!b.is_fenced) w.fail(i, "an mbarrier that no fence.mbarrier_init has shown to copies");
         const std::uint64_t bytes = c.map.box_bytes();
         if (c.to % 1024 != 0) w.fail(i, "misaligned: 128-byte swizzle wants a multiple of 1024");
         if (c.to + bytes > w.block().shared.size()) w.fail(i, "beyond the block's shared memory");
-        if (const char* const why = beside.reader_of(c.to, bytes)) w.fail(i, why);
-        for (const auto& other : beside.copies)
+        if (const char* const why = pending.reader_of(c.to, bytes)) w.fail(i, why);
+        for (const auto& other : pending.copies)
             if (c.to < other.to + other.map.box_bytes() && other.to < c.to + bytes)
                 w.fail(i, "it writes where another bulk copy under way does");
-        auto next = beside.landings.lower_bound(c.to + bytes);
-        while (next != beside.landings.begin() && std::prev(next)->first + std::prev(next)->second.bytes > c.to)
-            next = beside.landings.erase(std::prev(next));
-        beside.landings[c.to] = {bytes, c.done, b.phases + 1};
+        auto next = pending.landings.lower_bound(c.to + bytes);
+        while (next != pending.landings.begin() && std::prev(next)->first + std::prev(next)->second.bytes > c.to)
+            next = pending.landings.erase(std::prev(next));
+        pending.landings[c.to] = {bytes, c.done, b.phases + 1};
         std::memset(w.block().shared.data() + c.to, 0xff, bytes);
-        beside.note_write(c.to, bytes, asynchronous::writer{});
-        beside.copies.push_back(c);
+        pending.note_write(c.to, bytes, asynchronous::writer{});
+        pending.copies.push_back(c);
     });
 };
 

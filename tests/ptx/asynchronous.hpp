@@ -20,17 +20,17 @@
 
 namespace halftone::ptx {
 
-/// A place in a tensor, by its index along each axis; those that the tensor does not have are 0.
-using tensor_place = std::array<std::int64_t, 4>;
+/// The coordinates of an element of a tensor; 0 along axes that the tensor does not have.
+using tensor_coordinates = std::array<std::int64_t, 4>;
 
-/// A CUtensorMap as this machine's cuTensorMapEncodeTiled writes it (runtime_tensor_map.cpp): of two or four axes, the
-/// first with neighbours in memory, of numbers of 16 or 32 bits; boxes of 128 bytes by box_outer in 128-byte swizzle.
+/// A CUtensorMap as this machine's cuTensorMapEncodeTiled writes it (runtime_tensor_map.cpp): two or four axes, the first of
+/// which is contiguous; numbers of 16 or 32 bits; boxes of 128 bytes by box_outer in 128-byte swizzle.
 struct tensor_map {
     static constexpr std::uint64_t written = 0x70616d726f736e74, row_bytes = 128;
 
     std::uint64_t stamp = written, address = 0;
     std::uint64_t extent[4] = {1, 1, 1, 1};
-    std::uint64_t pitch[3] = {};  ///< bytes from one to the next along each axis but the first
+    std::uint64_t pitch[3] = {};  ///< strides in bytes of all axes except the first
     std::uint64_t box_outer = 0;
     std::uint64_t element_bytes = 0;
     std::uint64_t axes = 2;
@@ -38,34 +38,34 @@ struct tensor_map {
 
     std::uint64_t box_bytes() const { return row_bytes * box_outer; }
     std::uint64_t box_inner() const { return row_bytes / element_bytes; }
-    /// Hardware refuses other boxes with an illegal instruction.
+    /// Whether a box may begin at this column. The hardware refuses other boxes with an illegal instruction.
     bool may_begin_at(std::int64_t x) const { return x * static_cast<std::int64_t>(element_bytes) % 16 == 0; }
-    bool has(const tensor_place& p) const {
+    bool has(const tensor_coordinates& p) const {
         for (std::size_t i = 0; i < p.size(); ++i)
             if (p[i] < 0 || static_cast<std::uint64_t>(p[i]) >= extent[i]) return false;
         return true;
     }
-    std::uint64_t place(const tensor_place& p) const {
+    std::uint64_t address_of(const tensor_coordinates& p) const {
         std::uint64_t at = address + element_bytes * static_cast<std::uint64_t>(p[0]);
         for (std::size_t i = 1; i < p.size(); ++i) at += pitch[i - 1] * static_cast<std::uint64_t>(p[i]);
         return at;
     }
 };
-/// The place that an element of a box has, by the place of the box.
-inline tensor_place in_box(tensor_place p, std::uint64_t column, std::uint64_t row) {
+/// The coordinates of an element of a box, from those of the box.
+inline tensor_coordinates in_box(tensor_coordinates p, std::uint64_t column, std::uint64_t row) {
     p[0] += static_cast<std::int64_t>(column), p[1] += static_cast<std::int64_t>(row);
     return p;
 }
-/// The place in an instruction's lane, from an operand on, one for each axis.
-tensor_place place_at(warp& w, const instruction& i, std::size_t operand, std::size_t axes, int lane);
+/// The coordinates that a lane of an instruction gives, one operand for each axis, beginning with `operand`.
+tensor_coordinates coordinates_at(warp& w, const instruction& i, std::size_t operand, std::size_t axes, int lane);
 static_assert(sizeof(tensor_map) == 128);
-/// The map at the address in an instruction's lane.
+/// The map whose address a lane of an instruction gives.
 tensor_map map_at(warp& w, const instruction& i, std::uint64_t at, int lane);
 
-/// The offset of a byte in a box, by the number of its chunk of 16 bytes among eight and the number of its row among eight.
+/// The offset of a byte in 128-byte swizzle: the index of its 16-byte chunk is combined with that of its row, both modulo 8.
 inline std::uint64_t swizzled(std::uint64_t at) { return at ^ (at >> 3 & 0x70); }
-/// The address in shared memory in an instruction's lane.
-std::uint64_t shared_place(warp& w, const instruction& i, std::size_t operand, int lane);
+/// The address in shared memory that a lane of an instruction gives.
+std::uint64_t shared_address(warp& w, const instruction& i, std::size_t operand, int lane);
 
 /// For each mbarrier, by its address, the number of phases that are known to be complete.
 using knowledge = std::map<std::uint64_t, std::uint64_t>;
@@ -76,7 +76,7 @@ inline void learn(knowledge& mine, const knowledge& other) {
 
 struct mbarrier {
     std::uint32_t arrivals = 0, missing = 0;  ///< arrivals of a phase, and those that the current phase still needs
-    std::int64_t bytes = 0;                   ///< still expected
+    std::int64_t bytes = 0;                   ///< bytes that are still expected
     std::uint64_t phases = 0;                 ///< completed phases
     int made_by = 0;                          ///< the thread that initialised it
     bool is_fenced = false;
@@ -89,7 +89,7 @@ struct asynchronous {
         const instruction* by = nullptr;
         tensor_map map{};
         std::uint64_t to = 0, done = 0;  ///< the destination, and the mbarrier that counts it
-        tensor_place place{};
+        tensor_coordinates coordinates{};
     };
     /// The memory that bulk copies wrote last: a thread that accesses it must know that their phase is complete.
     struct landing {
@@ -100,12 +100,12 @@ struct asynchronous {
         const instruction* by = nullptr;
         tensor_map map{};
         std::uint64_t from = 0;
-        tensor_place place{};
+        tensor_coordinates coordinates{};
         int thread = 0;
         std::uint64_t group = 0;  ///< the group of its thread
     };
     struct thread_state {
-        std::uint64_t store_groups = 0;  ///< closed
+        std::uint64_t store_groups = 0;  ///< number of committed groups of bulk stores
         std::uint32_t fences = 1;        ///< fences between its ordinary writes and bulk stores, plus one
     };
     /// The thread that wrote four bytes last, and the number of its fences before the write; 0: no thread, or a copy.
@@ -130,7 +130,7 @@ struct asynchronous {
 
     /// Whether there is nothing to check.
     bool is_idle() const { return landings.empty() && operands.empty() && stores.empty(); }
-    /// Why a warp with this knowledge may not access shared memory there; nullptr if it may.
+    /// The reason why a warp that knows of these phases may not access shared memory there; nullptr if it may.
     const char* objection(std::uint64_t at, std::uint64_t bytes, bool writes, const knowledge& known) const;
     /// The operation that reads there and has not been waited for, for error messages; nullptr if there is none.
     const char* reader_of(std::uint64_t at, std::uint64_t bytes) const;

@@ -17,10 +17,10 @@ constexpr int most_idle_turns = 1000;  // turns without any change of an mbarrie
 
 /// Checks at the end of a block.
 void check_ends(block_state& block, std::deque<warp>& warps) {
-    if (!block.beside.copies.empty())
-        warps.front().fail(*block.beside.copies.front().by, "a bulk copy that no thread waits for");
-    if (!block.beside.stores.empty()) {
-        const auto& store = block.beside.stores.front();
+    if (!block.pending.copies.empty())
+        warps.front().fail(*block.pending.copies.front().by, "a bulk copy that no thread waits for");
+    if (!block.pending.stores.empty()) {
+        const auto& store = block.pending.stores.front();
         warps[static_cast<std::size_t>(store.thread / lanes)].fail(*store.by,
                                                                    "a bulk store that its thread does not wait for");
     }
@@ -34,9 +34,9 @@ void check_ends(block_state& block, std::deque<warp>& warps) {
 
 void run_block(block_state& block, const function& kernel, unsigned threads, std::minstd_rand& random) {
     block.shared.begin(kernel.shared_bytes + block.how.shared_bytes);
-    block.beside = {};
-    block.beside.threads.resize(threads);
-    if (block.code.version() >= 90) block.beside.writers.resize(block.shared.size() / 4 + 1);
+    block.pending = {};
+    block.pending.threads.resize(threads);
+    if (block.code.version() >= 90) block.pending.writers.resize(block.shared.size() / 4 + 1);
     std::uint64_t changes = 0;
     int idle_turns = 0;
     std::deque<warp> warps;
@@ -54,7 +54,7 @@ void run_block(block_state& block, const function& kernel, unsigned threads, std
         if (is_over) return check_ends(block, warps);
         if (const auto late = std::find_if(warps.begin(), warps.end(), [](const warp& w) { return w.waits(); });
             late != warps.end()) {
-            idle_turns = block.beside.changes == std::exchange(changes, block.beside.changes) ? idle_turns + 1 : 0;
+            idle_turns = block.pending.changes == std::exchange(changes, block.pending.changes) ? idle_turns + 1 : 0;
             if (idle_turns > most_idle_turns) late->fail(late->last_wait(), "it waits for a phase that does not end");
             continue;
         }

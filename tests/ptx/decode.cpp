@@ -13,7 +13,7 @@ handler decode_move(instruction& i, const mnemonic& name) {
             each_lane(m, [&](int l) { w.values(a.to[0])[l] = w.values(a.from[0])[l]; });
         };
     }
-    return [](warp& w, const instruction& a, lane_mask m) {  // joins pieces into one value, or splits one; option: its bytes
+    return [](warp& w, const instruction& a, lane_mask m) {  // joins or splits parts; option: the bytes of a part
         const std::size_t pieces = a.to.size() > a.from.size() ? a.to.size() : a.from.size();
         const std::size_t bits = 8 * static_cast<std::size_t>(a.option) / pieces;
         const std::uint64_t ones = (std::uint64_t{1} << bits) - 1;

@@ -21,7 +21,7 @@ struct mnemonic {
         }
         return false;
     }
-    /// Bytes of the type; a predicate's one.
+    /// Bytes of the type; a predicate has one.
     std::int32_t bytes() const { return type().front() == 'p' ? 1 : std::stoi(std::string(type().substr(1))) / 8; }
 };
 

@@ -26,7 +26,7 @@ constexpr int slots = 3, threads = 384;
 template <int Columns>
 constexpr unsigned slot_bytes = 128 * (128 + Columns);
 
-/// Tiles of 128 rows, one after the other: two warpgroups of consumers, and a thread that has the copies made.
+/// Tiles of 128 rows, one after the other: two warpgroups of consumers, and a thread that issues the copies.
 template <class T, int Columns, bool A, bool B>
 __global__ void __launch_bounds__(threads)
     product(const __grid_constant__ CUtensorMap a, const __grid_constant__ CUtensorMap b, float* out, sizes s) {
@@ -148,7 +148,7 @@ struct matrix {
     }
 };
 
-/// Small whole numbers, so that every order of summation gives the same.
+/// Small whole numbers, whose sums are exact in any order.
 int left(int m, int k) { return (m * 5 + k * 3) % 7 - 3; }
 int right(int k, int n) { return (k * 2 + n * 11) % 9 - 4; }
 
@@ -221,7 +221,7 @@ enum class mistake {
     a_warp_less
 };
 
-/// 64 by 128 by 64, of one warpgroup.
+/// A product by one warpgroup, with a mistake: 64 rows, 128 columns, depth 64.
 template <mistake M>
 __global__ void __launch_bounds__(128)
     one_tile(const __grid_constant__ CUtensorMap a, const CUtensorMap* elsewhere, float* out) {
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(128)
     for (int j = 0; j < 64; ++j) out[threadIdx.x * 64 + j] = sums[j];
 }
 
-/// Whether the kernel ends, and with numbers.
+/// Whether the kernel completes with the right results.
 template <mistake M>
 bool ends_well() {
     matrix<bfloat16> a(128, M == mistake::column ? 72 : 64);
@@ -296,7 +296,7 @@ bool ends_well() {
     return is_well;
 }
 
-TEST_CASE("the machine for PTX as an sm_90 finds each planted mistake") {
+TEST_CASE("the machine for PTX as an sm_90 finds each deliberate mistake") {
     CHECK(ends_well<mistake::none>());
     CHECK_FALSE(ends_well<mistake::unmade_map>());
     CHECK_FALSE(ends_well<mistake::misaligned_map>());
@@ -321,10 +321,11 @@ TEST_CASE("the machine for PTX as an sm_90 finds each planted mistake") {
 
 constexpr unsigned box_bytes = 16 * 128;
 __device__ unsigned in_box(unsigned row, unsigned chunk) { return row * 128 + (chunk ^ row % 8) * 16; }
-/// Exact in all types.
+/// Small numbers, which are exact in all types.
 __host__ __device__ int in_matrix(int row, int column) { return (row * 7 + column * 3) % 101 + 1; }
 
-/// All of a matrix by one warp, from before its beginning on: 128 bytes of 16 rows at a time, in two buffers in turn.
+/// Writes a whole matrix by one warp, beginning before its first element: boxes of 128 bytes by 16 rows, in two alternating
+/// buffers.
 template <class T>
 __global__ void __launch_bounds__(32) write_back(const __grid_constant__ CUtensorMap to, int rows, int columns) {
     extern __shared__ __align__(1024) unsigned char boxes[];
@@ -361,7 +362,7 @@ __global__ void __launch_bounds__(32) write_back(const __grid_constant__ CUtenso
     }
     bulk_wait_read<0>();
 }
-/// All of a matrix by one thread, from another one.
+/// Copies a whole matrix by one thread.
 __global__ void pass_on(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to, int rows,
                         int columns, int across) {
     extern __shared__ __align__(1024) unsigned char box[];
@@ -402,7 +403,7 @@ void check_write_back(int rows, int columns) {
         int wrong = 0;
         for (int i = 0; i < rows * one.pitch; ++i) {
             const int row = i / one.pitch, column = i % one.pitch;
-            // Stores write whole chunks of 16 bytes. What a copy reads beyond a row's end is 0.
+            // Stores write whole chunks of 16 bytes. A copy reads zeros beyond a row's end.
             constexpr int chunk = 16 / static_cast<int>(sizeof(T));
             const int written = (columns + chunk - 1) / chunk * chunk;
             const int beyond = from == &one ? in_matrix(row, column) : 0;
@@ -438,7 +439,7 @@ enum class lapse {
     wait_of_another
 };
 
-/// 64 by 16, of one warp.
+/// A bulk store of a box of 64 by 16 by one warp, with a mistake.
 template <lapse M>
 __global__ void __launch_bounds__(32) one_box(const __grid_constant__ CUtensorMap to) {
     extern __shared__ __align__(1024) unsigned char boxes[];
@@ -475,7 +476,7 @@ __global__ void __launch_bounds__(32) one_box(const __grid_constant__ CUtensorMa
     if (lane == 5 && M != lapse::no_commit && M != lapse::no_wait) boxes[40] = 0;
 }
 
-/// Whether the kernel ends, and with numbers.
+/// Whether the kernel completes with the right results.
 template <lapse M>
 bool stores_well() {
     matrix<bfloat16> to(16, 64);
@@ -510,7 +511,7 @@ TEST_CASE("the machine for PTX as an sm_90 finds each mistake about bulk copies 
     CHECK_FALSE(stores_well<lapse::wait_of_another>());
 }
 
-TEST_CASE("the machine for PTX as an sm_90 refuses tensor maps that the driver does") {
+TEST_CASE("the machine for PTX as an sm_90 refuses the tensor maps that the driver refuses") {
     matrix<bfloat16> a(128, 64);
     CUtensorMap map[2];
     CHECK(a.map(256).encode(map) == CUDA_SUCCESS);
@@ -566,7 +567,7 @@ __global__ void probe(int* out) {
     if (out != nullptr) *out = line[0];
 #endif
 }
-TEST_CASE("the machine for PTX tells of a kernel how much shared memory its source has") {
+TEST_CASE("the machine for PTX reports the shared memory of a kernel's source") {
     cudaFuncAttributes attributes{};
     REQUIRE(cudaFuncGetAttributes(&attributes, probe) == cudaSuccess);
     CHECK(attributes.sharedSizeBytes == 64);

@@ -23,7 +23,7 @@ __device__ inline void mbarrier_arrive(unsigned at) {
 __device__ inline void mbarrier_expect(unsigned at, unsigned bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
 }
-// Two of these in one function have labels of one name.
+// If a function contains this twice, its PTX has two labels of the same name.
 __device__ inline void mbarrier_wait(unsigned at, unsigned parity) {
     asm volatile(
         "{\n.reg .pred over;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n@over bra done;\n"
@@ -67,7 +67,7 @@ template <int N>
 __device__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
-/// Of a tile in 128-byte swizzle; is_outer: in panels of 64 outer elements, 8192 bytes apart.
+/// The descriptor of a tile in 128-byte swizzle; is_outer: in panels of 64 outer elements, 8192 bytes apart.
 __device__ inline std::uint64_t descriptor(unsigned at, bool is_outer) {
     return std::uint64_t{at >> 4 & 0x3fff} | std::uint64_t{is_outer ? 512u : 1u} << 16 | std::uint64_t{64} << 32 |
            std::uint64_t{1} << 62;

@@ -61,7 +61,7 @@ void warp::begin(frame& f, const function& of) {
     f.local.assign(of.local_bytes * lanes + 16, std::byte{0xff});
     for (const auto& [r, bits] : of.constants)
         for (int l = 0; l < lanes; ++l) f.registers[static_cast<std::size_t>(r * lanes + l)] = bits;
-    for (const auto& [r, which] : of.places) {
+    for (const auto& [r, which] : of.special_registers) {
         const auto value = special_registers[which].value;
         for (int l = 0; l < lanes; ++l)
             f.registers[static_cast<std::size_t>(r * lanes + l)] =
@@ -104,11 +104,11 @@ std::byte* warp::memory(const instruction& i, space s, std::uint64_t address, st
         if (address + bytes > block_.shared.size()) fail(i, "beyond the block's shared memory");
         if (block_.shared.is_race(address, bytes, how, first_thread_ + lane, order_))
             fail(i, "a race in shared memory");
-        auto& beside = block_.beside;
+        auto& pending = block_.pending;
         const bool writes = how != access::reads;
-        if (!beside.is_idle())
-            if (const char* const why = beside.objection(address, bytes, writes, known_)) fail(i, why);
-        if (writes) beside.note_write(address, bytes, first_thread_ + lane);
+        if (!pending.is_idle())
+            if (const char* const why = pending.objection(address, bytes, writes, known_)) fail(i, why);
+        if (writes) pending.note_write(address, bytes, first_thread_ + lane);
         return block_.shared.data() + address;
     }
     if (s == space::local) {

@@ -20,7 +20,7 @@ __global__ void no_barrier(int* out) {
 }
 __global__ void no_barrier_for_a_pointer(int* out, int elsewhere) {
     __shared__ int line[64];
-    int* const p = elsewhere != 0 ? out : line;  // that it is shared memory, the compiler cannot know
+    int* const p = elsewhere != 0 ? out : line;  // the compiler cannot know that it is shared memory
     p[threadIdx.x] = static_cast<int>(threadIdx.x);
     out[threadIdx.x] = p[63 - threadIdx.x];
 }
@@ -90,14 +90,14 @@ struct memory {
         REQUIRE(cudaMemset(in, 0, 64 * sizeof(int)) == cudaSuccess);
     }
     ~memory() {
-        cudaDeviceReset();  // what failed is over
+        cudaDeviceReset();  // clears the error of a failed kernel
         cudaFree(out), cudaFree(in);
     }
     memory(const memory&) = delete;
     memory& operator=(const memory&) = delete;
 };
 
-TEST_CASE("the machine for PTX finds each planted mistake") {
+TEST_CASE("the machine for PTX finds each deliberate mistake") {
     const auto fails = [](const auto& launch) {
         const memory m;
         launch(m);
@@ -131,7 +131,7 @@ TEST_CASE("the machine for PTX: a stream runs its work only when something waits
     cudaStreamDestroy(stream), cudaFreeHost(host);
 }
 
-TEST_CASE("the machine for PTX refuses launches that no GPU takes") {
+TEST_CASE("the machine for PTX refuses launches that a GPU refuses") {
     const memory m;
     no_mistake<<<1, 2048>>>(m.out, m.in);
     CHECK(cudaGetLastError() == cudaErrorInvalidConfiguration);

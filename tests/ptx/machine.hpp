@@ -30,7 +30,7 @@ struct launch {
     shape grid{}, block{};
     std::size_t shared_bytes = 0;             ///< in addition to that of the kernel's source
     std::vector<std::uint64_t> parameters{};  ///< their bytes
-    std::uint32_t seed = 0;  ///< of the order of blocks, and of warps between two barriers; 0: as numbered
+    std::uint32_t seed = 0;  ///< seed of the order of blocks, and of warps between two barriers; 0: ascending order
 };
 
 struct range {
@@ -55,7 +55,7 @@ struct block_state {
     shape at{};
     std::uint64_t steps = 0;
     range last{};  // the memory accessed last by the kernel
-    asynchronous beside{};
+    asynchronous pending{};
 };
 
 /// A function that a warp is executing.

@@ -61,9 +61,9 @@ struct function {
     std::vector<instruction> code;
     int registers = 0;
     std::vector<std::pair<std::int32_t, std::uint64_t>> constants;  ///< registers that hold a number
-    std::vector<std::pair<std::int32_t, std::size_t>> places;       ///< registers that hold %tid.x and other special registers
+    std::vector<std::pair<std::int32_t, std::size_t>> special_registers;  ///< registers that hold %tid.x and the like
     std::vector<variable> parameters, results;
-    std::vector<std::vector<variable>> given;  ///< by each of its calls: results, then arguments
+    std::vector<std::vector<variable>> given;  ///< of each call that it contains: results, then arguments
     std::uint64_t parameter_bytes = 0;         ///< of a thread's parameter memory
     std::uint64_t kernel_parameter_bytes = 0;
     std::uint64_t local_bytes = 0, shared_bytes = 0;
@@ -104,7 +104,7 @@ class module {
     struct shared_variable {
         std::uint64_t bytes = 0, alignment = 1;
     };
-    std::map<std::string, shared_variable> shared_;  // of 0 bytes: the memory that a launch requests
+    std::map<std::string, shared_variable> shared_;  // a variable of 0 bytes is the memory that a launch requests
 };
 
 /// The machine's number of a special register, as %tid.x; throws failure for an unknown name.

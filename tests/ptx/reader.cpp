@@ -161,7 +161,7 @@ class reader {
         if (key == "WARP_SZ") return constant(lanes);
         if (key.front() == '%') {
             const auto [at, is_new] = places_.try_emplace(key, f_->registers);
-            if (is_new) f_->places.emplace_back(f_->registers++, special_register_named(key));
+            if (is_new) f_->special_registers.emplace_back(f_->registers++, special_register_named(key));
             return at->second;
         }
         if (const auto found = parameters_.find(key); found != parameters_.end()) return constant(found->second.offset);

@@ -72,7 +72,7 @@ struct gpu {
     stream plain;  // the legacy stream
     std::set<pool*> pools;
     pool own;  // the device's default pool, which is also the current one
-    std::map<std::string, int> calls;  // of expensive functions
+    std::map<std::string, int> calls;  // numbers of calls of expensive functions
     cudaError_t last = cudaSuccess, broken = cudaSuccess;
 
     /// The beginning and the kind of the allocation that contains this number of bytes from the address on; nullptr if none does.

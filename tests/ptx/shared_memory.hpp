@@ -30,7 +30,7 @@ class shared_memory {
     std::byte* data() { return reinterpret_cast<std::byte*>(words_.data()); }
     std::size_t size() const { return bytes_; }
 
-    /// Whether the access is a race with one before; order counts what has ordered the thread's warp.
+    /// Whether the access is a race with an earlier one. order: the number of bar.warp.sync of the thread's warp so far.
     bool is_race(std::uint64_t at, std::uint64_t bytes, access how, int thread, std::uint32_t order) {
         if (how == access::is_atomic) return false;
         const bool by_words = at % 4 == 0 && bytes % 4 == 0;
@@ -58,7 +58,7 @@ class shared_memory {
         std::uint32_t order = 0;
     };
     struct trace {
-        std::uint64_t phase = 0;  // the number of barriers before
+        std::uint64_t phase = 0;  // the number of barriers before the access
         visit writer{}, reader{};
     };
     /// Separate records for four bytes that are not accessed as one.

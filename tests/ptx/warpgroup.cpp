@@ -79,14 +79,14 @@ constexpr handler multiply = [](warp& w, const instruction& i, lane_mask m) {
     for (const operand& o : operands) {
         o.each_piece([&](std::uint64_t at, std::uint64_t bytes) {
             if (at + bytes > block.shared.size()) w.fail(i, "beyond the block's shared memory");
-            if (const char* const why = block.beside.objection(at, bytes, false, w.known())) w.fail(i, why);
-            block.beside.operands.push_back({w.first_thread() / lanes, sums.groups, at, bytes});
+            if (const char* const why = block.pending.objection(at, bytes, false, w.known())) w.fail(i, why);
+            block.pending.operands.push_back({w.first_thread() / lanes, sums.groups, at, bytes});
         });
     }
 
     const auto read = [&](const operand& o, std::uint64_t outer, std::uint64_t k) {
         decltype(T{}.bits()) bits;
-        std::memcpy(&bits, block.shared.data() + o.place(outer, k), sizeof bits);
+        std::memcpy(&bits, block.shared.data() + o.offset_of(outer, k), sizeof bits);
         return static_cast<double>(static_cast<float>(T::from_bits(bits)));
     };
     const auto first_row = static_cast<std::uint64_t>(w.first_thread() / lanes % 4 * 16);
@@ -176,7 +176,7 @@ void warp::end_products(std::uint64_t groups_left) {
     // A warp that has waited for all of them may now access their operands.
     if (sums_.under_way.empty()) sums_.is_fence_due = true;
     const int mine = first_thread_ / lanes;
-    std::erase_if(block_.beside.operands,
+    std::erase_if(block_.pending.operands,
                   [&](const asynchronous::operand& o) { return o.warp == mine && o.group < over; });
 }
 

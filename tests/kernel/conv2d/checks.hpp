@@ -160,7 +160,7 @@ void check_case(Device& device, const conv2d_case& t, bool integers, support::co
     const auto spread = [&](const guarded<W>& bias) {
         doubles all;
         for (extent i = 0; i < p.result().size(); ++i)
-            all.push_back(static_cast<double>(bias[i / p.places() % p.outputs]));
+            all.push_back(static_cast<double>(bias[i / p.positions() % p.outputs]));
         return all;
     };
 
@@ -194,7 +194,7 @@ void check_case(Device& device, const conv2d_case& t, bool integers, support::co
                                     static_cast<double>(p.group_outputs() + p.window.taps()));
         // A sum in each product, and the sum of the products, in order.
         compare<compute, W, Device>(c, integers, to_w, dw, w_before,
-                                    static_cast<double>(p.images * (p.places() + p.window.down.places)));
+                                    static_cast<double>(p.images * (p.positions() + p.window.down.positions)));
     }
 }
 
@@ -218,17 +218,17 @@ void unfolds(Device& device) {
         const auto p = t.problem();
         support::random data(static_cast<std::uint64_t>(t.x.size()));
         const operands<T, float, float> in(data, t, true);
-        const extent rows = p.channels * p.window.taps(), columns = p.images * p.places();
+        const extent rows = p.channels * p.window.taps(), columns = p.images * p.positions();
         const guarded<T> y(rows * columns, 1), want(rows * columns, 1);
         ht::kernel::unfold<Device>::run(device, ht::kernel::unfold_arguments<T>{.x = in.last(t),
                                                                                 .y = y.view(ht::shape<2>{rows, columns}),
                                                                                 .window = p.window,
-                                                                                .rows = p.window.down.places});
+                                                                                .rows = p.window.down.positions});
         ht::reference::unfold(p.window, in.x.view(t.x), want.view(ht::shape<2>{rows, columns}));
         CHECK(y.same_bits(want));
         CHECK(y.intact());
-        const extent first = p.window.down.places / 2, some = p.window.down.places - first,
-                     width = p.images * some * p.window.across.places;
+        const extent first = p.window.down.positions / 2, some = p.window.down.positions - first,
+                     width = p.images * some * p.window.across.positions;
         const guarded<T> part(rows * width, 1);
         ht::kernel::unfold<Device>::run(device, ht::kernel::unfold_arguments<T>{.x = in.x.view(t.x),
                                                                                 .y = part.view(ht::shape<2>{rows, width}),
@@ -237,10 +237,10 @@ void unfolds(Device& device) {
                                                                                 .rows = some});
         bool equal = part.intact();
         for (extent i = 0; i < part.size(); ++i) {
-            const extent column = i % std::max<extent>(width, 1), image = column / (some * p.window.across.places),
-                         place = column % (some * p.window.across.places) + first * p.window.across.places;
+            const extent column = i % std::max<extent>(width, 1), image = column / (some * p.window.across.positions),
+                         position = column % (some * p.window.across.positions) + first * p.window.across.positions;
             equal = equal && static_cast<double>(part[i]) ==
-                                 static_cast<double>(want[i / width * columns + image * p.places() + place]);
+                                 static_cast<double>(want[i / width * columns + image * p.positions() + position]);
         }
         CHECK(equal);
 

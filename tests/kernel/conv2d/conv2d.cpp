@@ -41,7 +41,7 @@ TEST_CASE("conv2d: an image that is unfolded by rows, and whose gradient is fold
     check_case<ht::full_fp32, float, float, float>(device, large, true, unused);
     const auto p = large.problem();
     const auto cut = ht::detail::conv2d_pieces::of<ht::cpu>(p, p.depth() * 4);
-    CHECK((cut.images == 1 && cut.rows > 1 && cut.rows < p.window.down.places));
+    CHECK((cut.images == 1 && cut.rows > 1 && cut.rows < p.window.down.positions));
     // Scratch memory is as the contract states: a matrix of at most 8 MiB, and packed operands.
     const auto bytes = ht::workspace_bytes(device, [&](auto& d) {
         ht::conv2d<ht::full_fp32>(d, ht::view<float, 4>(nullptr, large.x), ht::view<float, 4>(nullptr, large.weight()),

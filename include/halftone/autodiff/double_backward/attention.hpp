@@ -62,8 +62,8 @@ void sum_pairs(Context& context, const attention_pairs& p, attention_sum over, f
     using rows = kernel::attention_rows<typename Context::device_type>;
     auto& device = context.device();
     const bool by_keys = over == attention_sum::over_keys;
-    const matrices<const float> lying{pairs, p.shape_of_pairs()};
-    const auto left = by_keys ? lying : !lying;
+    const matrices<const float> stored{pairs, p.shape_of_pairs()};
+    const auto left = by_keys ? stored : !stored;
     const auto right = by_keys ? p.of_keys(x) : p.of_queries(x);
     if (!p.visible.has_masked()) return multiply_each<Compute>(device, left, right, to, mode);
     const auto as_rows = [&](auto* data, extent each) {

@@ -18,14 +18,14 @@ struct channel_composition {
                               double epsilon, const variable<S, 1>& mean, const variable<S, 1>& rstd, const Gain& gain,
                               const Bias& bias) {
         const shape<3> parts{sets.images, sets.channels, sets.area}, each{1, sets.channels, 1};
-        const auto pictures = reshaped(x, parts);
+        const auto images = reshaped(x, parts);
         variable<float, 3> normal;
         if (are_given) {
             normal = halftone::map<float>(
-                root, [](auto a, auto m, auto r) { return (a - m) * r; }, pictures, reshaped(mean, each),
+                root, [](auto a, auto m, auto r) { return (a - m) * r; }, images, reshaped(mean, each),
                 reshaped(rstd, each));
         } else if (sets.groups == 0) {
-            normal = normalised(root, pictures, axis_list<0, 2>{}, epsilon);
+            normal = normalised(root, images, axis_list<0, 2>{}, epsilon);
         } else {
             normal = reshaped(
                 normalised(root, reshaped(x, shape<2>{sets.sets(), sets.set_size()}), axis_list<1>{}, epsilon), parts);

@@ -23,8 +23,8 @@ factor<T> factor_of_matrices(const variable<T, Rank>& v) {
 /// As the product reads it.
 template <orientation Turned, class T, int Rank>
 factor<T> factor_read(const variable<T, Rank>& v) {
-    const factor<T> lying = factor_of_matrices(v);
-    return Turned == orientation::straight ? lying : !lying;
+    const factor<T> stored = factor_of_matrices(v);
+    return Turned == orientation::straight ? stored : !stored;
 }
 
 template <class Roles, class A, class B, class Y, int Rank, orientation OfA, orientation OfB>

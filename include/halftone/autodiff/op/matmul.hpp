@@ -82,8 +82,8 @@ void products(Device& device, const view<A, 3>& a, const view<B, 3>& b, const vi
 /// A variable's matrices as a product reads them.
 template <orientation Turned, class T, int Rank>
 view<T, 3> matrices_read(const view<T, Rank>& v) {
-    const auto lying = as_matrices(v);
-    return Turned == orientation::straight ? lying : transpose(lying);
+    const auto stored = as_matrices(v);
+    return Turned == orientation::straight ? stored : transpose(stored);
 }
 
 /// a and b are kept in their own memory order, not transposed.
@@ -217,18 +217,18 @@ struct parameter_read_record {
 template <class T, int Rank>
 class transposed_variable {
   public:
-    explicit transposed_variable(const variable<T, Rank>& v) : lying_(v) {}
+    explicit transposed_variable(const variable<T, Rank>& v) : stored_(v) {}
     /// The variable itself, not transposed.
-    const variable<T, Rank>& lying() const { return lying_; }
+    const variable<T, Rank>& stored() const { return stored_; }
     /// The shape with the last two axes exchanged.
     halftone::shape<Rank> shape() const {
-        halftone::shape<Rank> s = lying_.shape();
+        halftone::shape<Rank> s = stored_.shape();
         std::swap(s[Rank - 1], s[Rank - 2]);
         return s;
     }
 
   private:
-    variable<T, Rank> lying_;
+    variable<T, Rank> stored_;
 };
 
 /// x with its last two axes exchanged, as an operand of ht::matmul: ht::matmul(ctx, q, ht::transposed(k)). Nothing is
@@ -242,7 +242,7 @@ transposed_variable<T, Rank> transposed(const variable<T, Rank>& x) {
 /// x itself.
 template <class T, int Rank>
 variable<T, Rank> transposed(const transposed_variable<T, Rank>& x) {
-    return x.lying();
+    return x.stored();
 }
 
 namespace detail {
@@ -282,14 +282,14 @@ struct matmul_operand<variable<T, Rank>> {
     static constexpr bool is_operand = true;
     static constexpr orientation turned = orientation::straight;
     static constexpr int rank = Rank;
-    static const variable<T, Rank>& lying(const variable<T, Rank>& v) { return v; }
+    static const variable<T, Rank>& stored(const variable<T, Rank>& v) { return v; }
 };
 template <class T, int Rank>
 struct matmul_operand<transposed_variable<T, Rank>> {
     static constexpr bool is_operand = true;
     static constexpr orientation turned = orientation::transposed;
     static constexpr int rank = Rank;
-    static const variable<T, Rank>& lying(const transposed_variable<T, Rank>& v) { return v.lying(); }
+    static const variable<T, Rank>& stored(const transposed_variable<T, Rank>& v) { return v.stored(); }
 };
 
 }  // namespace detail
@@ -319,10 +319,11 @@ auto matmul(Context&& context, const A& a, const B& b) {
         // The rows of all leading axes form one matrix.
         extent rows = 1;
         for (int i = 0; i < Rank - 1; ++i) rows *= sa[i];
-        return reshape(context, matmul<As>(context, reshape(context, of_a::lying(a), shape<2>{rows, sa[Rank - 1]}), b),
+        return reshape(context, matmul<As>(context, reshape(context, of_a::stored(a), shape<2>{rows, sa[Rank - 1]}), b),
                        detail::with_last(sa, sb[1]));
     } else {
-        return detail::multiply_matrices<of_a::turned, of_b::turned, As>(context, of_a::lying(a), sa, of_b::lying(b), sb);
+        return detail::multiply_matrices<of_a::turned, of_b::turned, As>(context, of_a::stored(a), sa, of_b::stored(b),
+                                                                         sb);
     }
 }
 

@@ -28,8 +28,8 @@ struct matrices {
     extent rows() const { return stored[turned == orientation::straight ? 1 : 2]; }
     extent columns() const { return stored[turned == orientation::straight ? 2 : 1]; }
     view<T, 3> all() const {
-        const view<T, 3> lying(data, stored);
-        return turned == orientation::straight ? lying : transpose(lying);
+        const view<T, 3> as_stored(data, stored);
+        return turned == orientation::straight ? as_stored : transpose(as_stored);
     }
     matrices operator!() const { return {data, stored, !turned}; }
 };

@@ -30,12 +30,12 @@ void for_each_window(const view<Y, 4>& y, const F& window) {
 }
 /// Calls element(h, w) for those elements of the window beginning at (top, left) that are inside the image.
 template <class F>
-void for_each_in_window(const height_width& picture, extent top, extent left, const height_width& size,
+void for_each_in_window(const height_width& image, extent top, extent left, const height_width& size,
                         const height_width& dilation, const F& element) {
     for (extent a = 0; a < size.height; ++a) {
         for (extent b = 0; b < size.width; ++b) {
             const extent h = top + a * dilation.height, w = left + b * dilation.width;
-            if (h >= 0 && h < picture.height && w >= 0 && w < picture.width) element(h, w);
+            if (h >= 0 && h < image.height && w >= 0 && w < image.width) element(h, w);
         }
     }
 }
@@ -49,16 +49,16 @@ constexpr height_width stride_of(const height_width& stride, const height_width&
 template <class X, class Y>
 void max_pool2d(const view<X, 4>& x, const max_pool_options& o, const view<Y, 4>& y,
                 const view<std::int32_t, 4>& index) {
-    const height_width picture{x.extent_of(2), x.extent_of(3)}, stride = stride_of(o.stride, o.kernel_size);
+    const height_width image{x.extent_of(2), x.extent_of(3)}, stride = stride_of(o.stride, o.kernel_size);
     for_each_window(y, [&](extent n, extent c, extent row, extent column) {
         double largest = -std::numeric_limits<double>::infinity();
         std::int32_t at = -1;
-        for_each_in_window(picture, row * stride.height - o.padding.height, column * stride.width - o.padding.width,
+        for_each_in_window(image, row * stride.height - o.padding.height, column * stride.width - o.padding.width,
                            o.kernel_size, o.dilation, [&](extent h, extent w) {
                                const auto v = static_cast<double>(x(n, c, h, w));
                                if (at >= 0 && !(v > largest) && !std::isnan(v)) return;
                                largest = v;
-                               at = static_cast<std::int32_t>(h * picture.width + w);
+                               at = static_cast<std::int32_t>(h * image.width + w);
                            });
         y(n, c, row, column) = static_cast<Y>(largest);
         index(n, c, row, column) = at;
@@ -119,12 +119,12 @@ void for_each_mean(const view<X, 4>& x, adaptive, const view<Y, 4>& y, const F& 
 /// y = the mean of each window; options: avg_pool_options, or adaptive.
 template <class X, class Y, class Options>
 void mean_pool2d(const view<X, 4>& x, const Options& options, const view<Y, 4>& y) {
-    const height_width picture{x.extent_of(2), x.extent_of(3)};
+    const height_width image{x.extent_of(2), x.extent_of(3)};
     for_each_mean(x, options, y,
                   [&](extent n, extent c, extent row, extent column, extent top, extent left, const height_width& size,
                       double divisor) {
                       double sum = 0;
-                      for_each_in_window(picture, top, left, size, 1,
+                      for_each_in_window(image, top, left, size, 1,
                                          [&](extent h, extent w) { sum += static_cast<double>(x(n, c, h, w)); });
                       y(n, c, row, column) = static_cast<Y>(sum / divisor);
                   });
@@ -132,12 +132,12 @@ void mean_pool2d(const view<X, 4>& x, const Options& options, const view<Y, 4>& 
 /// dx += dy / divisor, for each element of each window.
 template <class Y, class X, class Options>
 void mean_pool2d_gradient(const view<Y, 4>& dy, const Options& options, const view<X, 4>& dx) {
-    const height_width picture{dx.extent_of(2), dx.extent_of(3)};
+    const height_width image{dx.extent_of(2), dx.extent_of(3)};
     for_each_mean(dx, options, dy,
                   [&](extent n, extent c, extent row, extent column, extent top, extent left, const height_width& size,
                       double divisor) {
                       const double share = static_cast<double>(dy(n, c, row, column)) / divisor;
-                      for_each_in_window(picture, top, left, size, 1, [&](extent h, extent w) {
+                      for_each_in_window(image, top, left, size, 1, [&](extent h, extent w) {
                           X& to = dx(n, c, h, w);
                           to = static_cast<X>(static_cast<double>(to) + share);
                       });

@@ -2,7 +2,7 @@
 /// \file
 /// unfold and fold on the CPU; unfold.hpp has their contract and an example.
 ///
-/// unfold writes the matrix row by row: the elements that a tap reads for one row of places have a constant stride in a
+/// unfold writes the matrix row by row: the elements that a tap reads for one row of positions have a constant stride in a
 /// row of the image. fold computes the images row by row: it sums the floats of a row in scratch memory, tap by tap.
 #pragma once
 
@@ -37,7 +37,7 @@ struct job {
 template <class Word>
 void run_units(const job& j, extent begin, extent end) {
     const window_axis &down = j.window.down, &across = j.window.across;
-    const extent width = across.places, step = across.stride * j.strides[3];
+    const extent width = across.positions, step = across.stride * j.strides[3];
     for (extent unit = begin; unit < end; ++unit) {
         const extent image = unit % j.images, row = unit / j.images;
         const extent tap = row % j.window.taps(), down_tap = tap / across.taps, across_tap = tap % across.taps;
@@ -80,13 +80,13 @@ struct fold_job {
                      image = index / down.size / (groups * channels);
         std::fill_n(sums, across.size, 0.0f);
         for (extent k = 0; k < down.taps; ++k) {
-            const extent place_row = down.place_of(row, k);
-            if (place_row < 0) continue;
+            const extent position_row = down.position_of(row, k);
+            if (position_row < 0) continue;
             for (extent l = 0; l < across.taps; ++l) {
                 const extent first = across.first_inside(l), count = across.end_inside(l) - first;
                 if (count <= 0) continue;
                 const float* const from = y + (of_group * window.taps() + k * across.taps + l) * columns +
-                                          image * window.places() + place_row * across.places + first;
+                                          image * window.positions() + position_row * across.positions + first;
                 rows.add_scaled(count, 1.0f, from, 1, sums + across.seen(first, l), across.stride);
             }
         }
@@ -109,7 +109,7 @@ inline void run(cpu& device, const fold_job& j, extent images) {
 
 template <class Word>
 void run(cpu& device, const job& j) {
-    const row_partition pieces = partition_rows(j.units(), j.rows * j.window.across.places);
+    const row_partition pieces = partition_rows(j.units(), j.rows * j.window.across.positions);
     device.parallel_for(pieces.count, [&](extent piece) {
         const extent begin = pieces.begin(piece);
         run_units<Word>(j, begin, begin + pieces.rows_of(piece));

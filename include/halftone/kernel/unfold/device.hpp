@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// unfold and fold on devices that run GPU kernels; unfold.hpp has their contract and an example. A thread of unfold writes
-/// 16 bytes of a row of the matrix: it computes its channel, tap, image and place by five divisions, and steps from one
-/// place to the next by additions. A thread of fold computes one element of the images. Both use 32-bit integers if the
+/// 16 bytes of a row of the matrix: it computes its channel, tap, image and position by five divisions, and steps from one
+/// position to the next by additions. A thread of fold computes one element of the images. Both use 32-bit integers if the
 /// sizes allow that. On an H200 a convolution of 64 images of 64 x 56 x 56 by 3x3 windows took 1.24 ms with one thread per
 /// element of the matrix and 64-bit integers, of which unfold took 1.0 ms.
 #pragma once
@@ -46,24 +46,24 @@ struct unfold_runs_kernel {
     }
 
   private:
-    /// The elements that a tap sees from n consecutive places of a channel, from `column` on.
+    /// The elements that a tap sees from n consecutive positions of a channel, from `column` on.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE vec<Word, N> read(Simt simt, extent channel, int down_tap, int across_tap,
                                                   simt::word column, int n) const {
         const window_axis &down = matrix.window.down, &across = matrix.window.across;
-        const auto places = static_cast<simt::word>(across.places), rows = static_cast<simt::word>(matrix.rows);
+        const auto positions = static_cast<simt::word>(across.positions), rows = static_cast<simt::word>(matrix.rows);
         const int stride = static_cast<int>(across.stride), size = static_cast<int>(across.size);
         const int first_seen = static_cast<int>(across.seen(0, across_tap));
         const extent step = stride * matrix.strides[3];
-        simt::word place_row = column / places, place = column - place_row * places;
-        simt::word image = place_row / rows;
-        place_row -= image * rows;
+        simt::word position_row = column / positions, position = column - position_row * positions;
+        simt::word image = position_row / rows;
+        position_row -= image * rows;
 
-        int seen = first_seen + static_cast<int>(place) * stride;
+        int seen = first_seen + static_cast<int>(position) * stride;
         bool is_inside = false;  // whether the row that the tap sees is one of the image
         extent at = 0;           // of the element that the tap sees
         const auto begin_row = [&] {
-            const extent i = down.seen(matrix.first_row + place_row, down_tap);
+            const extent i = down.seen(matrix.first_row + position_row, down_tap);
             is_inside = i >= 0 && i < down.size;
             at = matrix.begin + image * matrix.strides[0] + channel * matrix.strides[1] + i * matrix.strides[2] +
                  seen * matrix.strides[3];
@@ -73,9 +73,9 @@ struct unfold_runs_kernel {
         HALFTONE_UNROLL for (int e = 0; e < N; ++e) {
             if (e < n && is_inside && seen >= 0 && seen < size) values[e] = simt.load(matrix.x, at);
             seen += stride, at += step;
-            if (++place == places) {
-                place = 0, seen = first_seen;
-                if (++place_row == rows) place_row = 0, ++image;
+            if (++position == positions) {
+                position = 0, seen = first_seen;
+                if (++position_row == rows) position_row = 0, ++image;
                 begin_row();
             }
         }

@@ -2,8 +2,8 @@
 /// \file
 /// The definition of unfold and of its transpose.
 ///
-///     reference::unfold(window, x, y);         // y[(c, tap)][(n, place)] = x[n][c][the position of the tap], else 0
-///     reference::fold(window, y, x);           // x[n][c][…] += y[(c, tap)][(n, place)]
+///     reference::unfold(window, x, y);         // y[(c, tap)][(n, position)] = x[n][c][the element under the tap], else 0
+///     reference::fold(window, y, x);           // x[n][c][…] += y[(c, tap)][(n, position)]
 #pragma once
 
 #include <halftone/kernel/unfold/window/window.hpp>
@@ -13,17 +13,17 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace reference {
 
-/// Calls f(row, column, image, channel, down, across) for each element of the matrix of all places. (down, across) is
+/// Calls f(row, column, image, channel, down, across) for each element of the matrix of all positions. (down, across) is
 /// the position in the image that the element is read from, which may be in the padding.
 template <class F>
 void for_each_seen(const kernel::sliding_window& w, extent images, extent channels, const F& f) {
     for (extent c = 0; c < channels; ++c) {
         for (extent tap = 0; tap < w.taps(); ++tap) {
             for (extent n = 0; n < images; ++n) {
-                for (extent place = 0; place < w.places(); ++place) {
-                    f(c * w.taps() + tap, n * w.places() + place, n, c,
-                      w.down.seen(place / w.across.places, tap / w.across.taps),
-                      w.across.seen(place % w.across.places, tap % w.across.taps));
+                for (extent position = 0; position < w.positions(); ++position) {
+                    f(c * w.taps() + tap, n * w.positions() + position, n, c,
+                      w.down.seen(position / w.across.positions, tap / w.across.taps),
+                      w.across.seen(position % w.across.positions, tap % w.across.taps));
                 }
             }
         }
@@ -34,8 +34,8 @@ inline bool is_inside(const kernel::sliding_window& w, extent down, extent acros
     return down >= 0 && down < w.down.size && across >= 0 && across < w.across.size;
 }
 
-/// y = the elements of x at the taps of each place, 0 in the padding. x: (images, channels, height, width); y:
-/// (channels * taps, images * places).
+/// y = the elements of x at the taps of each position, 0 in the padding. x: (images, channels, height, width); y:
+/// (channels * taps, images * positions).
 template <class X, class T>
 void unfold(const kernel::sliding_window& w, const view<X, 4>& x, const view<T, 2>& y) {
     for_each_seen(w, x.extent_of(0), x.extent_of(1), [&](extent row, extent column, extent n, extent c, extent i, extent j) {

@@ -53,7 +53,7 @@ struct conv2d_bounds<conv2d_record<Roles, X, Y, Weight, Bias>> {
             const auto beta = notes.read(values_for<compute>(r.bias));
             const auto errors = bias_errors<compute>(r.bias, beta);
             for (std::size_t i = 0; i < bound.size(); ++i) {
-                const std::size_t channel = i / static_cast<std::size_t>(p.places()) % beta.size();
+                const std::size_t channel = i / static_cast<std::size_t>(p.positions()) % beta.size();
                 bound[i] += errors[channel] +
                             4 * shadow_gamma(3, unit_roundoff<float>) * std::fabs(static_cast<double>(beta[channel]));
             }
@@ -71,9 +71,9 @@ struct conv2d_bounds<conv2d_record<Roles, X, Y, Weight, Bias>> {
             if (!r.x.is_empty()) of_weight = of_filter(notes, r, p, values);
             of_bias.resize(static_cast<std::size_t>(p.outputs));
             for (std::size_t i = 0; i < values.size(); ++i)
-                of_bias[i / static_cast<std::size_t>(p.places()) % of_bias.size()] +=
+                of_bias[i / static_cast<std::size_t>(p.positions()) % of_bias.size()] +=
                     std::fabs(static_cast<double>(values[i]));
-            of_bias = times(of_bias, column_sum_error(p.images * p.places()));
+            of_bias = times(of_bias, column_sum_error(p.images * p.positions()));
         }
         return [&notes, &r, of_x, of_weight, of_bias] {
             if (of_x.empty()) return;
@@ -105,7 +105,7 @@ struct conv2d_bounds<conv2d_record<Roles, X, Y, Weight, Bias>> {
         const shadow_pictures x(notes.read(r.x.view()), p.input(), read_error<weight_grad, X>);
         std::vector<double> bound(static_cast<std::size_t>(p.weight().size()));
         reference::conv2d_weight(x.view(), g.view(), r.options, view<double, 4>(bound.data(), p.weight()));
-        const extent terms = p.images * (p.places() + p.window.down.places);  // and sums of pieces
+        const extent terms = p.images * (p.positions() + p.window.down.positions);  // and sums of pieces
         return times(std::move(bound), conv2d_factor(g, x, sum_error<weight_grad, device>(terms)));
     }
 };

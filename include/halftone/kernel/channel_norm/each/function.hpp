@@ -29,7 +29,7 @@ namespace detail {
 
 /// Views of (batch, channels, height, width) and of one value per channel or set, without const and with const.
 template <class V>
-using picture_in = const_view<element_in<V>, 4>;
+using image_in = const_view<element_in<V>, 4>;
 template <class V>
 using picture_out = view<element_in<V>, 4>;
 template <class V>
@@ -117,7 +117,7 @@ void batch_norm(Device& device, const X& x, const Running& running_mean, const R
                 const Bias& bias, const Y& y, const Statistic& mean, const Statistic& rstd,
                 const batch_norm_options& options = {}) {
     const char* const name = "batch_norm";
-    const detail::picture_in<X> from = as_view(x);
+    const detail::image_in<X> from = as_view(x);
     const detail::picture_out<Y> to = as_view(y);
     const detail::vector_out<Running> of_mean = as_view(running_mean), of_var = as_view(running_var);
     const detail::vector_out<Statistic> used_mean = as_view(mean), used_rstd = as_view(rstd);
@@ -141,7 +141,7 @@ template <class Device, class X, class Gain, class Dy, class Statistic, class Dx
     requires(detail::kernel_device<Device>&& detail::viewables<X, Gain, Dy, Statistic, Dx, G>)
 void batch_norm_gradients(Device& device, const X& x, const Gain& gain, const Dy& dy, const Statistic& mean,
                           const Statistic& rstd, const Dx& dx, const G& dgain, const G& dbias, bool training = true) {
-    const detail::picture_in<X> from = as_view(x);
+    const detail::image_in<X> from = as_view(x);
     detail::norm_gradient_views<Device, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
                                 detail::element_in<Statistic>, detail::element_in<G>>(
         device, "batch_norm gradients", detail::batch_sets(from.shape()), from, as_view(gain), as_view(dy),
@@ -157,7 +157,7 @@ template <class Device, class X, class Gain, class Bias, class Y, class Statisti
 void group_norm(Device& device, const X& x, extent num_groups, const Gain& gain, const Bias& bias, const Y& y,
                 const Statistic& mean, const Statistic& rstd, double eps = 1e-5) {
     const char* const name = "group_norm";
-    const detail::picture_in<X> from = as_view(x);
+    const detail::image_in<X> from = as_view(x);
     const detail::picture_out<Y> to = as_view(y);
     const detail::vector_out<Statistic> used_mean = as_view(mean), used_rstd = as_view(rstd);
     const kernel::channel_sets sets = detail::group_sets(name, from.shape(), num_groups);
@@ -177,7 +177,7 @@ template <class Device, class X, class Gain, class Dy, class Statistic, class Dx
 void group_norm_gradients(Device& device, const X& x, extent num_groups, const Gain& gain, const Dy& dy,
                           const Statistic& mean, const Statistic& rstd, const Dx& dx, const G& dgain, const G& dbias) {
     const char* const name = "group_norm gradients";
-    const detail::picture_in<X> from = as_view(x);
+    const detail::image_in<X> from = as_view(x);
     detail::norm_gradient_views<Device, detail::element_in<X>, detail::element_in<Gain>, detail::element_in<Dy>,
                                 detail::element_in<Statistic>, detail::element_in<G>>(
         device, name, detail::group_sets(name, from.shape(), num_groups), from, as_view(gain), as_view(dy),

@@ -46,15 +46,15 @@ struct job {
     const window_axis& across() const { return p.window.across; }
     /// The floats that a task needs: one row of the image, and one row of the result.
     std::size_t scratch_bytes() const {
-        return static_cast<std::size_t>(2 * (across().size + across().places)) * sizeof(float);
+        return static_cast<std::size_t>(2 * (across().size + across().positions)) * sizeof(float);
     }
 
     /// Computes channel `output` of one image of the result.
-    void make_places(extent image, extent output, float bias, float* scratch) const {
+    void make_row(extent image, extent output, float bias, float* scratch) const {
         float* const sums = scratch + across().size;
         const float* const taps = weight + output * p.window.taps();
-        for (extent i = 0; i < down().places; ++i) {
-            std::fill_n(sums, across().places, bias);
+        for (extent i = 0; i < down().positions; ++i) {
+            std::fill_n(sums, across().positions, bias);
             for (extent k = 0; k < down().taps; ++k) {
                 const extent seen = down().seen(i, k);
                 if (seen < 0 || seen >= down().size) continue;
@@ -66,19 +66,20 @@ struct job {
                                         sums + first, 1);
                 }
             }
-            result.put(sums, across().places, ((image * p.outputs + output) * down().places + i) * across().places);
+            result.put(sums, across().positions,
+                       ((image * p.outputs + output) * down().positions + i) * across().positions);
         }
     }
     /// Computes one channel of one image of the input's gradient.
     void make_input(extent image, extent channel, float* scratch) const {
-        float* const sums = scratch + across().places;
+        float* const sums = scratch + across().positions;
         for (extent row = 0; row < down().size; ++row) {
             std::fill_n(sums, across().size, 0.0f);
             for (extent o = channel * multiplier(); o < (channel + 1) * multiplier(); ++o) {
                 for (extent k = 0; k < down().taps; ++k) {
-                    const extent place_row = down().place_of(row, k);
-                    if (place_row < 0) continue;
-                    const float* const g = from.row(image, o, place_row, across().places, scratch);
+                    const extent position_row = down().position_of(row, k);
+                    if (position_row < 0) continue;
+                    const float* const g = from.row(image, o, position_row, across().positions, scratch);
                     for (extent l = 0; l < across().taps; ++l) {
                         const extent first = across().first_inside(l), count = across().end_inside(l) - first;
                         if (count > 0)
@@ -95,11 +96,11 @@ struct job {
         const extent first = across().first_inside(l), count = across().end_inside(l) - first;
         double total = 0;
         for (extent image = 0; image < p.images && count > 0; ++image) {
-            for (extent i = 0; i < down().places; ++i) {
+            for (extent i = 0; i < down().positions; ++i) {
                 const extent seen = down().seen(i, k);
                 if (seen < 0 || seen >= down().size) continue;
                 const float* const x = from.row(image, output / multiplier(), seen, across().size, scratch);
-                const float* const g = with.row(image, output, i, across().places, scratch + across().size);
+                const float* const g = with.row(image, output, i, across().positions, scratch + across().size);
                 total += static_cast<double>(
                     rows.multiply(count, x + across().seen(first, l), across().stride, g + first));
             }
@@ -138,7 +139,7 @@ struct depthwise<cpu> {
         const depthwise_cpu::job j{p, float_rows::of(device), depthwise_cpu::planes_of(device, x), {}, taps,
                                    axis_cpu::sink_of(device, y.data())};
         device.parallel_for(p.images * p.outputs, j.scratch_bytes(), [&](extent task, std::byte* scratch) {
-            j.make_places(task / p.outputs, task % p.outputs, biases[task % p.outputs], reinterpret_cast<float*>(scratch));
+            j.make_row(task / p.outputs, task % p.outputs, biases[task % p.outputs], reinterpret_cast<float*>(scratch));
         });
     }
     template <class W, class G, class X>

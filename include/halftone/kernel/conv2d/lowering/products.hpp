@@ -49,7 +49,7 @@ void multiply_groups(Device& device, const view<A, 3>& a, const view<B, 3>& b, c
                                   row_bias{view<Bias, 1>(bias.data() + g * rows, {rows})});
     }
 }
-/// The same for images that share the whole weight; b is (images, depth, places), c is (images, rows, places).
+/// The same for images that share the whole weight; b is (images, depth, positions), c is (images, rows, positions).
 template <class Compute, class Device, class A, class B, class C>
 void multiply_images(Device& device, const view<A, 3>& a, const view<B, 3>& b, const view<C, 3>& c, no_bias) {
     run_product_each<Compute>(device, a, b, c, plain{});
@@ -69,30 +69,30 @@ struct conv2d_views {
     view<W, 3> weight(W* data) const {
         return {data, {p.groups, p.group_outputs(), p.depth()}};
     }
-    /// The unfolded matrix of a piece: (groups, depth, places).
+    /// The unfolded matrix of a piece: (groups, depth, positions).
     template <class T>
-    view<T, 3> columns(T* data, extent places) const {
-        return {data, {p.groups, p.depth(), places}};
+    view<T, 3> columns(T* data, extent positions) const {
+        return {data, {p.groups, p.depth(), positions}};
     }
-    /// Some rows of one image of the result: (groups, outputs, places).
+    /// Some rows of one image of the result: (groups, outputs, positions).
     template <class Y>
-    view<Y, 3> result(Y* data, extent image, extent row, extent places) const {
-        return {data + image * p.outputs * p.places() + row * p.window.across.places,
-                {p.groups, p.group_outputs(), places},
-                {p.group_outputs() * p.places(), p.places(), 1}};
+    view<Y, 3> result(Y* data, extent image, extent row, extent positions) const {
+        return {data + image * p.outputs * p.positions() + row * p.window.across.positions,
+                {p.groups, p.group_outputs(), positions},
+                {p.group_outputs() * p.positions(), p.positions(), 1}};
     }
-    /// Images of the result as (images, outputs, places); `beside` is for memory in which they are adjacent columns.
+    /// Images of the result as (images, outputs, positions). side_by_side: in memory in which they are adjacent columns.
     template <class Y>
     view<Y, 3> images(Y* data, extent image, extent count) const {
-        return {data + image * p.outputs * p.places(), {count, p.outputs, p.places()}};
+        return {data + image * p.outputs * p.positions(), {count, p.outputs, p.positions()}};
     }
     template <class Y>
-    view<Y, 3> beside(Y* data, extent count) const {
-        return {data, {count, p.outputs, p.places()}, {p.places(), count * p.places(), 1}};
+    view<Y, 3> side_by_side(Y* data, extent count) const {
+        return {data, {count, p.outputs, p.positions()}, {p.positions(), count * p.positions(), 1}};
     }
     /// The channels of one image: (groups, channels, height * width).
     template <class X>
-    view<X, 3> pictures(X* data, extent channel_stride) const {
+    view<X, 3> input_image(X* data, extent channel_stride) const {
         return {data,
                 {p.groups, p.group_channels(), p.window.down.size * p.window.across.size},
                 {p.group_channels() * channel_stride, channel_stride, 1}};
@@ -117,27 +117,27 @@ template <class X>
 bool reads_pictures(const conv2d_problem& p, const view<X, 4>& x) {
     constexpr extent enough = 256;
     return p.window.is_one_for_one() && x.stride_of(3) == 1 && x.stride_of(2) == x.extent_of(3) &&
-           (p.places() >= enough || p.images == 1);
+           (p.positions() >= enough || p.images == 1);
 }
 
-/// Calls run(piece, columns) with the unfolded input of each piece; columns: (groups, depth, places).
+/// Calls run(piece, columns) with the unfolded input of each piece; columns: (groups, depth, positions).
 template <class Device, class X, class Run>
 void for_each_unfolded(Device& device, const conv2d_problem& p, const conv2d_pieces& cut, const view<const X, 4>& x,
                        const Run& run) {
     const extent rows = p.channels * p.window.taps();
-    const auto memory = lease_for<X>(device.scratch(), rows * cut.places(p));
+    const auto memory = lease_for<X>(device.scratch(), rows * cut.positions(p));
     cut.for_each(p, [&](const conv2d_piece& piece) {
-        const extent places = piece.images * piece.rows * p.window.across.places;
+        const extent positions = piece.images * piece.rows * p.window.across.positions;
         shape<4> some = x.shape();
         some[0] = piece.images;
         kernel::unfold<Device>::run(
             device, kernel::unfold_arguments<X>{
                         .x = const_view<X, 4>(x.data() + piece.image * x.stride_of(0), some, x.strides()),
-                        .y = view<X, 2>(memory.template as<X>(), {rows, places}),
+                        .y = view<X, 2>(memory.template as<X>(), {rows, positions}),
                         .window = p.window,
                         .first_row = piece.row,
                         .rows = piece.rows});
-        run(piece, const_view<X, 3>(conv2d_views{p}.columns(memory.template as<X>(), places)));
+        run(piece, const_view<X, 3>(conv2d_views{p}.columns(memory.template as<X>(), positions)));
     });
 }
 
@@ -156,39 +156,41 @@ void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X,
         if (p.groups == 1) {
             return multiply_images<Compute>(
                 device, view<const W, 3>(w.data(), {p.images, p.outputs, p.channels}, {0, p.channels, 1}),
-                view<const X, 3>(x.data(), {p.images, p.channels, p.places()}, {x.stride_of(0), x.stride_of(1), 1}),
+                view<const X, 3>(x.data(), {p.images, p.channels, p.positions()}, {x.stride_of(0), x.stride_of(1), 1}),
                 of.images(y.data(), 0, p.images), bias);
         }
         for (extent image = 0; image < p.images; ++image) {
-            multiply_groups<Compute>(device, w, of.pictures(x.data() + image * x.stride_of(0), x.stride_of(1)),
-                                     of.result(y.data(), image, 0, p.places()), bias);
+            multiply_groups<Compute>(device, w, of.input_image(x.data() + image * x.stride_of(0), x.stride_of(1)),
+                                     of.result(y.data(), image, 0, p.positions()), bias);
         }
         return;
     }
     const auto cut = conv2d_pieces::of<Device>(p, p.channels * p.window.taps() * static_cast<extent>(sizeof(X)));
-    const auto beside = lease_for<Y>(device.scratch(), cut.images > 1 ? p.outputs * cut.places(p) : 0);
+    const auto side_by_side = lease_for<Y>(device.scratch(), cut.images > 1 ? p.outputs * cut.positions(p) : 0);
     for_each_unfolded(device, p, cut, x, [&](const conv2d_piece& piece, const view<const X, 3>& columns) {
-        const extent places = columns.extent_of(2);
+        const extent positions = columns.extent_of(2);
         if (piece.images == 1)
-            return multiply_groups<Compute>(device, w, columns, of.result(y.data(), piece.image, piece.row, places), bias);
-        Y* const memory = beside.template as<Y>();
+            return multiply_groups<Compute>(device, w, columns, of.result(y.data(), piece.image, piece.row, positions),
+                                            bias);
+        Y* const memory = side_by_side.template as<Y>();
         multiply_groups<Compute>(device, w, columns,
-                                 view<Y, 3>(memory, {p.groups, p.group_outputs(), places}), bias);
-        kernel::strided_copy<Device>::run(device, const_view<Y, 3>(of.beside(memory, piece.images)),
+                                 view<Y, 3>(memory, {p.groups, p.group_outputs(), positions}), bias);
+        kernel::strided_copy<Device>::run(device, const_view<Y, 3>(of.side_by_side(memory, piece.images)),
                                           of.images(y.data(), piece.image, piece.images));
     });
 }
 
-/// The result's gradient of a piece as (groups, outputs, places): in place for one image; for several images, copied
-/// into `beside`, where they are adjacent columns.
+/// The result's gradient of a piece as (groups, outputs, positions): in place for one image; for several images, copied
+/// into `side_by_side`, where they are adjacent columns.
 template <class Device, class G>
 view<const G, 3> gradient_of_piece(Device& device, const conv2d_problem& p, const conv2d_piece& piece, const G* dy,
-                                   G* beside) {
+                                   G* side_by_side) {
     const conv2d_views of{p};
-    const extent places = piece.images * piece.rows * p.window.across.places;
-    if (piece.images == 1) return of.result(dy, piece.image, piece.row, places);
-    kernel::strided_copy<Device>::run(device, of.images(dy, piece.image, piece.images), of.beside(beside, piece.images));
-    return {beside, {p.groups, p.group_outputs(), places}};
+    const extent positions = piece.images * piece.rows * p.window.across.positions;
+    if (piece.images == 1) return of.result(dy, piece.image, piece.row, positions);
+    kernel::strided_copy<Device>::run(device, of.images(dy, piece.image, piece.images),
+                                      of.side_by_side(side_by_side, piece.images));
+    return {side_by_side, {p.groups, p.group_outputs(), positions}};
 }
 
 /// dx = (or +=) F(Wᵀ dy). All views are contiguous. The folded matrix is float, or double if a view has doubles.
@@ -202,30 +204,30 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
         if (p.is_depthwise()) return kernel::depthwise<Device>::input_gradient(device, p, weight, dy, dx, mode);
     }
     const auto w = of.weight(weight.data());
-    const extent picture = p.window.down.size * p.window.across.size;
+    const extent image_size = p.window.down.size * p.window.across.size;
     if (reads_pictures(p, dx)) {
         if (p.groups == 1) {
             return product_each<Compute>(
                 device, view<const W, 3>(w.data(), {p.images, p.channels, p.outputs}, {0, 1, p.channels}),
-                of.images(dy.data(), 0, p.images), view<X, 3>(dx.data(), {p.images, p.channels, picture}), mode);
+                of.images(dy.data(), 0, p.images), view<X, 3>(dx.data(), {p.images, p.channels, image_size}), mode);
         }
         for (extent image = 0; image < p.images; ++image) {
-            product_each<Compute>(device, transpose(w), of.result(dy.data(), image, 0, p.places()),
-                                  of.pictures(dx.data() + image * p.channels * picture, picture), mode);
+            product_each<Compute>(device, transpose(w), of.result(dy.data(), image, 0, p.positions()),
+                                  of.input_image(dx.data() + image * p.channels * image_size, image_size), mode);
         }
         return;
     }
     // Whole images, or, if one needs too much memory, some channels of each group.
-    const extent channel_bytes = p.groups * p.window.taps() * p.places() * static_cast<extent>(sizeof(S));
+    const extent channel_bytes = p.groups * p.window.taps() * p.positions() * static_cast<extent>(sizeof(S));
     const extent fitting = std::max<extent>(1, conv2d_limits_of<Device>.bytes / std::max<extent>(1, channel_bytes));
     const extent channels = std::min(fitting, p.group_channels());
-    conv2d_pieces cut{1, p.window.down.places};
+    conv2d_pieces cut{1, p.window.down.positions};
     if (channels == p.group_channels())
-        cut.images = conv2d_pieces::of<Device>(p, p.group_channels() * channel_bytes / p.places()).images;
-    const auto memory = lease_for<S>(device.scratch(), p.groups * channels * p.window.taps() * cut.places(p));
-    const auto beside = lease_for<G>(device.scratch(), cut.images > 1 ? p.outputs * cut.places(p) : 0);
+        cut.images = conv2d_pieces::of<Device>(p, p.group_channels() * channel_bytes / p.positions()).images;
+    const auto memory = lease_for<S>(device.scratch(), p.groups * channels * p.window.taps() * cut.positions(p));
+    const auto side_by_side = lease_for<G>(device.scratch(), cut.images > 1 ? p.outputs * cut.positions(p) : 0);
     cut.for_each(p, [&](const conv2d_piece& piece) {
-        const auto g = gradient_of_piece(device, p, piece, dy.data(), beside.template as<G>());
+        const auto g = gradient_of_piece(device, p, piece, dy.data(), side_by_side.template as<G>());
         for (extent c = 0; c < p.group_channels(); c += channels) {
             const extent some = std::min(channels, p.group_channels() - c), rows = some * p.window.taps();
             const view<S, 3> columns(memory.template as<S>(), {p.groups, rows, g.extent_of(2)});
@@ -236,9 +238,9 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
             kernel::unfold<Device>::fold(
                 device, kernel::fold_arguments<S, X>{
                             .y = columns,
-                            .x = view<X, 5>(dx.data() + (piece.image * p.channels + c) * picture,
+                            .x = view<X, 5>(dx.data() + (piece.image * p.channels + c) * image_size,
                                             {piece.images, p.groups, some, p.window.down.size, p.window.across.size},
-                                            {p.channels * picture, p.group_channels() * picture, picture,
+                                            {p.channels * image_size, p.group_channels() * image_size, image_size,
                                              p.window.across.size, 1}),
                             .window = p.window,
                             .mode = mode});
@@ -246,23 +248,23 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
     });
 }
 
-/// Calls run(dy, columns) with the operands of each product of the weight's gradient, (groups, outputs, places) and
-/// (groups, places, depth), in the order of the images.
+/// Calls run(dy, columns) with the operands of each product of the weight's gradient, (groups, outputs, positions) and
+/// (groups, positions, depth), in the order of the images.
 template <class Device, class X, class G, class Run>
 void for_each_weight_product(Device& device, const conv2d_problem& p, const view<const X, 4>& x,
                              const view<const G, 4>& dy, const Run& run) {
     const conv2d_views of{p};
     if (reads_pictures(p, x)) {
         for (extent image = 0; image < p.images; ++image) {
-            run(of.result(dy.data(), image, 0, p.places()),
-                transpose(of.pictures(x.data() + image * x.stride_of(0), x.stride_of(1))));
+            run(of.result(dy.data(), image, 0, p.positions()),
+                transpose(of.input_image(x.data() + image * x.stride_of(0), x.stride_of(1))));
         }
         return;
     }
     const auto cut = conv2d_pieces::of<Device>(p, p.channels * p.window.taps() * static_cast<extent>(sizeof(X)));
-    const auto beside = lease_for<G>(device.scratch(), cut.images > 1 ? p.outputs * cut.places(p) : 0);
+    const auto side_by_side = lease_for<G>(device.scratch(), cut.images > 1 ? p.outputs * cut.positions(p) : 0);
     for_each_unfolded(device, p, cut, x, [&](const conv2d_piece& piece, const view<const X, 3>& columns) {
-        run(gradient_of_piece(device, p, piece, dy.data(), beside.template as<G>()), transpose(columns));
+        run(gradient_of_piece(device, p, piece, dy.data(), side_by_side.template as<G>()), transpose(columns));
     });
 }
 

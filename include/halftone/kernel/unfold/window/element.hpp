@@ -37,10 +37,11 @@ struct unfold_element {
         const extent row = i / columns, column = i - row * columns;
         const extent channel = row / window.taps(), tap = row - channel * window.taps();
         const extent down_tap = tap / window.across.taps, across_tap = tap - down_tap * window.across.taps;
-        const extent place_row = column / window.across.places, place = column - place_row * window.across.places;
-        const extent image = place_row / rows;
-        const extent down = window.down.seen(first_row + place_row - image * rows, down_tap);
-        const extent across = window.across.seen(place, across_tap);
+        const extent position_row = column / window.across.positions,
+                     position = column - position_row * window.across.positions;
+        const extent image = position_row / rows;
+        const extent down = window.down.seen(first_row + position_row - image * rows, down_tap);
+        const extent across = window.across.seen(position, across_tap);
         Word value{};
         if (down >= 0 && down < window.down.size && across >= 0 && across < window.across.size) {
             value = thread.load(
@@ -89,17 +90,17 @@ struct fold_element {
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD HALFTONE_INLINE statistic<T, X> sum_of_taps(Thread thread, Int of_group, Int image, Int down,
                                                             Int across) const {
-        const Int taps = static_cast<Int>(window.across.taps), places = static_cast<Int>(window.across.places);
-        const Int first_place = image * static_cast<Int>(window.places());
+        const Int taps = static_cast<Int>(window.across.taps), positions = static_cast<Int>(window.across.positions);
+        const Int first_position = image * static_cast<Int>(window.positions());
         statistic<T, X> sum = 0;
         for (Int k = 0; k < static_cast<Int>(window.down.taps); ++k) {
-            const Int place_row = window.down.place_of(down, k);
-            if (place_row < 0) continue;
+            const Int position_row = window.down.position_of(down, k);
+            if (position_row < 0) continue;
             for (Int l = 0; l < taps; ++l) {
-                const Int place = window.across.place_of(across, l);
-                if (place < 0) continue;
+                const Int position = window.across.position_of(across, l);
+                if (position < 0) continue;
                 const Int row = of_group * static_cast<Int>(window.taps()) + k * taps + l;
-                sum += thread.load(y, row * columns + first_place + place_row * places + place);
+                sum += thread.load(y, row * columns + first_position + position_row * positions + position);
             }
         }
         return sum;
