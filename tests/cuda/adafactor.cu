@@ -16,7 +16,7 @@ TEST_CASE("adafactor on cuda: equals its definition") {
     equals_definition<slabs<float, ht::bfloat16, float>>(device);
 }
 
-TEST_CASE("adafactor on cuda: random roundings, skipped steps, refusals") {
+TEST_CASE("adafactor on cuda: stochastic rounding, skipped steps, wrong arguments") {
     device_type device;
     rounds_by_place(device);
     skips_and_refuses(device);

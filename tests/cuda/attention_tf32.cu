@@ -33,7 +33,7 @@ TEST_CASE("attention on cuda in tfloat32: it and its gradients are within bounds
     check({1, 63, 63, 3, 3, 24, causal}, layout::fused);
 }
 
-TEST_CASE("attention on cuda in tfloat32: operands are rounded, not cut off") {
+TEST_CASE("attention on cuda in tfloat32: operands are rounded, not truncated") {
     waiting_cuda device;
     for (const extent head_size : {64, 128, 256})
         check_operands_are_rounded({1, 70, 90, 2, 1, head_size, causal}, layout::heads_first_chunks, device);

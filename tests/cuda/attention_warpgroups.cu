@@ -41,7 +41,7 @@ TEST_CASE("attention on cuda by warpgroups: many tiles, twice the same bits") {
     }
 }
 
-TEST_CASE("attention on cuda by warpgroups: what is hidden has no effect, what is seen shows") {
+TEST_CASE("attention on cuda by warpgroups: hidden values have no effect, NaNs of visible ones propagate") {
     waiting_cuda device;
     if (!are_there(device)) return;
     const auto run = [&](const auto& p) { return forward_by_warpgroups(p, device); };

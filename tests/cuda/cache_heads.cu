@@ -10,7 +10,7 @@
 
 namespace {
 
-TEST_CASE("cache_heads on cuda: as defined; places that the cache has not are left out") {
+TEST_CASE("cache_heads on cuda: as defined; positions outside the cache are ignored") {
     support::waiting_cuda device;
     cache_heads_checks::as_defined(device);
     CHECK(cache_heads_checks::stays_inside(device, {-1, 1, 2}));

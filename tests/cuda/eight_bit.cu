@@ -18,7 +18,7 @@ TEST_CASE("8-bit state on cuda: a step equals its definition, every number has t
     finds_nearest_codes(device);
 }
 
-TEST_CASE("8-bit state on cuda: skipped steps, zeros, refusals") {
+TEST_CASE("8-bit state on cuda: skipped steps, zeros, wrong arguments") {
     support::waiting_cuda device;
     skips(device);
     keeps_zeros(device);

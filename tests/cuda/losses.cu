@@ -30,7 +30,7 @@ TEST_CASE_TEMPLATE("cross_entropy on cuda: within its bound of the definition", 
     }
 }
 
-TEST_CASE("cross_entropy on cuda: what is exact, ignored rows, a gradient of each row's loss") {
+TEST_CASE("cross_entropy on cuda: exact results, ignored rows, a gradient of each row's loss") {
     device_type device;
     for (const extent classes : {2, 37, 128, 4099}) what_is_exact(device, classes);
     ignored_rows(device);
@@ -117,7 +117,7 @@ TEST_CASE_TEMPLATE("rms_norm on cuda: forward and backward within their bounds o
     }
 }
 
-TEST_CASE("rms_norm on cuda: what is exact") {
+TEST_CASE("rms_norm on cuda: exact results") {
     device_type device;
     what_is_exact(device);
 }

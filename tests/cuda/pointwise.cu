@@ -37,7 +37,7 @@ TEST_CASE("map on cuda: types, sizes, remainders") {
     }
 }
 
-TEST_CASE("map on cuda: NaN and zeros, rows, columns, scalars, functors, refusals") {
+TEST_CASE("map on cuda: NaN and zeros, rows, columns, scalars, functors, wrong arguments") {
     device_type device;
     nan_and_zeros(device);
     rows_columns_scalars(device);
@@ -69,7 +69,7 @@ TEST_CASE_TEMPLATE("convert on cuda: every element as its own conversion", M, do
     converts_each<typename M::X, typename M::Y>(device, 399'999, 0, 0);
 }
 
-TEST_CASE("convert on cuda: in place with a factor, wrong arguments, and none") {
+TEST_CASE("convert on cuda: in place with a factor, wrong arguments, empty tensors") {
     device_type device;
     scales_in_place(device);
     refuses(device);

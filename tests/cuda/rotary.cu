@@ -20,7 +20,7 @@ TEST_CASE_TEMPLATE("rotary on cuda: as its definition, in both layouts, of strid
     }
 }
 
-TEST_CASE("rotary on cuda: a turn and back, and wrong arguments") {
+TEST_CASE("rotary on cuda: a rotation and its inverse, and wrong arguments") {
     support::waiting_cuda device;
     turns_and_back(device);
     refuses(device);

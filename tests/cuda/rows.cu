@@ -41,7 +41,7 @@ TEST_CASE_TEMPLATE("layer_norm on cuda: backward within its bound of the definit
     }
 }
 
-TEST_CASE("layer_norm on cuda: what is exact, and no rows") {
+TEST_CASE("layer_norm on cuda: exact results, and no rows") {
     device_type device;
     what_is_exact(device);
     no_rows_at_all(device);
@@ -71,7 +71,7 @@ TEST_CASE_TEMPLATE("softmax on cuda: backward within its bound of the definition
     }
 }
 
-TEST_CASE("softmax on cuda: what is exact") {
+TEST_CASE("softmax on cuda: exact results") {
     device_type device;
     for (const extent width : {2, 8, 37, 64, 130, 260, 1028, 4100}) what_is_exact(device, width);
 }

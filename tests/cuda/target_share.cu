@@ -12,7 +12,7 @@ namespace {
 
 using namespace target_share_checks;
 
-TEST_CASE("target_share on cuda: counts and shares are the definition's, refusals") {
+TEST_CASE("target_share on cuda: counts and shares are the definition's, wrong arguments") {
     support::waiting_cuda device;
     equals_definition(device);
     refuses(device);

@@ -23,7 +23,7 @@ TEST_CASE_TEMPLATE("adamw on cuda: equals its definition", S, slabs<float, ht::b
     equals_definition<S>(device);
 }
 
-TEST_CASE("adamw on cuda: random roundings, skipped steps, refusals") {
+TEST_CASE("adamw on cuda: stochastic rounding, skipped steps, wrong arguments") {
     device_type device;
     rounds_to_neighbours(device);
     cuts_alike(device);
@@ -42,7 +42,7 @@ TEST_CASE_TEMPLATE("sgd on cuda: equals its definition", G, float, ht::bfloat16)
     equals_definition<G>(device);
 }
 
-TEST_CASE("sgd on cuda: random roundings, skipped steps, refusals") {
+TEST_CASE("sgd on cuda: stochastic rounding, skipped steps, wrong arguments") {
     device_type device;
     rounds_by_place<ht::bfloat16>(device);
     rounds_by_place<ht::float16>(device);
@@ -83,7 +83,7 @@ TEST_CASE_TEMPLATE("gradient_norm on cuda: equals its definition, and one value 
     finds_one<G>(device);
 }
 
-TEST_CASE("gradient_norm on cuda: squares that leave float's range, several runs, refusals") {
+TEST_CASE("gradient_norm on cuda: squares outside of float's range, several runs, wrong arguments") {
     device_type device;
     knows_all_magnitudes(device);
     finds_what_unscaling_overflows(device);

@@ -17,7 +17,7 @@ TEST_CASE_TEMPLATE("count_nonfinite on a GPU: equals its definition", T, float, 
     equals_definition<T>(device);
 }
 
-TEST_CASE("count_nonfinite on a GPU: counts by hand, refusals") {
+TEST_CASE("count_nonfinite on a GPU: counts by hand, wrong arguments") {
     emulator::device device;
     counts(device);
     refuses(device);

@@ -26,7 +26,7 @@ TEST_CASE("8-bit state on a GPU: a number has the code of the nearest one in the
     finds_nearest_codes(device);
 }
 
-TEST_CASE("8-bit state on a GPU: skipped steps, zeros, refusals") {
+TEST_CASE("8-bit state on a GPU: skipped steps, zeros, wrong arguments") {
     emulator::device device;
     skips(device);
     keeps_zeros(device);

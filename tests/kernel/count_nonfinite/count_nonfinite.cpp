@@ -17,7 +17,7 @@ TEST_CASE_TEMPLATE("count_nonfinite: equals its definition", T, float, ht::bfloa
     });
 }
 
-TEST_CASE("count_nonfinite: counts by hand, refusals") {
+TEST_CASE("count_nonfinite: counts by hand, wrong arguments") {
     ht::cpu device{{.threads = 1}};
     counts(device);
     refuses(device);

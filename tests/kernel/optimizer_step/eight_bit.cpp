@@ -89,7 +89,7 @@ TEST_CASE_TEMPLATE("8-bit state: a step equals its definition", S, slabs<float, 
     on_each_set([](ht::cpu& device, ht::isa) { equals_definition<S>(device); });
 }
 
-TEST_CASE("8-bit state: skipped steps, zeros, refusals") {
+TEST_CASE("8-bit state: skipped steps, zeros, wrong arguments") {
     on_each_set([](ht::cpu& device, ht::isa) {
         skips(device);
         keeps_zeros(device);
