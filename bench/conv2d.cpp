@@ -6,7 +6,7 @@
 ///     bench_conv2d --json conv2d.json --torch python3 --filter fp32
 ///     bench_conv2d --quick --images 1                       the smallest of them alone
 ///
-/// Pictures are (images, channels, height, width) as they lie by default, in PyTorch too, and a layer has no bias, since a
+/// Images are (images, channels, height, width), contiguous, as in PyTorch by default, and a layer has no bias, since a
 /// batch norm follows. Operations are counted as 2 for each product of the definition, padding included, in each pass.
 
 #include <halftone/kernel/conv2d/cpu.hpp>

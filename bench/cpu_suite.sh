@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # All CPU measurements in one command: builds the benchmarks, runs each together with the libraries that it is compared with, draws
-# the pictures and prints which targets are met. It takes half an hour; it can be stopped and started again, because existing results
+# the plots and prints which targets are met. It takes half an hour; it can be stopped and started again, because existing results
 # are not measured again.
 #
 #     bench/cpu_suite.sh OUT --name NAME [--torch PYTHON] [--llmc PROGRAM] [--build FOLDER] [--only STEP] [--again] [--dry]
@@ -128,10 +128,10 @@ for step in "${steps[@]}"; do
     if [[ $step != growth && (-e $out/${step}_$name.json || $dry == yes) ]]; then results+=("$out/${step}_$name.json"); fi
 done
 if ((${#results[@]})); then
-    if [[ -n $torch ]]; then run picture "$root/bench/picture.py" "${results[@]}" --out "$out/cpu_$name.svg"; fi
+    if [[ -n $torch ]]; then run plot "$root/bench/plot.py" "${results[@]}" --out "$out/cpu_$name.svg"; fi
     run targets "$root/bench/targets.py" "${results[@]}" --out "$out/targets_$name.md"
 fi
 if [[ -e $out/growth_$name.json ]]; then
-    run growth_picture "$root/bench/growth_picture.py" "$out/growth_$name.json" -o "$out/growth_$name.svg"
+    run growth_plot "$root/bench/growth_plot.py" "$out/growth_$name.json" -o "$out/growth_$name.svg"
 fi
 exit "$failed"

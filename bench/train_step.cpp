@@ -5,7 +5,7 @@
 ///
 ///     bench_train_step --json step.json --torch python3 --llmc ./llmc_step        // compared with PyTorch and llm.c
 ///     bench_train_step --growth --json growth.json                                // seconds a step for various sizes,
-///     bench/growth_picture.py growth.json -o growth.svg                           // and a plot of them
+///     bench/growth_plot.py growth.json -o growth.svg                           // and a plot of them
 ///
 /// A step's operations are counted as 6 N + 6 L C T a token: N parameters without the position table, L layers, width
 /// C, length T; attention is causal, and what the backward pass recomputes does not count. The fraction is of the peak

@@ -99,7 +99,7 @@ void bench_copies(const bench_case& c, ht::extent batch, ht::extent time, ht::ex
     c.bytes("rotary", text, sets, 4 * elements, [&](int i) { ht::rotary(c.gpu, x[i], table, y[i]); });
 }
 
-void bench_pictures(const bench_case& c, ht::extent images, ht::extent channels, ht::extent size) {
+void bench_images(const bench_case& c, ht::extent images, ht::extent channels, ht::extent size) {
     const ht::shape<4> shape{images, channels, size, size}, half{images, channels, size / 2, size / 2};
     const double elements = static_cast<double>(images * channels * size * size);
     const int sets = c.sets(4 * elements);
@@ -172,7 +172,7 @@ void bench_own_models(const settings& s, const peaks& p, listener& to) {
     if (is_wanted(s, "reduction")) bench_reductions(c, s.pick(16384, 4096, 8), s.pick(4096, 1024, 64));
     if (is_wanted(s, "gather")) bench_gather(c, s.pick(16384, 4096, 8), s.pick(4096, 1024, 64));
     if (is_wanted(s, "copy") || is_wanted(s, "rotary")) bench_copies(c, s.pick(16, 4, 2), s.pick(1024, 256, 8), 32, 128);
-    if (is_wanted(s, "pool") || is_wanted(s, "batch_norm")) bench_pictures(c, s.pick(64, 8, 2), 64, s.pick(112, 56, 8));
+    if (is_wanted(s, "pool") || is_wanted(s, "batch_norm")) bench_images(c, s.pick(64, 8, 2), 64, s.pick(112, 56, 8));
     if (is_wanted(s, "conv2d")) {
         const ht::extent images = s.pick(64, 8, 1);
         bench_conv2d(c, images, 64, s.pick(56, 56, 8), 64, 3, 1);

@@ -72,7 +72,7 @@ def attention(q):
 
 @op
 def conv2d(q):
-    """torch.nn.functional.conv2d of square pictures and windows; "input" and "weight": that gradient alone."""
+    """torch.nn.functional.conv2d of square images and windows; "input" and "weight": that gradient alone."""
     dtype, n, size = dtype_of(q), q["images"], q["size"]
     x = sample(n, q["channels"], size, size, dtype=dtype)
     w = sample(q["outputs"], q["channels"] // q["groups"], q["window"], q["window"], dtype=dtype)

@@ -23,7 +23,7 @@ TF32_PRODUCTS = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 2304, 768)]
 # (head size, length, causal): 16,384 tokens of 2,048 channels each, as bench/cuda/attention.cu has them.
 ATTENTIONS = [(d, t, c) for d in (64, 128, 96, 256) for c in (True, False) for t in (1024, 4096, 16384)]
 ATTENTIONS += [(d, t, c) for d in (64, 128) for c in (True, False) for t in (2048, 8192)]
-# (channels, size, outputs, taps, stride) of 64 pictures, as bench/cuda/own_models.cu has them: layers of ResNets.
+# (channels, size, outputs, taps, stride) of 64 images, as bench/cuda/own_models.cu has them: layers of ResNets.
 CONVOLUTIONS = [(64, 56, 64, 3, 1), (128, 28, 128, 3, 1), (256, 14, 512, 1, 2), (512, 7, 512, 3, 1)]
 # Packed sequences, causal, and their head sizes.
 PACKED, PACKED_HEADS = (4096, 1024, 2048, 512, 3072, 256, 1536, 3840), (64, 128)
@@ -136,11 +136,11 @@ def own_models(torch, add):
     heads = x.view(16, 1024, 32, 128)
     bytes_of("copy, heads before time", heads.shape, 4 * n, lambda: heads.transpose(1, 2).contiguous())
     bytes_of("copy, matrix transposed", (rows, width), 4 * n, lambda: x.view(width, rows).t().contiguous())
-    pictures = random(64, 64, 112, 112)
+    images = random(64, 64, 112, 112)
     norm = torch.nn.BatchNorm2d(64, device="cuda")
     with torch.no_grad():
-        bytes_of("batch_norm, training", pictures.shape, 6 * pictures.numel(), lambda: norm(pictures))
-        bytes_of("max_pool2d, 2x2", pictures.shape, 2.5 * pictures.numel(), lambda: f.max_pool2d(pictures, 2))
+        bytes_of("batch_norm, training", images.shape, 6 * images.numel(), lambda: norm(images))
+        bytes_of("max_pool2d, 2x2", images.shape, 2.5 * images.numel(), lambda: f.max_pool2d(images, 2))
     for channels, size, outputs, taps, stride in CONVOLUTIONS:
         x, w, b = random(64, channels, size, size), random(outputs, channels, taps, taps), random(outputs)
         forward = lambda: f.conv2d(x, w, b, stride, taps // 2)

@@ -2,7 +2,7 @@
 /// \file
 /// A user-defined model: an MLP-Mixer (Tolstikhin et al. 2021), which has neither attention nor convolutions.
 ///
-/// It shows: reshape and permute turn a picture into patches; one perceptron mixes the channels of each patch, another one,
+/// It shows: reshape and permute turn an image into patches; one perceptron mixes the channels of each patch, another one,
 /// between two transposes, the patches of each channel. It learns to distinguish horizontal, vertical and diagonal bars.
 #include <vector>
 
@@ -46,8 +46,8 @@ struct mixer : ht::nn::model {
           head{parameters(), width, kinds} {
         commit(*this, 7);
     }
-    auto operator()(auto&& ctx, const auto& pictures) const {  // (rows, side, side) to logits, (rows, kinds)
-        const auto cut = ht::reshape(ctx, pictures, ht::shape<5>{rows, across, patch, across, patch});
+    auto operator()(auto&& ctx, const auto& images) const {  // (rows, side, side) to logits, (rows, kinds)
+        const auto cut = ht::reshape(ctx, images, ht::shape<5>{rows, across, patch, across, patch});
         const auto pieces = ht::permute(ctx, cut, ht::axes<0, 1, 3, 2, 4>);
         const auto x = embed(ctx, ht::reshape(ctx, pieces, ht::shape<3>{rows, patches, patch * patch}));
         return head(ctx, ht::mean(ctx, norm(ctx, h(ctx, x)), ht::axes<1>));
@@ -55,16 +55,16 @@ struct mixer : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed, self.h, self.norm, self.head); }
 };
 
-struct pictures_of_bars {
+struct images_of_bars {
     std::vector<float> pixels = std::vector<float>(rows * side * side);
     std::vector<std::int32_t> kind = std::vector<std::int32_t>(rows);
 
-    explicit pictures_of_bars(int step) {
+    explicit images_of_bars(int step) {
         draws random(step);
         for (float& pixel : pixels) pixel = random.between(-0.3f, 0.3f);
         for (std::size_t i = 0; i < kind.size(); ++i) {
             const int k = kind[i] = random.below(kinds), place = random.below(side);
-            for (int t = 0; t < side; ++t) {  // positions wrap around at the picture's edges
+            for (int t = 0; t < side; ++t) {  // positions wrap around at the image's edges
                 const int row = k == 0 ? place : t;
                 const int column = k == 0 ? t : k == 1 ? place : (place + (k == 2 ? t : side - t)) % side;
                 pixels[(i * side + row) * side + column] += 1;
@@ -76,7 +76,7 @@ struct pictures_of_bars {
 template <class P>
 void learn(auto& device, const char* name) {
     mixer<P> model{device};
-    train<pictures_of_bars>(device, name, model, 100, 3e-3, [&](auto& tape, const auto& batch) {
+    train<images_of_bars>(device, name, model, 100, 3e-3, [&](auto& tape, const auto& batch) {
         const auto x = tape.to_device(ht::const_view<float, 3>(batch.pixels.data(), {rows, side, side}));
         return ht::cross_entropy(tape, model(tape, x), ht::const_view<std::int32_t, 1>(batch.kind.data(), {rows}));
     });

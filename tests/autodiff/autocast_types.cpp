@@ -158,8 +158,8 @@ rows_of_operations all_rows() {
     add_unary(rows, "prod", [](auto& c, const auto& x) { return ht::prod(c, x, ht::axes<0>); });
     add_binary(rows, "matmul", [](auto& c, const auto& a, const auto& b) { return ht::matmul(c, a, b); });
     add_binary(rows, "linear", [](auto& c, const auto& a, const auto& b) { return ht::linear(c, a, b); });
-    const auto as_picture = [](auto& c, const auto& a) { return ht::reshape(c, a, ht::shape<4>{1, 1, 4, 4}); };
-    add_binary(rows, "conv2d", [as_picture](auto& c, const auto& a, const auto& b) { return ht::conv2d(c, as_picture(c, a), as_picture(c, b)); });
+    const auto as_image = [](auto& c, const auto& a) { return ht::reshape(c, a, ht::shape<4>{1, 1, 4, 4}); };
+    add_binary(rows, "conv2d", [as_image](auto& c, const auto& a, const auto& b) { return ht::conv2d(c, as_image(c, a), as_image(c, b)); });
     add_binary(rows, "add", [](auto& c, const auto& a, const auto& b) { return ht::add(c, a, b); });
     add_binary(rows, "sub", [](auto& c, const auto& a, const auto& b) { return ht::sub(c, a, b); });
     add_binary(rows, "mul", [](auto& c, const auto& a, const auto& b) { return ht::mul(c, a, b); });
@@ -196,12 +196,12 @@ rows_of_operations all_rows() {
     add_unary(rows, "flip", [](auto& c, const auto& x) { return ht::flip(c, x, ht::axes<1>); });
     add_unary(rows, "expand", [](auto& c, const auto& x) { return ht::expand(c, x, ht::shape<3>{2, -1, -1}); });
     using ht::reshape, ht::absent;
-    constexpr ht::shape<4> picture{1, 1, 4, 4};
-    add_unary(rows, "max_pool2d", [=](auto& c, const auto& x) { return ht::max_pool2d(c, reshape(c, x, picture), {2}); });
-    add_unary(rows, "avg_pool2d", [=](auto& c, const auto& x) { return ht::avg_pool2d(c, reshape(c, x, picture), {2}); });
-    add_unary(rows, "adaptive_avg_pool2d", [=](auto& c, const auto& x) { return ht::adaptive_avg_pool2d(c, reshape(c, x, picture), 1); });
-    add_unary(rows, "batch_norm", [=](auto& c, const auto& x) { return ht::batch_norm(c, reshape(c, x, picture), absent{}, absent{}, absent{}, absent{}); });
-    add_unary(rows, "group_norm", [=](auto& c, const auto& x) { return ht::group_norm(c, reshape(c, x, picture), 1); });
+    constexpr ht::shape<4> image{1, 1, 4, 4};
+    add_unary(rows, "max_pool2d", [=](auto& c, const auto& x) { return ht::max_pool2d(c, reshape(c, x, image), {2}); });
+    add_unary(rows, "avg_pool2d", [=](auto& c, const auto& x) { return ht::avg_pool2d(c, reshape(c, x, image), {2}); });
+    add_unary(rows, "adaptive_avg_pool2d", [=](auto& c, const auto& x) { return ht::adaptive_avg_pool2d(c, reshape(c, x, image), 1); });
+    add_unary(rows, "batch_norm", [=](auto& c, const auto& x) { return ht::batch_norm(c, reshape(c, x, image), absent{}, absent{}, absent{}, absent{}); });
+    add_unary(rows, "group_norm", [=](auto& c, const auto& x) { return ht::group_norm(c, reshape(c, x, image), 1); });
     // clang-format on
     add_unary(rows, "layer_norm", by_category_of<op::layer_norm>{});
     add_unary(rows, "rms_norm", by_category_of<op::rms_norm>{});

@@ -138,10 +138,10 @@ TEST_CASE("conv2d: second derivatives") {
     const auto bias = parameters.add<P, ht::op::conv2d>("bias", ht::shape<1>{2}, {.deviation = 0.5f});
     parameters.commit(1);
     const ht::conv2d_options options{.stride = {1, 2}, .padding = {0, 1}, .groups = 2};
-    const ht::shape<4> pictures{2, 2, 3, 3}, filters{2, 1, 2, 2}, results{2, 2, 2, 2};
+    const ht::shape<4> images{2, 2, 3, 3}, filters{2, 1, 2, 2}, results{2, 2, 2, 2};
     const auto define = [&](const doubles& x, const doubles& w, const double* b) {
         doubles y(16);
-        ht::reference::conv2d(ht::const_view<double, 4>(x.data(), pictures), ht::const_view<double, 4>(w.data(), filters),
+        ht::reference::conv2d(ht::const_view<double, 4>(x.data(), images), ht::const_view<double, 4>(w.data(), filters),
                               options, ht::view<double, 4>(y.data(), results));
         for (std::size_t i = 0; i < 16; ++i) y[i] += b == nullptr ? 0 : b[i / 4 % 2];
         return y;
@@ -151,7 +151,7 @@ TEST_CASE("conv2d: second derivatives") {
         device, &parameters, {4, 9}, 36,
         [&](auto& t, const auto& x) {
             using roles = ht::roles<float, float, float>;
-            const auto in = ht::reshape(t, ht::tanh(t, x), pictures);
+            const auto in = ht::reshape(t, ht::tanh(t, x), images);
             return second_order::weigh(t, ht::conv2d<roles>(t, in, weight, bias, options));
         },
         [&](const doubles& all) {
@@ -164,7 +164,7 @@ TEST_CASE("conv2d: second derivatives") {
         device, nullptr, {4, 9}, 36,
         [&](auto& t, const auto& x) {
             const auto w = ht::reshape(t, ht::slice(t, ht::exp(t, x), ht::axes<1>, 0, 2), filters);
-            return second_order::weigh(t, ht::conv2d(t, ht::reshape(t, x, pictures), w, options));
+            return second_order::weigh(t, ht::conv2d(t, ht::reshape(t, x, images), w, options));
         },
         [&](const doubles& all) {
             doubles w;

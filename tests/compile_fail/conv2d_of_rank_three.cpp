@@ -5,11 +5,11 @@
 
 namespace ht = halftone;
 
-void see(ht::inference<ht::cpu>& ctx, const ht::variable<float, 3>& picture, const ht::variable<float, 4>& weight) {
+void see(ht::inference<ht::cpu>& ctx, const ht::variable<float, 3>& image, const ht::variable<float, 4>& weight) {
 #if defined(HALFTONE_TEST_RIGHT)
-    const auto& s = picture.shape();
-    ht::conv2d(ctx, ht::reshape(ctx, picture, ht::shape<4>{1, s[0], s[1], s[2]}), weight);
+    const auto& s = image.shape();
+    ht::conv2d(ctx, ht::reshape(ctx, image, ht::shape<4>{1, s[0], s[1], s[2]}), weight);
 #else
-    ht::conv2d(ctx, picture, weight);
+    ht::conv2d(ctx, image, weight);
 #endif
 }

@@ -60,7 +60,7 @@ tests/cuda/attention_mods.cu 40 joined
 tests/cuda/rotary.cu 30 joined
 tests/cuda/cache_heads.cu 30 joined
 tests/cuda/target_share.cu 20 joined
-tests/cuda/pictures.cu 60 joined
+tests/cuda/images.cu 60 joined
 tests/cuda/shapes.cu 60 joined
 tests/cuda/updates.cu 60 joined
 tests/cuda/adafactor.cu 30 joined

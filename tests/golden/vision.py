@@ -70,8 +70,8 @@ def fill(model, groups, seed, images, size):
     with torch.no_grad():
         for parameter, scale, mean in groups(model):
             parameter.copy_(values.numbers(parameter.shape, scale, mean))
-    pictures = values.numbers((images, 3, size, size), 1.0)
-    return pictures, torch.tensor([values.next() % CLASSES for _ in range(images)])
+    batch = values.numbers((images, 3, size, size), 1.0)
+    return batch, torch.tensor([values.next() % CLASSES for _ in range(images)])
 
 
 def step(model, images, labels, low=False):
@@ -123,10 +123,10 @@ def statistics(model):
 
 def resnet(name, seed, images, size):
     model = torchvision.models.resnet18(num_classes=CLASSES).train()
-    pictures, labels = fill(model, of_resnet, seed, images, size)
-    assert is_far_from_zero(copy.deepcopy(model).double(), pictures.double()), "choose another seed"
+    batch, labels = fill(model, of_resnet, seed, images, size)
+    assert is_far_from_zero(copy.deepcopy(model).double(), batch.double()), "choose another seed"
     in_bfloat16 = copy.deepcopy(model)
-    high, low = step(model, pictures, labels), step(in_bfloat16, pictures, labels, True)
+    high, low = step(model, batch, labels), step(in_bfloat16, batch, labels, True)
     pairs = [(p.grad, q.grad) for p, q in zip(model.parameters(), in_bfloat16.parameters())]
     yield "# The last number of a case is the generator's begin. Gradients and states stand here by their sums: see vision.py."
     yield head_line(name, len(pairs), low, high, seed)
@@ -136,9 +136,9 @@ def resnet(name, seed, images, size):
     for wanted, rounded in zip(statistics(model), statistics(in_bfloat16)):
         yield f"state {off(rounded, wanted):.6g} " + numbers(sums(wanted))
     with torch.no_grad():
-        evaluated = model.eval()(pictures)
+        evaluated = model.eval()(batch)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            rounded = in_bfloat16.eval()(pictures).float()
+            rounded = in_bfloat16.eval()(batch).float()
     yield f"evaluation {off(rounded, evaluated):.6g} " + numbers(evaluated)
 
 

@@ -86,7 +86,7 @@ TEST_CASE("nn::conv2d: its lines in the ledger") {
     CHECK(std::string(lines[0].in) == "bfloat16");
     CHECK(lines[1].pass == ht::ledger_pass::weight_gradient);
     CHECK(lines[3].pass == ht::ledger_pass::input_gradient);
-    // The pictures are floats: read as bfloat16 in both passes of the first layer.
+    // The images are floats: read as bfloat16 in both passes of the first layer.
     CHECK(ht::casts<small<ht::amp_bf16>, const float> == 2);
 }
 

@@ -39,7 +39,7 @@ struct generator {
         for (std::int32_t& id : all) id = static_cast<std::int32_t>(next() % static_cast<std::uint32_t>(below));
         return all;
     }
-    /// Numbers for pictures.
+    /// Numbers for images.
     std::vector<float> numbers(std::size_t count, float scale) {
         std::vector<float> all(count);
         for (float& v : all) v = number(scale, 0.0f);

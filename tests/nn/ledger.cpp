@@ -551,10 +551,10 @@ void call_free_operations(auto& bare, auto&& ctx, const bf16_matrix& x, const ma
     ht::index_add(ctx, x, ht::axes<0>, rows, z),
         ht::scatter_add(ctx, x, ht::axes<1>, places, ht::gather(ctx, z, ht::axes<1>, places));
     ht::where(ctx, z, x, z), ht::masked_fill(ctx, x, z, 0.5), ht::tril(ctx, x), ht::triu(ctx, x);
-    const auto pictures = ht::reshape(ctx, x, ht::shape<4>{1, 1, 4, 4});
-    ht::max_pool2d(ctx, pictures, {2}), ht::avg_pool2d(ctx, pictures, {2}), ht::adaptive_avg_pool2d(ctx, pictures, 1);
-    ht::batch_norm(ctx, pictures, ht::absent{}, ht::absent{}, ht::absent{}, ht::absent{}, {.training = true});
-    ht::group_norm(ctx, pictures, 1);
+    const auto images = ht::reshape(ctx, x, ht::shape<4>{1, 1, 4, 4});
+    ht::max_pool2d(ctx, images, {2}), ht::avg_pool2d(ctx, images, {2}), ht::adaptive_avg_pool2d(ctx, images, 1);
+    ht::batch_norm(ctx, images, ht::absent{}, ht::absent{}, ht::absent{}, ht::absent{}, {.training = true});
+    ht::group_norm(ctx, images, 1);
 }
 
 /// Every operation that layers are made of, and of parameters alone.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A ResNet-18 against torchvision's on the CPU, in training and in evaluation, in float32; its paths, and what makes none.
+/// A ResNet-18 compared with torchvision's on the CPU, in training and in evaluation, in float32; its paths; errors.
 #include <string>
 #include <vector>
 
@@ -20,7 +20,7 @@ TEST_CASE("resnet: a step of a ResNet-18, its statistics, and evaluation are tor
     is_as_resnet18<ht::full_fp32>(device);
 }
 
-TEST_CASE("resnet: paths, sizes, and how weights begin") {
+TEST_CASE("resnet: paths, sizes, initial weights") {
     ht::cpu device{{.threads = 1}};
     const ht::nn::resnet<ht::full_fp32> narrow{
         device, {.layers = {1, 2, 1, 1}, .num_classes = 5, .width = 8, .stem = ht::nn::resnet_stem::cifar}};
@@ -37,17 +37,17 @@ TEST_CASE("resnet: paths, sizes, and how weights begin") {
                            "layer3.0.downsample.0.bn.weight", "layer4.0.conv1.weight", "layer4.0.bn1.weight",
                            "layer4.0.conv2.weight", "layer4.0.bn2.weight", "layer4.0.downsample.0.conv.weight",
                            "layer4.0.downsample.0.bn.weight", "fc.weight"});
-    // conv1 of 3x3 to 8 channels: normal, of variance 2 / (8 * 9). The mean square of 216 draws is within 0.4 of that,
-    // relative, with a chance above 1 - 1e-4: its deviation is 0.1.
+    // conv1 of 3x3 to 8 channels: normal, with variance 2 / (8 * 9). The mean square of 216 draws has a relative standard
+    // deviation of 0.1, and is within 0.4 of the variance with probability above 1 - 1e-4.
     double squares = 0;
     for (const double v : support::read_masters(narrow.parameters(), 0)) squares += v * v;
     CHECK(squares / 216 == doctest::Approx(2.0 / 72).epsilon(0.4));
-    // The numbers of torchvision's resnet18 and resnet34.
+    // The numbers of parameters of torchvision's resnet18 and resnet34.
     CHECK(ht::nn::resnet<ht::full_fp32>{device, {}}.parameters().size() == 11689512);
     CHECK(ht::nn::resnet<ht::full_fp32>{device, {.layers = {3, 4, 6, 3}}}.parameters().size() == 21797672);
 }
 
-TEST_CASE("resnet: configurations and batches that make none") {
+TEST_CASE("resnet: invalid configurations and batches") {
     ht::cpu device{{.threads = 1}};
     const auto make = [&](const ht::nn::resnet_config& c) { ht::nn::resnet<ht::full_fp32> model{device, c}; };
     CHECK_THROWS_WITH_AS(make({.width = 0}), "resnet: a width of 0 and 1000 classes; expected at least 1 of each",

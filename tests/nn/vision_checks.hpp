@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Models of pictures against torchvision's (golden/vision.py) on any device: logits, loss, every gradient, and of a ResNet
-/// running statistics and what follows from them in evaluation.
+/// Models of images compared with torchvision's (golden/vision.py) on any device: logits, loss, every gradient; for a ResNet
+/// also running statistics and the logits in evaluation.
 ///
 ///     is_as_resnet18<ht::full_fp32>(device);
 ///     is_as_vit<ht::full_fp32>(device);
@@ -15,7 +15,7 @@ namespace vision_test {
 
 using namespace golden_model;
 
-/// Images and labels by the generator, behind the model's masters.
+/// Images and labels from the generator, which has generated the model's masters before.
 struct images_and_labels {
     std::vector<float> pixels;
     std::vector<std::int32_t> label_ids;
@@ -36,7 +36,7 @@ inline golden_case only_case(const char* file) {
     return cases[0];
 }
 
-/// golden/vision.py's 64 sums, which stand for a tensor.
+/// The 64 sums by which golden/vision.py represents a tensor.
 inline doubles sums(const std::vector<float>& values) {
     generator signs{1};
     doubles all(std::min<std::size_t>(64, values.size()));

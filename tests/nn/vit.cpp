@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A vision transformer against torchvision's on the CPU: logits, loss and every gradient in float32; its paths, how it
-/// begins, and what makes none.
+/// A vision transformer compared with torchvision's on the CPU: logits, loss and every gradient in float32; its paths and
+/// initial parameters; errors.
 #include <string>
 #include <vector>
 
@@ -21,7 +21,7 @@ TEST_CASE("vit: logits, loss and gradients are torchvision's, in float32") {
     is_as_vit<ht::full_fp32>(device);
 }
 
-TEST_CASE("vit: paths, and how parameters begin") {
+TEST_CASE("vit: paths, initial parameters") {
     ht::cpu device{{.threads = 1}};
     const ht::nn::vit<ht::full_fp32> model{
         device, {.image_size = 8, .patch_size = 2, .num_layers = 1, .num_heads = 2, .hidden_dim = 24, .mlp_dim = 48}};
@@ -39,8 +39,8 @@ TEST_CASE("vit: paths, and how parameters begin") {
                            "h.0.mlp.up.weight", "h.0.mlp.up.bias", "h.0.mlp.down.weight", "h.0.mlp.down.bias", "norm.gain",
                            "norm.bias", "head.weight", "head.bias"});
     CHECK(model.parameters().entries()[3].count == 17 * 24);
-    // Uniform ones reach 95 in 100 of their bound with all but certainty; of 408 normal ones the largest lies between 2 and 5
-    // deviations with a chance above 1 - 1e-4.
+    // The largest of the uniform numbers is almost certainly above 95% of their bound. The largest of 408 normal ones is between
+    // 2 and 5 standard deviations with probability above 1 - 1e-4.
     const auto reaches = [&](std::size_t i, double bound) {
         return largest[i] <= bound * 1.000001 && largest[i] > 0.95 * bound;
     };
@@ -53,12 +53,12 @@ TEST_CASE("vit: paths, and how parameters begin") {
     for (const std::size_t zero : {1, 2, 5, 7, 9, 13, 15, 18, 19}) CHECK(largest[zero] == 0);
 }
 
-TEST_CASE("vit: configurations and batches that make none") {
+TEST_CASE("vit: invalid configurations and batches") {
     ht::cpu device{{.threads = 1}};
     const auto make = [&](const ht::nn::vit_config& c) { ht::nn::vit<ht::full_fp32> model{device, c}; };
     CHECK_THROWS_WITH_AS(make({.num_layers = 0}), "vit: 0 layers of 12 heads and 1000 classes; expected at least 1 of each",
                          ht::argument_error);
-    CHECK_THROWS_WITH_AS(make({.image_size = 30}), "vit: patches of 16 do not divide pictures of 30", ht::argument_error);
+    CHECK_THROWS_WITH_AS(make({.image_size = 30}), "vit: patches of 16 do not divide images of 30", ht::argument_error);
     CHECK_THROWS_AS(make({.num_heads = 5}), ht::argument_error);
     CHECK_THROWS_AS(make({.dropout = 1.5f}), ht::argument_error);
     const ht::nn::vit<ht::full_fp32> model{device, small_vit()};

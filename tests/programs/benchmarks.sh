@@ -77,8 +77,8 @@ refuse 'has no PyTorch' "$work/suite" --name here --torch false
 if command -v python3 >/dev/null 2>&1; then
     row='{"kernel": "k", "shape": "s", "policy": "p", "seconds": 1, "ratio_to": {"torch": 1.5}}'
     echo "{\"rows\": [$row]}" >"$work/rows.json"
-    python3 "$root/bench/picture.py" "$work/rows.json" --out "$work/picture.svg" || fail "picture.py ends with $?"
-    grep -q '</svg>' "$work/picture.svg" || fail "picture.py draws nothing"
+    python3 "$root/bench/plot.py" "$work/rows.json" --out "$work/plot.svg" || fail "plot.py ends with $?"
+    grep -q '</svg>' "$work/plot.svg" || fail "plot.py draws nothing"
 
     # Two builds of a benchmark in turn: of two rows one takes half as long as before, one twice as long.
     for build_and_seconds in "old 2 1" "new 1 2"; do

@@ -10,8 +10,8 @@
 /// Paths: those of the encoder below "encoder" (nn/encoder.hpp), and "head".
 #pragma once
 
-#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/nn/encoder.hpp>
+#include <halftone/nn/labelled_loss.hpp>
 #include <halftone/nn/model.hpp>
 
 namespace halftone {
@@ -51,14 +51,12 @@ class classifier : public model {
     auto loss(Context&& ctx, const Batch& batch) const {
         const const_view<std::int32_t, 2> tokens = batch.tokens;
         const const_view<std::int32_t, 1> labels = batch.labels;
-        if (labels.extent_of(0) != tokens.extent_of(0))
-            fail<shape_error>("classifier: tokens are ", tokens.shape(), ", labels ", labels.shape());
+        halftone::detail::expect_one_each("classifier", "tokens", tokens, "labels", labels);
         const_view<std::int32_t, 2> types{};
         if constexpr (requires { batch.token_types; }) types = batch.token_types;
         if constexpr (requires { batch.lengths; }) {
             const const_view<std::int32_t, 1> lengths = batch.lengths;
-            if (lengths.extent_of(0) != tokens.extent_of(0))
-                fail<shape_error>("classifier: tokens are ", tokens.shape(), ", lengths ", lengths.shape());
+            halftone::detail::expect_one_each("classifier", "tokens", tokens, "lengths", lengths);
             if (!ctx.root().device().reaches(lengths.data()))
                 fail<argument_error>("classifier: the batch's lengths are in memory that the device cannot read: "
                                      "ht::to_device(device, lengths)");

@@ -7,11 +7,11 @@
 ///     auto loss = model.loss(tape, batch);                   // batch.images: (images, 3, height, width), .labels: (images)
 ///     auto logits = model.logits(eval, images);              // (images, num_classes)
 ///
-/// Paths are torchvision's, "conv1", "bn1", "layer1.*.conv1", "layer1.*.bn1", "layer1.*.conv2", "layer1.*.bn2", the same
-/// below "layer2", "layer3" and "layer4", and "fc", but for a block's "downsample.0" and "downsample.1", which are
-/// "downsample.0.conv" and "downsample.0.bn" here. The stream between blocks has the `output` of the policy at "bn1".
+/// Paths are torchvision's: "conv1", "bn1", "layer1.*.conv1", "layer1.*.bn1", "layer1.*.conv2", "layer1.*.bn2", the same
+/// below "layer2", "layer3" and "layer4", and "fc"; except that a block's "downsample.0" and "downsample.1" are called
+/// "downsample.0.conv" and "downsample.0.bn". The stream between blocks has the `output` of the policy at "bn1".
 ///
-/// Tapes normalise by the batch's statistics, and bring the running ones up to date; inference contexts normalise by these
+/// Tapes normalise by the batch's statistics, and update the running ones; inference contexts normalise by the running ones
 /// (nn/channel_norm.hpp).
 #pragma once
 
@@ -19,11 +19,11 @@
 #include <cmath>
 
 #include <halftone/autodiff/op/elementwise.hpp>
-#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/autodiff/op/pooling.hpp>
 #include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/nn/channel_norm.hpp>
 #include <halftone/nn/conv2d.hpp>
+#include <halftone/nn/labelled_loss.hpp>
 #include <halftone/nn/linear.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/stack.hpp>
@@ -33,21 +33,21 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// torchvision's initial weights of a convolution that a relu follows: normal, of variance 2 / (outputs height width).
+/// torchvision's initial weights of a convolution before a relu: normal, with variance 2 / (outputs height width).
 inline initial kaiming_fan_out(extent outputs, const shape<2>& window) {
     return {.deviation = std::sqrt(2.0f / static_cast<float>(outputs * window[0] * window[1]))};
 }
-/// Those of torch.nn.Linear, for weight and bias: uniform up to 1 / sqrt(inputs).
+/// The initial weight and bias of torch.nn.Linear: uniform up to 1 / sqrt(inputs).
 inline initial uniform_fan_in(extent inputs) { return {.bound = 1.0f / std::sqrt(static_cast<float>(inputs))}; }
 
 }  // namespace detail
 
 namespace nn {
 
-/// What precedes the blocks of a ResNet.
+/// The layers before the blocks of a ResNet.
 enum class resnet_stem {
-    imagenet,  ///< a window of 7x7 and a pooling, both with stride 2: blocks see a quarter of height and width
-    cifar,     ///< a window of 3x3: for pictures of 32x32 and smaller ones
+    imagenet,  ///< a window of 7x7 and a pooling, both with stride 2, which reduce height and width to a quarter
+    cifar,     ///< a window of 3x3, for images of up to 32x32
 };
 
 /// The sizes of a ResNet.
@@ -66,7 +66,7 @@ struct basic_block_config {
     batch_norm_settings norm{};
 };
 
-/// What a block adds, where its input has another shape than its result.
+/// The shortcut of a block whose result has another shape than its input.
 template <class P>
 struct resnet_downsample {
     conv2d_no_bias<at<P, "conv">> conv;
@@ -119,22 +119,18 @@ class resnet : public model {
   public:
     using policy = P;
 
-    /// Weights begin as torchvision's do, and follow from the seed alone, whatever the policy. Throws argument_error for a
-    /// configuration that makes no model.
+    /// Initial weights are distributed as torchvision's; they depend only on the seed, not on the policy. Throws
+    /// argument_error for an invalid configuration.
     template <class Device>
     resnet(Device& device, const resnet_config& c, std::uint64_t seed = 0);
 
     const resnet_config& config() const { return config_; }
 
-    /// The mean cross-entropy, in nats, of batch.labels; a label of -100 does not count. The batch's memory must stay until the
-    /// backward pass is through. Throws shape_error.
+    /// The mean cross-entropy, in nats, of batch.labels, (images); a label of -100 does not count. The batch's memory must
+    /// stay unchanged until the backward pass has ended. Throws shape_error.
     template <class Context, class Batch>
     auto loss(Context&& ctx, const Batch& batch) const {
-        const const_view<float, 4> images = batch.images;
-        const const_view<std::int32_t, 1> labels = batch.labels;
-        if (labels.extent_of(0) != images.extent_of(0))
-            fail<shape_error>("resnet: images are ", images.shape(), ", labels ", labels.shape());
-        return cross_entropy(ctx, logits(ctx, images), labels);
+        return halftone::detail::image_loss(ctx, "resnet", *this, batch);
     }
 
     /// The logits of the classes, (images, num_classes), in the `output` of the policy at "fc". images: (images, in_channels,
@@ -161,7 +157,7 @@ class resnet : public model {
         for (const int depth : c.layers) {
             if (depth < 1) fail<argument_error>("resnet: a stage of ", depth, " blocks; expected at least 1");
         }
-        return c;  // the layers check what else they take
+        return c;  // the layers check the other values
     }
     static shape<2> stem_window(const resnet_config& c) {
         return c.stem == resnet_stem::imagenet ? shape<2>{7, 7} : shape<2>{3, 3};
@@ -170,7 +166,8 @@ class resnet : public model {
         return c.stem == resnet_stem::imagenet ? conv2d_options{.stride = {2, 2}, .padding = {3, 3}}
                                                : conv2d_options{.padding = {1, 1}};
     }
-    /// The sizes of a stage's blocks by their index. The first block of each stage but the first halves height and width.
+    /// A function from a block's index in a stage to its sizes. In all stages except the first, the first block halves height
+    /// and width.
     static auto blocks_of(const resnet_config& c, int stage) {
         const extent out = c.width << stage, before = stage == 0 ? out : out / 2, stride = stage == 0 ? 1 : 2;
         return [out, before, stride, norm = c.norm](int i) {

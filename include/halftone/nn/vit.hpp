@@ -15,10 +15,10 @@
 #pragma once
 
 #include <halftone/autodiff/op/dropout.hpp>
-#include <halftone/autodiff/op/loss.hpp>
 #include <halftone/autodiff/op/shapes.hpp>
 #include <halftone/nn/attention.hpp>
 #include <halftone/nn/conv2d.hpp>
+#include <halftone/nn/labelled_loss.hpp>
 #include <halftone/nn/mlp.hpp>
 #include <halftone/nn/model.hpp>
 #include <halftone/nn/norm.hpp>
@@ -36,17 +36,17 @@ struct vit_config {
     extent num_heads = 12;
     extent hidden_dim = 768;
     extent mlp_dim = 3072;
-    float dropout = 0;  ///< of embeddings and of what attention and perceptron add; not between the perceptron's products
+    float dropout = 0;  ///< of embeddings and of the results of attention and perceptron; not within the perceptron
     extent num_classes = 1000;
     extent in_channels = 3;
     attention_strategy strategy = attention_strategy::automatic;
 };
 
-/// Pictures as rows of tokens: a class token, and one for each patch; each has a learned position added.
+/// Images as rows of tokens: a class token, and one for each patch; each has a learned position added.
 template <class P>
 struct patch_embedding {
     using policy = P;
-    using operation = op::group_norm;  // how class token and positions are stored: fp32 masters under a mixed policy
+    using operation = op::group_norm;  // class token and positions are stored as a norm's gain: fp32 under a mixed policy
     using computes = op::embedding;
     static constexpr bool owns_parameters = true;
 
@@ -76,7 +76,7 @@ struct patch_embedding {
     static extent tokens(const vit_config& c) { return (c.image_size / c.patch_size) * (c.image_size / c.patch_size); }
 };
 
-/// x = x + attn(norm(x)), then x + mlp(norm(x)). The path of each norm is below that of the layer that it precedes.
+/// x = x + attn(norm(x)), then x + mlp(norm(x)). The path of each norm is below that of the layer after it.
 template <class P>
 struct vit_block {
     layer_norm<at<at<P, "attn">, "norm">> attn_norm;
@@ -93,7 +93,7 @@ struct vit_block {
         attn.residual_dropout = mlp_.residual_dropout = c.dropout;
     }
 
-    /// x: (images, tokens, hidden_dim); so is the result, in x's type.
+    /// x: (images, tokens, hidden_dim); the result has x's shape and type.
     template <class Context, class X>
     auto operator()(Context&& ctx, const variable<X, 3>& x) const {
         const auto mixed = attn(ctx, attn_norm(ctx, x), x);
@@ -104,32 +104,28 @@ struct vit_block {
     }
 
   private:
-    /// Uniform up to the root of a / b: xavier_uniform_ for 6 and inputs + outputs.
+    /// Uniform up to the square root of a / b: torch's xavier_uniform_ if a is 6 and b is inputs + outputs.
     static initial uniform(float a, extent b) { return {.bound = std::sqrt(a / static_cast<float>(b))}; }
 };
 
-/// A vision transformer: patches, blocks, and a norm and a head over the class token.
+/// A vision transformer: an embedding of patches, blocks, and a norm and a head on the class token.
 template <class P>
 class vit : public model {
   public:
     using policy = P;
 
-    /// Weights begin as torchvision's do, those of the head as zeros, and follow from the seed alone, whatever the policy.
-    /// Throws argument_error for a configuration that makes no model.
+    /// Initial weights are distributed as torchvision's, those of the head are zeros; they depend only on the seed, not on
+    /// the policy. Throws argument_error for an invalid configuration.
     template <class Device>
     vit(Device& device, const vit_config& c, std::uint64_t seed = 0);
 
     const vit_config& config() const { return config_; }
 
     /// The mean cross-entropy, in nats, of batch.labels, (images); a label of -100 does not count. The batch's memory must
-    /// stay until the backward pass is through. Throws shape_error.
+    /// stay unchanged until the backward pass has ended. Throws shape_error.
     template <class Context, class Batch>
     auto loss(Context&& ctx, const Batch& batch) const {
-        const const_view<float, 4> images = batch.images;
-        const const_view<std::int32_t, 1> labels = batch.labels;
-        if (labels.extent_of(0) != images.extent_of(0))
-            fail<shape_error>("vit: images are ", images.shape(), ", labels ", labels.shape());
-        return cross_entropy(ctx, logits(ctx, images), labels);
+        return halftone::detail::image_loss(ctx, "vit", *this, batch);
     }
 
     /// The logits of the classes, (images, num_classes), in the `output` of the policy at "head". images: (images, in_channels,
@@ -154,9 +150,9 @@ class vit : public model {
             fail<argument_error>("vit: ", c.num_layers, " layers of ", c.num_heads, " heads and ", c.num_classes,
                                  " classes; expected at least 1 of each");
         if (c.patch_size < 1 || c.image_size < c.patch_size || c.image_size % c.patch_size != 0)
-            fail<argument_error>("vit: patches of ", c.patch_size, " do not divide pictures of ", c.image_size);
+            fail<argument_error>("vit: patches of ", c.patch_size, " do not divide images of ", c.image_size);
         halftone::detail::dropout_probability("vit: dropout", c.dropout);
-        return c;  // the layers check what else they take
+        return c;  // the layers check the other values
     }
 
     vit_config config_;

@@ -145,7 +145,7 @@ struct glu : as_input { static constexpr const char* name = "glu"; };
 struct swiglu : as_input { static constexpr const char* name = "swiglu"; };
 struct geglu : as_input { static constexpr const char* name = "geglu"; };
 
-// Pictures. Normalisation with a batch's statistics keeps its input's type and computes in float whatever that is.
+// Images. Normalisation with a batch's statistics keeps its input's type and computes in float whatever that is.
 struct batch_norm : as_input { static constexpr const char* name = "batch_norm"; };
 struct group_norm : fp32 { static constexpr const char* name = "group_norm"; };
 struct max_pool2d : as_input { static constexpr const char* name = "max_pool2d"; };

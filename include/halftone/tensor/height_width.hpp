@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Two extents of a picture's operation, along its height and along its width.
+/// Two extents of an operation on images, along their height and along their width.
 ///
 ///     ht::max_pool2d(ctx, x, {.kernel_size = 3, .stride = {2, 1}});          // windows of 3 rows and 3 columns
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Models of pictures as a GPU runs them: a vision transformer against torchvision's, and a step of a narrow ResNet, and its
-/// evaluation, against the CPU's.
+/// Models of images on the emulated GPU: a vision transformer compared with torchvision's; a step and the evaluation of a
+/// narrow ResNet compared with the CPU's.
 #include <doctest/doctest.h>
 #include <emulator/device.hpp>
 
@@ -20,7 +20,7 @@ TEST_CASE("vit on a GPU: in bfloat16 at most twice as far off as PyTorch's autoc
     is_as_vit<autocast_bf16>(device);
 }
 
-/// Every number that a step leaves: gradients, running statistics, and the logits in evaluation.
+/// All results of a step: gradients, running statistics, and then the logits in evaluation.
 template <class Device>
 std::vector<doubles> step_of_narrow_resnet(Device& device) {
     ht::nn::resnet<ht::full_fp32> model{

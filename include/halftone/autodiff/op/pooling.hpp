@@ -211,7 +211,7 @@ variable<X, 4> spread_means(Root& root, const variable<Y, 4>& dy, const shape<4>
 
 /// True, or a compile-time error for a variable without four axes.
 template <int Rank>
-consteval bool check_picture_rank() {
+consteval bool check_image_rank() {
     static_assert(
         Rank == 4,
         "halftone: this operation takes images with four axes, (batch, channels, height, width): ht::unsqueeze adds "
@@ -220,7 +220,7 @@ consteval bool check_picture_rank() {
 }
 template <class Op, class As, class Context, class X, int Rank, class Options>
 auto mean_pool(Context&& context, const variable<X, Rank>& x, const Options& options) {
-    static_assert(check_picture_rank<Rank>());
+    static_assert(check_image_rank<Rank>());
     using Y = chosen_output<As, policy_of<Context>, Op, X>;
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(Op::name);
@@ -235,7 +235,7 @@ auto mean_pool(Context&& context, const variable<X, Rank>& x, const Options& opt
 /// not describe a valid window.
 template <class As = by_category, recording_context Context, class X, int Rank>
 auto max_pool2d(Context&& context, const variable<X, Rank>& x, const max_pool_options& options) {
-    static_assert(detail::check_picture_rank<Rank>());
+    static_assert(detail::check_image_rank<Rank>());
     using Y = chosen_output<As, policy_of<Context>, op::max_pool2d, X>;
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::max_pool2d::name);

@@ -58,7 +58,7 @@ struct pooling;
 namespace detail {
 
 template <class X, class Y>
-consteval bool check_pictures() {
+consteval bool check_images() {
     static_assert(view_of<X>::rank == 4 && view_of<Y>::rank == 4,
                   "halftone: pooling takes images with four axes, (batch, channels, height, width)");
     return true;
@@ -99,7 +99,7 @@ void mean_of_windows_gradient(Device& device, const char* operation, const view<
 template <class Device, class X, class Y, class Index>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y, Index>)
 void max_pool2d(Device& device, const X& x, const max_pool_options& options, const Y& y, const Index& index) {
-    static_assert(detail::check_pictures<X, Y>());
+    static_assert(detail::check_images<X, Y>());
     const const_view<detail::element_in<X>, 4> from = as_view(x);
     const view<detail::element_in<Y>, 4> to = as_view(y);
     const view<std::int32_t, 4> chosen = as_view(index);
@@ -121,7 +121,7 @@ template <class Device, class Dy, class Dx>
 void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& options,
                          const const_view<std::int32_t, 4>& index, const Dx& dx,
                          write_mode mode = write_mode::overwrite) {
-    static_assert(detail::check_pictures<Dy, Dx>());
+    static_assert(detail::check_images<Dy, Dx>());
     const const_view<detail::element_in<Dy>, 4> from = as_view(dy);
     const view<detail::element_in<Dx>, 4> to = as_view(dx);
     const kernel::pool_layout l = detail::checked_pooling("max_pool2d gradient", to, from, "dy", "dx", options);
@@ -137,7 +137,7 @@ void max_pool2d_gradient(Device& device, const Dy& dy, const max_pool_options& o
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void avg_pool2d(Device& device, const X& x, const avg_pool_options& options, const Y& y) {
-    static_assert(detail::check_pictures<X, Y>());
+    static_assert(detail::check_images<X, Y>());
     const const_view<detail::element_in<X>, 4> from = as_view(x);
     detail::mean_of_windows(device, "avg_pool2d", from, options, view<detail::element_in<Y>, 4>(as_view(y)));
 }
@@ -147,7 +147,7 @@ template <class Device, class Dy, class Dx>
     requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
 void avg_pool2d_gradient(Device& device, const Dy& dy, const avg_pool_options& options, const Dx& dx,
                          write_mode mode = write_mode::overwrite) {
-    static_assert(detail::check_pictures<Dy, Dx>());
+    static_assert(detail::check_images<Dy, Dx>());
     const const_view<detail::element_in<Dy>, 4> from = as_view(dy);
     detail::mean_of_windows_gradient(device, "avg_pool2d gradient", from, options,
                                      view<detail::element_in<Dx>, 4>(as_view(dx)), mode);
@@ -159,7 +159,7 @@ void avg_pool2d_gradient(Device& device, const Dy& dy, const avg_pool_options& o
 template <class Device, class X, class Y>
     requires(detail::kernel_device<Device>&& detail::viewables<X, Y>)
 void adaptive_avg_pool2d(Device& device, const X& x, const Y& y) {
-    static_assert(detail::check_pictures<X, Y>());
+    static_assert(detail::check_images<X, Y>());
     const const_view<detail::element_in<X>, 4> from = as_view(x);
     const view<detail::element_in<Y>, 4> to = as_view(y);
     detail::mean_of_windows(device, "adaptive_avg_pool2d", from, detail::extents_of(to), to);
@@ -169,7 +169,7 @@ void adaptive_avg_pool2d(Device& device, const X& x, const Y& y) {
 template <class Device, class Dy, class Dx>
     requires(detail::kernel_device<Device>&& detail::viewables<Dy, Dx>)
 void adaptive_avg_pool2d_gradient(Device& device, const Dy& dy, const Dx& dx, write_mode mode = write_mode::overwrite) {
-    static_assert(detail::check_pictures<Dy, Dx>());
+    static_assert(detail::check_images<Dy, Dx>());
     const const_view<detail::element_in<Dy>, 4> from = as_view(dy);
     detail::mean_of_windows_gradient(device, "adaptive_avg_pool2d gradient", from, detail::extents_of(from),
                                      view<detail::element_in<Dx>, 4>(as_view(dx)), mode);

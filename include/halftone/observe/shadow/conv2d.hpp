@@ -14,12 +14,12 @@ namespace detail {
 
 /// The magnitudes of a tensor of rank 4 as a product reads it, and how far each of them as read may be from what is stored,
 /// relative to it.
-struct shadow_pictures {
+struct shadow_images {
     std::vector<double> magnitudes;
     halftone::shape<4> shape;
     double error;
 
-    shadow_pictures(const std::vector<float>& values, const halftone::shape<4>& s, double relative)
+    shadow_images(const std::vector<float>& values, const halftone::shape<4>& s, double relative)
         : shape(s), error(relative) {
         for (const float v : values) magnitudes.push_back(std::fabs(static_cast<double>(v)));
     }
@@ -27,7 +27,7 @@ struct shadow_pictures {
 };
 
 /// By what the products of magnitudes are multiplied: the errors of both operands, and of the sums of what is read.
-inline double conv2d_factor(const shadow_pictures& a, const shadow_pictures& b, double of_sums) {
+inline double conv2d_factor(const shadow_images& a, const shadow_images& b, double of_sums) {
     return a.error + b.error + 2 * a.error * b.error + of_sums * (1 + a.error) * (1 + b.error);
 }
 
@@ -42,9 +42,9 @@ struct conv2d_bounds<conv2d_record<Roles, X, Y, Weight, Bias>> {
     static void forward(Notes& notes, const record& r) {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         const auto p = r.problem();
-        const shadow_pictures x(notes.read(const_view<X, 4>(notes.value_of(r.dx), p.input())), p.input(),
+        const shadow_images x(notes.read(const_view<X, 4>(notes.value_of(r.dx), p.input())), p.input(),
                                 read_error<compute, X>);
-        const shadow_pictures w(weight_magnitudes<compute>(notes, r.weight), p.weight(), weight_error<compute>(r.weight));
+        const shadow_images w(weight_magnitudes<compute>(notes, r.weight), p.weight(), weight_error<compute>(r.weight));
         std::vector<double> bound(static_cast<std::size_t>(p.result().size()));
         reference::conv2d(x.view(), w.view(), r.options, view<double, 4>(bound.data(), p.result()));
         const double own = conv2d_factor(x, w, sum_error<compute, device>(p.depth() + 3));
@@ -89,8 +89,8 @@ struct conv2d_bounds<conv2d_record<Roles, X, Y, Weight, Bias>> {
                                         const std::vector<float>& dy) {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         using W = typename decltype(values_for<compute>(r.weight))::value_type;
-        const shadow_pictures g(dy, p.result(), read_error<input_grad, Y>);
-        const shadow_pictures w(weight_magnitudes<compute>(notes, r.weight), p.weight(),
+        const shadow_images g(dy, p.result(), read_error<input_grad, Y>);
+        const shadow_images w(weight_magnitudes<compute>(notes, r.weight), p.weight(),
                                 both(weight_error<compute>(r.weight), read_error<input_grad, W>));
         std::vector<double> bound(static_cast<std::size_t>(p.input().size()));
         reference::conv2d_input(w.view(), g.view(), r.options, view<double, 4>(bound.data(), p.input()));
@@ -101,8 +101,8 @@ struct conv2d_bounds<conv2d_record<Roles, X, Y, Weight, Bias>> {
     static std::vector<double> of_filter(Notes& notes, const record& r, const conv2d_problem& p,
                                          const std::vector<float>& dy) {
         using device = std::remove_cvref_t<decltype(notes.device())>;
-        const shadow_pictures g(dy, p.result(), read_error<weight_grad, Y>);
-        const shadow_pictures x(notes.read(r.x.view()), p.input(), read_error<weight_grad, X>);
+        const shadow_images g(dy, p.result(), read_error<weight_grad, Y>);
+        const shadow_images x(notes.read(r.x.view()), p.input(), read_error<weight_grad, X>);
         std::vector<double> bound(static_cast<std::size_t>(p.weight().size()));
         reference::conv2d_weight(x.view(), g.view(), r.options, view<double, 4>(bound.data(), p.weight()));
         const extent terms = p.images * (p.positions() + p.window.down.positions);  // and sums of pieces

@@ -31,7 +31,7 @@ namespace detail {
 template <class V>
 using image_in = const_view<element_in<V>, 4>;
 template <class V>
-using picture_out = view<element_in<V>, 4>;
+using image_out = view<element_in<V>, 4>;
 template <class V>
 using vector_in = const_view<element_in<V>, 1>;
 template <class V>
@@ -118,7 +118,7 @@ void batch_norm(Device& device, const X& x, const Running& running_mean, const R
                 const batch_norm_options& options = {}) {
     const char* const name = "batch_norm";
     const detail::image_in<X> from = as_view(x);
-    const detail::picture_out<Y> to = as_view(y);
+    const detail::image_out<Y> to = as_view(y);
     const detail::vector_out<Running> of_mean = as_view(running_mean), of_var = as_view(running_var);
     const detail::vector_out<Statistic> used_mean = as_view(mean), used_rstd = as_view(rstd);
     const kernel::channel_sets sets = detail::batch_sets(from.shape());
@@ -158,7 +158,7 @@ void group_norm(Device& device, const X& x, extent num_groups, const Gain& gain,
                 const Statistic& mean, const Statistic& rstd, double eps = 1e-5) {
     const char* const name = "group_norm";
     const detail::image_in<X> from = as_view(x);
-    const detail::picture_out<Y> to = as_view(y);
+    const detail::image_out<Y> to = as_view(y);
     const detail::vector_out<Statistic> used_mean = as_view(mean), used_rstd = as_view(rstd);
     const kernel::channel_sets sets = detail::group_sets(name, from.shape(), num_groups);
     detail::expect_alike(name, "x", from, "y", to);

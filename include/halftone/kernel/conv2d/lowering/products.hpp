@@ -114,7 +114,7 @@ const T* data_of_bias(const view<T, 1>& bias) {
 /// are contiguous, and each image has at least 256 of them (or is the only one), so that a product per image is large
 /// enough.
 template <class X>
-bool reads_pictures(const conv2d_problem& p, const view<X, 4>& x) {
+bool reads_images(const conv2d_problem& p, const view<X, 4>& x) {
     constexpr extent enough = 256;
     return p.window.is_one_for_one() && x.stride_of(3) == 1 && x.stride_of(2) == x.extent_of(3) &&
            (p.positions() >= enough || p.images == 1);
@@ -152,7 +152,7 @@ void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X,
             return kernel::depthwise<Device>::forward(device, p, x, weight, data_of_bias(bias), y);
     }
     const auto w = of.weight(weight.data());
-    if (reads_pictures(p, x)) {
+    if (reads_images(p, x)) {
         if (p.groups == 1) {
             return multiply_images<Compute>(
                 device, view<const W, 3>(w.data(), {p.images, p.outputs, p.channels}, {0, p.channels, 1}),
@@ -205,7 +205,7 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
     }
     const auto w = of.weight(weight.data());
     const extent image_size = p.window.down.size * p.window.across.size;
-    if (reads_pictures(p, dx)) {
+    if (reads_images(p, dx)) {
         if (p.groups == 1) {
             return product_each<Compute>(
                 device, view<const W, 3>(w.data(), {p.images, p.channels, p.outputs}, {0, 1, p.channels}),
@@ -254,7 +254,7 @@ template <class Device, class X, class G, class Run>
 void for_each_weight_product(Device& device, const conv2d_problem& p, const view<const X, 4>& x,
                              const view<const G, 4>& dy, const Run& run) {
     const conv2d_views of{p};
-    if (reads_pictures(p, x)) {
+    if (reads_images(p, x)) {
         for (extent image = 0; image < p.images; ++image) {
             run(of.result(dy.data(), image, 0, p.positions()),
                 transpose(of.input_image(x.data() + image * x.stride_of(0), x.stride_of(1))));

@@ -17,11 +17,11 @@ using second_order::doubles;
 using second_order::weigh;
 using second_order::weighed;
 
-constexpr ht::shape<4> pictures{1, 2, 3, 4};
+constexpr ht::shape<4> images{1, 2, 3, 4};
 
-/// The tape's x of (2, 12) as pictures.
-auto picture_of(const ht::variable<float, 2>& x) { return ht::detail::reshaped(x, pictures); }
-ht::view<double, 4> shown(doubles& x, const ht::shape<4>& s = pictures) { return {x.data(), s}; }
+/// The tape's x of (2, 12) as images.
+auto image_of(const ht::variable<float, 2>& x) { return ht::detail::reshaped(x, images); }
+ht::view<double, 4> shown(doubles& x, const ht::shape<4>& s = images) { return {x.data(), s}; }
 template <class Y>
 auto as_matrix(const Y& y) {
     return ht::detail::reshaped(y, ht::shape<2>{2, y.size() / 2});
@@ -34,7 +34,7 @@ TEST_CASE("second derivatives of pooling") {
     check(
         device, nullptr, {2, 12}, 12,
         [&](auto& t, const auto& x) {
-            const auto y = ht::max_pool2d(t, picture_of(ht::mul(t, x, x)), largest);
+            const auto y = ht::max_pool2d(t, image_of(ht::mul(t, x, x)), largest);
             return weigh(t, as_matrix(ht::exp(t, y)));
         },
         [&](doubles x) {
@@ -51,7 +51,7 @@ TEST_CASE("second derivatives of pooling") {
         check(
             device, nullptr, {2, 12}, 12,
             [&](auto& t, const auto& x) {
-                return weigh(t, as_matrix(ht::exp(t, run(t, picture_of(ht::mul(t, x, x))))));
+                return weigh(t, as_matrix(ht::exp(t, run(t, image_of(ht::mul(t, x, x))))));
             },
             [&](doubles x) {
                 for (double& v : x) v *= v;
@@ -82,7 +82,7 @@ TEST_CASE("second derivatives of batch_norm and group_norm, by their input, weig
         check(
             device, &parameters, {2, 12}, 24,
             [&](auto& t, const auto& x) {
-                const auto in = picture_of(x);
+                const auto in = image_of(x);
                 const auto y = groups == 0
                                    ? ht::batch_norm(t, in, ht::absent{}, ht::absent{}, weight, bias, {.training = true})
                                    : ht::group_norm(t, in, groups, weight, bias);
@@ -90,7 +90,7 @@ TEST_CASE("second derivatives of batch_norm and group_norm, by their input, weig
             },
             [&](const doubles& all) {
                 const auto sets =
-                    groups == 0 ? ht::detail::batch_sets(pictures) : ht::detail::group_sets("test", pictures, groups);
+                    groups == 0 ? ht::detail::batch_sets(images) : ht::detail::group_sets("test", images, groups);
                 const ht::shape<3> parts{1, 2, 12};
                 doubles y(24), mean(2), var(2), rstd(2);
                 const ht::const_view<double, 3> x(all.data(), parts);

@@ -3,7 +3,7 @@
 /// Pooling, batch norm and group norm on tapes of any device: gradients against differences in double, types of
 /// results, what is kept and what is not.
 ///
-///     pictures_checks::gradients(device);
+///     images_checks::gradients(device);
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@
 
 #include "support/random.hpp"
 
-namespace pictures_checks {
+namespace images_checks {
 
 namespace ht = halftone;
 using ht::extent;
@@ -91,4 +91,4 @@ void gradients(Device& device) {
         device, "group_norm without weight", [](auto& t, auto v) { return ht::group_norm(t, v, 2); }, x);
 }
 
-}  // namespace pictures_checks
+}  // namespace images_checks

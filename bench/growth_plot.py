@@ -3,7 +3,7 @@
 """Draws the output of bench_train_step --growth: seconds per step as a function of each size, both on logarithmic axes, measured and as
 the machine's peaks would allow, with both exponents. Needs nothing but Python.
 
-    growth_picture.py growth.json [more.json ...] -o growth.svg      rows of all files, a panel for each
+    growth_plot.py growth.json [more.json ...] -o growth.svg      rows of all files, a panel for each
 """
 import argparse
 import json
@@ -71,7 +71,7 @@ def main():
         machine = machine or report["machine"]
         rows += [r for r in report["rows"] if r["kernel"] == "growth"]
     if not rows:
-        print("growth_picture: no growth in these files; bench_train_step --growth --json writes it", file=sys.stderr)
+        print("growth_plot: no growth in these files; bench_train_step --growth --json writes it", file=sys.stderr)
         return 1
     columns = min(2, len(rows))
     lines = (len(rows) + columns - 1) // columns

@@ -3,7 +3,7 @@
 /// Pooling, batch norm and group norm on tapes of the CPU: gradients, types, running statistics, refusals.
 #include <halftone/kernel.hpp>
 
-#include "autodiff/pictures_checks.hpp"
+#include "autodiff/images_checks.hpp"
 
 namespace {
 
@@ -12,7 +12,7 @@ using ht::bfloat16;
 
 TEST_CASE("pooling, batch_norm and group_norm on tapes: gradients against differences") {
     ht::cpu device{{.threads = 2}};
-    pictures_checks::gradients(device);
+    images_checks::gradients(device);
 }
 
 using tape = ht::tape<ht::cpu>;
@@ -35,11 +35,11 @@ static_assert(
 TEST_CASE("max_pool2d: indices are kept where a gradient is wanted") {
     ht::cpu device{{.threads = 1}};
     const std::vector<float> x(4 * 36, 1.0f);
-    const ht::const_view<float, 4> picture(x.data(), {2, 2, 6, 6});
+    const ht::const_view<float, 4> image(x.data(), {2, 2, 6, 6});
     ht::tape tape{device};
-    ht::max_pool2d(tape, tape.constant(picture), {2});
+    ht::max_pool2d(tape, tape.constant(image), {2});
     CHECK(tape.graph().records() == 0);
-    const auto leaf = tape.leaf(picture);
+    const auto leaf = tape.leaf(image);
     const auto y = ht::max_pool2d(tape, leaf, {2});
     CHECK(tape.graph().records() == 1);
     tape.backward(ht::sum(tape, y));

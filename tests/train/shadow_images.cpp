@@ -33,10 +33,10 @@ ht::shadow_report report_of(double eps) {
     ht::cpu device{{.threads = 1}};
     net<ht::amp_bf16> model{device, 1e-5};
     net<ht::full_fp32> twin{device, eps};
-    const auto pictures = support::random(3).normals<float>(4 * 6 * 9 * 11, 2, 0.5);
+    const auto images = support::random(3).normals<float>(4 * 6 * 9 * 11, 2, 0.5);
     const std::vector<float> targets(4 * 6 * 2 * 3);
     return ht::shadow_run(device, model, twin, [&](auto& tape, const auto& m) {
-        const auto x = tape.leaf(ht::const_view<float, 4>(pictures.data(), {4, 6, 9, 11}));
+        const auto x = tape.leaf(ht::const_view<float, 4>(images.data(), {4, 6, 9, 11}));
         return ht::mean_squared_error(tape, m(tape, x), ht::const_view<float, 4>(targets.data(), {4, 6, 2, 3}));
     });
 }

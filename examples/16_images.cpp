@@ -2,11 +2,11 @@
 /// \file
 /// Lesson 16: images, by a ResNet and a vision transformer.
 ///
-/// Both are told only which of four shapes is in a picture of 16 x 16. A ResNet slides small windows over it: what it has
-/// learned at one place it knows everywhere. Its batch norms normalise each channel by the batch on a tape, and by running
-/// statistics in an inference context, so that a picture's logits there do not depend on the pictures beside it. A vision
-/// transformer cuts the picture into patches of 4 x 4 and treats them as a text of 16 words: it has to learn where these lie,
-/// which takes more steps. The pictures are drawn by formula; of new ones it is counted how many are told right.
+/// Both learn which of four shapes is in an image of 16 x 16. A ResNet slides small windows over the image, so that what it
+/// learns at one position it knows at all of them. Its batch norms normalise each channel by the batch's statistics on a tape,
+/// and by running statistics in an inference context, so that the logits of an image there do not depend on the other images of
+/// its batch. A vision transformer cuts the image into patches of 4 x 4 and treats them as a text of 16 tokens: it has to learn
+/// where these are in the image, which takes more steps. The images are drawn by formula; accuracy is measured on new ones.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -24,18 +24,18 @@ namespace ht = halftone;
 
 constexpr int count = 32, side = 16, kinds = 4;
 
-/// A batch: discs, squares, crosses and rings of any place, size and colour, on noise. It follows from its number alone.
-struct batch_of_pictures {
+/// A batch of discs, squares, crosses and rings of random position, size and colour, on noise. It depends on its number alone.
+struct batch_of_images {
     std::vector<float> pixels = std::vector<float>(count * 3 * side * side);
     std::vector<std::int32_t> kind = std::vector<std::int32_t>(count);
     ht::const_view<float, 4> images{pixels.data(), {count, 3, side, side}};
     ht::const_view<std::int32_t, 1> labels{kind.data(), {count}};
 
-    explicit batch_of_pictures(int number) : number_(static_cast<std::uint32_t>(number)) {
+    explicit batch_of_images(int number) : number_(static_cast<std::uint32_t>(number)) {
         for (float& pixel : pixels) pixel = between(-0.2f, 0.2f);
         for (int i = 0; i < count; ++i) draw(i);
     }
-    batch_of_pictures(const batch_of_pictures&) = delete;
+    batch_of_images(const batch_of_images&) = delete;
 
   private:
     float& at(int i, int channel, int row, int column) {
@@ -68,21 +68,21 @@ struct batch_of_pictures {
     std::uint32_t number_, index_ = 0;
 };
 
-/// What is trained on, again and again, and what is not.
+/// The batches for training, which are repeated, and those for the accuracy.
 struct data {
-    std::deque<batch_of_pictures> seen, unseen;
+    std::deque<batch_of_images> seen, unseen;
     data() {
         for (int i = 0; i < 32; ++i) seen.emplace_back(i);
         for (int i = 32; i < 40; ++i) unseen.emplace_back(i);
     }
 };
 
-/// The share of new pictures whose largest logit is that of the label.
+/// The fraction of new images whose largest logit is that of the label.
 template <class Model>
-double accuracy(auto& device, const data& pictures, const Model& model) {
+double accuracy(auto& device, const data& batches, const Model& model) {
     ht::inference eval{device};
     double right = 0, all = 0;
-    for (const batch_of_pictures& batch : pictures.unseen) {
+    for (const batch_of_images& batch : batches.unseen) {
         const auto best = ht::to_host(device, ht::argmax(eval, model.logits(eval, batch.images), ht::axes<1>));
         for (int i = 0; i < count; ++i) right += best(i) == batch.labels(i) ? 1 : 0, all += 1;
     }
@@ -90,14 +90,14 @@ double accuracy(auto& device, const data& pictures, const Model& model) {
 }
 
 template <class Model>
-void train(auto& device, const data& pictures, const char* name, const char* precision, Model& model, int steps) {
+void train(auto& device, const data& batches, const char* name, const char* precision, Model& model, int steps) {
     ht::adamw optimizer{device, model, {.lr = 3e-3}};
     ht::grad_scaler scaler{device, {.enabled = ht::model_needs_scaling<Model>}};
     ht::accumulator acc{model};
     ht::tape tape{device};
     double first = 0, last = 0;
     for (int step = 0; step < steps; ++step) {
-        const auto loss = model.loss(tape, pictures.seen[static_cast<std::size_t>(step) % pictures.seen.size()]);
+        const auto loss = model.loss(tape, batches.seen[static_cast<std::size_t>(step) % batches.seen.size()]);
         if (step < 5) first += static_cast<double>(loss.item()) / 5;
         if (step >= steps - 5) last += static_cast<double>(loss.item()) / 5;
         tape.backward(scaler.scale(loss), acc);
@@ -106,33 +106,33 @@ void train(auto& device, const data& pictures, const char* name, const char* pre
         optimizer.step(grads);
         scaler.update();
     }
-    const double share = accuracy(device, pictures, model);
-    std::printf("%s, %s: %s the loss, %s 70 in 100 new pictures told right (%.2f to %.2f, %.1f)\n", name, precision,
+    const double share = accuracy(device, batches, model);
+    std::printf("%s, %s: %s the loss, %s 70 in 100 new images recognised (%.2f to %.2f, %.1f)\n", name, precision,
                 last < first / 2 ? "less than half" : "[more than half]", share > 0.7 ? "more than" : "[less than]", first,
                 last, 100 * share);
 }
 
 template <class P>
-void learn(auto& device, const data& pictures, const char* precision) {
+void learn(auto& device, const data& batches, const char* precision) {
     ht::nn::resnet<P> resnet{device, {.layers = {1, 1, 1, 1}, .num_classes = kinds, .width = 8}};
-    train(device, pictures, "ResNet", precision, resnet, 60);
+    train(device, batches, "ResNet", precision, resnet, 60);
     ht::nn::vit<P> vit{device, {.image_size = side, .patch_size = 4, .num_layers = 2, .num_heads = 4, .hidden_dim = 32,
                                 .mlp_dim = 96, .num_classes = kinds}};
-    train(device, pictures, "ViT", precision, vit, 240);
+    train(device, batches, "ViT", precision, vit, 240);
 }
 
 /// The lesson; `device` is a ht::cpu, or a ht::cuda.
 void lesson(auto& device) {
-    const data pictures;
-    learn<ht::full_fp32>(device, pictures, "fp32");
-    // Prints: ResNet, fp32: less than half the loss, more than 70 in 100 new pictures told right
-    // Prints: ViT, fp32: less than half the loss, more than 70 in 100 new pictures told right
-    learn<ht::amp_bf16>(device, pictures, "bf16");
-    // Prints: ResNet, bf16: less than half the loss, more than 70 in 100 new pictures told right
-    // Prints: ViT, bf16: less than half the loss, more than 70 in 100 new pictures told right
-    learn<ht::amp_fp16>(device, pictures, "fp16");
-    // Prints: ResNet, fp16: less than half the loss, more than 70 in 100 new pictures told right
-    // Prints: ViT, fp16: less than half the loss, more than 70 in 100 new pictures told right
+    const data batches;
+    learn<ht::full_fp32>(device, batches, "fp32");
+    // Prints: ResNet, fp32: less than half the loss, more than 70 in 100 new images recognised
+    // Prints: ViT, fp32: less than half the loss, more than 70 in 100 new images recognised
+    learn<ht::amp_bf16>(device, batches, "bf16");
+    // Prints: ResNet, bf16: less than half the loss, more than 70 in 100 new images recognised
+    // Prints: ViT, bf16: less than half the loss, more than 70 in 100 new images recognised
+    learn<ht::amp_fp16>(device, batches, "fp16");
+    // Prints: ResNet, fp16: less than half the loss, more than 70 in 100 new images recognised
+    // Prints: ViT, fp16: less than half the loss, more than 70 in 100 new images recognised
 }
 
 int main(int argc, char** argv) {

@@ -5,13 +5,13 @@
 
 #include <halftone/kernel/device.hpp>
 
-#include "autodiff/pictures_checks.hpp"
+#include "autodiff/images_checks.hpp"
 
 namespace {
 
 TEST_CASE("pooling, batch_norm and group_norm on a GPU's tapes: gradients against differences") {
     halftone::emulator::device device{{.seed = 3, .check = halftone::emulator::checking::values_only}};
-    pictures_checks::gradients(device);
+    images_checks::gradients(device);
 }
 
 }  // namespace

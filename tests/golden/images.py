@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes pictures.txt: PyTorch's pooling, batch norm and group norm, with their gradients, on the CPU.
+"""Writes images.txt: PyTorch's pooling, batch norm and group norm, with their gradients, on the CPU.
 
-    python3 tests/golden/pictures.py           # needs PyPI's torch; the numbers committed are those of 2.15
+    python3 tests/golden/images.py           # needs PyPI's torch; the numbers committed are those of 2.15
 
 A line: operation, type, shape, and behind bars the result, the gradient of the input, and of norms those of weight and bias and the
 running mean and variance, which began as 0.5 and 2. The result's gradient is ((5 i + 2) mod 7 - 3) / 2 at index i, the input
@@ -62,7 +62,7 @@ def lines():
             channels = shape[1]
             for name, function in {**POOLING, **NORMS}.items():
                 if name == "max23" and shape[2] == 1:
-                    continue  # a window has no element in the picture, and PyTorch writes its gradient beyond the picture's
+                    continue  # a window has no element in the image, and PyTorch writes its gradient beyond the image's
                 parts = []
                 if name in NORMS:
                     parts = [torch.full((channels,), 0.5), torch.full((channels,), 2.0), numbers(channels, 3, 1, 5, 2) + 1.5, numbers(channels, 2, 0, 3, 4)]
@@ -79,7 +79,7 @@ def lines():
 
 def main():
     text = f"# PyTorch {torch.__version__}\n" + "\n".join(lines()) + "\n"
-    (pathlib.Path(__file__).parent / "pictures.txt").write_text(text.replace(" \n", "\n"))
+    (pathlib.Path(__file__).parent / "images.txt").write_text(text.replace(" \n", "\n"))
 
 
 main()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Pooling, batch norm and group norm on a tape beside PyTorch's: values, gradients, running statistics and what
-/// throws, over a table of shapes and types (golden/pictures.py).
+/// throws, over a table of shapes and types (golden/images.py).
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -154,7 +154,7 @@ TEST_CASE("pooling, batch norm and group norm on a tape: values and gradients of
     std::map<std::string, function> all;
     add_type<float>(all, "fp32"), add_type<bfloat16>(all, "bf16"), add_type<float16>(all, "fp16");
     ht::cpu device{{.threads = 2}};
-    std::ifstream file(HALFTONE_TEST_DATA "/pictures.txt");
+    std::ifstream file(HALFTONE_TEST_DATA "/images.txt");
     REQUIRE(file);
     std::size_t lines = 0, refused = 0;
     for (std::string line; std::getline(file, line);) {

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Draws the output of benchmarks with --json: one bar per case, the other library's time divided by halftone's in that run.
 
-    bench/picture.py bench/results/*_zen5.json --peer torch --out bench/results/cpu_zen5.svg
+    bench/plot.py bench/results/*_zen5.json --peer torch --out bench/results/cpu_zen5.svg
 """
 import argparse
 import html
@@ -23,7 +23,7 @@ def rows_of(path, peer):
         if ratios and row.get("seconds", 0) > 0:  # the best of the peer's forms is the one to beat
             yield (f'{row["kernel"]} {row["policy"]}', row["shape"], min(ratios.values()), row.get("percent_of_peak", 0))
     if not document.get("rows"):
-        print(f"picture.py: {path} has no rows", file=sys.stderr)
+        print(f"plot.py: {path} has no rows", file=sys.stderr)
 
 
 def position(ratio):
@@ -75,10 +75,10 @@ def main():
             for what, shape, ratio, percent in rows_of(path, options.peer):
                 groups.setdefault(what, []).append((shape, ratio, percent))
     except (OSError, ValueError, KeyError) as e:
-        print(f"picture.py: {path}: {e}", file=sys.stderr)
+        print(f"plot.py: {path}: {e}", file=sys.stderr)
         return 1
     if not groups:
-        print(f"picture.py: no row was compared with {options.peer}", file=sys.stderr)
+        print(f"plot.py: no row was compared with {options.peer}", file=sys.stderr)
         return 1
     with open(options.out, "w", encoding="utf-8") as file:
         file.write(draw(groups, options.title, options.peer))
