@@ -4,48 +4,29 @@
 
     bench/versus_rows.py OLD NEW [--rounds 7] [--json FILE] [--lowest 0.98] [--mean 1.0] [-- ARGUMENT...]
 
-OLD and NEW are builds of one program, such as bench_matmul; arguments behind -- go to both (--filter bf16, --quick). A round
+OLD and NEW are builds of one program, such as bench_matmul; arguments after -- go to both (--filter bf16, --quick). A round
 runs both, the second one first in every other round. A row's ratio is the median over the rounds. With --lowest or --mean the
-exit code is 1 where a row's ratio, or the geometric mean of all, is below; rows below --lowest are named.
+exit code is 1 if a row's ratio, or the geometric mean of all, is below; rows below --lowest are marked.
 """
-import argparse
-import json
 import math
-import pathlib
 import statistics
-import subprocess
 import sys
-import tempfile
 
-
-def run(program, arguments):
-    with tempfile.TemporaryDirectory() as folder:
-        file = pathlib.Path(folder) / "rows.json"
-        done = subprocess.run([program, *arguments, "--json", str(file)], capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{program}: exit code {done.returncode}\n{done.stderr}")
-        result = json.loads(file.read_text())
-    return result, {(r["kernel"], r["shape"], r["policy"]): r["seconds"] for r in result["rows"]}
+import in_turn
 
 
 def main():
-    own, behind = sys.argv[1:], []
-    if "--" in own:
-        own, behind = own[: own.index("--")], own[own.index("--") + 1 :]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("old")
-    parser.add_argument("new")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json")
+    parser = in_turn.parser(__doc__, ("old", "new"), rounds=7)
     parser.add_argument("--lowest", type=float, default=0)
     parser.add_argument("--mean", type=float, default=0)
-    a = parser.parse_args(own)
+    a, behind = in_turn.parse(parser)
 
     ratios, commits = {}, {}
-    for number in range(a.rounds):
+    for number, order in enumerate(in_turn.orders("old", "new", a.rounds)):
         seconds = {}
-        for which in ("old", "new") if number % 2 == 0 else ("new", "old"):
-            result, seconds[which] = run(getattr(a, which), behind)
+        for which in order:
+            result = in_turn.result_of(getattr(a, which), behind, "--json", "rows.json")
+            seconds[which] = {(r["kernel"], r["shape"], r["policy"]): r["seconds"] for r in result["rows"]}
             commits[which] = result["commit"]
         for row in seconds["old"].keys() & seconds["new"].keys():
             ratios.setdefault(row, []).append(seconds["old"][row] / seconds["new"][row])
@@ -63,7 +44,8 @@ def main():
     print(f"geometric mean of {len(rows)}: {mean:.4f}")
     if a.json:
         protocol = f"{a.rounds} rounds in turn; a ratio is the median of the rounds' rates, new over old"
-        pathlib.Path(a.json).write_text(json.dumps({"program": "versus_rows", "machine": result["machine"], "old": commits["old"], "new": commits["new"], "protocol": protocol, "arguments": behind, "mean": mean, "rows": rows}, indent=1) + "\n")
+        in_turn.write(a.json, {"program": "versus_rows", "machine": result["machine"], "old": commits["old"], "new": commits["new"],
+                               "protocol": protocol, "arguments": behind, "mean": mean, "rows": rows})
     return 1 if rows[0]["ratio"] < a.lowest or mean < a.mean else 0
 
 

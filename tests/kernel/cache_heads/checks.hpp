@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Tests of copying new keys and values into a key-value cache, for every device: the bytes of the definition are written, and
-/// no others.
+/// What a key-value cache takes in, on every device: what the definition says, and nothing beside it.
 ///
 ///     cache_heads_checks::as_defined(device);
 #pragma once
@@ -24,18 +23,17 @@ using ht::extent;
 using support::guarded;
 
 template <class T, class Device>
-bool is_as_defined(Device& device, extent first_column, extent heads, extent positions, extent head_size,
+bool is_as_defined(Device& device, extent first_column, extent heads, extent places, extent head_size,
                    const std::vector<std::int32_t>& at) {
     support::random data(1);
     const auto tokens = static_cast<extent>(at.size()), width = first_column + heads * head_size;
-    const guarded<T> rows(data.normals<T>(tokens * width)), got(heads * positions * head_size),
-        want(heads * positions * head_size);
+    const guarded<T> rows(data.normals<T>(tokens * width)), got(heads * places * head_size), want(heads * places * head_size);
     const guarded<std::int32_t> ids(at);
-    const ht::shape<3> s{heads, positions, head_size};
+    const ht::shape<3> s{heads, places, head_size};
     const ht::kernel::cache_heads_arguments<T> a{rows.const_view(ht::shape<2>{tokens, width}), first_column, ids.const_view(),
                                                  got.view(s)};
     ht::kernel::cache_heads<Device>::run(device, a);
-    ht::reference::cache_heads(ht::kernel::cache_heads_arguments<T>{a.rows, first_column, a.positions, want.view(s)});
+    ht::reference::cache_heads(ht::kernel::cache_heads_arguments<T>{a.rows, first_column, a.places, want.view(s)});
     return got.same_bits(want) && got.intact();
 }
 
@@ -56,7 +54,7 @@ void as_defined(Device& device) {
                          "cache_heads: rows is (2, 6); expected (2, 7)", ht::shape_error);
 }
 
-/// Positions outside the cache: whether only the valid position is written.
+/// Places that the cache has not: false if something else is touched than where the others belong.
 template <class Device>
 bool stays_inside(Device& device, const std::vector<std::int32_t>& at) {
     const guarded<float> rows(std::vector<float>{1, 2, 3}), cache(std::vector<float>{0, 0});

@@ -18,14 +18,14 @@ struct cache_heads<cpu> {
     template <class T>
     static void run(cpu& device, const cache_heads_arguments<T>& a) {
         check_cache_heads(a);
-        device.run([&] { check_positions(a.positions, a.cache.extent_of(1)); });
+        device.run([&] { check_places(a.places, a.cache.extent_of(1)); });
         const extent heads = a.cache.extent_of(0), head_size = a.cache.extent_of(2), width = heads * head_size;
         const row_partition partition = partition_rows(a.rows.extent_of(0), width);
         device.parallel_for(partition.count, [&](extent piece) {
             const extent begin = partition.begin(piece), end = begin + partition.rows_of(piece);
             for (extent t = begin; t < end; ++t) {
                 const T* from = a.rows.data() + t * a.rows.extent_of(1) + a.first_column;
-                T* to = a.cache.data() + a.positions(t) * head_size;
+                T* to = a.cache.data() + a.places(t) * head_size;
                 for (extent h = 0; h < heads; ++h, from += head_size, to += a.cache.extent_of(1) * head_size)
                     std::memcpy(to, from, static_cast<std::size_t>(head_size) * sizeof(T));
             }
@@ -33,11 +33,10 @@ struct cache_heads<cpu> {
     }
 
   private:
-    static void check_positions(const const_view<std::int32_t, 1>& positions, extent count) {
-        for (extent t = 0; t < positions.size(); ++t) {
-            if (positions(t) < 0 || positions(t) >= count)
-                fail<argument_error>("cache_heads: the position of row ", t, " is ", positions(t), "; expected 0 to ",
-                                     count - 1);
+    static void check_places(const const_view<std::int32_t, 1>& places, extent count) {
+        for (extent t = 0; t < places.size(); ++t) {
+            if (places(t) < 0 || places(t) >= count)
+                fail<argument_error>("cache_heads: the place of row ", t, " is ", places(t), "; expected 0 to ", count - 1);
         }
     }
 };

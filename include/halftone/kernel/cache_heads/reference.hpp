@@ -2,7 +2,7 @@
 /// \file
 /// The definition of copying keys or values into a key-value cache.
 ///
-///     cache[h][positions[t]] = rows[t][first_column + h head_size ...]
+///     cache[h][places[t]] = rows[t][first_column + h head_size ...]
 ///
 ///     reference::cache_heads(arguments);
 #pragma once
@@ -20,7 +20,7 @@ void cache_heads(const kernel::cache_heads_arguments<T>& a) {
     for (extent t = 0; t < a.rows.extent_of(0); ++t) {
         for (extent h = 0; h < heads; ++h) {
             for (extent d = 0; d < head_size; ++d)
-                a.cache(h, a.positions(t), d) = a.rows(t, a.first_column + h * head_size + d);
+                a.cache(h, a.places(t), d) = a.rows(t, a.first_column + h * head_size + d);
         }
     }
 }
