@@ -8,8 +8,10 @@ BEFORE and AFTER are programs; arguments after -- go to both, such as --policy a
 first in every other round. A ratio above 1 says that AFTER is slower.
 """
 import statistics
+import sys
 
-import in_turn
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+import in_turn  # noqa: E402
 
 
 def main():

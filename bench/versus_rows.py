@@ -12,7 +12,8 @@ import math
 import statistics
 import sys
 
-import in_turn
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
+import in_turn  # noqa: E402
 
 
 def main():

@@ -25,7 +25,7 @@ import shutil
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True  # nothing is left beside the sources
+sys.dont_write_bytecode = True  # no __pycache__ in the source tree
 import machine_code
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
