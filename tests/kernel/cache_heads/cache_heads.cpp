@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a key-value cache takes in, against its definition.
+/// The copying of new keys and values into a key-value cache, against its definition.
 #include <halftone/kernel/cache_heads/cpu.hpp>
 
 #include "kernel/cache_heads/checks.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a key-value cache takes in, on every device: what the definition says, and nothing beside it.
+/// Tests of copying new keys and values into a key-value cache, for every device: the bytes of the definition are written, and
+/// no others.
 ///
 ///     cache_heads_checks::as_defined(device);
 #pragma once
@@ -54,7 +55,7 @@ void as_defined(Device& device) {
                          "cache_heads: rows is (2, 6); expected (2, 7)", ht::shape_error);
 }
 
-/// Places that the cache has not: false if something else is touched than where the others belong.
+/// Positions outside the cache: whether only the valid position is written.
 template <class Device>
 bool stays_inside(Device& device, const std::vector<std::int32_t>& at) {
     const guarded<float> rows(std::vector<float>{1, 2, 3}), cache(std::vector<float>{0, 0});

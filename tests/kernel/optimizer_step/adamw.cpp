@@ -5,20 +5,12 @@
 #include <halftone/memory/resource.hpp>
 
 #include "kernel/optimizer_step/adamw_checks.hpp"
-#include "support/each_set.hpp"
+#include "kernel/optimizer_step/each_set.hpp"
 
 namespace {
 
 using namespace adamw_checks;
-
-/// Calls check(device) for each instruction set.
-template <class Check>
-void on_each_set(const Check& check) {
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        check(device);
-    });
-}
+using step_checks::on_each_set;
 
 TEST_CASE_TEMPLATE("adamw: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
                    slabs<float, ht::float16, float, float>, slabs<float, float, ht::bfloat16, float>,

@@ -18,6 +18,7 @@
 #include <halftone/number/philox.hpp>
 #include <halftone/number/round_to.hpp>
 
+#include "kernel/optimizer_step/step_checks.hpp"
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
 #include "support/random.hpp"
@@ -27,10 +28,8 @@ namespace adamw_checks {
 namespace ht = halftone;
 namespace kernel = ht::kernel;
 using support::guarded;
-
-inline constexpr ht::extent sizes[] = {1, 3, 5, 15, 17, 67, 1009, 16384 + 33};
-
-enum class placement { aligned, unaligned };
+using step_checks::doubles, step_checks::factors, step_checks::placement, step_checks::run,
+    step_checks::sizes, step_checks::third, step_checks::view_of;
 
 /// All operands of a step.
 template <class Param_, class Copy, class Accumulate, class State>
@@ -70,22 +69,6 @@ struct slabs {
                second.same_bits(o.second);
     }
 };
-
-inline const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
-inline const kernel::step_record third{.steps = 3, .lr = 0.01};
-
-template <ht::rounding Rounding = ht::rounding::nearest_even, class Device, class Arguments>
-void run(Device& device, const Arguments& a) {
-    kernel::optimizer_step<Device>::template run<Rounding>(device, a);
-}
-
-template <class T>
-std::vector<double> doubles(const guarded<T>& g) {
-    std::vector<double> d;
-    for (ht::extent i = 0; i < g.size(); ++i) d.push_back(static_cast<double>(g[i]));
-    return d;
-}
-inline ht::view<double, 1> view_of(std::vector<double>& d) { return {d.data(), {static_cast<ht::extent>(d.size())}}; }
 
 /// One unit in the last place, for a number that may be rounded up or down.
 template <class T>
@@ -249,14 +232,11 @@ void skips(Device& device) {
     support::random one{5}, two{5};
     using mixed = slabs<float, ht::bfloat16, float, float>;
     const mixed s(one, 100), untouched(two, 100);
-    const kernel::step_record skipping{.steps = 0, .lr = 0.01, .skips = 1};
-    run(device, s.arguments(factors, skipping));
-    CHECK(s.same_bits(untouched));
-    auto a = s.arguments(factors, third);
-    a.copy = {};
-    run(device, a);
-    CHECK(s.copy.same_bits(untouched.copy));
-    CHECK_FALSE(s.master.same_bits(untouched.master));
+    step_checks::check_skips(s, untouched, [&](const kernel::step_record& record, bool has_copy) {
+        auto a = s.arguments(factors, record);
+        if (!has_copy) a.copy = {};
+        run(device, a);
+    });
 }
 
 template <class Device>

@@ -3,21 +3,13 @@
 /// A step of Lion on every instruction set; lion_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 
+#include "kernel/optimizer_step/each_set.hpp"
 #include "kernel/optimizer_step/lion_checks.hpp"
-#include "support/each_set.hpp"
 
 namespace {
 
 using namespace lion_checks;
-
-/// Calls check(device) for each instruction set.
-template <class Check>
-void on_each_set(const Check& check) {
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        check(device);
-    });
-}
+using step_checks::on_each_set;
 
 TEST_CASE_TEMPLATE("lion: equals its definition", S, slabs<float, ht::bfloat16, float, float>,
                    slabs<float, ht::float16, ht::bfloat16, ht::bfloat16>) {

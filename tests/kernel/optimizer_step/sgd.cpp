@@ -3,21 +3,13 @@
 /// A step of stochastic gradient descent on every instruction set; sgd_checks.hpp has the tests.
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 
+#include "kernel/optimizer_step/each_set.hpp"
 #include "kernel/optimizer_step/sgd_checks.hpp"
-#include "support/each_set.hpp"
 
 namespace {
 
 using namespace sgd_checks;
-
-/// Calls check(device) for each instruction set.
-template <class Check>
-void on_each_set(const Check& check) {
-    support::for_each_set([&](ht::isa set) {
-        ht::cpu device{{.threads = 2, .instruction_set = set}};
-        check(device);
-    });
-}
+using step_checks::on_each_set;
 
 TEST_CASE_TEMPLATE("sgd: equals its definition", G, float, ht::bfloat16) {
     on_each_set([](ht::cpu& device) { equals_definition<G>(device); });

@@ -16,6 +16,7 @@
 #include <halftone/number/philox.hpp>
 #include <halftone/number/round_to.hpp>
 
+#include "kernel/optimizer_step/step_checks.hpp"
 #include "support/bounds.hpp"
 #include "support/guarded.hpp"
 #include "support/random.hpp"
@@ -25,16 +26,8 @@ namespace sgd_checks {
 namespace ht = halftone;
 namespace kernel = ht::kernel;
 using support::guarded;
-
-inline constexpr ht::extent sizes[] = {1, 3, 5, 15, 17, 67, 1009, 16384 + 33};
-inline const kernel::gradient_factors factors{1.0f / 128, 0.75f, 1.5f};
-
-enum class placement { aligned, unaligned };
-
-template <ht::rounding Rounding = ht::rounding::nearest_even, class Device, class Arguments>
-void run(Device& device, const Arguments& a) {
-    kernel::optimizer_step<Device>::template run<Rounding>(device, a);
-}
+using step_checks::doubles, step_checks::factors, step_checks::placement, step_checks::run,
+    step_checks::sizes, step_checks::view_of;
 
 /// All operands of a step.
 template <class Param, class Copy, class Accumulate, class State>
@@ -66,14 +59,6 @@ struct slabs {
         return master.same_bits(o.master) && copy.same_bits(o.copy) && momentum.same_bits(o.momentum);
     }
 };
-
-template <class T>
-std::vector<double> doubles(const guarded<T>& g) {
-    std::vector<double> d;
-    for (ht::extent i = 0; i < g.size(); ++i) d.push_back(static_cast<double>(g[i]));
-    return d;
-}
-inline ht::view<double, 1> view_of(std::vector<double>& d) { return {d.data(), {static_cast<ht::extent>(d.size())}}; }
 
 template <class Accumulate, class Device>
 void check_steps(Device& device, const kernel::sgd_rule& c, std::int64_t steps, placement where) {
