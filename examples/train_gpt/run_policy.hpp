@@ -23,44 +23,24 @@ namespace ht = halftone;
 
 namespace {
 
-/// A byte drawn from softmax(logits / temperature). A temperature below 1 prefers likely bytes.
-template <class Logit>
-std::int32_t draw(const std::vector<Logit>& logits, double temperature, double uniform) {
-    const auto value = [&](std::size_t i) { return static_cast<double>(static_cast<float>(logits[i])); };
-    double largest = value(0), sum = 0;
-    for (std::size_t i = 1; i < logits.size(); ++i) largest = std::max(largest, value(i));
-    const auto weight = [&](std::size_t i) { return std::exp((value(i) - largest) / temperature); };
-    for (std::size_t i = 0; i < logits.size(); ++i) sum += weight(i);
-    double left = uniform * sum;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        left -= weight(i);
-        if (left < 0) return static_cast<std::int32_t>(i);
-    }
-    return static_cast<std::int32_t>(logits.size() - 1);
-}
-
-/// `count` bytes that continue `prompt`, each drawn from the model's prediction for a window of at most `context` before it.
-/// Deterministic for given weights and seed.
+/// `count` bytes that continue `prompt`, by the model's generate(), which has a key-value cache. When the model's context is
+/// full, its second half is the prompt of the next piece. Deterministic for given weights and seed.
 template <class Device, class Model>
 std::string write_text(Device& device, const Model& model, const std::string& prompt, std::int64_t count,
-                       ht::extent context, std::uint64_t seed) {
-    constexpr std::uint32_t stream = 0x80000001;  // a Philox tensor number that neither weights nor batches use
-    constexpr double temperature = 0.8;
+                       std::uint64_t seed) {
     ht::inference eval{device};
+    const ht::extent context = model.context(), most = std::max<ht::extent>(1, context / 2);
     std::vector<std::int32_t> tokens;
     for (const char byte : prompt) tokens.push_back(static_cast<unsigned char>(byte));
     std::string text;
-    while (static_cast<std::int64_t>(text.size()) < count) {
-        const auto length = std::min<ht::extent>(static_cast<ht::extent>(tokens.size()), context);
-        const ht::const_view<std::int32_t, 2> window{tokens.data() + tokens.size() - static_cast<std::size_t>(length),
-                                                     {1, length}};
-        const auto logits = model.logits(eval, window);  // (1, length, vocabulary)
-        const auto random = ht::random_bits(seed, static_cast<std::uint32_t>(text.size()), stream, 0);
-        const auto all = logits.view();
-        std::vector<typename decltype(all)::value_type> last(static_cast<std::size_t>(all.extent_of(2)));
-        device.memory().read(last.data(), &all(0, length - 1, 0), last.size() * sizeof last[0]);
-        tokens.push_back(draw(last, temperature, static_cast<double>(ht::uniform(random))));
-        text += static_cast<char>(tokens.back());
+    for (ht::extent piece = 0; static_cast<std::int64_t>(text.size()) < count; ++piece) {
+        const auto kept = std::min<ht::extent>(static_cast<ht::extent>(tokens.size()), most);
+        const auto more = std::min<ht::extent>(count - static_cast<ht::extent>(text.size()), context - kept);
+        if (more == 0) break;  // a context of one byte has no room for another one
+        const std::vector<std::int32_t> prompts[] = {{tokens.end() - kept, tokens.end()}};
+        const auto written = model.generate(
+            eval, prompts, {.max_new_tokens = more, .temperature = 0.8, .seed = seed, .first_sequence = piece});
+        for (const std::int32_t token : written[0]) tokens.push_back(token), text += static_cast<char>(token);
     }
     return text;
 }
@@ -211,12 +191,12 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
-    if (o.write > 0) {
+    if (o.write > 0 && std::isfinite(result.validation->loss)) {
         std::string prompt;
         const ht::token_view held_out = data.validation();
         for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i)
             prompt += static_cast<char>(held_out[i]);
-        result.text = write_text(device, model, prompt, o.write, o.context, o.seed);
+        result.text = write_text(device, model, prompt, o.write, o.seed);
     }
     return result;
 }

@@ -238,11 +238,11 @@ void multiply_bytes(cublaslt_device& device, const sizes& s) {
             run(ht::epilogue_of(ht::of_scaled{ht::then{[](auto sum, auto r) { return sum + r; }, residual.view},
                                               p.view.data(), q.view.data()},
                                 d.view));
-            std::vector<double> beside = want;
+            std::vector<double> with_residual = want;
             for (extent i = 0; i < s.rows; ++i)
                 for (extent j = 0; j < s.columns; ++j)
-                    beside[static_cast<std::size_t>(i * s.columns + j)] += static_cast<double>(residual.view(i, j));
-            CHECK(holds(d, s, beside));
+                    with_residual[static_cast<std::size_t>(i * s.columns + j)] += static_cast<double>(residual.view(i, j));
+            CHECK(holds(d, s, with_residual));
         }
     }
 }

@@ -31,8 +31,7 @@ struct outer_record : kept_operands<Y, 2, variable<A, 1>, variable<B, 1>> {
     extent sum_length() const { return this->dy.shape()[0] + this->dy.shape()[1]; }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!this->dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto& [a, b] = this->inputs;
         const auto& [da, db] = this->gradients;
         const auto g = as_const(this->dy.view());
@@ -44,7 +43,6 @@ struct outer_record : kept_operands<Y, 2, variable<A, 1>, variable<B, 1>> {
             product<Compute>(tape.device(), transpose(g), view(as_const(a.view()).data(), rows), view(to.data, columns),
                              to.mode);
         }
-        tape.finish(this->dy);
     }
 };
 

@@ -132,16 +132,13 @@ class stack {
     }
     template <class Context, class B, class X, class... More>
     X run(Context&& ctx, int i, const B& block, X x, const More&... more) const {
-        if (!is_checkpointed(i)) return call(ctx, block, std::move(x), more...);
+        if (!is_checkpointed(i)) return call(ctx, i, block, std::move(x), more...);
         if constexpr (halftone::detail::records_double_backward<Context>) {
             fail<argument_error>("stack: block ", i,
                                  " has a checkpoint, and a tape for second derivatives needs all values; "
                                  "checkpoint_every(0) removes all checkpoints");
         } else {
-            auto again = [&block, i](auto&& c, const X& y, const More&... rest) {
-                [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(c.root(), i);
-                return call(c, block, y, rest...);
-            };
+            auto again = [&block, i](auto&& c, const X& y, const More&... rest) { return call(c, i, block, y, rest...); };
             return halftone::checkpoint(ctx, std::move(again), x, more...);
         }
     }
@@ -167,10 +164,11 @@ class stack {
         return !checkpointed_.empty() && checkpointed_[static_cast<std::size_t>(i)];
     }
     template <class Context, class B, class X, class... More>
-    static X call(Context&& ctx, const B& block, X x, const More&... more) {
+    static X call(Context&& ctx, int i, const B& block, X x, const More&... more) {
         static_assert(std::is_same_v<decltype(block(ctx, x, more...)), X>,
                       "halftone: a repeated block must return the type that it takes, the residual stream's; see "
                       "`output` of its policy");
+        [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
         return block(ctx, std::move(x), more...);
     }
 
@@ -194,7 +192,6 @@ template <class Context, class X, class... More>
 X stack<Block, P, Name>::operator()(Context&& ctx, X x, const More&... more) const {
     std::size_t next = 0;
     for (int i = 0; i < depth_; ++i) {
-        [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
         const std::size_t kind = named::class_of(i, depth_);
         if (kind == named::size) {
             x = run(ctx, i, common_[next++], std::move(x), more...);

@@ -241,7 +241,7 @@ struct own_signature<L> {
     using type = types<
         typename storage_for<operation_of<L>, typename signature<typename L::policy, operation_of<L>>::type>::type>;
 };
-/// A layer that keeps a state beside its parameters says so: static constexpr bool owns_state = true.
+/// A layer that has a state in addition to its parameters says so: static constexpr bool owns_state = true.
 template <parameter_owner L>
     requires requires { requires L::owns_state; }
 struct own_signature<L> {

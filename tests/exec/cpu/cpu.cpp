@@ -287,8 +287,8 @@ TEST_CASE("cpu: beyond its memory limit a context says what it held, and runs sm
     CHECK(smaller.data() != nullptr);
     CHECK_THROWS_WITH_AS(ht::workspace::lease(device.scratch(), 1 << 16),
                          "memory: no 65536 bytes for workspace; held: workspace 4096", ht::out_of_memory);
-    const ht::workspace::lease beside(device.scratch(), 1 << 12);
-    CHECK(beside.data() != nullptr);
+    const ht::workspace::lease after(device.scratch(), 1 << 12);
+    CHECK(after.data() != nullptr);
 }
 
 }  // namespace

@@ -366,13 +366,13 @@ inline void move_aside(const ht::view<float, 4>& v, random& data) {
 template <class Device>
 void check_operands_are_rounded(const attention_sizes& sizes, layout way, Device& device) {
     CAPTURE(sizes);
-    const problem<float> exact(sizes, way), beside(sizes, way), beside_d_o(sizes, way);
+    const problem<float> exact(sizes, way), moved(sizes, way), moved_d_o(sizes, way);
     random data(11);
-    for (const auto& v : {beside.x.q.view, beside.x.k.view, beside.x.v.view, beside_d_o.d_o.view}) move_aside(v, data);
+    for (const auto& v : {moved.x.q.view, moved.x.k.view, moved.x.v.view, moved_d_o.d_o.view}) move_aside(v, data);
     const outcome<float> want = outcome_of<ht::tfloat32>(exact, device);
-    CHECK(outcome_of<ht::tfloat32>(beside, device).same_bits(want));
-    CHECK(outcome_of<ht::tfloat32>(beside_d_o, device).d.v.same_bits(want.d.v));
-    CHECK(!beside.x.same_bits(exact.x));
+    CHECK(outcome_of<ht::tfloat32>(moved, device).same_bits(want));
+    CHECK(outcome_of<ht::tfloat32>(moved_d_o, device).d.v.same_bits(want.d.v));
+    CHECK(!moved.x.same_bits(exact.x));
 }
 
 /// The same with packed sequences; `heads` has a batch of 1, and its queries and keys are not read.

@@ -151,9 +151,7 @@ struct rule<double_backward_apply_record<apply_record<Op, Y, Rank, Kept, Destina
     static constexpr std::size_t count = std::tuple_size_v<Destinations>;
 
     template <class Tape>
-    static void run(Tape& tape, const record& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<Y, Rank> dy = tape.take(r.dy);
+    static void run(Tape& tape, const record& r, const variable<Y, Rank>& dy) {
         std::uint64_t wanted = 0;
         int i = 0;
         std::apply([&](const auto&... to) { ((wanted |= static_cast<std::uint64_t>(tape.takes(to)) << i++), ...); },

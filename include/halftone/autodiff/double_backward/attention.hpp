@@ -88,12 +88,11 @@ struct pair_products_record {
     attention_pairs pairs;
     variable<T, 1> queries, keys;  // each is kept if the other takes a gradient
     gradient_of<T, 1> dqueries, dkeys;
-    gradient_of<float, 1> dproducts;
+    gradient_of<float, 1> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dproducts.is_there()) return;
-        float* const score_gradients = dproducts.view().data();
+    void propagate(Tape& tape) {
+        float* const score_gradients = dy.view().data();
         // If the score gradients of a query are NaN, so are those of its masked keys: they become 0.
         pairs.mask_scores(tape.device(), score_gradients, 0);
         if (const auto to = tape.gradient_target(dqueries))
@@ -102,7 +101,6 @@ struct pair_products_record {
         if (const auto to = tape.gradient_target(dkeys))
             sum_pairs<By>(tape, pairs, attention_sum::over_queries, score_gradients, as_const(queries.view()).data(), to.data,
                           to.mode);
-        tape.finish(dproducts);
     }
 };
 
@@ -114,15 +112,14 @@ struct pair_sum_record {
     variable<float, 1> factors;  // each is kept if the other takes a gradient
     variable<T, 1> x;
     gradient_of<float, 1> dfactors;
-    gradient_of<T, 1> dx, dsum;
+    gradient_of<T, 1> dx, dy;
 
     attention_sum other() const {
         return over == attention_sum::over_keys ? attention_sum::over_queries : attention_sum::over_keys;
     }
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dsum.is_there()) return;
-        const T* const g = dsum.view().data();
+    void propagate(Tape& tape) {
+        const T* const g = dy.view().data();
         if (const auto to = tape.gradient_target(dfactors)) {
             const T* const values = x.view().data();
             const bool of_queries = over == attention_sum::over_keys;  // the sums belong to queries
@@ -131,7 +128,6 @@ struct pair_sum_record {
         }
         if (const auto to = tape.gradient_target(dx))
             sum_pairs<By>(tape, pairs, other(), factors.view().data(), g, to.data, to.mode);
-        tape.finish(dsum);
     }
 };
 
@@ -174,9 +170,7 @@ variable<T, 1> pair_sum(Root& root, const attention_pairs& p, attention_sum over
 template <class By, class T>
 struct rule<pair_products_record<By, T>> {
     template <class Tape>
-    static void run(Tape& tape, const pair_products_record<By, T>& r) {
-        if (!tape.has(r.dproducts)) return;
-        const variable<float, 1> score_gradients = tape.take(r.dproducts);
+    static void run(Tape& tape, const pair_products_record<By, T>& r, const variable<float, 1>& score_gradients) {
         r.pairs.mask_scores(tape.device(), score_gradients.view().data(), 0);
         if (tape.takes(r.dqueries))
             tape.give(r.dqueries, pair_sum<By, By>(tape.inner(), r.pairs, attention_sum::over_keys, score_gradients, r.keys));
@@ -188,9 +182,7 @@ struct rule<pair_products_record<By, T>> {
 template <class By, class T>
 struct rule<pair_sum_record<By, T>> {
     template <class Tape>
-    static void run(Tape& tape, const pair_sum_record<By, T>& r) {
-        if (!tape.has(r.dsum)) return;
-        const variable<T, 1> g = tape.take(r.dsum);
+    static void run(Tape& tape, const pair_sum_record<By, T>& r, const variable<T, 1>& g) {
         if (tape.takes(r.dfactors)) {
             tape.give(r.dfactors, r.over == attention_sum::over_keys
                                       ? pair_products<By, By>(tape.inner(), r.pairs, g, r.x)

@@ -15,13 +15,11 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
     using record = axis_record<Op, Kind, X, Rank, Y, Along>;
 
     template <class Tape>
-    static void run(Tape& tape, const record& r) {
+    static void run(Tape& tape, const record& r, const auto& dy) {
         using enum kernel::axis_operation;
         static_assert(Kind != prod,
                       "halftone: prod: products along axes have no second derivatives: multiply the slices, ht::mul(tape, "
                       "ht::select(tape, x, ht::axes<1>, 0), ...), or record on ht::tape tape{device}");
-        if (!tape.has(r.dy)) return;
-        const auto dy = tape.take(r.dy);
         if (!tape.takes(r.dx())) return;
         auto& root = tape.inner();
         if constexpr (Kind == sum) {
@@ -66,9 +64,7 @@ struct rule<axis_record<Op, Kind, X, Rank, Y, Along>> {
 template <class Op, class From, class T, int Rank, class Along>
 struct rule<spread_record<Op, From, T, Rank, Along>> {
     template <class Tape>
-    static void run(Tape& tape, const spread_record<Op, From, T, Rank, Along>& r) {
-        if (!tape.has(r.dy)) return;
-        const auto dy = tape.take(r.dy);
+    static void run(Tape& tape, const spread_record<Op, From, T, Rank, Along>& r, const auto& dy) {
         if (tape.takes(std::get<0>(r.gradients)))
             tape.give(std::get<0>(r.gradients),
                       reduce_axes<Op, kernel::axis_operation::sum, From>(tape.inner(), dy, Along{}, r.factor));
@@ -78,9 +74,7 @@ struct rule<spread_record<Op, From, T, Rank, Along>> {
 template <class X, class Y, int Rank, int Axis>
 struct rule<cumsum_record<X, Y, Rank, Axis>> {
     template <class Tape>
-    static void run(Tape& tape, const cumsum_record<X, Y, Rank, Axis>& r) {
-        if (!tape.has(r.dy)) return;
-        const auto dy = tape.take(r.dy);
+    static void run(Tape& tape, const cumsum_record<X, Y, Rank, Axis>& r, const auto& dy) {
         if (tape.takes(r.dx())) tape.give(r.dx(), running_sums<X, Axis>(tape.inner(), dy, !r.is_reversed));
     }
 };

@@ -37,13 +37,12 @@ struct conv2d_part_record {
     variable<B, 4> second;
     gradient_of<A, 4> dfirst;
     gradient_of<B, 4> dsecond;
-    gradient_of<R, 4> dresult;
+    gradient_of<R, 4> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using part = conv2d_part;
-        if (!dresult.is_there()) return;
-        const auto g = dresult.view();
+        const auto g = dy.view();
         contribute(tape, dfirst, [&](const view<A, 4>& to) {
             if constexpr (Part == part::y) make<part::x>(tape, second.view(), g, to);
             if constexpr (Part == part::weight) make<part::x>(tape, g, second.view(), to);
@@ -54,7 +53,6 @@ struct conv2d_part_record {
             if constexpr (Part == part::weight) make<part::y>(tape, first.view(), g, to);
             if constexpr (Part == part::x) make<part::y>(tape, g, first.view(), to);
         });
-        tape.finish(dresult);
     }
 
   private:
@@ -85,12 +83,10 @@ variable<R, 4> recorded_conv2d_part(Root& root, const conv2d_problem& p, const v
 template <class Roles, class X, class Y, class Weight, class Bias>
 struct rule<conv2d_record<Roles, X, Y, Weight, Bias>> {
     template <class Tape>
-    static void run(Tape& tape, const conv2d_record<Roles, X, Y, Weight, Bias>& r) {
+    static void run(Tape& tape, const conv2d_record<Roles, X, Y, Weight, Bias>& r, const variable<Y, 4>& dy) {
         using T = typename weight_gradient<Weight>::type;
         static_assert(check_double_backward_operands<typename Roles::compute, X, T>());
-        if (!tape.has(r.dy)) return;
         const conv2d_problem p = r.problem();
-        const variable<Y, 4> dy = tape.take(r.dy);
         if (tape.takes(r.dx)) {
             const auto w = read_weight<typename Roles::compute>(tape, r.weight);
             tape.give(r.dx, recorded_conv2d_part<conv2d_part::x, typename Roles::input_grad, X>(tape.inner(), p, w, dy));

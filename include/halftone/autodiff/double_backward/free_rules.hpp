@@ -30,12 +30,11 @@ factor<T> factor_read(const variable<T, Rank>& v) {
 template <class Roles, class A, class B, class Y, int Rank, orientation OfA, orientation OfB>
 struct rule<matmul_record<Roles, A, B, Y, Rank, OfA, OfB>> {
     template <class Tape>
-    static void run(Tape& tape, const matmul_record<Roles, A, B, Y, Rank, OfA, OfB>& r) {
+    static void run(Tape& tape, const matmul_record<Roles, A, B, Y, Rank, OfA, OfB>& r, const auto& gradient) {
         static_assert(check_double_backward_operands<typename Roles::compute, A, B>());
         using by_input = typename Roles::input_grad;
         using by_weight = typename Roles::weight_grad;
-        if (!tape.has(r.dy)) return;
-        const factor<Y> g = factor_of_matrices(tape.take(r.dy));
+        const factor<Y> g = factor_of_matrices(gradient);
         if (tape.takes(r.da)) {
             const factor<B> b = factor_read<OfB>(r.b);
             if constexpr (OfA == orientation::straight) {
@@ -61,19 +60,17 @@ struct part_record {
     using operation = Op;
     join_layout layout;
     extent begin, width;
-    gradient_of<T, 1> dpart;
+    gradient_of<T, 1> dy;
     gradient_of<Y, 1> dall;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dpart.is_there()) return;
+    void propagate(Tape& tape) {
         if (const auto to = tape.gradient_target(dall)) {
             const view<Y, 1> out(to.data, dall.shape());
             if (to.mode == write_mode::overwrite) tape.device().fill(to.data, out.size(), Y(0.0f));
-            copy_rows(tape.device(), const_view<T, 2>(dpart.view().data(), {layout.rows, width}),
+            copy_rows(tape.device(), const_view<T, 2>(dy.view().data(), {layout.rows, width}),
                       layout.part(out, begin, width), to.mode);
         }
-        tape.finish(dpart);
     }
 };
 
@@ -90,9 +87,8 @@ variable<T, 1> part_of(Root& root, const variable<Y, 1>& all, const join_layout&
 template <class Op, class Y, int Rank, class... Inputs>
 struct rule<join_record<Op, Y, Rank, Inputs...>> {
     template <class Tape>
-    static void run(Tape& tape, const join_record<Op, Y, Rank, Inputs...>& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<Y, 1> dy = flat(tape.take(r.dy));
+    static void run(Tape& tape, const join_record<Op, Y, Rank, Inputs...>& r, const auto& gradient) {
+        const variable<Y, 1> dy = flat(gradient);
         extent begin = 0;
         std::apply([&](const auto&... dx) { (give(tape, r.layout, dy, dx, begin), ...); }, r.gradients);
     }
@@ -110,9 +106,7 @@ struct rule<join_record<Op, Y, Rank, Inputs...>> {
 template <class Storage, class T, int Rank>
 struct rule<parameter_read_record<Storage, T, Rank>> {
     template <class Tape>
-    static void run(Tape& tape, const parameter_read_record<Storage, T, Rank>& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<T, Rank> dy = tape.take(r.dy);
+    static void run(Tape& tape, const parameter_read_record<Storage, T, Rank>& r, const variable<T, Rank>& dy) {
         if (tape.takes(r.source)) tape.give(r.source, halftone::cast<float>(tape.inner(), dy));
     }
 };

@@ -14,10 +14,9 @@ namespace detail {
 template <class Op, class E, class Y, class X, int Rank>
 struct rule<gated_record<Op, E, Y, X, Rank>> {
     template <class Tape>
-    static void run(Tape& tape, const gated_record<Op, E, Y, X, Rank>& r) {
-        if (!tape.has(r.dy)) return;
+    static void run(Tape& tape, const gated_record<Op, E, Y, X, Rank>& r, const auto& gradient) {
         const auto& dx = std::get<0>(r.gradients);
-        const variable<Y, 1> dy = flat(tape.take(r.dy));
+        const variable<Y, 1> dy = flat(gradient);
         if (!tape.takes(dx)) return;
         auto& root = tape.inner();
         const extent half = r.half(), rows = r.rows();

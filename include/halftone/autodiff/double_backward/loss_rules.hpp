@@ -17,9 +17,7 @@ struct rule<weighted_cross_entropy_record<X, Rank, LossRank>> {
     using record = weighted_cross_entropy_record<X, Rank, LossRank>;
 
     template <class Tape>
-    static void run(Tape& tape, const record& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<float, LossRank> dy = tape.take(r.dy);
+    static void run(Tape& tape, const record& r, const variable<float, LossRank>& dy) {
         if (!tape.takes(r.dlogits())) return;
         auto& root = tape.inner();
         const extent classes = r.dlogits().shape()[Rank - 1], rows = rows_of(r.dlogits().shape());

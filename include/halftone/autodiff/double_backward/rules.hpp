@@ -41,9 +41,7 @@ struct rule<map_record<Op, E, Y, Rank, Inputs...>> {
     using record = map_record<Op, E, Y, Rank, Inputs...>;
 
     template <class Tape>
-    static void run(Tape& tape, const record& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<Y, Rank> dy = tape.take(r.dy);
+    static void run(Tape& tape, const record& r, const variable<Y, Rank>& dy) {
         give_each(tape, r, dy, tape.detach(dy), std::index_sequence_for<Inputs...>{});
     }
 
@@ -86,9 +84,7 @@ struct rule<reduce_record<Op, E, Y, Inputs...>> {
     using record = reduce_record<Op, E, Y, Inputs...>;
 
     template <class Tape>
-    static void run(Tape& tape, const record& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<Y, 0> dy = tape.take(r.dy);
+    static void run(Tape& tape, const record& r, const variable<Y, 0>& dy) {
         give_each(tape, r, dy, tape.detach(dy), std::index_sequence_for<Inputs...>{});
     }
 
@@ -162,12 +158,10 @@ void give_parameters(Tape& tape, const variable<Dy, 1>& dy, extent rows, const v
 template <class Roles, class X, class Y, int Rank, class Weight, class Bias>
 struct rule<linear_record<Roles, X, Y, Rank, Weight, Bias>> {
     template <class Tape>
-    static void run(Tape& tape, const linear_record<Roles, X, Y, Rank, Weight, Bias>& r) {
+    static void run(Tape& tape, const linear_record<Roles, X, Y, Rank, Weight, Bias>& r, const variable<Y, Rank>& dy) {
         static_assert(
             check_double_backward_operands<typename Roles::compute, X, typename weight_gradient<Weight>::type>());
-        if (!tape.has(r.dy)) return;
         const extent out = r.weight.shape()[0], in = r.weight.shape()[1], rows = rows_of(r.dy.shape());
-        const variable<Y, Rank> dy = tape.take(r.dy);
         if (tape.takes(r.dx)) {
             const auto w = read_weight<typename Roles::compute>(tape, r.weight);
             tape.give(r.dx, recorded_product<typename Roles::input_grad, X>(tape.inner(), factor_of(dy, {1, rows, out}),
@@ -194,9 +188,9 @@ struct rule<scaled_mlp_record<Roles, X, Y, Rank, Weight, Bias>> {
 template <class X, class Y, int Rank>
 struct rule<softmax_record<op::softmax, kernel::softmax, X, Y, Rank>> {
     template <class Tape>
-    static void run(Tape& tape, const softmax_record<op::softmax, kernel::softmax, X, Y, Rank>& r) {
-        if (!tape.has(r.dy)) return;
-        const auto y = flat(r.y), dy = flat(tape.take(r.dy));
+    static void run(Tape& tape, const softmax_record<op::softmax, kernel::softmax, X, Y, Rank>& r,
+                    const auto& gradient) {
+        const auto y = flat(r.y), dy = flat(gradient);
         if (!tape.takes(r.dx)) return;
         const auto dot =
             row_totals(tape.inner(), compute<float>(tape.inner(), multiply_function{}, y, dy), rows_of(r.dy.shape()));
@@ -208,9 +202,9 @@ struct rule<softmax_record<op::softmax, kernel::softmax, X, Y, Rank>> {
 template <class X, class Y, int Rank>
 struct rule<softmax_record<op::log_softmax, kernel::log_softmax, X, Y, Rank>> {
     template <class Tape>
-    static void run(Tape& tape, const softmax_record<op::log_softmax, kernel::log_softmax, X, Y, Rank>& r) {
-        if (!tape.has(r.dy)) return;
-        const auto y = flat(r.y), dy = flat(tape.take(r.dy));
+    static void run(Tape& tape, const softmax_record<op::log_softmax, kernel::log_softmax, X, Y, Rank>& r,
+                    const auto& gradient) {
+        const auto y = flat(r.y), dy = flat(gradient);
         if (!tape.takes(r.dx)) return;
         const auto sum =
             row_totals(tape.inner(), compute<float>(tape.inner(), identity_function{}, dy), rows_of(r.dy.shape()));
@@ -224,12 +218,11 @@ struct rule<softmax_record<op::log_softmax, kernel::log_softmax, X, Y, Rank>> {
 /// The gradients of y = n gain + bias, and dx, where n is x rstd, or, centred, (x - mean of x) rstd.
 enum class centring { on, off };
 template <centring Centring, class X, class Tape, class Record, class Bias>
-void give_normalised(Tape& tape, const Record& r, const Bias& bias) {
-    if (!tape.has(r.dy)) return;
+void give_normalised(Tape& tape, const Record& r, const Bias& bias, const auto& gradient) {
     auto& root = tape.inner();
     const extent width = r.gain.shape()[0], rows = rows_of(r.dy.shape());
     const float share = 1.0f / static_cast<float>(width);
-    const auto dy = flat(tape.take(r.dy));
+    const auto dy = flat(gradient);
     const auto gain = tape.template variable_of<typename decltype(r.gain)::compute>(r.gain);
     auto centred = compute<float>(root, identity_function{}, flat(r.x));
     if constexpr (Centring == centring::on) {
@@ -271,15 +264,15 @@ void give_normalised(Tape& tape, const Record& r, const Bias& bias) {
 template <class X, class Y, int Rank, class Gain, class Bias>
 struct rule<layer_norm_record<X, Y, Rank, Gain, Bias>> {
     template <class Tape>
-    static void run(Tape& tape, const layer_norm_record<X, Y, Rank, Gain, Bias>& r) {
-        give_normalised<centring::on, X>(tape, r, r.bias);
+    static void run(Tape& tape, const layer_norm_record<X, Y, Rank, Gain, Bias>& r, const auto& gradient) {
+        give_normalised<centring::on, X>(tape, r, r.bias, gradient);
     }
 };
 template <class X, class Y, int Rank, class Gain>
 struct rule<rms_norm_record<X, Y, Rank, Gain>> {
     template <class Tape>
-    static void run(Tape& tape, const rms_norm_record<X, Y, Rank, Gain>& r) {
-        give_normalised<centring::off, X>(tape, r, absent{});
+    static void run(Tape& tape, const rms_norm_record<X, Y, Rank, Gain>& r, const auto& gradient) {
+        give_normalised<centring::off, X>(tape, r, absent{}, gradient);
     }
 };
 
@@ -294,9 +287,8 @@ variable<float, 1> without_row(Root& root, const variable<float, 1>& table, exte
 template <class Y, class Table, class Positions>
 struct rule<embedding_record<Y, Table, Positions>> {
     template <class Tape>
-    static void run(Tape& tape, const embedding_record<Y, Table, Positions>& r) {
-        if (!tape.has(r.dy)) return;
-        const auto dy = flat(tape.take(r.dy));
+    static void run(Tape& tape, const embedding_record<Y, Table, Positions>& r, const auto& gradient) {
+        const auto dy = flat(gradient);
         const extent width = r.table.shape()[1];
         if (tape.takes(r.table)) {
             const auto sums = scatter(tape.inner(), flat(r.tokens), dy, r.table.shape()[0], width);
@@ -318,9 +310,7 @@ struct rule<embedding_record<Y, Table, Positions>> {
 template <class X, int Rank>
 struct rule<cross_entropy_record<X, Rank>> {
     template <class Tape>
-    static void run(Tape& tape, const cross_entropy_record<X, Rank>& r) {
-        if (!tape.has(r.dloss)) return;
-        const variable<float, 0> dloss = tape.take(r.dloss);
+    static void run(Tape& tape, const cross_entropy_record<X, Rank>& r, const variable<float, 0>& dloss) {
         if (!tape.takes(r.dlogits)) return;
         auto& root = tape.inner();
         const extent classes = r.dlogits.shape()[Rank - 1], rows = rows_of(r.dlogits.shape());

@@ -52,10 +52,16 @@ class tape<Device, double_backward_tape> : public tape<Device> {
         using type = std::remove_cvref_t<Record>;
         if (rules_.size() == rules_.capacity()) rules_.reserve(2 * rules_.size() + 16);
         const type& kept = this->graph().template push<base>(std::forward<Record>(r));
-        rules_.push_back(
-            {&kept,
-             [](tape& t, const void* payload) { detail::rule<type>::run(t, *static_cast<const type*>(payload)); },
-             type::operation::name});
+        rules_.push_back({&kept,
+                          [](tape& t, const void* payload) {
+                              const type& r = *static_cast<const type*>(payload);
+                              if constexpr (detail::has_one_result<type, base>) {
+                                  if (t.has(r.dy)) detail::rule<type>::run(t, r, t.take(r.dy));
+                              } else {
+                                  detail::rule<type>::run(t, r);
+                              }
+                          },
+                          type::operation::name});
     }
 
     /// The gradients of `loss` (a scalar, optionally weighted or scaled) with respect to the targets: a model, which

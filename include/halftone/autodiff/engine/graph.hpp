@@ -55,6 +55,24 @@ class record_memory {
     std::size_t current_ = 0, used_ = 0;
 };
 
+/// Whether a record is of an operation with one result: the gradient of the result is its member `dy`, and propagate(tape)
+/// computes the gradients of the inputs from it.
+template <class Record, class Tape>
+concept has_one_result = requires(Record& r, Tape& tape) { r.propagate(tape); };
+
+/// Runs a record's backward pass. A record with one result propagates dy if there is one, which is then released; any other
+/// record defines backward(tape).
+template <class Tape, class Record>
+HALFTONE_INLINE void run_record(Tape& tape, Record& r) {
+    if constexpr (has_one_result<Record, Tape>) {
+        if (!r.dy.is_there()) return;
+        r.propagate(tape);
+        tape.finish(r.dy);
+    } else {
+        r.backward(tape);
+    }
+}
+
 class graph {
   public:
     using index = std::int32_t;
@@ -178,7 +196,7 @@ class graph {
                       "halftone: a record of an operation is larger than a chunk of the tape");
         type* const place = new (room_for_record(sizeof(type))) type(std::forward<Payload>(payload));
         keep({type::operation::name,
-              [](void* tape, void* p) { static_cast<type*>(p)->backward(*static_cast<Tape*>(tape)); },
+              [](void* tape, void* p) { run_record(*static_cast<Tape*>(tape), *static_cast<type*>(p)); },
               [](void* p) noexcept { static_cast<type*>(p)->~type(); }, place});
         return *place;
     }

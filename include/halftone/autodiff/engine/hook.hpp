@@ -12,7 +12,7 @@
 ///     detail::read_scaled(root, x, q, scale, weight, tensor, rule);      // the operation reads q, x quantised to eight bits
 ///     Op::forward(body, detail::read<How>(root, make)...);               // a user's function reads an argument
 ///     root.record(outer_record<...>{...});                               // the operation is complete; `operation` is its tag
-///     tape.gradient_target(dx); tape.give_gradient(value, dx);           // record.backward(tape) gives a gradient
+///     tape.gradient_target(dx); tape.give_gradient(value, dx);           // record.propagate(tape) gives a gradient
 ///
 /// Operations ask two questions. One that may have nothing to do, such as a cast to the same type, asks whether it may
 /// be skipped: `detail::leaves_out<Context>`. A layer that can be one operation or several asks which types decide:
@@ -249,7 +249,7 @@ class hooked_tape
 
         void backward(base& t) {
             auto& self = static_cast<hooked_tape&>(t);
-            self.hook_.backward(std::as_const(inner), noted, [&] { inner.backward(self); });
+            self.hook_.backward(std::as_const(inner), noted, [&] { run_record(self, inner); });
         }
     };
 

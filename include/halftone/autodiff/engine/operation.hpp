@@ -137,7 +137,7 @@ shape<Rank> with_last(shape<Rank> s, extent last) {
     return s;
 }
 
-/// How matrices are read: as they lie, or transposed.
+/// How matrices are read: as stored, or transposed.
 enum class orientation { straight, transposed };
 constexpr orientation operator!(orientation o) {
     return o == orientation::straight ? orientation::transposed : orientation::straight;

@@ -12,15 +12,15 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// `run(tape, record)`: sets the gradient of each input that takes one, computed by operations on tape.inner() from
-/// what tape.take(record's result) returns. Specialised for each record that has a rule; a user-defined record may
-/// have a member `differentiate(tape)` instead.
+/// `run(tape, record, dy)`: sets the gradient of each input that takes one, computed by operations on tape.inner() from dy,
+/// the gradient of the record's result. Without dy for a record that does not have one result (graph.hpp): it calls
+/// tape.take(). Specialised for each record that has a rule; a record may have a member `differentiate(tape, dy)` instead.
 template <class Record>
 struct rule {
-    template <class Tape>
-    static void run(Tape& tape, const Record& r) {
-        if constexpr (requires { r.differentiate(tape); }) {
-            r.differentiate(tape);
+    template <class Tape, class... Dy>
+    static void run(Tape& tape, const Record& r, const Dy&... dy) {
+        if constexpr (requires { r.differentiate(tape, dy...); }) {
+            r.differentiate(tape, dy...);
         } else {
             static_assert(sizeof(Record) == 0,
                           "halftone: tape: this operation cannot be differentiated twice, since its backward pass is "
@@ -39,15 +39,14 @@ template <class Storage>
 struct parameter_record {
     using operation = parameter_operation;
     parameter<Storage, 1> p;
-    gradient_of<float, 1> dvalues;
+    gradient_of<float, 1> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using accumulate = typename Storage::accumulate;
-        if (!dvalues.is_there()) return;
         if (const auto to = tape.gradient_target(p)) {
-            const view<accumulate, 1> out(to.data, dvalues.shape());
-            const auto from = as_const(dvalues.view());
+            const view<accumulate, 1> out(to.data, dy.shape());
+            const auto from = as_const(dy.view());
             if (to.mode == write_mode::overwrite) {
                 kernel::convert<typename Tape::device_type>::run(tape.device(), from, out);
             } else {
@@ -55,7 +54,6 @@ struct parameter_record {
                     tape.device(), [](auto a, auto b) { return a + b; }, as_const(out), from, out);
             }
         }
-        tape.finish(dvalues);
     }
 };
 

@@ -276,8 +276,7 @@ struct apply_record {
     std::uint64_t wanted;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         operation_context<typename Tape::device_type, Policy> body(tape.device(), tape.graph(), wanted);
         {
             auto& graph = tape.graph();
@@ -286,7 +285,6 @@ struct apply_record {
             const variable<Y, Rank> g(graph, graph.make_leaf(block, false), dy.shape());
             std::apply([&](const auto&... k) { differentiate(tape, body, g, k...); }, kept);
         }
-        tape.finish(dy);
     }
 
   private:

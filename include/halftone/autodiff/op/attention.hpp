@@ -120,20 +120,18 @@ struct self_attention_record {
     using operation = op::attention;
     variable<T, 3> qkv, o;
     variable<float, 4> logsumexp;
-    gradient_of<T, 3> dqkv, d_o;
+    gradient_of<T, 3> dqkv, dy;
     attention_heads heads;
     attention_options options;
     device_sequences packed;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!d_o.is_there()) return;
+    void propagate(Tape& tape) {
         contribute(tape, dqkv, [&](const view<T, 3>& out) {
-            auto a = self_attention_backward(qkv, o, logsumexp, d_o, heads, options, out);
+            auto a = self_attention_backward(qkv, o, logsumexp, dy, heads, options, out);
             a.sequences = packed.sequences;
             run_attention<typename Roles::input_grad>(tape.device(), a);
         });
-        tape.finish(d_o);
     }
 };
 
@@ -142,25 +140,23 @@ struct attention_record {
     using operation = op::attention;
     variable<T, 4> q, k, v, o;
     variable<float, 4> logsumexp;
-    gradient_of<T, 4> dq, dk, dv, d_o;
+    gradient_of<T, 4> dq, dk, dv, dy;
     attention_options options;
     device_sequences packed;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!d_o.is_there()) return;
+    void propagate(Tape& tape) {
         // The kernel computes all three gradients at once, into new memory; each is then taken over as a gradient or
         // added to it.
         const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false),
                    gv = tape.template make<T>(v.shape(), false);
         run_attention<typename Roles::input_grad>(
             tape.device(), kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(),
-                                                         as_const(d_o.view()), gq.view(), gk.view(), gv.view(), options,
+                                                         as_const(dy.view()), gq.view(), gk.view(), gv.view(), options,
                                                          packed.sequences});
         give(tape, gq, dq);
         give(tape, gk, dk);
         give(tape, gv, dv);
-        tape.finish(d_o);
     }
     template <class Tape>
     static void give(Tape& tape, const variable<T, 4>& value, const gradient_of<T, 4>& to) {

@@ -68,8 +68,7 @@ struct axis_record {
     extent sum_length() const { return reduced_size(dx().shape(), Along{}) + 16; }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         if (const auto to = tape.gradient_target(dx())) {
             const view<X, Rank> out(to.data, dx().shape());
             kernel::axis_reduction<typename Tape::device_type>::backward(
@@ -82,7 +81,6 @@ struct axis_record {
                                                                 .factor = factor,
                                                                 .mode = to.mode});
         }
-        tape.finish(dy);
     }
 };
 
@@ -140,8 +138,7 @@ struct spread_record {
     gradient_of<T, Rank> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         if (const auto to = tape.gradient_target(std::get<0>(gradients))) {
             const auto from = as_const(dy.view());
             kernel::axis_reduction<typename Tape::device_type>::run(
@@ -151,7 +148,6 @@ struct spread_record {
                                                           .factor = factor,
                                                           .mode = to.mode});
         }
-        tape.finish(dy);
     }
 };
 template <class Op, class T, class Root, class From, int Kept, int Rank, int... Axes>
@@ -185,14 +181,12 @@ struct cumsum_record {
     const gradient_of<X, Rank>& dx() const { return std::get<0>(gradients); }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         if (const auto to = tape.gradient_target(dx())) {
             kernel::axis_reduction<typename Tape::device_type>::accumulate(
                 tape.device(), kernel::running_sum<Y, X>{as_const(dy.view()).data(), around_axis<Axis>(dx().shape()),
                                                          to.data, !is_reversed, to.mode});
         }
-        tape.finish(dy);
     }
 };
 template <class Y, int Axis, class Context, class X, int Rank>

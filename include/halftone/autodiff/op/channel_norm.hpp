@@ -96,9 +96,8 @@ struct channel_norm_record {
     Bias bias;
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using G = typename types::gradient;
-        if (!dy.is_there()) return;
         const auto to_x = tape.gradient_target(dx);
         const auto to_gain = channel_target_of<G>(tape, gain);
         const auto to_bias = channel_target_of<G>(tape, bias);
@@ -116,7 +115,6 @@ struct channel_norm_record {
                                                            .dx_mode = to_x ? to_x.mode : write_mode::overwrite,
                                                            .gain_mode = to_gain.mode,
                                                            .bias_mode = to_bias.mode});
-        tape.finish(dy);
     }
 };
 

@@ -61,8 +61,7 @@ struct conv2d_record {
     conv2d_problem problem() const { return conv2d_problem::of(operation::name, dx.shape(), weight.shape(), options); }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto p = problem();
         const auto g = as_const(dy.view());
         tape.template note_gradients_as<typename Roles::input_grad>();
@@ -79,7 +78,6 @@ struct conv2d_record {
         if constexpr (!is_absent<Bias>) {
             if (const auto to = tape.gradient_target(bias)) sum_channels(tape.device(), g, to.data, to.mode);
         }
-        tape.finish(dy);
     }
 };
 

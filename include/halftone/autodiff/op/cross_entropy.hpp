@@ -135,8 +135,7 @@ struct weighted_cross_entropy_record {
     extent sum_length() const { return logits.size(); }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         contribute(tape, dlogits(), [&](const view<X, Rank>& out) {
             kernel::cross_entropy_backward<X, X> a{.logits = as_rows(logits),
                                                    .targets = targets.view(),
@@ -148,7 +147,6 @@ struct weighted_cross_entropy_record {
             if (!count.is_empty()) a.count = count.view();
             kernel::weighted_cross_entropy<typename Tape::device_type>::backward(tape.device(), a, terms.view());
         });
-        tape.finish(dy);
     }
 };
 
@@ -201,7 +199,7 @@ struct weighted_linear_cross_entropy_record {
     using operation = op::linear_cross_entropy;
     variable<X, Rank> x;
     gradient_of<X, Rank> dx;
-    gradient_of<float, 0> dloss;
+    gradient_of<float, 0> dy;
     Weight weight;
     variable<std::int32_t, 1> targets;
     loss_rows<float> rows;
@@ -210,10 +208,9 @@ struct weighted_linear_cross_entropy_record {
     extent sum_length() const { return weight.shape().size() + x.size(); }
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using accumulate = typename Weight::storage::accumulate;
         using compute = typename Roles::compute;
-        if (!dloss.is_there()) return;
         tape.template note_gradients_as<typename Roles::output>();  // of logits
         tape.template note_gradients_as<typename Roles::input_grad>();
         tape.template note_gradients_as<typename Roles::weight_grad>();
@@ -224,10 +221,9 @@ struct weighted_linear_cross_entropy_record {
             tape.device(), as_const(as_rows(x)), values_for<compute>(weight),
             kernel::linear_cross_entropy_rows{targets.view(), rows.losses.view(), rows.maximum.view(), rows.sum.view(), {},
                                               rows.divisor(), terms.ignore_index},
-            terms.view(), as_vector(dloss),
+            terms.view(), as_vector(dy),
             kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
             kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{}, to_w.mode});
-        tape.finish(dloss);
     }
 };
 

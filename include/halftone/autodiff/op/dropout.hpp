@@ -70,21 +70,17 @@ struct dropout_record {
     bool has_residual;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         if (const auto to = tape.gradient_target(dx)) {
             const view<X, 1> out(to.data, {dx.shape().size()});
             const const_view<X, 1> base = to.mode == write_mode::add ? as_const(out) : const_view<X, 1>{};
             kernel::dropout<typename Tape::device_type>::run(tape.device(), as_const(flatten(dy)), base, out, draw);
         }
         if (has_residual) pass_gradient(tape, dy, dresidual);
-        tape.finish(dy);
     }
     /// Dropout is linear, so its gradient is dropout of dy with the same draw.
     template <class Tape>
-    void differentiate(Tape& tape) const {
-        if (!tape.has(dy)) return;
-        const auto gradient = tape.take(dy);
+    void differentiate(Tape& tape, const auto& gradient) const {
         if (tape.takes(dx)) tape.give(dx, dropped<X>(tape.inner(), gradient, draw));
         if (has_residual && tape.takes(dresidual)) tape.give(dresidual, gradient);
     }

@@ -29,11 +29,10 @@ struct embedding_record {
     std::int32_t padding = -1;  ///< the token whose row gets no gradient; -1: none
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using accumulate = typename Table::storage::accumulate;
         using arguments = kernel::embedding_backward<Y, accumulate>;
         using kernel_type = kernel::embedding<typename Tape::device_type>;
-        if (!dy.is_there()) return;
         const auto all = as_const(flatten(tokens));
         if constexpr (has_sparse_gradient<typename Table::storage>) {
             if (const auto to = tape.row_target(table, all.size()); to.is_wanted) {
@@ -63,7 +62,7 @@ struct embedding_record {
                                                                    .dy = as_rows(dy),
                                                                    .dtable = view(to.data, positions.shape()),
                                                                    .mode = to.mode});
-                    return tape.finish(dy);
+                    return;
                 }
                 kernel_type::backward(tape.device(), arguments{.tokens = all,
                                                                .dy = as_rows(dy),
@@ -74,7 +73,6 @@ struct embedding_record {
                     tape.device().fill(to.data + time * width, (positions.shape()[0] - time) * width, accumulate(0.0f));
             }
         }
-        tape.finish(dy);
     }
 
   private:

@@ -44,8 +44,7 @@ struct gated_record {
     extent rows() const { return rows_of(dy.shape()); }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto to = tape.gradient_target(std::get<0>(gradients));
         const X* const from = x.view().data();
         const auto target = [&](int which) {
@@ -55,7 +54,6 @@ struct gated_record {
             tape.device(), expression, make_pack(const_view<Y, 2>(dy.view().data(), {rows(), half()})),
             make_pack(half_of_rows(from, rows(), half(), 0), half_of_rows(from, rows(), half(), 1)),
             make_pack(target(0), target(1)));
-        tape.finish(dy);
     }
 };
 

@@ -59,15 +59,13 @@ struct choose_rows_record {
     extent sum_length() const { return numbers.size() + 1; }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto& dx = std::get<0>(gradients);
         if (const auto to = tape.gradient_target(dx)) {
             kernel::gather<typename Tape::device_type>::add(
                 tape.device(), as_const(numbers.view()), as_table(as_const(dy.view()), width),
                 as_table(view<X, XRank>(to.data, dx.shape()), width), to.mode);
         }
-        tape.finish(dy);
     }
 };
 
@@ -87,14 +85,12 @@ struct add_rows_record {
     const auto& dfrom() const { return std::get<has_base ? 1 : 0>(gradients); }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         contribute(tape, dfrom(), [&](const view<X, XRank>& out) {
             kernel::gather<typename Tape::device_type>::forward(
                 tape.device(), as_const(numbers.view()), as_table(as_const(dy.view()), width), as_table(out, width));
         });
         if constexpr (has_base) give_base(tape, std::get<0>(gradients));
-        tape.finish(dy);
     }
 
   private:
@@ -162,9 +158,7 @@ variable<Y, Rank> add_rows(Context&& context, const shape<Rank>& s, const Base& 
 template <class Op, class X, int XRank, class Y, int Rank>
 struct rule<choose_rows_record<Op, X, XRank, Y, Rank>> {
     template <class Tape>
-    static void run(Tape& tape, const choose_rows_record<Op, X, XRank, Y, Rank>& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<Y, Rank> dy = tape.take(r.dy);
+    static void run(Tape& tape, const choose_rows_record<Op, X, XRank, Y, Rank>& r, const variable<Y, Rank>& dy) {
         const auto& dx = std::get<0>(r.gradients);
         if (tape.takes(dx))
             tape.give(dx, add_rows<Op, X>(tape.inner(), dx.shape(), absent{}, dy, r.width,
@@ -176,9 +170,7 @@ struct rule<add_rows_record<Op, Gradients, X, XRank, Y, Rank>> {
     using record = add_rows_record<Op, Gradients, X, XRank, Y, Rank>;
 
     template <class Tape>
-    static void run(Tape& tape, const record& r) {
-        if (!tape.has(r.dy)) return;
-        const variable<Y, Rank> dy = tape.take(r.dy);
+    static void run(Tape& tape, const record& r, const variable<Y, Rank>& dy) {
         if (tape.takes(r.dfrom()))
             tape.give(r.dfrom(), choose_rows<Op, X>(tape.inner(), dy, r.dfrom().shape(), r.width,
                                                     [&](auto&) { return r.numbers; }));

@@ -51,11 +51,9 @@ struct join_record {
     gradient_of<Y, Rank> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         extent begin = 0;
         std::apply([&](const auto&... dx) { (give(tape, dx, begin), ...); }, gradients);
-        tape.finish(dy);
     }
 
   private:

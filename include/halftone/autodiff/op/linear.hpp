@@ -58,8 +58,7 @@ struct linear_record {
     bool has_residual;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto g = as_rows(dy);
         tape.template note_gradients_as<typename Roles::input_grad>();
         tape.template note_gradients_as<typename Roles::weight_grad>();
@@ -69,7 +68,6 @@ struct linear_record {
         }
         linear_parameter_gradients<typename Roles::weight_grad>(tape, g, x, weight, bias);
         if (has_residual) pass_gradient(tape, dy, dresidual);
-        tape.finish(dy);
     }
 };
 
@@ -129,8 +127,7 @@ struct mlp_record {
     bool has_residual;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto g = as_rows(dy);
         tape.template note_gradients_as<input_grad>();
         tape.template note_gradients_as<weight_grad>();
@@ -148,7 +145,6 @@ struct mlp_record {
             linear_parameter_gradients<weight_grad>(tape, dpre, x, up, up_bias);
         }
         if (has_residual) pass_gradient(tape, dy, dresidual);
-        tape.finish(dy);
     }
 };
 

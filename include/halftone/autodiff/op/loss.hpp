@@ -52,24 +52,22 @@ struct cross_entropy_record {
     using operation = op::cross_entropy;
     variable<X, Rank> logits;
     gradient_of<X, Rank> dlogits;
-    gradient_of<loss_type<X>, 0> dloss;
+    gradient_of<loss_type<X>, 0> dy;
     variable<std::int32_t, 1> targets;
     variable<loss_type<X>, 1> maximum, sum, count;
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using kernel_type = kernel::cross_entropy<typename Tape::device_type>;
-        if (!dloss.is_there()) return;
         contribute(tape, dlogits, [&](const view<X, Rank>& out) {
             kernel_type::backward(tape.device(), kernel::cross_entropy_backward<X, X>{.logits = as_rows(logits),
                                                                                       .targets = targets.view(),
                                                                                       .maximum = maximum.view(),
                                                                                       .sum = sum.view(),
-                                                                                      .gradient = as_vector(dloss),
+                                                                                      .gradient = as_vector(dy),
                                                                                       .count = count.view(),
                                                                                       .dlogits = as_rows(out)});
         });
-        tape.finish(dloss);
     }
 };
 
@@ -86,17 +84,16 @@ struct linear_cross_entropy_record {
     using operation = op::linear_cross_entropy;
     variable<X, Rank> x;
     gradient_of<X, Rank> dx;
-    gradient_of<float, 0> dloss;
+    gradient_of<float, 0> dy;
     Weight weight;
     variable<std::int32_t, 1> targets;
     variable<float, 1> maximum, sum, losses, count;
     variable<std::byte, 1> logits;  // empty: to be recomputed
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using accumulate = typename Weight::storage::accumulate;
         using compute = typename Roles::compute;
-        if (!dloss.is_there()) return;
         tape.template note_gradients_as<typename Roles::output>();  // the gradients of logits
         tape.template note_gradients_as<typename Roles::input_grad>();
         tape.template note_gradients_as<typename Roles::weight_grad>();
@@ -106,12 +103,11 @@ struct linear_cross_entropy_record {
                                                      count.view()};
         kernel::linear_cross_entropy<typename Tape::device_type>::template backward<
             compute, typename Roles::output, typename Roles::input_grad, typename Roles::weight_grad>(
-            tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dloss),
+            tape.device(), as_const(as_rows(x)), values_for<compute>(weight), rows, as_vector(dy),
             kernel::gradient_result<X>{to_x ? as_rows(view(to_x.data, dx.shape())) : view<X, 2>{}, to_x.mode},
             kernel::gradient_result<accumulate>{to_w ? view(to_w.data, weight.shape()) : view<accumulate, 2>{},
                                                 to_w.mode, to_w.squares},
             logits.is_empty() ? nullptr : reinterpret_cast<typename Roles::output*>(logits.view().data()));
-        tape.finish(dloss);
     }
 };
 

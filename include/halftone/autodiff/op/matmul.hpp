@@ -98,8 +98,7 @@ struct matmul_record {
     gradient_of<Y, Rank> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto g = as_matrices(as_const(dy.view()));
         tape.template note_gradients_as<typename Roles::input_grad>();
         tape.template note_gradients_as<typename Roles::weight_grad>();
@@ -121,7 +120,6 @@ struct matmul_record {
                 products<typename Roles::weight_grad, Rank>(tape.device(), transpose(g), left, out, to.mode);
             }
         }
-        tape.finish(dy);
     }
 };
 
@@ -193,9 +191,8 @@ struct parameter_read_record {
     gradient_of<T, Rank> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using accumulate = typename Storage::accumulate;
-        if (!dy.is_there()) return;
         if (const auto to = tape.gradient_target(source)) {
             const auto in = as_const(flatten(dy));
             const view<accumulate, 1> out(to.data, in.shape());
@@ -207,7 +204,6 @@ struct parameter_read_record {
                     tape.device(), [](auto sum, auto g) { return sum + g; }, as_const(out), in, out);
             }
         }
-        tape.finish(dy);
     }
 };
 

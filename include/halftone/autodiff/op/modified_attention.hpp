@@ -28,27 +28,25 @@ struct modified_attention_record {
     static constexpr int roundings = 4;  // of operands; of a weight or its gradient; of the result; of the functions
     variable<T, 4> q, k, v, o;
     variable<float, 4> logsumexp;
-    gradient_of<T, 4> dq, dk, dv, d_o;
+    gradient_of<T, 4> dq, dk, dv, dy;
     attention_options options;
     kernel::attention_mod<E> mod;
 
     extent sum_length() const { return q.shape()[3] + k.shape()[1] + q.shape()[1] * q.shape()[2] / k.shape()[2]; }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!d_o.is_there()) return;
+    void propagate(Tape& tape) {
         const auto gq = tape.template make<T>(q.shape(), false), gk = tape.template make<T>(k.shape(), false),
                    gv = tape.template make<T>(v.shape(), false);
         run_attention<typename Roles::input_grad>(
             tape.device(),
-            kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(), as_const(d_o.view()),
+            kernel::attention_backward<T>{q.view(), k.view(), v.view(), o.view(), logsumexp.view(), as_const(dy.view()),
                                           gq.view(), gk.view(), gv.view(), options},
             mod);
         using plain = attention_record<Roles, T>;
         plain::give(tape, gq, dq);
         plain::give(tape, gk, dk);
         plain::give(tape, gv, dv);
-        tape.finish(d_o);
     }
 };
 
@@ -84,7 +82,7 @@ struct modified_self_attention_record {
     static constexpr int roundings = 4;  // as above
     variable<T, 3> qkv, o;
     variable<float, 4> logsumexp;
-    gradient_of<T, 3> dqkv, d_o;
+    gradient_of<T, 3> dqkv, dy;
     attention_heads heads;
     attention_options options;
     kernel::attention_mod<E> mod;
@@ -92,13 +90,11 @@ struct modified_self_attention_record {
     extent sum_length() const { return o.shape()[2] / heads.queries + 2 * qkv.shape()[1]; }
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!d_o.is_there()) return;
+    void propagate(Tape& tape) {
         contribute(tape, dqkv, [&](const view<T, 3>& out) {
             run_attention<typename Roles::input_grad>(
-                tape.device(), self_attention_backward(qkv, o, logsumexp, d_o, heads, options, out), mod);
+                tape.device(), self_attention_backward(qkv, o, logsumexp, dy, heads, options, out), mod);
         });
-        tape.finish(d_o);
     }
 };
 

@@ -27,9 +27,8 @@ struct layer_norm_record {
     float epsilon;
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using accumulate = typename Gain::storage::accumulate;
-        if (!dy.is_there()) return;
         const auto to_x = tape.gradient_target(dx);
         const auto to_gain = tape.gradient_target(gain);
         const auto to_bias = tape.gradient_target(bias);
@@ -55,7 +54,6 @@ struct layer_norm_record {
                                .dbias = to_bias ? view(to_bias.data, bias.shape()) : view<accumulate, 1>{},
                                .dx_mode = to_x.mode,
                                .parameter_mode = mode});
-        tape.finish(dy);
     }
 };
 
@@ -70,9 +68,8 @@ struct rms_norm_record {
     float epsilon;
 
     template <class Tape>
-    void backward(Tape& tape) {
+    void propagate(Tape& tape) {
         using accumulate = typename Gain::storage::accumulate;
-        if (!dy.is_there()) return;
         const auto to_x = tape.gradient_target(dx);
         const auto to_gain = tape.gradient_target(gain);
         const auto unwanted = to_x ? variable<X, Rank>{} : tape.template make<X>(dx.shape(), false);
@@ -86,7 +83,6 @@ struct rms_norm_record {
                                .dgain = to_gain ? view(to_gain.data, gain.shape()) : view<accumulate, 1>{},
                                .dx_mode = to_x.mode,
                                .parameter_mode = to_gain.mode});
-        tape.finish(dy);
     }
 };
 

@@ -140,10 +140,8 @@ struct map_record : kept_operands<Y, Rank, Inputs...> {
     pack<Expression> expression;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!this->dy.is_there()) return;
+    void propagate(Tape& tape) {
         run(tape, std::index_sequence_for<Inputs...>{});
-        tape.finish(this->dy);
     }
 
   private:

@@ -13,10 +13,7 @@
 /// Numeric contract: that of kernel/pooling.
 #pragma once
 
-#include <tuple>
-
-#include <halftone/autodiff/engine/rule.hpp>
-#include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/linear_map.hpp>
 #include <halftone/kernel/pooling/pooling.hpp>
 
 namespace halftone {
@@ -24,115 +21,46 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-template <class Device>
-using pooling_of = kernel::pooling<Device>;
+struct spread_to_indices;
+template <class Op>
+struct spread_means;
 
-/// y = the elements of x at the indices, one per window. Its gradient adds to the elements at the indices (spreads),
-/// and the gradient of spreading selects them.
-template <class Y, class Root, class X>
-variable<Y, 4> at_indices(Root& root, const variable<X, 4>& x, const kernel::pool_layout& layout,
-                          const variable<std::int32_t, 4>& index);
-template <class X, class Root, class Y>
-variable<X, 4> spread_to_indices(Root& root, const variable<Y, 4>& dy, const shape<4>& s,
-                                 const kernel::pool_layout& layout, const variable<std::int32_t, 4>& index);
-
-template <class X, class Y>
-struct max_pool_record {
+/// The elements of x at the indices, one per window, as a linear map (linear_map.hpp). The transposed map adds to the elements
+/// at the indices.
+struct at_indices {
     using operation = op::max_pool2d;
-    using reads = reads_nothing;
     static constexpr int roundings = 1;
     kernel::pool_layout layout;
-    variable<std::int32_t, 4> index;
-    std::tuple<gradient_of<X, 4>> gradients;
-    gradient_of<Y, 4> dy;
+    variable<std::int32_t, 4> index;  ///< of each window's largest element
 
     extent sum_length() const { return layout.height.size * layout.width.size + 1; }
-
-    template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
-        if (const auto to = tape.gradient_target(std::get<0>(gradients))) {
-            pooling_of<typename Tape::device_type>::largest_gradient(
-                tape.device(), kernel::pool_backward<X, Y>{layout, as_const(dy.view()).data(), to.data,
-                                                           as_const(index.view()).data(), to.mode});
-        }
-        tape.finish(dy);
+    template <class Device, class X, class Y>
+    void run(Device& device, const view<const X, 4>& x, const view<Y, 4>& y) const {
+        kernel::pooling<Device>::chosen(device, layout, x.data(), as_const(index.view()).data(), y.data());
     }
-    template <class Tape>
-    void differentiate(Tape& tape) const {
-        if (!tape.has(dy)) return;
-        const variable<Y, 4> gradient = tape.take(dy);
-        const auto& dx = std::get<0>(gradients);
-        if (tape.takes(dx)) tape.give(dx, spread_to_indices<X>(tape.inner(), gradient, dx.shape(), layout, index));
-    }
+    spread_to_indices transposed() const;
 };
-
-template <class X, class Y>
-struct spread_to_indices_record {
+struct spread_to_indices {
     using operation = op::max_pool2d;
-    using reads = reads_nothing;
     kernel::pool_layout layout;
     variable<std::int32_t, 4> index;
-    std::tuple<gradient_of<Y, 4>> gradients;
-    gradient_of<X, 4> dy;  ///< the gradient of the spread tensor
 
-    template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
-        contribute(tape, std::get<0>(gradients), [&](const view<Y, 4>& out) {
-            pooling_of<typename Tape::device_type>::chosen(tape.device(), layout, as_const(dy.view()).data(),
-                                                           as_const(index.view()).data(), out.data());
-        });
-        tape.finish(dy);
+    template <class Device, class X, class Y>
+    void run(Device& device, const view<const Y, 4>& y, const view<X, 4>& x,
+             write_mode mode = write_mode::overwrite) const {
+        kernel::pooling<Device>::largest_gradient(
+            device, kernel::pool_backward<X, Y>{layout, y.data(), x.data(), as_const(index.view()).data(), mode});
     }
-    template <class Tape>
-    void differentiate(Tape& tape) const {
-        if (!tape.has(dy)) return;
-        const variable<X, 4> gradient = tape.take(dy);
-        const auto& dx = std::get<0>(gradients);
-        if (tape.takes(dx)) tape.give(dx, at_indices<Y>(tape.inner(), gradient, layout, index));
-    }
+    at_indices transposed() const { return {layout, index}; }
 };
+inline spread_to_indices at_indices::transposed() const { return {layout, index}; }
 
-template <class Y, class Root, class X>
-variable<Y, 4> at_indices(Root& root, const variable<X, 4>& x, const kernel::pool_layout& layout,
-                          const variable<std::int32_t, 4>& index) {
-    auto y = root.template make<Y>(index.shape(), x.wants_gradient());
-    pooling_of<typename Root::device_type>::chosen(root.device(), layout, as_const(x.view()).data(),
-                                                   as_const(index.view()).data(), y.view().data());
-    if constexpr (Root::records) {
-        if (x.wants_gradient()) root.record(max_pool_record<X, Y>{layout, index, {gradient_of(x)}, gradient_of(y)});
-    }
-    return y;
-}
-template <class X, class Root, class Y>
-variable<X, 4> spread_to_indices(Root& root, const variable<Y, 4>& dy, const shape<4>& s,
-                                 const kernel::pool_layout& layout, const variable<std::int32_t, 4>& index) {
-    auto x = root.template make<X>(s, dy.wants_gradient());
-    pooling_of<typename Root::device_type>::largest_gradient(
-        root.device(), kernel::pool_backward<X, Y>{layout, as_const(dy.view()).data(), x.view().data(),
-                                                   as_const(index.view()).data()});
-    if constexpr (Root::records) {
-        if (dy.wants_gradient())
-            root.record(spread_to_indices_record<X, Y>{layout, index, {gradient_of(dy)}, gradient_of(x)});
-    }
-    return x;
-}
-
-/// y = the means of x's windows; and the transpose, which adds each window's value, divided, to all its elements.
-template <class Op, class Y, class Root, class X>
-variable<Y, 4> window_means(Root& root, const variable<X, 4>& x, const kernel::pool_layout& layout);
-template <class Op, class X, class Root, class Y>
-variable<X, 4> spread_means(Root& root, const variable<Y, 4>& dy, const shape<4>& s, const kernel::pool_layout& layout);
-
-template <class Op, class X, class Y>
-struct mean_pool_record {
+/// The means of windows, and the transposed map: it adds each window's value, divided, to all elements of the window.
+template <class Op>
+struct window_means {
     using operation = Op;
-    using reads = reads_nothing;
     static constexpr int roundings = 1;
     kernel::pool_layout layout;
-    std::tuple<gradient_of<X, 4>> gradients;
-    gradient_of<Y, 4> dy;
 
     /// An upper bound on the elements of a window and on the windows of an element.
     extent sum_length() const {
@@ -141,73 +69,25 @@ struct mean_pool_record {
         };
         return longest(layout.height) * longest(layout.width) + 16;
     }
-
-    template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
-        if (const auto to = tape.gradient_target(std::get<0>(gradients))) {
-            pooling_of<typename Tape::device_type>::mean_gradient(
-                tape.device(),
-                kernel::pool_backward<X, Y>{layout, as_const(dy.view()).data(), to.data, nullptr, to.mode});
-        }
-        tape.finish(dy);
+    template <class Device, class X, class Y>
+    void run(Device& device, const view<const X, 4>& x, const view<Y, 4>& y) const {
+        kernel::pooling<Device>::mean(device, kernel::pool_forward<X, Y>{layout, x.data(), y.data()});
     }
-    template <class Tape>
-    void differentiate(Tape& tape) const {
-        if (!tape.has(dy)) return;
-        const variable<Y, 4> gradient = tape.take(dy);
-        const auto& dx = std::get<0>(gradients);
-        if (tape.takes(dx)) tape.give(dx, spread_means<Op, X>(tape.inner(), gradient, dx.shape(), layout));
-    }
+    spread_means<Op> transposed() const { return {layout}; }
 };
-
-template <class Op, class X, class Y>
-struct spread_means_record {
+template <class Op>
+struct spread_means {
     using operation = Op;
-    using reads = reads_nothing;
     kernel::pool_layout layout;
-    std::tuple<gradient_of<Y, 4>> gradients;
-    gradient_of<X, 4> dy;  ///< the gradient of the spread tensor
 
-    template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
-        contribute(tape, std::get<0>(gradients), [&](const view<Y, 4>& out) {
-            pooling_of<typename Tape::device_type>::mean(
-                tape.device(), kernel::pool_forward<X, Y>{layout, as_const(dy.view()).data(), out.data()});
-        });
-        tape.finish(dy);
+    template <class Device, class X, class Y>
+    void run(Device& device, const view<const Y, 4>& y, const view<X, 4>& x,
+             write_mode mode = write_mode::overwrite) const {
+        kernel::pooling<Device>::mean_gradient(
+            device, kernel::pool_backward<X, Y>{layout, y.data(), x.data(), nullptr, mode});
     }
-    template <class Tape>
-    void differentiate(Tape& tape) const {
-        if (!tape.has(dy)) return;
-        const variable<X, 4> gradient = tape.take(dy);
-        const auto& dx = std::get<0>(gradients);
-        if (tape.takes(dx)) tape.give(dx, window_means<Op, Y>(tape.inner(), gradient, layout));
-    }
+    window_means<Op> transposed() const { return {layout}; }
 };
-
-template <class Op, class Y, class Root, class X>
-variable<Y, 4> window_means(Root& root, const variable<X, 4>& x, const kernel::pool_layout& layout) {
-    auto y = root.template make<Y>(kernel::pooled_shape(x.shape(), layout), x.wants_gradient());
-    pooling_of<typename Root::device_type>::mean(
-        root.device(), kernel::pool_forward<X, Y>{layout, as_const(x.view()).data(), y.view().data()});
-    if constexpr (Root::records) {
-        if (x.wants_gradient()) root.record(mean_pool_record<Op, X, Y>{layout, {gradient_of(x)}, gradient_of(y)});
-    }
-    return y;
-}
-template <class Op, class X, class Root, class Y>
-variable<X, 4> spread_means(Root& root, const variable<Y, 4>& dy, const shape<4>& s,
-                            const kernel::pool_layout& layout) {
-    auto x = root.template make<X>(s, dy.wants_gradient());
-    pooling_of<typename Root::device_type>::mean_gradient(
-        root.device(), kernel::pool_backward<X, Y>{layout, as_const(dy.view()).data(), x.view().data()});
-    if constexpr (Root::records) {
-        if (dy.wants_gradient()) root.record(spread_means_record<Op, X, Y>{layout, {gradient_of(dy)}, gradient_of(x)});
-    }
-    return x;
-}
 
 /// True, or a compile-time error for a variable without four axes.
 template <int Rank>
@@ -224,7 +104,8 @@ auto mean_pool(Context&& context, const variable<X, Rank>& x, const Options& opt
     using Y = chosen_output<As, policy_of<Context>, Op, X>;
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(Op::name);
-    return window_means<Op, Y>(root, x, kernel::pool_layout_of(Op::name, x.shape(), options));
+    const kernel::pool_layout layout = kernel::pool_layout_of(Op::name, x.shape(), options);
+    return mapped<Y>(root, x, window_means<Op>{layout}, kernel::pooled_shape(x.shape(), layout));
 }
 
 }  // namespace detail
@@ -249,7 +130,8 @@ auto max_pool2d(Context&& context, const variable<X, Rank>& x, const max_pool_op
         root.device(), kernel::pool_forward<X, Y>{layout, as_const(x.view()).data(), y.view().data(),
                                                   wanted ? index.view().data() : nullptr});
     if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(detail::max_pool_record<X, Y>{layout, index, {gradient_of(x)}, gradient_of(y)});
+        using record = detail::linear_map_record<detail::at_indices, X, 4, Y, 4>;
+        if (wanted) root.record(record{{layout, index}, {gradient_of(x)}, gradient_of(y)});
     }
     return y;
 }

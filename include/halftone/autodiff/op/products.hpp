@@ -67,8 +67,7 @@ struct product_record {
     shape<3> y;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const matrices<const Y> g{dy.view().data(), y};
         if (const auto to = tape.gradient_target(da)) {
             if (a.turned == orientation::straight) {
@@ -84,7 +83,6 @@ struct product_record {
                 multiply_each<ByRight>(tape.device(), !g, a.view(), to.data, to.mode);
             }
         }
-        tape.finish(dy);
     }
 };
 
@@ -114,9 +112,8 @@ variable<Y, 1> recorded_product(Root& root, const factor<A>& a, const factor<B>&
 template <class ByLeft, class ByRight, class A, class B, class Y>
 struct rule<product_record<ByLeft, ByRight, A, B, Y>> {
     template <class Tape>
-    static void run(Tape& tape, const product_record<ByLeft, ByRight, A, B, Y>& r) {
-        if (!tape.has(r.dy)) return;
-        const factor<Y> g{tape.take(r.dy), r.y};
+    static void run(Tape& tape, const product_record<ByLeft, ByRight, A, B, Y>& r, const auto& gradient) {
+        const factor<Y> g{gradient, r.y};
         if (tape.takes(r.da)) {
             tape.give(r.da, r.a.turned == orientation::straight ? recorded_product<ByLeft, A>(tape.inner(), g, !r.b)
                                                                 : recorded_product<ByLeft, A>(tape.inner(), r.b, !g));
@@ -224,18 +221,16 @@ struct join_heads_record {
     using operation = op::attention;
     head_layout layout;
     std::array<gradient_of<T, 1>, Parts> dparts;
-    gradient_of<T, 1> dtogether;
+    gradient_of<T, 1> dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dtogether.is_there()) return;
+    void propagate(Tape& tape) {
         for (std::size_t p = 0; p < Parts; ++p) {
             contribute(tape, dparts[p], [&](const view<T, 1>& out) {
-                split_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dtogether.view()).data(),
+                split_part(tape.device(), layout, Parts, static_cast<extent>(p), as_const(dy.view()).data(),
                            out.data());
             });
         }
-        tape.finish(dtogether);
     }
 };
 
@@ -291,9 +286,8 @@ struct rule<split_heads_record<T, Parts>> {
 template <class T, std::size_t Parts>
 struct rule<join_heads_record<T, Parts>> {
     template <class Tape>
-    static void run(Tape& tape, const join_heads_record<T, Parts>& r) {
-        if (!tape.has(r.dtogether)) return;
-        const auto parts = split_heads<Parts>(tape.inner(), tape.take(r.dtogether), r.layout);
+    static void run(Tape& tape, const join_heads_record<T, Parts>& r, const auto& gradient) {
+        const auto parts = split_heads<Parts>(tape.inner(), gradient, r.layout);
         for (std::size_t p = 0; p < Parts; ++p) {
             if (tape.takes(r.dparts[p])) tape.give(r.dparts[p], parts[p]);
         }
@@ -307,20 +301,18 @@ struct scatter_record {
     using operation = op::embedding;
     variable<std::int32_t, 1> tokens;
     gradient_of<Y, 1> drows;
-    gradient_of<float, 1> dtable;
+    gradient_of<float, 1> dy;
     extent vocabulary, width;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dtable.is_there()) return;
+    void propagate(Tape& tape) {
         contribute(tape, drows, [&](const view<Y, 1>& out) {
             kernel::embedding<typename Tape::device_type>::forward(
                 tape.device(), kernel::embedding_forward<float, Y>{
                                    .tokens = tokens.view(),
-                                   .table = const_view<float, 2>(dtable.view().data(), {vocabulary, width}),
+                                   .table = const_view<float, 2>(dy.view().data(), {vocabulary, width}),
                                    .out = view<Y, 2>(out.data(), {tokens.size(), width})});
         });
-        tape.finish(dtable);
     }
 };
 
@@ -346,8 +338,7 @@ struct extend_record {
     gradient_of<T, 1> dx, dy;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         if (const auto to = tape.gradient_target(dx)) {
             const view<T, 1> from(dy.view().data(), dx.shape()), out(to.data, dx.shape());
             if (to.mode == write_mode::overwrite) {
@@ -356,7 +347,6 @@ struct extend_record {
                 add_into(tape, from, out);
             }
         }
-        tape.finish(dy);
     }
 };
 

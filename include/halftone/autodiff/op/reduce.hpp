@@ -33,10 +33,8 @@ struct reduce_record : kept_operands<Y, 0, Inputs...> {
     double factor;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!this->dy.is_there()) return;
+    void propagate(Tape& tape) {
         give_each(tape, std::index_sequence_for<Inputs...>{});
-        tape.finish(this->dy);
     }
 
   private:

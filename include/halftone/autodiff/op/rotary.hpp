@@ -12,9 +12,8 @@
 /// pass; only the positions are stored for it.
 #pragma once
 
-#include <tuple>
-
 #include <halftone/autodiff/op/elementwise.hpp>
+#include <halftone/autodiff/op/linear_map.hpp>
 #include <halftone/kernel/rotary/rotary.hpp>
 
 namespace halftone {
@@ -22,65 +21,26 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The arguments of a rotation, in device memory.
+/// A rotation with its arguments in device memory, as a linear map (linear_map.hpp): transposed it is the inverse rotation.
 struct rotary_turn {
+    using operation = op::rotary;
     variable<float, 2> table;
     variable<std::int32_t, 2> positions;  // empty: the index of each token along time
     rotary_options options;
 
-    rotary_turn inverse() const {
-        rotary_turn other = *this;
-        other.options.inverse = !options.inverse;
-        return other;
-    }
     template <class Device, class T>
-    void run(Device& device, const const_view<T, 4>& x, const view<T, 4>& y, write_mode mode) const {
+    void run(Device& device, const view<const T, 4>& x, const view<T, 4>& y,
+             write_mode mode = write_mode::overwrite) const {
         const_view<std::int32_t, 2> named{};
         if (!positions.is_empty()) named = positions.view();
         kernel::rotary<Device>::run(device, kernel::rotary_arguments<T>{x, y, table.view(), named, options, mode});
     }
-};
-
-template <class Root, class T>
-variable<T, 4> turned(Root& root, const variable<T, 4>& x, const rotary_turn& turn);
-
-template <class T>
-struct rotary_record {
-    using operation = op::rotary;
-    using reads = reads_nothing;
-    rotary_turn turn;
-    std::tuple<gradient_of<T, 4>> gradients;
-    gradient_of<T, 4> dy;
-
-    template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
-        const auto& dx = std::get<0>(gradients);
-        if (const auto to = tape.gradient_target(dx)) {
-            turn.inverse().run(tape.device(), as_const(dy.view()), view<T, 4>(to.data, dx.shape()), to.mode);
-        }
-        tape.finish(dy);
-    }
-    /// A rotation is linear, so its gradient is also a rotation.
-    template <class Tape>
-    void differentiate(Tape& tape) const {
-        if (!tape.has(dy)) return;
-        const variable<T, 4> gradient = tape.take(dy);
-        const auto& dx = std::get<0>(gradients);
-        if (tape.takes(dx)) tape.give(dx, turned(tape.inner(), gradient, turn.inverse()));
+    rotary_turn transposed() const {
+        rotary_turn other = *this;
+        other.options.inverse = !options.inverse;
+        return other;
     }
 };
-
-template <class Root, class T>
-variable<T, 4> turned(Root& root, const variable<T, 4>& x, const rotary_turn& turn) {
-    const bool wanted = x.wants_gradient();
-    auto y = root.template make<T>(x.shape(), wanted);
-    turn.run(root.device(), as_const(x.view()), y.view(), write_mode::overwrite);
-    if constexpr (Root::records) {
-        if (wanted) root.record(rotary_record<T>{turn, {gradient_of(x)}, gradient_of(y)});
-    }
-    return y;
-}
 
 }  // namespace detail
 
@@ -97,7 +57,7 @@ auto rotary(Context&& context, const variable<X, 4>& x, const const_view<float, 
     // x, cast if the user has specialised the operation's category.
     const auto in = detail::given_as<op::rotary, Y>(context, x);
     const auto range = root.template range<policy_of<Context>>(op::rotary::name);
-    return detail::turned(root, in, detail::rotary_turn{root.to_device(table), positions, options});
+    return detail::mapped<Y>(root, in, detail::rotary_turn{root.to_device(table), positions, options}, x.shape());
 }
 template <recording_context Context, class Storage, int Rank>
 void rotary(Context&&, const parameter<Storage, Rank>&, const const_view<float, 2>&, const rotary_options& = {}) {

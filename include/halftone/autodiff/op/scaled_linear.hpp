@@ -171,8 +171,7 @@ struct scaled_linear_record {
     bool has_residual;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         if (tape.takes_gradient(dx) || !weight.is_frozen()) {
             const auto g = read_gradient_of<Roles>(tape, dy.view(), weight);
             if (const auto to = tape.gradient_target(dx))
@@ -181,7 +180,6 @@ struct scaled_linear_record {
         }
         bias_gradient(tape, as_rows(dy), bias);
         if (has_residual) pass_gradient(tape, dy, dresidual);
-        tape.finish(dy);
     }
 };
 
@@ -248,8 +246,7 @@ struct scaled_mlp_record {
     Bias up_bias, down_bias;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         if (!pre.is_empty() || !down.is_frozen()) {
             const auto g = read_gradient_of<Roles>(tape, dy.view(), down);
             scaled_weight_gradient(tape, g, hidden, down);
@@ -269,7 +266,6 @@ struct scaled_mlp_record {
             bias_gradient(tape, as_rows(pre), up_bias);
         }
         pass_gradient(tape, dy, dresidual);
-        tape.finish(dy);
     }
 };
 

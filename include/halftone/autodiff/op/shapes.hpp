@@ -17,10 +17,12 @@
 /// the sum over the broadcast axes, as kernel::column_sum computes it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 
 #include <halftone/autodiff/op/join.hpp>
+#include <halftone/autodiff/op/linear_map.hpp>
 #include <halftone/kernel/strided_copy/strided_copy.hpp>
 
 namespace halftone {
@@ -61,24 +63,39 @@ void write_part(Device& device, const view<From, Rank>& from, const placement<Ra
     write_strided(device, from, at.in(data), mode);
 }
 
-/// y is x in another order, or a part of x.
-template <class Op, class T, int From, int Rank>
-struct take_record {
+template <class Op, int Rank>
+struct put_part;
+struct summed_over;
+
+/// The elements of x at the positions `at`: x in another order, or a part of x. A linear map (linear_map.hpp), whose transpose
+/// writes a part into a tensor of zeros.
+template <class Op, int Rank>
+struct take_part {
     using operation = Op;
-    using reads = reads_nothing;
     static constexpr int roundings = 0;
     placement<Rank> at;
-    std::tuple<gradient_of<T, From>> gradients;
-    gradient_of<T, Rank> dy;
 
-    template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
-        const auto& dx = std::get<0>(gradients);
-        if (const auto to = tape.gradient_target(dx))
-            write_part(tape.device(), as_const(dy.view()), at, to.data, dx.shape().size(), to.mode);
-        tape.finish(dy);
+    template <class Device, class T, int From>
+    void run(Device& device, const view<const T, From>& x, const view<T, Rank>& y) const {
+        kernel::strided_copy<Device>::run(device, at.in(x.data()), y);
     }
+    template <class Device, class T, int From>
+    void run(Device& device, const view<const T, From>& x, const view<T, Rank>& y, write_mode mode) const {
+        write_strided(device, at.in(x.data()), y, mode);
+    }
+    put_part<Op, Rank> transposed() const { return {at}; }
+};
+template <class Op, int Rank>
+struct put_part {
+    using operation = Op;
+    placement<Rank> at;
+
+    template <class Device, class T, int From>
+    void run(Device& device, const view<const T, Rank>& part, const view<T, From>& all,
+             write_mode mode = write_mode::overwrite) const {
+        write_part(device, part, at, all.data(), all.size(), mode);
+    }
+    take_part<Op, Rank> transposed() const { return {at}; }
 };
 
 /// The elements of x at the positions `at`, in a tape, a region or an inference context.
@@ -86,14 +103,7 @@ template <class Op, class Context, class T, int From, int Rank>
 variable<T, Rank> take(Context&& context, const variable<T, From>& x, const placement<Rank>& at) {
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(Op::name);
-    const bool wanted = x.wants_gradient();
-    auto y = root.template make<T>(at.shape, wanted);
-    kernel::strided_copy<typename std::remove_cvref_t<Context>::device_type>::run(
-        root.device(), at.in(as_const(x.view()).data()), y.view());
-    if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(take_record<Op, T, From, Rank>{at, {gradient_of(x)}, gradient_of(y)});
-    }
-    return y;
+    return mapped<T>(root, x, take_part<Op, Rank>{at}, at.shape);
 }
 /// The elements of `part`, a view of x, as a variable; if they are all of x in order, it shares x's memory, like reshape.
 template <class Op, class Context, class T, int From, int Rank>
@@ -133,42 +143,54 @@ struct split_record {
     }
 };
 
-/// y is x, broadcast to the shape s.
-template <class T, int From, int Rank>
-struct expand_record {
+/// x broadcast to the result's shape: a linear map, whose transpose sums over the broadcast axes.
+struct broadcast_over {
     using operation = op::expand;
-    using reads = reads_nothing;
     static constexpr int roundings = 1;
-    std::tuple<gradient_of<T, From>> gradients;
-    gradient_of<T, Rank> dy;
+    extent addends;  ///< the number of addends in each sum of the gradient
 
-    /// The number of addends in each sum of the gradient.
-    extent sum_length() const {
-        return dy.shape().size() / std::max<extent>(1, std::get<0>(gradients).shape().size()) + 1;
+    template <int From, int Rank>
+    static broadcast_over of(const shape<From>& x, const shape<Rank>& y) {
+        return {y.size() / std::max<extent>(1, x.size()) + 1};
     }
-    template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
-        const auto& dx = std::get<0>(gradients);
-        if (const auto to = tape.gradient_target(dx))
-            kernel::sum_over_broadcast(tape.device(), as_const(dy.view()),
-                                       view<T, Rank>(to.data, lifted<Rank>(dx.shape())), to.mode);
-        tape.finish(dy);
+    extent sum_length() const { return addends; }
+    template <class Device, class T, int From, int Rank>
+    void run(Device& device, const view<const T, From>& x, const view<T, Rank>& y) const {
+        kernel::strided_copy<Device>::run(device, expand(x, y.shape()), y);
     }
+    template <class Device, class T, int From, class Y, int Rank>
+    void run(Device& device, const view<const T, From>& x, const view<Y, Rank>& y, write_mode mode) const {
+        const auto from = expand(x, y.shape());
+        using map = kernel::map<Device>;
+        if (mode == write_mode::overwrite) {
+            map::template run<kernel::map_layout::any>(device, make_pack(symbolic::argument<0>{}), make_pack(y),
+                                                       make_pack(from));
+        } else {
+            map::template run<kernel::map_layout::any>(
+                device, make_pack(symbolic::argument<0>{} + symbolic::argument<1>{}), make_pack(y),
+                make_pack(as_const(y), from));
+        }
+    }
+    summed_over transposed() const;
 };
+struct summed_over {
+    using operation = op::expand;
+    extent addends;
+
+    template <class Device, class X, int Rank, class T, int To>
+    void run(Device& device, const view<const X, Rank>& x, const view<T, To>& y,
+             write_mode mode = write_mode::overwrite) const {
+        kernel::sum_over_broadcast(device, x, view<T, Rank>(y.data(), lifted<Rank>(y.shape())), mode);
+    }
+    broadcast_over transposed() const { return {addends}; }
+};
+inline summed_over broadcast_over::transposed() const { return {addends}; }
 
 template <class Context, class T, int From, int Rank>
 variable<T, Rank> expand_to(Context&& context, const variable<T, From>& x, const shape<Rank>& s) {
     auto& root = context.root();
     const auto range = root.template range<policy_of<Context>>(op::expand::name);
-    const bool wanted = x.wants_gradient();
-    auto y = root.template make<T>(s, wanted);
-    kernel::strided_copy<typename std::remove_cvref_t<Context>::device_type>::run(
-        root.device(), expand(as_const(x.view()), s), y.view());
-    if constexpr (std::remove_cvref_t<Context>::records) {
-        if (wanted) root.record(expand_record<T, From, Rank>{{gradient_of(x)}, gradient_of(y)});
-    }
-    return y;
+    return mapped<T>(root, x, broadcast_over::of(x.shape(), s), s);
 }
 
 }  // namespace detail

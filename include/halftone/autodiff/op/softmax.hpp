@@ -27,8 +27,7 @@ struct softmax_record {
     kernel::statistic<X, Y> scale;
 
     template <class Tape>
-    void backward(Tape& tape) {
-        if (!dy.is_there()) return;
+    void propagate(Tape& tape) {
         const auto to = tape.gradient_target(dx);
         Kernel<typename Tape::device_type>::backward(
             tape.device(), kernel::softmax_backward<X, Y>{.y = as_rows(y),
@@ -36,7 +35,6 @@ struct softmax_record {
                                                           .dx = as_rows(view(to.data, dx.shape())),
                                                           .scale = scale,
                                                           .mode = to.mode});
-        tape.finish(dy);
     }
 };
 

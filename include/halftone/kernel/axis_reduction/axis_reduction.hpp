@@ -57,7 +57,7 @@ enum class axis_term {
 /// term passes through at most. On a CPU these are a chain in each lane of four vectors of four floats, then the four
 /// vectors, then the lanes. On a GPU a thread adds the elements of each vector of 16 bytes in a chain, the vectors in a
 /// chain, and then the threads' sums are added: 256 threads reduce 16384 elements, or a warp at most 8192, which are
-/// in each lane at most 64 vectors of 4 elements and one element beside them (3 + 64 + 5 additions); 1024 if it reads
+/// in each lane at most 64 vectors of 4 elements and one more element (3 + 64 + 5 additions); 1024 if it reads
 /// single elements; for columns each of eight warps adds every eighth of 512 rows.
 inline constexpr extent axis_block = 512;
 constexpr extent axis_depth(extent size) { return (size < axis_block ? size : axis_block) / 8 + 9; }

@@ -101,8 +101,8 @@ struct overflow_record {
 struct note_counts {
     overflow_record* record;
     const kernel::nonfinite_counts* counts;
-    std::int32_t operation, tensor, is_beside;  // is_beside: a parameter's gradient, or an operand
-    const tensor_scale* scale;                  // for an operand; otherwise nullptr
+    std::int32_t operation, tensor, is_additional;  // is_additional: a parameter's gradient, or an operand
+    const tensor_scale* scale;  // for an operand; otherwise nullptr
 
     HALFTONE_HD void operator()() const {
         overflow_record& r = *record;
@@ -120,7 +120,7 @@ struct note_counts {
             r.earlier = r.latest, r.earlier_largest = r.latest_largest;
             r.operation = operation, r.latest = -1, r.latest_largest = 0;
         }
-        if (is_beside != 0) return;
+        if (is_additional != 0) return;
         r.latest = tensor;
         r.latest_largest = r.latest_largest < counts->largest ? counts->largest : r.latest_largest;
     }
@@ -228,7 +228,7 @@ class overflow_finder final : public tensor_listener {
         std::vector<overflow> all = take();
         detail::nonfinite_weights<Model> weights(model);
         for (overflow& o : all) {
-            if (o.is_located && o.pass == pass::forward) o.weight = weights.beside(o.by);
+            if (o.is_located && o.pass == pass::forward) o.weight = weights.read_by(o.by);
         }
         return all;
     }

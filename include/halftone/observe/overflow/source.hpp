@@ -78,7 +78,7 @@ class nonfinite_weights {
   public:
     explicit nonfinite_weights(const Model& model) : parameters_(&model.parameters()) {}
 
-    overflow_source beside(const watched_operation& by) {
+    overflow_source read_by(const watched_operation& by) {
         if (by.after.empty() && !by.layer.empty()) {
             auto own = first_nonfinite_weight(by.layer + '.', *parameters_, signatures_of<Model>{});
             if (own.elements != 0) return own;

@@ -170,8 +170,8 @@ struct attention_bounds<self_attention_record<Roles, T>> {
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         std::vector<double> bound;
-        if (r.d_o.is_there()) {
-            const auto qkv = notes.read(r.qkv.view()), o = notes.read(r.o.view()), d_o = notes.read(r.d_o.view());
+        if (r.dy.is_there()) {
+            const auto qkv = notes.read(r.qkv.view()), o = notes.read(r.o.view()), d_o = notes.read(r.dy.view());
             shadow_heads h = heads(r, qkv);
             h.o = in_heads(o.data(), r.o.shape(), r.heads.queries), h.d_o = in_heads(d_o.data(), r.o.shape(), r.heads.queries);
             bound.resize(qkv.size());
@@ -212,9 +212,9 @@ struct attention_bounds<attention_record<Roles, T>> {
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         std::vector<double> dq, dk, dv;
-        if (r.d_o.is_there()) {
+        if (r.dy.is_there()) {
             copies c(notes, r);
-            const auto o = notes.read(r.o.view()), d_o = notes.read(r.d_o.view());
+            const auto o = notes.read(r.o.view()), d_o = notes.read(r.dy.view());
             c.heads.o = {o.data(), r.q.shape()}, c.heads.d_o = {d_o.data(), r.q.shape()};
             dq.resize(c.q.size()), dk.resize(c.k.size()), dv.resize(c.v.size());
             c.heads.dq = {dq.data(), r.q.shape()}, c.heads.dk = {dk.data(), r.k.shape()};

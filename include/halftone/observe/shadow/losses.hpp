@@ -87,14 +87,14 @@ struct cross_entropy_bounds<cross_entropy_record<X, Rank>> {
     }
     template <class Notes>
     static void forward(Notes& notes, const record& r) {
-        notes.bound_value(notes.value_of(r.dloss), {of(notes, r).loss()});
+        notes.bound_value(notes.value_of(r.dy), {of(notes, r).loss()});
     }
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         std::vector<double> bound;
-        if (r.dloss.is_there()) {
+        if (r.dy.is_there()) {
             const shadow_logits all = of(notes, r);
-            const auto seed = static_cast<double>(notes.read(r.dloss.view())[0]);
+            const auto seed = static_cast<double>(notes.read(r.dy.view())[0]);
             bound.resize(all.logits.size());
             for (std::size_t row = 0; row < all.targets.size(); ++row) {
                 all.each_gradient(row, seed, [&](extent j, double, double error) {
@@ -157,15 +157,15 @@ struct linear_cross_entropy_bounds<linear_cross_entropy_record<Roles, X, Rank, W
     }
     template <class Notes>
     static void forward(Notes& notes, const record& r) {
-        notes.bound_value(notes.value_of(r.dloss), {of(notes, r).all.loss()});
+        notes.bound_value(notes.value_of(r.dy), {of(notes, r).all.loss()});
     }
     template <class Notes>
     static auto backward(Notes& notes, const record& r) {
         using device = std::remove_cvref_t<decltype(notes.device())>;
         std::vector<double> dx, dw;
-        if (r.dloss.is_there()) {
+        if (r.dy.is_there()) {
             const operands o = of(notes, r);
-            const auto seed = static_cast<double>(notes.read(r.dloss.view())[0]);
+            const auto seed = static_cast<double>(notes.read(r.dy.view())[0]);
             dx.resize(o.x.size()), dw.resize(o.w.size());
             using weight = typename decltype(values_for<compute>(r.weight))::value_type;
             const double by_input = both(read_error<input_grad, logit>, both(o.read, read_error<input_grad, weight>)) +

@@ -277,8 +277,8 @@ struct warpgroup_attention_backward_kernel {
         if constexpr (keeps_keys) write(simt, group, weight_sums, 1.0f, x.dv);
     }
 
-    /// dk and dv of `count` tiles of queries that all of the warpgroup's keys are seen by. While the products of d_o and v
-    /// are multiplied, the weights are computed; dk of one tile is multiplied beside the next tile's scores.
+    /// dk and dv of `count` tiles of queries that all see every key of the warpgroup. The weights are computed during the
+    /// products of d_o and v; dk of one tile is multiplied at the same time as the next tile's scores.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_whole_queries(Simt simt, int group, int count, ring_place& at,
                                                        sums_of_lane& dk, sums_of_lane& dv) const {
@@ -314,7 +314,8 @@ struct warpgroup_attention_backward_kernel {
         give_back(simt, before);
     }
 
-    /// dq of `count` tiles of keys that all of the warpgroup's queries see; it is multiplied beside the next tile's scores.
+    /// dq of `count` tiles of keys that all of the warpgroup's queries see; it is multiplied at the same time as the next
+    /// tile's scores.
     HALFTONE_KERNEL template <class Simt>
     HALFTONE_HD HALFTONE_INLINE void add_whole_keys(Simt simt, int group, int count, ring_place& at,
                                                     const terms_of_two_rows& terms_of_rows, sums_of_lane& dq) const {
@@ -536,7 +537,7 @@ const char* why_not_warpgroups(Device& device, const detail::attention_extents& 
     return why_not_warpgroups<Compute>(device, e, a.sequences, a.q, a.k, a.v, a.o, a.d_o, a.dq, a.dk, a.dv);
 }
 
-/// dq, dk and dv of a problem that why_not_warpgroups takes.
+/// dq, dk and dv of a problem to which why_not_warpgroups has no objection.
 template <class Device, class T>
 void gradients_by_warpgroups(Device& device, const attention_backward<T>& a, const attention_problem& problem) {
     const extent count = query_term_count(problem);

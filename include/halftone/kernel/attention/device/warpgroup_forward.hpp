@@ -12,9 +12,9 @@
 ///     queries, keys, values free     all consumer warps that read them are done
 ///     turn                           the other warpgroup has issued its products
 ///
-/// The scores of a block of keys are multiplied beside the output of the block before, whose weights, rounded, stay in
-/// registers as the left operand; the softmax runs beside the latter. Warpgroups that take turns compute one's softmax
-/// beside the other's products.
+/// The scores of a block of keys are multiplied at the same time as the output of the block before, whose weights, rounded,
+/// stay in registers as the left operand; the softmax runs during the latter product. If warpgroups take turns, one computes
+/// its softmax during the other's products.
 ///
 /// Numeric contract: attention.hpp's. The bits of a row depend on its keys alone: blocks of 128 keys, in order.
 #pragma once

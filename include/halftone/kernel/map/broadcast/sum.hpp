@@ -4,8 +4,9 @@
 ///
 ///     kernel::sum_over_broadcast(device, each, sums, write_mode::overwrite);      // each: (4, 3, 5), sums: (1, 3, 1)
 ///
-/// Numeric contract: kernel::column_sum's. If the summed axes are not the first ones, the elements are copied into that
-/// order first.
+/// Numeric contract: kernel::column_sum's, whose order of additions differs from axis_reduction's; hence the gradients of
+/// broadcasts and of expand are not computed by the latter. If the summed axes are not the first ones, the elements are
+/// copied into that order first.
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
