@@ -36,7 +36,7 @@ class operand {
     }
 
     /// The offset in shared memory of an element, by its index along the outer axis and along the depth.
-    std::uint64_t place(std::uint64_t o, std::uint64_t k) const {
+    std::uint64_t offset_of(std::uint64_t o, std::uint64_t k) const {
         const std::uint64_t at =
             is_outer_ ? start_ + 8192 * (o / 64) + 128 * k + 2 * (o % 64) : start_ + 128 * o + 2 * k;
         return at ^ (at >> 3 & 0x70);
