@@ -74,7 +74,7 @@ void all_gradients(Device& device) {
     along(axes<0>), along(axes<1>), along(axes<2>);
 }
 
-/// What stands in a result, as doubles.
+/// The elements of a result, as doubles.
 template <class Device, class T, int Rank>
 std::vector<double> values(Device& device, const ht::variable<T, Rank>& v) {
     const auto host = ht::to_host(device, v);

@@ -154,7 +154,7 @@ TEST_CASE("embedding: tokens outside the vocabulary, too many of them in a row")
                          "embedding: 8 tokens in a row; the context holds 5", ht::shape_error);
 }
 
-/// Token 3, which stands here thrice, and as -6 counted from the end.
+/// Token 3, which occurs three times, given as 3 and as -6, counted from the end.
 TEST_CASE("embedding: the row of padding_idx gets no gradient, positions do") {
     using P = ht::full_fp32;
     for (const ht::extent padding : {3, -6}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Pooling, batch norm and group norm on a tape beside PyTorch's: values, gradients, running statistics and what
-/// throws, over a table of shapes and types (golden/images.py).
+/// Pooling, batch norm and group norm on a tape, compared with PyTorch's: values, gradients, running statistics and
+/// errors, over a table of shapes and types (golden/images.py).
 #include <cstdlib>
 #include <fstream>
 #include <functional>

@@ -24,7 +24,7 @@ namespace ht = halftone;
 using ht::axes, ht::bfloat16, ht::extent, ht::float16;
 using doubles = std::vector<double>;
 
-/// The lines of golden/shapes.txt by what stands before their numbers.
+/// The lines of golden/shapes.txt by the words before their numbers.
 inline const std::map<std::string, doubles>& golden() {
     static const std::map<std::string, doubles> lines = [] {
         std::map<std::string, doubles> all;

@@ -134,7 +134,7 @@ struct comparison {
     const seen_pairs& seen;
     place at;
 
-    /// Whether the time of a head of a result may read what stands there.
+    /// Whether a result at this time, for this head, may depend on the element `at`.
     bool reaches(bool of_keys, extent batch, extent time, extent head) const {
         if (batch != at.batch) return false;
         const extent members = p.sizes.heads / p.sizes.groups;

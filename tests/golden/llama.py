@@ -4,9 +4,9 @@
 
     python3 tests/golden/llama.py             # needs PyPI's torch and transformers; those committed are of 2.15 and 5
 
-Weights and tokens come from a generator that the test runs, too, so that they need not be stored. They stand in halftone's order:
-q_proj, k_proj and v_proj are one matrix, gate_proj and up_proj another. Gradients are in float32; beside them stands how far
-PyTorch's own autocast to bfloat16 is off: the norm of the difference over the norm, of the logits and of each gradient; for Mistral the
+Weights and tokens come from a generator that the test runs, too, so that they need not be stored. They are in halftone's order:
+q_proj, k_proj and v_proj are one matrix, gate_proj and up_proj another. Gradients are in float32; each is followed by the error
+of PyTorch's autocast to bfloat16: the norm of the difference over the norm, of the logits and of each gradient; for Mistral the
 root mean square of that over 16 batches, the first of which is the test's. PyTorch's error of the gradient of h.0.attn.norm.gain, 16
 numbers, is 0.00375 in the test's batch and 0.00645 by the root mean square; halftone's is 2.2 times the former.
 """

@@ -26,7 +26,7 @@ struct network : ht::nn::model {
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.bn, self.gn); }
 };
 
-// Running statistics are fp32 under every policy, and beside fp32 masters of the same group.
+// Running statistics are fp32 under every policy, and may be in one group with fp32 masters.
 template <class P>
 using state_of = ht::state_signature<P>;
 static_assert(std::is_same_v<state_of<ht::pure_bf16>::param, float> &&

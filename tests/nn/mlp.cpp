@@ -94,8 +94,8 @@ void streams_keep_their_types(const std::string& operations) {
 
 TEST_CASE("nn::mlp: gives the type of the residual stream that it adds to") {
     SUBCASE("amp_bf16") { streams_keep_their_types<ht::amp_bf16, ht::bfloat16>("mlp "); }
-    SUBCASE("fp32 beside bf16") { streams_keep_their_types<ht::full_fp32, ht::bfloat16>("mlp "); }
-    SUBCASE("fp16 beside bf16") { streams_keep_their_types<ht::amp_fp16, ht::bfloat16>("mlp "); }
+    SUBCASE("streams of fp32 and bf16, under fp32") { streams_keep_their_types<ht::full_fp32, ht::bfloat16>("mlp "); }
+    SUBCASE("streams of fp32 and bf16, under fp16") { streams_keep_their_types<ht::amp_fp16, ht::bfloat16>("mlp "); }
     SUBCASE("two operations") {
         streams_keep_their_types<ht::recipe<ht::amp_bf16, ht::rule<"mlp.up", ht::full_fp32>>, ht::bfloat16>(
             "linear gelu linear ");

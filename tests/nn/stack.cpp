@@ -61,7 +61,7 @@ TEST_CASE("nn::stack: blocks that rules name have types of their own, and the sa
         CHECK(named.paths() == plain.paths());
         CHECK(support::doubles(named.layer(ctx, v).view()) == support::doubles(plain.layer(ctx, v).view()));
     }
-    // The last of one block is also the first; of two, "last" stands later than "1" and wins.
+    // The last of one block is also the first; of two, the rule for "last" comes after that for "1" and wins.
     CHECK(alone<stack<recipe>>(1, 4, 0.5f).parameters.groups().size() == 1);
     CHECK(alone<stack<recipe>>(2, 4, 0.5f).parameters.groups().size() == 2);
     CHECK(alone<stack<recipe>>(3, 4, 0.5f).parameters.groups().size() == 3);

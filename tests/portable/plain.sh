@@ -35,8 +35,8 @@ esac
 # clang schedules for the processor that it names, whatever -mtune says: the order would differ, and says nothing.
 if "$cxx" --version | grep -q clang; then exit 0; fi
 
-# The multiply-adds of one function, by name and width of the result. What loads, counts loops and passes pointers beside
-# them, and their order, follow from the processor that the compiler schedules for.
+# The multiply-adds of one function, by name and width of the result. Their order, and the instructions for loads, loops and
+# pointers, follow from the processor that the compiler schedules for.
 instructions() {
     objdump -dC --no-show-raw-insn --no-addresses "$1" |
         awk -v name="::$2[<(]" '$0 ~ name && />:$/ { inside = 1 } /^$/ { inside = 0 } inside' |

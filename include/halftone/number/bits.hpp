@@ -3,7 +3,7 @@
 /// Functions on the bit patterns of numbers, from which the conversions of this folder are built. They use integer
 /// arithmetic only, so that neither -ffast-math nor a processor that flushes subnormals changes a result.
 ///
-///     detail::float_bits_odd(0.1)     // 0.1 lies between two floats: the bits of the one whose last bit is one
+///     detail::float_bits_odd(0.1)     // 0.1 is between two floats: the bits of the one whose last bit is one
 #pragma once
 
 #include <concepts>

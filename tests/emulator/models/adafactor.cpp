@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Adafactor where all it touches lies in a GPU's memory: torch's numbers, its state.
+/// Adafactor with all its operands in a GPU's memory: torch's numbers, its state.
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/optimizer_step/adafactor/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>

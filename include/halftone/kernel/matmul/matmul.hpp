@@ -190,7 +190,7 @@ void matmul(Device&, const A&, const B&, const C&, const Epilogue&...) {
 }
 
 /// c[i] = epilogue(a[i] b[i]) for every i, with the bits of matmul; on a GPU in one launch. a: (count, m, k), b: (count, k, n),
-/// c: (count, m, n). The epilogue is plain, add_product, or then{f, x} with an x that lies as c does. Throws shape_error.
+/// c: (count, m, n). The epilogue is plain, add_product, or then{f, x} with an x of c's layout. Throws shape_error.
 template <class P, class Device, class A, class B, class C, class Epilogue = plain>
 void batched_matmul(Device& device, const A& a, const B& b, const C& c, const Epilogue& epilogue = {}) {
     static_assert(decltype(as_view(a))::rank == 3 && decltype(as_view(b))::rank == 3 && decltype(as_view(c))::rank == 3,

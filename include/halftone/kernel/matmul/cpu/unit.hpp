@@ -3,8 +3,8 @@
 /// A product unit: the code of one instruction set and compute type that multiplies a block of rows of a by one panel of
 /// columns of b, and the packing that brings operands into the form that it reads.
 ///
-/// matmul and attention cut their work into such pieces; what differs between instruction sets and compute types stands here
-/// alone. unit/choose.hpp has the units that there are.
+/// matmul and attention cut their work into such pieces; only the units differ between instruction sets and compute types.
+/// unit/choose.hpp lists the existing ones.
 ///
 ///     packed block of a:  (rows, k), panel_stride elements from row to row or as many as the packing was told, in the
 ///                         unit's element type

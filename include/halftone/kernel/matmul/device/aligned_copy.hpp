@@ -18,8 +18,8 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel::on_device {
 
-/// A thread copies two chunks of 16 bytes of a row: it reads the two aligned chunks in which each lies, and stores the part
-/// of both that it needs, so that memory is read and written in whole chunks. Chunks at the matrix's ends are read element
+/// A thread copies two chunks of 16 bytes of a row: it reads the two aligned chunks that contain each of them, and stores
+/// the part of both that it needs, so that memory is read and written in whole chunks. Chunks at the ends are read element
 /// by element. Bits: an integer type, so that one kernel serves all numbers of 16 bits.
 template <class Bits>
 struct aligned_copy_kernel {

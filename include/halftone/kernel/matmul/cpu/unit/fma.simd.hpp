@@ -84,8 +84,8 @@ HALFTONE_INLINE void prefetch_of_rows(const float* first, extent stride) {
     for (int i = 0; i < Rows; ++i, first += stride) __builtin_prefetch(first, Write);
 }
 
-/// The same for narrow vectors and at most six rows. Each row has a pointer of its own and a step is four k, so that hardly
-/// an instruction is beside the multiply-adds and their loads; noinline, so that the tile has all registers. L1 and L2 are
+/// The same for narrow vectors and at most six rows. Each row has a pointer of its own and a step is four k, so that there is
+/// hardly any instruction but multiply-adds and their loads; noinline, so that the tile has all registers. L1 and L2 are
 /// small on such processors: the results' lines and the next tile's sums are prefetched, too (Zen 3: 1.01 to 1.02), and of
 /// the next panel a line every four k, which is a quarter of it, number `quarter` (four tiles instead of one: 1.01).
 template <int Rows, int Vectors, tile_prefetch Prefetch>

@@ -3,7 +3,7 @@
 /// Memory that is prefetched while a product runs: the source of the next panels, the places of results.
 ///
 /// Processors drop prefetches that come all at once, and those between two tiles delay the second tile. So tiles prefetch a
-/// line or two every lookahead_depth of k, beside their multiplications.
+/// line or two every lookahead_depth of k, between their multiplications.
 #pragma once
 
 #include <cstddef>

@@ -19,8 +19,8 @@
 /// add even and odd products of 32 of k in two chains, so that each passes through few: with them the relative part is less
 /// than that of a chain of multiply-adds, g(n + 1), from n = 4 on (split_tile_additions).
 ///
-/// A sum that comes out infinite or NaN is formed again by multiply-adds of the floats that the pieces add up to: what
-/// infinities, NaNs and overflow give is what floats give, and sums of finite numbers beside them keep their bits.
+/// A sum that comes out infinite or NaN is computed again by multiply-adds of the floats that the pieces add up to: so
+/// infinities, NaNs and overflow have the results of floats, and the other sums, which are finite, keep their bits.
 #pragma once
 
 #include <cstddef>

@@ -19,8 +19,8 @@ namespace HALFTONE_SET {
 using avx512::add_split_sums;
 
 /// c (rows, 32) = or += a (rows, k) times one panel of b (k, 32), both packed by split_packing.hpp, rows up to 32. The products
-/// of split_depth of k are summed on their own, small ones first and those of the first pieces last, and then added to c: so
-/// small products are not rounded away beside c. The loop over k is outside, the one over pairs of pieces inside: the tiles
+/// of split_depth of k are summed separately, small ones first and those of the first pieces last, and then added to c: so
+/// small products are not lost in the rounding of c. The loop over k is outside, the one over pairs of pieces inside: the tiles
 /// of one step come from L2 once.
 template <int Pieces>
 void split_tile_rows(extent rows, extent k, const bfloat16* a_rows, const bfloat16* panel, float* c, extent c_stride,
