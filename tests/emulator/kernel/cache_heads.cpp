@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// What a key-value cache takes in, as a GPU runs it.
+/// What a key-value cache takes in, as it is and in eight bits, as a GPU runs it.
 #include <halftone/kernel/cache_heads/device.hpp>
+#include <halftone/kernel/cache_heads/eight_bit/device.hpp>
 
 #include <emulator/device.hpp>
 
 #include "kernel/cache_heads/checks.hpp"
+#include "kernel/cache_heads/eight_bit_checks.hpp"
 
 namespace {
 
@@ -15,6 +17,14 @@ TEST_CASE("cache_heads on a GPU: as defined; places that the cache has not are l
     ht::emulator::device device;
     cache_heads_checks::as_defined(device);
     CHECK(cache_heads_checks::stays_inside(device, {-1, 1, 2}));
+}
+
+TEST_CASE("eight_bit_heads on a GPU: as defined and within bounds; places that the cache does not have are left out") {
+    ht::emulator::device device;
+    eight_bit_checks::as_defined(device);
+    eight_bit_checks::within_bounds(device);
+    eight_bit_checks::passes_on_infinities(device);
+    CHECK(eight_bit_checks::stays_inside(device, {-1, 1, 2}));
 }
 
 }  // namespace
