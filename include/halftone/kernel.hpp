@@ -13,6 +13,7 @@
 #include <halftone/kernel/axis_reduction/cpu.hpp>
 #include <halftone/kernel/axis_reduction/along/function.hpp>
 #include <halftone/kernel/cache_heads/cpu.hpp>
+#include <halftone/kernel/cache_heads/eight_bit/cpu.hpp>
 #include <halftone/kernel/column_sum/cpu.hpp>
 #include <halftone/kernel/conv2d/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Convolutions on tapes of the CPU: the checks are conv2d_checks.hpp's; gradients against differences in double, PyTorch's
-/// numbers (golden/conv2d.py), second derivatives, types, refusals.
+/// numbers (golden/conv2d.py), types, refusals. twice_conv2d.hpp has its second derivatives.
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -14,7 +14,6 @@
 #include <halftone/observe/check_gradients.hpp>
 
 #include "autodiff/conv2d_checks.hpp"
-#include "autodiff/second_order.hpp"
 #include "support/bounds.hpp"
 
 namespace {
@@ -128,49 +127,6 @@ TEST_CASE("conv2d on tapes: values and gradients of PyTorch") {
         compare(got.db, read(words), roundoff);
     }
     CHECK(lines == 27);
-}
-
-TEST_CASE("conv2d: second derivatives") {
-    using P = ht::full_fp32;
-    ht::cpu device{{.threads = 1}};
-    ht::store parameters(device.memory());
-    const auto weight = parameters.add<P, ht::op::conv2d>("weight", ht::shape<4>{2, 1, 2, 2}, {.deviation = 0.5f});
-    const auto bias = parameters.add<P, ht::op::conv2d>("bias", ht::shape<1>{2}, {.deviation = 0.5f});
-    parameters.commit(1);
-    const ht::conv2d_options options{.stride = {1, 2}, .padding = {0, 1}, .groups = 2};
-    const ht::shape<4> images{2, 2, 3, 3}, filters{2, 1, 2, 2}, results{2, 2, 2, 2};
-    const auto define = [&](const doubles& x, const doubles& w, const double* b) {
-        doubles y(16);
-        ht::reference::conv2d(ht::const_view<double, 4>(x.data(), images), ht::const_view<double, 4>(w.data(), filters),
-                              options, ht::view<double, 4>(y.data(), results));
-        for (std::size_t i = 0; i < 16; ++i) y[i] += b == nullptr ? 0 : b[i / 4 % 2];
-        return y;
-    };
-    // By x, which is behind the tanh, weight and bias.
-    second_order::check(
-        device, &parameters, {4, 9}, 36,
-        [&](auto& t, const auto& x) {
-            using roles = ht::roles<float, float, float>;
-            const auto in = ht::reshape(t, ht::tanh(t, x), images);
-            return second_order::weigh(t, ht::conv2d<roles>(t, in, weight, bias, options));
-        },
-        [&](const doubles& all) {
-            doubles x(all.begin(), all.begin() + 36);
-            for (double& v : x) v = std::tanh(v);
-            return second_order::weighed(define(x, doubles(all.begin() + 36, all.begin() + 44), &all[44]));
-        });
-    // Where x is the weight, too.
-    second_order::check(
-        device, nullptr, {4, 9}, 36,
-        [&](auto& t, const auto& x) {
-            const auto w = ht::reshape(t, ht::slice(t, ht::exp(t, x), ht::axes<1>, 0, 2), filters);
-            return second_order::weigh(t, ht::conv2d(t, ht::reshape(t, x, images), w, options));
-        },
-        [&](const doubles& all) {
-            doubles w;
-            for (std::size_t i = 0; i < 8; ++i) w.push_back(std::exp(all[i / 2 * 9 + i % 2]));
-            return second_order::weighed(define(all, w, nullptr));
-        });
 }
 
 using eval = ht::inference<ht::cpu>;

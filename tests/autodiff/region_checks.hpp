@@ -4,7 +4,9 @@
 /// products of variables and of parameters, joined tensors, and custom operations.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -231,6 +233,47 @@ void joined(Device& device) {
     CHECK_THROWS_AS(ht::cat(tape, 2, x, z), ht::argument_error);
     CHECK_THROWS_AS(ht::cat(tape, 0, x, z), ht::shape_error);
     CHECK_THROWS_AS(ht::stack(tape, 0, x, z), ht::shape_error);
+}
+
+/// Lists of variables, whose length is known at run time: values, gradients and types are those of as many arguments.
+template <class Device>
+void joined_lists(Device& device) {
+    using matrices = std::vector<ht::variable<float, 2>>;
+    const guarded<float> a(std::vector<float>{1, 2, 3, 4, 5, 6}), dy(support::random(1).integers<float>(24, 9));
+    ht::tape tape{device};
+    // The result of join(list), and the gradients of the list's elements, of which the last is the second once more.
+    const auto run = [&](const auto& join) {
+        matrices list;
+        for (int i = 0; i < 3; ++i) list.push_back(tape.leaf(a.view(ht::shape<2>{2, 3})));
+        list.emplace_back(list[1]);
+        const auto y = join(list);
+        CHECK(y.size() == 24);
+        doubles all = values(device, y.view());
+        tape.backward(ht::sum(tape, ht::mul(tape, y, tape.constant(dy.view(y.shape())))));
+        for (const auto& x : list) {
+            for (const double slope : values(device, tape.gradient(x))) all.push_back(slope);
+        }
+        return all;
+    };
+    const doubles columns = run([&](const matrices& x) { return ht::cat(tape, ht::axes<-1>, x); });
+    CHECK(columns == run([&](const matrices& x) { return ht::cat(tape, 1, x[0], x[1], x[2], x[3]); }));
+    CHECK(columns[12] == 4);
+    CHECK(columns[24] == static_cast<double>(dy[0]));
+    CHECK(columns[30] == static_cast<double>(dy[3]) + static_cast<double>(dy[9]));  // of the one that occurs twice
+    CHECK(run([&](const matrices& x) { return ht::stack(tape, 1, std::span<const ht::variable<float, 2>>(x)); }) ==
+          run([&](const matrices& x) { return ht::stack(tape, ht::axes<1>, x[0], x[1], x[2], x[3]); }));
+
+    const auto x = tape.leaf(a.view(ht::shape<2>{2, 3}));
+    const auto rounded = ht::stack<bfloat16>(tape, ht::axes<-1>, std::array{x, x});
+    static_assert(std::is_same_v<decltype(rounded), const ht::variable<bfloat16, 3>>);
+    CHECK(values(device, rounded.view()) == doubles{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6});
+    const matrices none, unlike{x, ht::transpose(tape, x, ht::axes<0, 1>)};
+    CHECK_THROWS_WITH_AS(ht::cat(tape, 0, none), "cat: the list of variables is empty; expected at least one",
+                         ht::argument_error);
+    CHECK_THROWS_AS(ht::stack(tape, 0, none), ht::argument_error);
+    CHECK_THROWS_AS(ht::cat(tape, 0, unlike), ht::shape_error);
+    CHECK_THROWS_AS(ht::stack(tape, 0, unlike), ht::shape_error);
+    CHECK_THROWS_AS(ht::cat(tape, 2, unlike), ht::argument_error);
 }
 
 // custom operations.

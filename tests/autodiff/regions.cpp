@@ -21,6 +21,7 @@ TEST_CASE("matmul, linear, cat and stack of variables") {
     ht::cpu device{{.threads = 2}};
     region_checks::products(device);
     region_checks::joined(device);
+    region_checks::joined_lists(device);
 }
 
 TEST_CASE("apply: custom operations") {

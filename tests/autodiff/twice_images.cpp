@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Second derivatives of pooling, batch norm and group norm against central differences in double.
+/// Second derivatives of convolutions, pooling, batch norm and group norm against central differences in double.
 #include <halftone/autodiff/op/channel_norm.hpp>
 #include <halftone/autodiff/op/pooling.hpp>
 #include <halftone/kernel.hpp>
@@ -8,6 +8,7 @@
 #include <halftone/kernel/pooling/reference.hpp>
 
 #include "autodiff/second_order.hpp"
+#include "autodiff/twice_conv2d.hpp"
 
 namespace {
 
@@ -25,6 +26,11 @@ ht::view<double, 4> shown(doubles& x, const ht::shape<4>& s = images) { return {
 template <class Y>
 auto as_matrix(const Y& y) {
     return ht::detail::reshaped(y, ht::shape<2>{2, y.size() / 2});
+}
+
+TEST_CASE("second derivatives of conv2d") {
+    ht::cpu device{{.threads = 1}};
+    twice_checks::check_conv2d(device);
 }
 
 TEST_CASE("second derivatives of pooling") {

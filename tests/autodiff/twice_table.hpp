@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The named operations that a double-backward tape supports, each compared with central differences in double, on any device.
-/// twice_checks.hpp has those of layers; tests/compile_fail has operations that do not compile: twice_with_eight_bits,
+/// twice_checks.hpp has those of layers, twice_conv2d.hpp convolutions; tests/compile_fail has operations that do not compile: twice_with_eight_bits,
 /// twice_record_without_rule, twice_apply_with_a_kernel, opaque_has_no_derivative.
 #pragma once
 
@@ -266,6 +266,20 @@ void check_joins(Device& device) {
         [](const doubles& x) {
             doubles y;
             for (const double a : x) y.push_back(std::tanh(std::exp(a))), y.push_back(std::tanh(a));
+            return weighed(y);
+        });
+    // A list, whose length is known at run time.
+    check(
+        device, nullptr, {2, 3}, 18,
+        [](auto& t, const auto& x) {
+            const std::vector<matrix_variable> list{ht::exp(t, x), x, ht::exp(t, x)};
+            return weigh(t, ht::tanh(t, ht::cat(t, 0, list)));
+        },
+        [](const doubles& x) {
+            doubles y;
+            for (int part = 0; part < 3; ++part) {
+                for (const double a : x) y.push_back(std::tanh(part == 1 ? a : std::exp(a)));
+            }
             return weighed(y);
         });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// An encoder and a classifier compared with transformers' on the CPU; invalid configurations.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,81 @@ TEST_CASE("encoder: padding does not change the tokens before it") {
     CHECK(run() != before);
 }
 
+/// Whether every element is 0 or `factor` times that without dropout, and some are each.
+bool is_dropped(const std::vector<double>& got, const std::vector<double>& whole, double factor) {
+    std::size_t zeros = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        if (got[i] == 0) {
+            ++zeros;
+        } else if (std::fabs(got[i] - factor * whole[i]) > 1e-6 * std::fabs(factor * whole[i])) {
+            return false;
+        }
+    }
+    return got.size() == whole.size() && zeros > got.size() / 8 && zeros < got.size() / 8 * 7;
+}
+/// An encoder alone.
+struct bare_encoder : ht::nn::model {
+    using policy = ht::full_fp32;
+    ht::nn::encoder<ht::at<policy, "bert">> bert;
+
+    bare_encoder(ht::cpu& device, const ht::nn::encoder_config& c) : model{device}, bert{parameters(), c} { commit(*this); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.bert); }
+};
+
+TEST_CASE("encoder: dropout of embeddings, of the results of each layer, and of the classifier's input; on tapes only") {
+    ht::cpu device{{.threads = 1}};
+    ht::inference eval{device};
+    ht::tape tape{device};
+    auto config = config_of("plain");
+    config.encoder.hidden_dropout_prob = 0.5f;
+    for (const int layers : {0, 2}) {
+        config.encoder.num_hidden_layers = layers;
+        const bare_encoder model(device, config.encoder);
+        const std::vector<std::int32_t> ids{3, 1, 4, 1, 5, 9, 2, 6};
+        const ht::const_view<std::int32_t, 2> tokens(ids.data(), {2, 4});
+        const auto whole = support::doubles(model.bert(eval, tokens).view());
+        CHECK(support::doubles(model.bert(eval, tokens).view()) == whole);
+        // Without blocks the result is that of the embeddings.
+        if (layers == 0) CHECK(is_dropped(support::doubles(model.bert(tape, tokens).view()), whole, 2));
+        model.bert.h.each([](const auto& block) {
+            CHECK(block.attn.residual_dropout == 0.5f);
+            CHECK(block.mlp_.residual_dropout == 0.5f);
+        });
+    }
+
+    config.encoder.hidden_dropout_prob = 0;
+    config.classifier_dropout = 0.75f;
+    config.num_labels = config.encoder.hidden_size;
+    ht::nn::classifier<ht::full_fp32> model{device, config};
+    inputs in(model);
+    ht::store& s = model.parameters();
+    for (std::size_t i = 0; i < s.entries().size(); ++i) {
+        if (!s.entries()[i].path.starts_with("head.")) continue;
+        std::vector<float> identity(s.entries()[i].count);
+        const auto step = static_cast<std::size_t>(config.num_labels + 1);
+        for (std::size_t j = 0; s.entries()[i].path == "head.weight" && j < identity.size(); j += step) identity[j] = 1;
+        support::write_masters(s, i, identity);
+    }
+    s.refresh();
+    const auto whole = support::doubles(model.logits(eval, in.tokens).view());
+    CHECK(is_dropped(support::doubles(model.logits(tape, in.tokens).view()), whole, 4));
+}
+
+TEST_CASE("encoder: initial values") {
+    ht::cpu device{{.threads = 1}};
+    const ht::nn::classifier<ht::full_fp32> model{device, config_of("plain")}, other{device, config_of("plain"), 1};
+    for (const ht::store::entry& e : model.parameters().entries()) {
+        CAPTURE(e.path);
+        const bool is_gain = e.path.ends_with("gain"), is_bias = e.path.ends_with("bias");
+        CHECK(e.values.mean == (is_gain ? 1.0f : 0.0f));
+        CHECK(e.values.deviation == (is_gain || is_bias ? 0.0f : 0.02f));
+        CHECK(e.values.bound == 0.0f);
+    }
+    inputs in(model.config());
+    ht::inference eval{device};
+    CHECK(support::doubles(model.logits(eval, in.tokens).view()) != support::doubles(other.logits(eval, in.tokens).view()));
+}
+
 TEST_CASE("encoder: invalid configurations and batches") {
     ht::cpu device{{.threads = 1}};
     const auto make = [&](const ht::nn::classifier_config& c) { ht::nn::classifier<ht::full_fp32> model{device, c}; };
@@ -62,6 +138,10 @@ TEST_CASE("encoder: invalid configurations and batches") {
                          "classifier: 0 layers and 2 labels; expected at least 1 of each", ht::argument_error);
     CHECK_THROWS_WITH_AS(make({.encoder = {.num_attention_heads = 3}}), "attention: 3 heads do not divide a width of 256",
                          ht::argument_error);
+    CHECK_THROWS_AS(make({.encoder = {.hidden_size = 512,
+                                      .num_attention_heads = 1,
+                                      .strategy = ht::attention_strategy::flash}}),
+                    ht::argument_error);
     CHECK_THROWS_AS(make({.encoder = {.hidden_dropout_prob = 2}}), ht::argument_error);
     CHECK_THROWS_AS(make({.classifier_dropout = -1}), ht::argument_error);
     CHECK_THROWS_AS(make({.encoder = {.pad_token_id = 256}}), ht::argument_error);

@@ -40,12 +40,12 @@ struct inputs {
     ht::const_view<std::int32_t, 1> labels, lengths;
 
     template <class Model>
-    explicit inputs(Model& model) {
-        generator values;
-        values.fill(model.parameters());
-        token_ids = values.ids(rows * steps, model.config().encoder.vocab_size);
-        type_ids = values.ids(rows * steps, model.config().encoder.type_vocab_size);
-        label_ids = values.ids(rows, model.config().num_labels);
+    explicit inputs(Model& model) : inputs(model.config(), after_masters_of(model)) {}
+    /// Without a model's masters before them.
+    explicit inputs(const ht::nn::classifier_config& c, generator values = {}) {
+        token_ids = values.ids(rows * steps, c.encoder.vocab_size);
+        type_ids = values.ids(rows * steps, c.encoder.type_vocab_size);
+        label_ids = values.ids(rows, c.num_labels);
         tokens = {token_ids.data(), {rows, steps}};
         token_types = {type_ids.data(), {rows, steps}};
         labels = {label_ids.data(), {rows}};
@@ -53,6 +53,12 @@ struct inputs {
     }
     inputs(const inputs&) = delete;
 
+    template <class Model>
+    static generator after_masters_of(Model& model) {
+        generator values;
+        values.fill(model.parameters());
+        return values;
+    }
     void pad() {
         for (std::size_t b = 0; b < rows; ++b) {
             for (std::size_t t = static_cast<std::size_t>(length_list[b]); t < steps; ++t) token_ids[b * steps + t] = 0;

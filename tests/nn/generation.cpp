@@ -25,6 +25,14 @@ void llama_is_as_recomputed(extent new_tokens) {
     const lively<ht::nn::llama<P>> model(device, llama_of(new_tokens + 9));
     check_generation(device, model, new_tokens);
 }
+/// With keys and values in eight bits, recomputation is a step of a new cache.
+template <class Model, class Config>
+void is_as_recomputed_in_eight_bits(const Config& config, const std::vector<extent>& lengths, extent new_tokens) {
+    ht::cpu device{{.threads = 2}};
+    const lively<Model> model(device, config);
+    CHECK(different_rows(device, model, lengths, 2, ht::cache_type::int8) == 0);
+    if (new_tokens > 0) check_generation(device, model, new_tokens, ht::cache_type::int8);
+}
 
 // More than 256 tokens: attention goes over several blocks of keys.
 template <class Model, class Config>
@@ -42,7 +50,14 @@ TEST_CASE("key_value_cache: a GPT's sequences in random steps have the bits of w
 
 TEST_CASE("key_value_cache: a Llama's sequences in random steps have the bits of whole sequences") {
     steps_are_as_one<ht::nn::llama<ht::amp_bf16>>(llama_of(300));
+    steps_are_as_one<ht::nn::llama<ht::amp_fp16>>(llama_of(300));
     steps_are_as_one<ht::nn::llama<ht::full_fp32>>(llama_of(300));
+}
+
+TEST_CASE("key_value_cache in eight bits: the bits of one step, and the tokens of recomputation") {
+    is_as_recomputed_in_eight_bits<ht::nn::gpt<ht::amp_bf16>>(gpt_of(300), {300, 1, 70, 17, 265}, 40);
+    is_as_recomputed_in_eight_bits<ht::nn::gpt<ht::full_fp32>>(gpt_of(80), {80, 1, 33}, 0);
+    is_as_recomputed_in_eight_bits<ht::nn::llama<ht::amp_fp16>>(llama_of(80), {80, 1, 33}, 40);
 }
 
 TEST_CASE("generate: the tokens of recomputation, in a batch and alone") {
@@ -50,6 +65,7 @@ TEST_CASE("generate: the tokens of recomputation, in a batch and alone") {
     gpt_is_as_recomputed<ht::amp_fp16>(60);
     gpt_is_as_recomputed<ht::full_fp32>(60);
     llama_is_as_recomputed<ht::amp_bf16>(60);
+    llama_is_as_recomputed<ht::amp_fp16>(60);
 }
 
 TEST_CASE("generate: 512 tokens are those of recomputation" * doctest::skip()) {
@@ -57,6 +73,7 @@ TEST_CASE("generate: 512 tokens are those of recomputation" * doctest::skip()) {
     gpt_is_as_recomputed<ht::amp_fp16>(512);
     gpt_is_as_recomputed<ht::full_fp32>(512);
     llama_is_as_recomputed<ht::amp_bf16>(512);
+    llama_is_as_recomputed<ht::amp_fp16>(512);
     llama_is_as_recomputed<ht::full_fp32>(512);
 }
 
@@ -154,6 +171,27 @@ TEST_CASE("key_value_cache: invalid arguments") {
     CHECK_THROWS_WITH_AS(model.logits(tape, {tokens.data(), {1, 1}}, ht::packed{{offsets.data(), {3}}, &cache}),
                          "packed: a key-value cache is for inference contexts; a tape computes all keys",
                          ht::argument_error);
+}
+
+TEST_CASE("key_value_cache in eight bits: memory, and tokens that are removed") {
+    ht::cpu device{{.threads = 1}};
+    const lively<ht::nn::gpt<ht::amp_bf16>> model(device, gpt_of(8));
+    ht::inference eval{device};
+    const auto step = [&](ht::key_value_cache& cache, const ids& tokens, const ids& offsets) {
+        return ht::to_host(device, model.next_logits(eval, row_of(tokens), ht::packed{{offsets.data(), {3}}, &cache}));
+    };
+    ht::key_value_cache cache{device, 2, 5, ht::cache_type::int8}, plain{device, 2, 5}, once{device, 2, 5, ht::cache_type::int8};
+    step(plain, {1, 2, 3}, {0, 2, 3});
+    step(cache, {1, 2, 3}, {0, 2, 3});
+    CHECK(cache.type() == ht::cache_type::int8);
+    CHECK(plain.type() == ht::cache_type::as_computed);
+    // layers, sequences, places, keys and values, heads, bytes of a vector of 8 elements
+    CHECK(plain.bytes() == 2 * 2 * 5 * 2 * 2 * 8 * sizeof(ht::bfloat16));
+    CHECK(cache.bytes() == 2 * 2 * 5 * 2 * 2 * (8 + sizeof(float)));
+    cache.truncate(0, 1);
+    const auto again = step(cache, {2, 3}, {0, 1, 2}), at_once = step(once, {1, 2, 3, 3}, {0, 2, 4});
+    CHECK(same_bits(row_of(again, 0), row_of(at_once, 0)));
+    CHECK(same_bits(row_of(again, 1), row_of(at_once, 1)));
 }
 
 TEST_CASE("generate: attention with stored scores, whose order of summation depends on the length, chooses the same tokens") {

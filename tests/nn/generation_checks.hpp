@@ -76,20 +76,32 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
+/// The logits of a whole text, computed alone in one step: without a cache, or with one in eight bits that is new.
+template <class Device, class Model>
+auto logits_of_text(Device& device, const Model& model, const ids& text, ht::cache_type type) {
+    ht::inference eval{device};
+    if (type == ht::cache_type::as_computed) return ht::to_host(device, model.logits(eval, row_of(text)));
+    ht::key_value_cache cache{device, 1, std::max<extent>(1, static_cast<extent>(text.size())), type};
+    const ids offsets{0, static_cast<std::int32_t>(text.size())};
+    return ht::to_host(device, model.logits(eval, row_of(text), ht::packed{{offsets.data(), {2}}, &cache}));
+}
+
 /// Texts at random, cut into steps at random, some beside others: each step's logits have the bits that the whole text has when
 /// it is computed alone in one step. Returns the number of rows that have others.
 template <class Model, class Device>
-int different_rows(Device& device, const Model& model, const std::vector<extent>& lengths, int rounds) {
+int different_rows(Device& device, const Model& model, const std::vector<extent>& lengths, int rounds,
+                   ht::cache_type type = ht::cache_type::as_computed) {
     support::random data(5);
     ht::inference eval{device};
     std::vector<ids> texts;
-    std::vector<decltype(ht::to_host(device, model.logits(eval, row_of(ids{}))))> whole;
+    std::vector<decltype(logits_of_text(device, model, ids{}, type))> whole;
     for (const extent length : lengths) {
         texts.push_back(data.indices(length, vocabulary));
-        whole.push_back(ht::to_host(device, model.logits(eval, row_of(texts.back()))));
+        whole.push_back(logits_of_text(device, model, texts.back(), type));
     }
     int different = 0;
-    ht::key_value_cache cache{device, static_cast<extent>(texts.size()), *std::max_element(lengths.begin(), lengths.end())};
+    ht::key_value_cache cache{device, static_cast<extent>(texts.size()), *std::max_element(lengths.begin(), lengths.end()),
+                              type};
     for (int round = 0; round < rounds; ++round) {
         cache.clear();
         for (bool goes_on = true; goes_on;) {
@@ -121,13 +133,12 @@ int different_rows(Device& device, const Model& model, const std::vector<extent>
 template <class Model, class Device>
 std::vector<ids> by_recomputation(Device& device, const Model& model, const std::vector<ids>& prompts,
                                   const ht::generation_options& o) {
-    ht::inference eval{device};
     std::vector<ids> all;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
         ids text = prompts[i];
         const auto begin = static_cast<std::ptrdiff_t>(text.size());
         for (extent n = 0; n < o.max_new_tokens; ++n) {
-            const auto last = row_of(ht::to_host(device, model.logits(eval, row_of(text))), static_cast<extent>(text.size()) - 1);
+            const auto last = row_of(logits_of_text(device, model, text, o.cache), static_cast<extent>(text.size()) - 1);
             std::vector<float> logits;
             for (const auto& x : last) logits.push_back(static_cast<float>(x));
             text.push_back(ht::sample_token(logits, o, static_cast<std::uint64_t>(o.first_sequence) + i,
@@ -141,12 +152,14 @@ std::vector<ids> by_recomputation(Device& device, const Model& model, const std:
 
 /// The most likely tokens, and drawn tokens, equal those of recomputation, in a batch and alone.
 template <class Model, class Device>
-void check_generation(Device& device, const Model& model, extent new_tokens) {
+void check_generation(Device& device, const Model& model, extent new_tokens,
+                      ht::cache_type type = ht::cache_type::as_computed) {
     ht::inference eval{device};
     const std::vector<ids> prompts{{1, 2, 3}, {9}, {36, 5, 5, 5, 0, 17, 20, 8, 30}};
-    for (const ht::generation_options& o :
+    for (ht::generation_options o :
          {ht::generation_options{.max_new_tokens = new_tokens},
           ht::generation_options{.max_new_tokens = new_tokens, .temperature = 1.2, .top_k = 20, .top_p = 0.95, .seed = 4}}) {
+        o.cache = type;
         const auto want = by_recomputation(device, model, prompts, o), got = model.generate(eval, prompts, o);
         CHECK(got == want);
         for (std::size_t i = 0; i < prompts.size(); ++i) {

@@ -22,6 +22,17 @@ struct host {
     ht::host_memory memory_{};
 };
 
+TEST_CASE("host_tensor: as_view is its elements, writable where the tensor is") {
+    ht::host_tensor<float, 2> x({2, 3});
+    ht::as_view(x)(1, 2) = 1.5f;
+    CHECK(std::as_const(x)(1, 2) == 1.5f);
+    static_assert(std::is_same_v<decltype(ht::as_view(x)), ht::view<float, 2>>);
+    static_assert(std::is_same_v<decltype(ht::as_view(std::as_const(x))), ht::const_view<float, 2>>);
+    static_assert(ht::detail::viewable<ht::host_tensor<float, 2>>);
+    CHECK(ht::as_view(std::as_const(x)).data() == x.data());
+    CHECK(ht::as_view(std::as_const(x)).shape() == x.shape());
+}
+
 TEST_CASE("host_tensor: copies its values, and is a range") {
     ht::host_tensor<ht::bfloat16, 2> x({2, 3});
     CHECK(x.shape() == ht::shape<2>{2, 3});

@@ -70,6 +70,18 @@ void round_trips(Device& device) {
     CHECK_THROWS_WITH_AS(ht::to_device(device, ht::transpose(changed.view())),
                          "to_device: the view (2, 5, 3) is not contiguous; its strides are (15, 1, 5)",
                          ht::shape_error);
+
+    // Into existing memory: of a tensor, and of a part of one.
+    const auto same_memory = ht::to_device(device, all);
+    ht::to_device(device, changed, same_memory);
+    CHECK(ht::to_host(device, same_memory)(1, 2, 4) == 100);
+    ht::to_device(device, ht::const_view<int, 1>(all.data(), {5}), ht::view<int, 1>(same_memory.data() + 25, {5}));
+    const auto mixed = ht::to_host(device, same_memory);
+    for (int i = 0; i < 30; ++i) CHECK(mixed.data()[i] == (i < 25 ? i : i - 25));
+    CHECK_THROWS_WITH_AS(ht::to_device(device, ht::const_view<int, 1>(all.data(), {5}), ht::view<int, 1>(same_memory.data(), {4})),
+                         "to_device: values are (5), the memory that they go to (4)", ht::shape_error);
+    CHECK_THROWS_AS(ht::to_device(device, changed, ht::view<int, 3>(same_memory.data(), {2, 3, 5}, {15, 1, 3})), ht::shape_error);
+    CHECK_THROWS_AS(ht::to_device(device, ht::view<int, 3>(changed.data(), {2, 3, 5}, {15, 1, 3}), same_memory), ht::shape_error);
 }
 
 }  // namespace host_tensor_checks

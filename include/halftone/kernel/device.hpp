@@ -8,6 +8,7 @@
 #include <halftone/kernel/axis_reduction/device.hpp>
 #include <halftone/kernel/axis_reduction/along/function.hpp>
 #include <halftone/kernel/cache_heads/device.hpp>
+#include <halftone/kernel/cache_heads/eight_bit/device.hpp>
 #include <halftone/kernel/column_sum/device.hpp>
 #include <halftone/kernel/conv2d/device.hpp>
 #include <halftone/kernel/convert/device.hpp>

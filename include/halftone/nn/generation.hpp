@@ -19,7 +19,8 @@
 ///
 /// The first step takes all prompts, concatenated in one row; each further step takes one token of every sequence that
 /// has not ended. The tokens of a sequence depend only on its prompt, the options and its index: to the last bit they
-/// are those of a full recomputation, whatever the other prompts are (tensor/key_value_cache.hpp).
+/// are those of a full recomputation, whatever the other prompts are; with keys and values in eight bits, those of a
+/// recomputation with a new cache in eight bits (tensor/key_value_cache.hpp).
 #pragma once
 
 #include <type_traits>
@@ -147,7 +148,7 @@ std::vector<std::vector<std::int32_t>> generate(Context&& context, const Model& 
     if constexpr (requires { model.context(); }) most = model.context();
     detail::generation texts(prompts, options, most);
     auto& device = context.root().device();
-    key_value_cache cache{device, texts.sequences(), texts.capacity()};
+    key_value_cache cache{device, texts.sequences(), texts.capacity(), options.cache};
     while (!texts.is_done()) {
         texts.begin_step();
         const auto logits = detail::next_logits_of(context, model, texts.tokens(), packed{texts.offsets(), &cache});

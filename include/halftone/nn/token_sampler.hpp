@@ -30,7 +30,7 @@
 #include <halftone/error.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/number/philox.hpp>
-#include <halftone/tensor/shape.hpp>
+#include <halftone/tensor/key_value_cache.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -44,6 +44,7 @@ struct generation_options {
     std::uint64_t seed = 0;
     std::optional<std::int32_t> eos = std::nullopt;  ///< the token that ends a text; the result includes it
     extent first_sequence = 0;  ///< the index of the first prompt, if the prompts are a part of a list: draws depend on it
+    cache_type cache = cache_type::as_computed;  ///< how keys and values are stored (tensor/key_value_cache.hpp)
 };
 
 namespace detail {

@@ -7,8 +7,11 @@
 ///     std::cout << slopes(0, 1);
 ///     model.fit.weight.assign(slopes);                                          // a parameter takes values from the host
 ///     const auto x = ht::to_device(device, ht::const_view<float, 2>(rows, {8, 2}));       // a tensor in its memory
+///     ht::to_device(device, next_rows, x);                                      // other values into the same memory
+///     ht::softmax<ht::full_fp32>(cpu, host_scores, host_weights);               // on a CPU host tensors are views, too
 #pragma once
 
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -71,6 +74,18 @@ class host_tensor {
     std::vector<T> values_;
 };
 
+/// The view of a host tensor's elements. Only kernels of a CPU can read it.
+template <class T, int Rank>
+view<T, Rank> as_view(host_tensor<T, Rank>& t) {
+    return t.view();
+}
+template <class T, int Rank>
+const_view<T, Rank> as_view(const host_tensor<T, Rank>& t) {
+    return t.view();
+}
+template <class T, int Rank>
+void as_view(const host_tensor<T, Rank>&&) = delete;  // its memory ends with the expression
+
 /// A copy, in host memory, of the elements of a view with any strides, after the device has finished its earlier work.
 /// The view may be of the device's or of the host's memory.
 template <class Device, class T, int Rank>
@@ -125,6 +140,23 @@ tensor<std::remove_const_t<T>, Rank> to_device(Device& device, const view<T, Ran
 template <class Device, class T, int Rank>
 tensor<T, Rank> to_device(Device& device, const host_tensor<T, Rank>& values) {
     return to_device(device, values.view());
+}
+/// The same into existing memory of the device: a tensor, or a view of one. Both are contiguous, and of one shape and
+/// type. Throws shape_error.
+template <class Device, class T, int Rank, class To>
+void to_device(Device& device, const view<T, Rank>& values, const To& to) {
+    const auto out = as_view(to);
+    static_assert(std::is_same_v<decltype(out), const view<std::remove_const_t<T>, Rank>>,
+                  "halftone: to_device copies into memory of the same rank and element type; ht::convert rounds");
+    if (!(out.shape() == values.shape()))
+        fail<shape_error>("to_device: values are ", values.shape(), ", the memory that they go to ", out.shape());
+    detail::expect_contiguous("to_device", "the view", values);
+    detail::expect_contiguous("to_device", "the memory that they go to", out);
+    device.memory().write(out.data(), values.data(), static_cast<std::size_t>(values.size()) * sizeof(T));
+}
+template <class Device, class T, int Rank, class To>
+void to_device(Device& device, const host_tensor<T, Rank>& values, const To& to) {
+    to_device(device, values.view(), to);
 }
 
 }  // namespace HALFTONE_ABI

@@ -16,6 +16,12 @@
 ///
 /// It works with any model that passes packed documents to its layers: in each step every call of self_attention stores
 /// its keys and values here, in their type. If a step throws, its sequences are undefined: call clear() or truncate().
+///
+///     ht::key_value_cache cache{device, 2, 128, ht::cache_type::int8};       // half the memory of 16-bit numbers
+///
+/// In eight bits every vector of a head and token is rounded by itself, as kernel/cache_heads/eight_bit defines it, before
+/// anything attends to it: a token's own key and value, too. So logits have the same bits whatever the division into steps
+/// is, and are those of attention over the rounded keys and values; they are not those of a computation without a cache.
 #pragma once
 
 #include <algorithm>
@@ -40,6 +46,22 @@ struct cache_step {
 
 }  // namespace detail
 
+/// How a key-value cache stores keys and values.
+enum class cache_type {
+    as_computed,  ///< in the type of attention's input
+    int8,         ///< in eight bits, and one float, the scale, for each head and token
+};
+
+namespace detail {
+
+/// The keys, then the values, of one layer in eight bits.
+struct eight_bit_layer {
+    view<std::int8_t, 3> codes;  ///< (heads, places, head_size)
+    view<float, 2> scales;       ///< (heads, places)
+};
+
+}  // namespace detail
+
 /// Keys and values of several sequences, for all layers of a model. Neither copyable nor movable.
 class key_value_cache {
   public:
@@ -47,16 +69,18 @@ class key_value_cache {
     /// cache. The memory of layers is allocated in the first step: the keys and values of all heads for each place.
     /// Throws argument_error.
     template <class Device>
-    key_value_cache(Device& device, extent sequences, extent capacity)
-        : key_value_cache(static_cast<memory_resource&>(device.memory()), sequences, capacity) {}
+    key_value_cache(Device& device, extent sequences, extent capacity, cache_type type = cache_type::as_computed)
+        : key_value_cache(static_cast<memory_resource&>(device.memory()), sequences, capacity, type) {}
     key_value_cache(const key_value_cache&) = delete;
     key_value_cache& operator=(const key_value_cache&) = delete;
 
     extent sequences() const { return static_cast<extent>(lengths_.size()); }
     extent capacity() const { return capacity_; }
+    cache_type type() const { return type_; }
     /// The number of tokens of a sequence so far. Throws argument_error for a sequence out of range.
     extent length(extent sequence) const { return lengths_[checked(sequence)]; }
-    /// The size of the keys and values of all layers, in bytes.
+    /// The size of the keys and values of all layers, in bytes, the scales of eight bits included. Attention over eight bits
+    /// also takes scratch memory for the keys and values of one layer in the type of its input.
     std::size_t bytes() const {
         std::size_t n = 0;
         for (const layer& l : layers_) n += static_cast<std::size_t>(l.memory.size());
@@ -104,8 +128,16 @@ class key_value_cache {
     /// if earlier steps had no such layer.
     template <class T>
     view<T, 3> next_layer(extent heads, extent head_size) {
-        const shape<3> s{heads, sequences() * capacity_, head_size};
-        return {reinterpret_cast<T*>(take(s, sizeof(T))), s};
+        const shape<3> s = layer_shape(heads, head_size);
+        return {reinterpret_cast<T*>(take(s, sizeof(T), s.size() * static_cast<extent>(sizeof(T)))), s};
+    }
+    /// The same in eight bits.
+    detail::eight_bit_layer next_eight_bit_layer(extent heads, extent head_size) {
+        const shape<3> s = layer_shape(heads, head_size);
+        const shape<2> of_scales{s[0], s[1]};
+        const extent codes_bytes = static_cast<extent>(round_up(static_cast<std::size_t>(s.size()), sizeof(float)));
+        std::byte* const memory = take(s, 1, codes_bytes + of_scales.size() * static_cast<extent>(sizeof(float)));
+        return {{reinterpret_cast<std::int8_t*>(memory), s}, {reinterpret_cast<float*>(memory + codes_bytes), of_scales}};
     }
 
   private:
@@ -115,7 +147,8 @@ class key_value_cache {
         tensor<std::byte, 1> memory;
     };
 
-    key_value_cache(memory_resource& memory, extent sequences, extent capacity) : memory_(&memory), capacity_(capacity) {
+    key_value_cache(memory_resource& memory, extent sequences, extent capacity, cache_type type)
+        : memory_(&memory), capacity_(capacity), type_(type) {
         constexpr extent most = 2147483647;
         if (sequences < 0 || capacity < 1 || capacity > most || sequences > most / capacity)
             fail<argument_error>("key_value_cache: ", sequences, " sequences of ", capacity,
@@ -123,6 +156,7 @@ class key_value_cache {
         lengths_.resize(static_cast<std::size_t>(sequences));
     }
 
+    shape<3> layer_shape(extent heads, extent head_size) const { return {heads, sequences() * capacity_, head_size}; }
     std::size_t checked(extent sequence) const {
         if (sequence < 0 || sequence >= sequences())
             fail<argument_error>("key_value_cache: sequence ", sequence, " of ", sequences());
@@ -143,11 +177,9 @@ class key_value_cache {
                                   most < capacity_ ? "; the context holds " : "; the cache holds ", std::min(most, capacity_));
         }
     }
-    std::byte* take(const shape<3>& s, std::size_t element) {
-        if (layer_ == layers_.size() && is_new_) {
-            layers_.push_back(
-                {s, element, tensor<std::byte, 1>(*memory_, {s.size() * static_cast<extent>(element)})});
-        }
+    std::byte* take(const shape<3>& s, std::size_t element, extent bytes) {
+        if (layer_ == layers_.size() && is_new_)
+            layers_.push_back({s, element, tensor<std::byte, 1>(*memory_, {bytes})});
         if (layer_ == layers_.size() || !(layers_[layer_].extents == s) || layers_[layer_].element != element)
             fail<state_error>("key_value_cache: layer ", layer_, " stores ", s, " elements of ", element,
                               " bytes, unlike in earlier steps; use a cache with one model only, or clear() it first");
@@ -156,6 +188,7 @@ class key_value_cache {
 
     memory_resource* memory_;
     extent capacity_;
+    cache_type type_;
     std::vector<extent> lengths_;
     std::vector<layer> layers_;
     std::size_t layer_ = 0;

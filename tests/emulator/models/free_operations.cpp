@@ -26,6 +26,7 @@ TEST_CASE("operations and losses by name on a GPU") {
 TEST_CASE("joined tensors and custom operations on a GPU") {
     machine device{{.seed = 11}};
     region_checks::joined(device);
+    region_checks::joined_lists(device);
     region_checks::own_operations(device);
 }
 

@@ -18,6 +18,7 @@ TEST_CASE("key_value_cache on a GPU: steps of a Llama have the bits of whole tex
     const lively<ht::nn::llama<ht::amp_bf16>> model(device, llama_of(80));
     CHECK(different_rows(device, model, {80, 1, 9}, 1) == 0);
     check_generation(device, model, 4);
+    CHECK(different_rows(device, model, {20, 1, 9}, 1, ht::cache_type::int8) == 0);
 }
 
 TEST_CASE("key_value_cache on a GPU: offsets in its memory are refused") {

@@ -7,6 +7,7 @@
 #include <halftone/kernel/device.hpp>
 
 #include "autodiff/twice_apply_checks.hpp"
+#include "autodiff/twice_conv2d.hpp"
 #include "autodiff/twice_table.hpp"
 
 namespace {
@@ -45,6 +46,9 @@ TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: cat, sta
     twice_checks::check_rotary(device);
     twice_checks::check_casts(device);
     twice_checks::check_columns(device);
+}
+TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: convolutions") {
+    twice_checks::check_conv2d(device);
 }
 TEST_CASE_FIXTURE(fixture, "second derivatives on the emulated machine: custom operations") {
     twice_checks::check_own_operations(device);

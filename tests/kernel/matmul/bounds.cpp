@@ -89,7 +89,7 @@ void same_bits_alone() {
                         b(depth, columns, of_b, matmul_test::normals(4));
                     const operand<float> together(all, columns, layouts[0]);
                     ht::matmul<P>(device, a.view, b.view, together.view);
-                    for (const extent rows : {1, 2, 3, 4, 5}) {
+                    for (const extent rows : {1, 2, 3, 4, 5, 7, 8}) {
                         CAPTURE(rows);
                         const operand<float> alone(rows, columns, layouts[0]);
                         ht::matmul<P>(device, ht::view<const T, 2>(a.view.data(), {rows, depth}, a.view.strides()),

@@ -118,6 +118,7 @@ constexpr expected_plan table[] = {
     {avx512_fma, row_major, 2, 33, 33, 0, small_m, in_place, false, 1, 32, 36, 64, 33},
     {avx512_fma, transposed_a, 2, 768, 3072, 8192, shared_b, k_major, true, 1024, 256, 96, 1024, 4096},
     {avx512_fma, transposed_b, 2, 4, 2304, 768, small_m, in_place, false, 768, 256, 12, 288, 2304},
+    {avx512_fma, transposed_b, 2, 8, 2304, 768, small_m, in_place, false, 768, 256, 12, 288, 2304},
     {avx512_fma, transposed_b, 2, 1024, 768, 50304, shared_b, in_place, false, 1024, 256, 96, 384, 3840},
     {avx512_fma, other_type, 2, 64, 1024, 64, a_stationary, rows, true, 64, 64, 48, 64, 1024},
     {avx512_fma, other_type, 2, 300, 32, 500, private_b, rows, false, 500, 256, 48, 32, 32},

@@ -84,13 +84,13 @@ variable<T, 1> part_of(Root& root, const variable<Y, 1>& all, const join_layout&
     return part;
 }
 
-template <class Op, class Y, int Rank, class... Inputs>
-struct rule<join_record<Op, Y, Rank, Inputs...>> {
+template <class Op, class Y, int Rank, class Gradients>
+struct rule<join_record<Op, Y, Rank, Gradients>> {
     template <class Tape>
-    static void run(Tape& tape, const join_record<Op, Y, Rank, Inputs...>& r, const auto& gradient) {
+    static void run(Tape& tape, const join_record<Op, Y, Rank, Gradients>& r, const auto& gradient) {
         const variable<Y, 1> dy = flat(gradient);
         extent begin = 0;
-        std::apply([&](const auto&... dx) { (give(tape, r.layout, dy, dx, begin), ...); }, r.gradients);
+        for_each_joined(r.gradients, [&](const auto& dx) { give(tape, r.layout, dy, dx, begin); });
     }
 
   private:

@@ -13,8 +13,10 @@
 #pragma once
 
 #include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/attention/attention.hpp>
 #include <halftone/kernel/cache_heads/cache_heads.hpp>
+#include <halftone/kernel/cache_heads/eight_bit/eight_bit.hpp>
 #include <halftone/tensor/key_value_cache.hpp>
 
 namespace halftone {
@@ -166,20 +168,37 @@ struct attention_record {
     }
 };
 
-/// Attention over the keys and values of a cache, to which those of this step are added first.
+/// Stores the keys and values of a step's tokens in the cache's next layer: (2 kv_heads, places, head_size) of all steps.
+template <class Device, class T>
+view<T, 3> store_heads(Device& device, const device_sequences& at, const const_view<T, 2>& rows, extent first_column,
+                       extent heads, extent head_size) {
+    const view<T, 3> cache = at.cache->template next_layer<T>(heads, head_size);
+    kernel::cache_heads<Device>::run(
+        device, kernel::cache_heads_arguments<T>{rows, first_column, as_const(at.places.view()), cache});
+    return cache;
+}
+/// The same in eight bits; `scratch` receives the keys and values of all sequences that have queries.
+template <class Device, class T>
+void store_eight_bit_heads(Device& device, const device_sequences& at, const const_view<T, 2>& rows, extent first_column,
+                           const view<T, 3>& scratch) {
+    using kernel_of_heads = kernel::eight_bit_heads<Device>;
+    const eight_bit_layer cache = at.cache->next_eight_bit_layer(scratch.extent_of(0), scratch.extent_of(2));
+    kernel_of_heads::quantize(device, kernel::quantize_heads_arguments<T>{rows, first_column, as_const(at.places.view()),
+                                                                          cache.codes, cache.scales});
+    kernel_of_heads::dequantize(
+        device, kernel::dequantize_heads_arguments<T>{as_const(cache.codes), as_const(cache.scales),
+                                                      as_const(at.query_offsets.view()), as_const(at.key_offsets.view()),
+                                                      at.cache->capacity(), scratch});
+}
+
+/// Attention over a cache's keys and values, (2 kv_heads, places, head_size).
 template <class Roles, class Root, class T>
-variable<T, 3> cached_self_attention(Root& root, const variable<T, 3>& qkv, const attention_heads& heads,
-                                     const attention_options& options, const device_sequences& at) {
+variable<T, 3> attend_to_cache(Root& root, const variable<T, 3>& qkv, const attention_heads& heads,
+                               const attention_options& options, const device_sequences& at, const view<T, 3>& cache) {
     using device = typename Root::device_type;
     const shape<3> s = qkv.shape(), result = attention_result(s, heads);
-    if (options.mask != attention_mask::causal)
-        fail<argument_error>("self_attention: a key-value cache requires attention_mask::causal");
-    const extent size = result[2] / heads.queries;
-    const view<T, 3> cache = at.cache->template next_layer<T>(2 * heads.keys, size);  // (2 kv_heads, places, head_size)
-    kernel::cache_heads<device>::run(
-        root.device(), kernel::cache_heads_arguments<T>{as_rows(qkv), heads.queries * size, at.places.view(), cache});
+    const extent places = cache.extent_of(1), size = cache.extent_of(2);
     auto o = root.template make<T>(result, false);
-    const extent places = cache.extent_of(1);
     const auto kept = [&](extent first) {
         return const_view<T, 4>(cache.data() + first * places * size, {1, places, heads.keys, size},
                                 {cache.size(), size, places * size, 1});
@@ -209,6 +228,27 @@ variable<T, 3> cached_self_attention(Root& root, const variable<T, 3>& qkv, cons
         run_attention<typename Roles::compute>(root.device(), one);
     }
     return o;
+}
+
+/// Attention over the keys and values of a cache, to which those of this step are added first. In eight bits a layer's keys
+/// and values are read into scratch memory; so much of it is there for one layer only.
+template <class Roles, class Root, class T>
+variable<T, 3> cached_self_attention(Root& root, const variable<T, 3>& qkv, const attention_heads& heads,
+                                     const attention_options& options, const device_sequences& at) {
+    auto& device = root.device();
+    const extent size = attention_result(qkv.shape(), heads)[2] / heads.queries, first_column = heads.queries * size;
+    if (options.mask != attention_mask::causal)
+        fail<argument_error>("self_attention: a key-value cache requires attention_mask::causal");
+    const const_view<T, 2> rows = as_rows(qkv);
+    if (at.cache->type() == cache_type::as_computed) {
+        const view<T, 3> cache = store_heads(device, at, rows, first_column, 2 * heads.keys, size);
+        return attend_to_cache<Roles>(root, qkv, heads, options, at, cache);
+    }
+    const shape<3> all{2 * heads.keys, at.cache->sequences() * at.cache->capacity(), size};
+    const workspace::lease scratch(device.scratch(), static_cast<std::size_t>(all.size()) * sizeof(T));
+    const view<T, 3> cache(scratch.template as<T>(), all);
+    store_eight_bit_heads(device, at, rows, first_column, cache);
+    return attend_to_cache<Roles>(root, qkv, heads, options, at, cache);
 }
 
 }  // namespace detail

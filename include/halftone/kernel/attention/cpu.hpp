@@ -13,6 +13,7 @@
 #include <halftone/kernel/attention/score_mod/fp64.hpp>
 #include <halftone/kernel/attention/score_mod/math.hpp>
 #include <halftone/kernel/cache_heads/cpu.hpp>  // self_attention over kept keys
+#include <halftone/kernel/cache_heads/eight_bit/cpu.hpp>
 #include <halftone/kernel/convert/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>

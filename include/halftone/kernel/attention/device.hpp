@@ -23,6 +23,7 @@
 #include <halftone/kernel/attention/score_mod/fp64.hpp>
 #include <halftone/kernel/attention/score_mod/math.hpp>
 #include <halftone/kernel/cache_heads/device.hpp>  // self_attention over kept keys
+#include <halftone/kernel/cache_heads/eight_bit/device.hpp>
 #include <halftone/kernel/convert/device.hpp>
 #include <halftone/kernel/matmul/device.hpp>
 #include <halftone/kernel/softmax/device.hpp>

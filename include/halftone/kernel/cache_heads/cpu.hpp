@@ -18,7 +18,7 @@ struct cache_heads<cpu> {
     template <class T>
     static void run(cpu& device, const cache_heads_arguments<T>& a) {
         check_cache_heads(a);
-        device.run([&] { check_places(a.places, a.cache.extent_of(1)); });
+        device.run([&] { check_places("cache_heads", a.places, a.cache.extent_of(1)); });
         const extent heads = a.cache.extent_of(0), head_size = a.cache.extent_of(2), width = heads * head_size;
         const row_partition partition = partition_rows(a.rows.extent_of(0), width);
         device.parallel_for(partition.count, [&](extent piece) {
@@ -32,11 +32,11 @@ struct cache_heads<cpu> {
         });
     }
 
-  private:
-    static void check_places(const const_view<std::int32_t, 1>& places, extent count) {
+    /// Throws argument_error for a place that is not in [0, count).
+    static void check_places(const char* operation, const const_view<std::int32_t, 1>& places, extent count) {
         for (extent t = 0; t < places.size(); ++t) {
             if (places(t) < 0 || places(t) >= count)
-                fail<argument_error>("cache_heads: the place of row ", t, " is ", places(t), "; expected 0 to ", count - 1);
+                fail<argument_error>(operation, ": the place of row ", t, " is ", places(t), "; expected 0 to ", count - 1);
         }
     }
 };

@@ -4,7 +4,8 @@
 ///
 /// A task takes some queries of one head, packs the keys and values that they see once, and iterates over these with a
 /// running softmax: blocks of 96 queries; within a block tiles of 256 keys; within a tile groups of about 24 queries.
-/// Panels of keys that no query of a group sees are skipped.
+/// Panels of keys that no query of a group sees are skipped. A single query, as a step of generation has, reads keys and
+/// values where they are, if the unit can: packing them would serve it alone. The bits are the same.
 #pragma once
 
 #include <halftone/kernel/attention/cpu/hidden.hpp>
@@ -65,6 +66,7 @@ struct attention_forward_task {
         const extent batch = index / at.parts / e.heads, head = index / at.parts % e.heads;
         const extent first = part * at.part_queries, last = std::min(first + at.part_queries, e.queries);
 
+        if (e.queries == 1 && engine.packing.b.multiply_unpacked != nullptr) return run_query(batch, head, scratch);
         pack(batch, head / e.members(), std::min(e.keys, last + at.offset), scratch);
         at.unit.begin_worker();
         for (extent i = first; i < last; i += attention_query_rows) {
@@ -92,6 +94,50 @@ struct attention_forward_task {
     }
 
   private:
+    /// The only query of one head, which sees all keys.
+    void run_query(extent batch, extent head, std::byte* scratch) const {
+        const attention_extents& e = at.extents;
+        const extent group = head / e.members();
+        auto* const scores = reinterpret_cast<float*>(scratch + at.scores);
+        auto* const outputs = reinterpret_cast<float*>(scratch + at.outputs);
+        engine.packing.pack_block(vector_at(a.q, batch, 0, head), a.q.stride_of(1), 1, 1, e.head_size, scratch + at.queries);
+        attention_row_state state;
+        for (extent j = 0; j < e.keys; j += attention_key_columns) {
+            const extent columns = std::min(attention_key_columns, e.keys - j);
+            engine.packing.b.multiply_unpacked(1, e.head_size, scratch + at.queries, panel_stride,
+                                               vector_at(a.k, batch, j, group), 1, a.k.stride_of(1), columns, scores,
+                                               at.tile_stride, false);
+            weigh_scores(1, columns, columns, j == 0, outputs, state, scratch);
+            engine.packing.b.multiply_unpacked(1, columns, scratch + at.weights, panel_stride,
+                                               vector_at(a.v, batch, j, group), a.v.stride_of(1), 1, e.head_size, outputs,
+                                               at.padded_width(), j > 0);
+        }
+        finish(batch, head, 0, 1, outputs, state);
+    }
+    /// Scores become weights; the sums of o so far are rescaled. The first row sees the first `visible` columns.
+    void weigh_scores(extent rows, extent columns, extent visible, bool is_first, float* outputs, attention_row_state& state,
+                      std::byte* scratch) const {
+        engine.softmax({.rows = rows,
+                        .columns = columns,
+                        .padded_columns = at.unit.padded(columns),
+                        .visible = visible,
+                        .scores = reinterpret_cast<float*>(scratch + at.scores),
+                        .stride = at.tile_stride,
+                        .scale = attention_scale(a.options, at.extents.head_size) * log2_of_e,
+                        .weights = scratch + at.weights,
+                        .first = is_first,
+                        .state = &state,
+                        .outputs = outputs,
+                        .output_stride = at.padded_width()});
+    }
+    /// Stores the results of the queries [first, first + rows) of one head.
+    void finish(extent batch, extent head, extent first, extent rows, const float* outputs,
+                const attention_row_state& state) const {
+        float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first, 0);
+        engine.finish(rows, at.extents.head_size, outputs, at.padded_width(), state, vector_at(a.o, batch, first, head),
+                      a.o.stride_of(1), logsumexp);
+    }
+
     /// The queries [first, first + rows) of one head.
     void run_block(extent batch, extent head, extent first, extent rows, std::byte* scratch) const {
         const attention_extents& e = at.extents;
@@ -112,9 +158,8 @@ struct attention_forward_task {
             }
         }
         for (extent i = 0; i < rows; i += at.group) {
-            float* const logsumexp = a.logsumexp.data() == nullptr ? nullptr : &a.logsumexp(batch, head, first + i, 0);
-            engine.finish(std::min(at.group, rows - i), e.head_size, outputs + i * at.padded_width(), at.padded_width(),
-                          states[i / at.group], vector_at(a.o, batch, first + i, head), a.o.stride_of(1), logsumexp);
+            finish(batch, head, first + i, std::min(at.group, rows - i), outputs + i * at.padded_width(),
+                   states[i / at.group]);
         }
     }
 
@@ -131,18 +176,7 @@ struct attention_forward_task {
             unit.multiply(rows - fully_masked, unit.padded(e.head_size), queries + at.row_bytes(fully_masked), keys,
                           scores + fully_masked * at.tile_stride + c, at.tile_stride, false, nullptr);
         }
-        engine.softmax({.rows = rows,
-                        .columns = columns,
-                        .padded_columns = unit.padded(columns),
-                        .visible = visible,
-                        .scores = scores,
-                        .stride = at.tile_stride,
-                        .scale = attention_scale(a.options, e.head_size) * log2_of_e,
-                        .weights = scratch + at.weights,
-                        .first = first_key == 0,
-                        .state = &state,
-                        .outputs = outputs,
-                        .output_stride = at.padded_width()});
+        weigh_scores(rows, columns, visible, first_key == 0, outputs, state, scratch);
         const std::byte* values =
             scratch + at.values +
             at.value_bytes * static_cast<std::size_t>(first_key / attention_key_columns * at.head_panels);

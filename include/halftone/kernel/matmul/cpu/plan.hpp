@@ -149,15 +149,15 @@ inline extent results_of_busiest(const product_problem& p, extent rows, extent c
 /// Rows of a that unpacked b takes.
 inline extent most_unpacked_rows(const product_problem& p) {
     if (!p.b.can_be_unpacked) return 0;
-    const bool is_unit_type_at_once = p.b.is_row_major && (p.b.has_unit_type || p.b.element == 2);
-    if (!is_unit_type_at_once) return small_m;
+    if (!p.b.is_row_major) return is_wide(p.unit) && p.unit.element == 4 ? small_m_by_columns_wide : small_m;
+    if (!p.b.has_unit_type && p.b.element != 2) return small_m;
     return is_wide(p.unit) ? tuning::small_m_wide : tuning::small_m_narrow;
 }
 
 inline const char* against_narrow_b(const product_problem& p) {
     const extent depth = depth_of(p);
     if (depth > tuning::most_depth) return "k is larger than 16,384";
-    if (most_unpacked_rows(p) <= small_m) return "b has to be packed for the unit, or is not row-major";
+    if (!p.b.is_row_major || most_unpacked_rows(p) <= small_m) return "b has to be packed for the unit, or is not row-major";
     if (p.n > p.unit.columns) return "b is wider than one panel";
     if (depth * p.n * p.unit.element > bytes(tuning::l2_resident_bytes(p.caches))) return "b does not stay in L2";
     if (work(p) < tuning::narrow_b_work) return "there is too little work to share";

@@ -109,7 +109,7 @@ using pack_k_major_of_a = void(const void* from, extent k_stride, extent rows, e
 using pack_panels_of_b = void(const void* from, extent k_stride, extent column_stride, extent k, extent columns,
                               void* panels, std::size_t panel_step_bytes);
 /// c (rows, columns) = or += rows of a, packed or unpacked, times unpacked b (k, columns): any number of rows where b is
-/// row-major, else up to small_m.
+/// row-major, else up to small_m, or small_m_by_columns_wide on multiply-adds of 16 floats.
 using multiply_unpacked_b = void(extent rows, extent k, const void* a, extent a_stride, const void* b, extent k_stride,
                                  extent column_stride, extent columns, float* c, extent c_stride, bool add);
 

@@ -5,7 +5,7 @@
 ///
 ///     row-major b     3 rows and more   tiles of sums in registers, strips of columns that stay in L2 for all rows
 ///                     1 or 2 rows       rows of b from beginning to end, 4 or 8 at a time; sums in c
-///     k-contiguous b  up to small_m     squares of b are transposed in registers
+///     k-contiguous b  few rows          squares of b are transposed in registers; of bfloat16, squares of pairs of k
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
@@ -141,53 +141,110 @@ void fma_small_m_by_rows(const small_m_product<float, T>& product) {
     for (; p < k; ++p) fma_small_m<Compute, Rows, 1>(a + p, a_stride, b + p * k_stride, k_stride, columns, c, c_stride);
 }
 
-/// sums (Rows, 1 vector) += a (Rows, 1) times `row` (1, 1 vector).
+/// sums (Rows, 1 vector) += column p of a (Rows, k) times `row` (1, 1 vector).
 template <int Rows>
-HALFTONE_INLINE void multiply_row(const float* a, extent a_stride, f32 row, f32* sums) {
-#pragma GCC unroll 4
-    for (int i = 0; i < Rows; ++i) sums[i] = fma(splat(a[i * a_stride]), row, sums[i]);
+HALFTONE_INLINE void multiply_row(const float* const* a, extent p, f32 row, f32* sums) {
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) sums[i] = fma(splat(a[i][p]), row, sums[i]);
 }
 
-/// c (Rows, columns) += a (Rows, k) times b (k, columns), whose columns are contiguous and column_stride elements apart.
+/// How squares of b are read whose columns are contiguous. bfloat16 is read as pairs of k, one in each lane: a square then
+/// has twice the k for as many shuffles.
+template <class Compute, class T>
+inline constexpr int square_pairs = std::is_same_v<T, bfloat16> && contains<Compute, T> ? 2 : 1;
+
+/// sums (Rows, 1 vector) += a (Rows, k), from column p on, times a whole square of b (k, 1 vector), whose columns are
+/// column_stride elements apart.
 template <class Compute, int Rows, class T>
-void fma_small_m_by_columns(extent k, const float* a, extent a_stride, const T* b, extent column_stride, extent columns,
-                        float* c, extent c_stride) {
+HALFTONE_INLINE void multiply_square(const float* const* a, extent p, const T* b, extent column_stride, f32* sums) {
     constexpr int lanes = f32::lanes;
-    for (extent j = 0; j < columns; j += lanes) {
-        const T* const from = b + j * column_stride;
-        const extent wide = columns - j < lanes ? columns - j : lanes;
-        f32 sums[Rows];
-#pragma GCC unroll 4
-        for (int i = 0; i < Rows; ++i) sums[i] = load(c + i * c_stride + j);
-        for (extent p = 0; p < k; p += lanes) {
-            const int n = static_cast<int>(k - p < lanes ? k - p : lanes);
-            f32 square[lanes];  // (columns, k), transposed to (k, columns)
-            if (wide == lanes && n == lanes) {
+    f32 square[lanes];  // (columns, k), transposed to (k, columns)
 #pragma GCC unroll 16
-                for (int r = 0; r < lanes; ++r) {
-                    // The next columns: processors prefetch few of so many streams by themselves.
-                    __builtin_prefetch(from + (r + 2 * lanes) * column_stride + p, 0, 2);
-                    square[r] = load_as<Compute>(from + r * column_stride + p, lanes);
-                }
-            } else {
-                for (int r = 0; r < lanes; ++r)
-                    square[r] = r < wide ? load_as<Compute>(from + r * column_stride + p, n) : splat(0.0f);
-            }
-            transpose(square);
-            if (n == lanes) {
-#pragma GCC unroll 16
-                for (int r = 0; r < lanes; ++r) multiply_row<Rows>(a + p + r, a_stride, square[r], sums);
-            } else {
-                for (int r = 0; r < n; ++r) multiply_row<Rows>(a + p + r, a_stride, square[r], sums);
-            }
+    for (int r = 0; r < lanes; ++r) {
+        // Columns to come: processors prefetch few of so many streams by themselves.
+        __builtin_prefetch(b + (r + 2 * lanes) * column_stride, 0, 2);
+        if constexpr (square_pairs<Compute, T> == 2) {
+            square[r] = load(reinterpret_cast<const float*>(b + r * column_stride));
+        } else {
+            square[r] = load_as<Compute>(b + r * column_stride, lanes);
         }
-#pragma GCC unroll 4
-        for (int i = 0; i < Rows; ++i) store(c + i * c_stride + j, sums[i]);
     }
+    transpose(square);
+#pragma GCC unroll 16
+    for (int r = 0; r < lanes; ++r) {
+        if constexpr (square_pairs<Compute, T> == 2) {
+            multiply_row<Rows>(a, p + 2 * r, floats_of(words_of(square[r]) << 16), sums);
+            multiply_row<Rows>(a, p + 2 * r + 1, floats_of(words_of(square[r]) & 0xffff0000u), sums);
+        } else {
+            multiply_row<Rows>(a, p + r, square[r], sums);
+        }
+    }
+}
+/// The same for a square with fewer columns or less k.
+template <class Compute, int Rows, class T>
+HALFTONE_INLINE void multiply_part_of_square(const float* const* a, extent p, const T* b, extent column_stride, extent wide,
+                                             int k, f32* sums) {
+    f32 square[f32::lanes];
+    for (int r = 0; r < f32::lanes; ++r) square[r] = r < wide ? load_as<Compute>(b + r * column_stride, k) : splat(0.0f);
+    transpose(square);
+    for (int r = 0; r < k; ++r) multiply_row<Rows>(a, p + r, square[r], sums);
+}
+
+/// c (Rows, Vectors) += a (Rows, k) times b (k, Vectors), whose columns are contiguous and column_stride elements apart;
+/// where there are fewer rows, the last one is computed again. Several vectors, which are whole, take turns, so that their
+/// chains of multiply-adds overlap.
+template <class Compute, int Rows, int Vectors, class T>
+HALFTONE_INLINE void fma_small_m_columns(const small_m_product<float, T>& product, extent column_stride) {
+    constexpr int lanes = f32::lanes, depth = lanes * square_pairs<Compute, T>;
+    const float* a[Rows];
+    f32 sums[Vectors][Rows];
+    const auto to = [&](int i) __attribute__((always_inline)) {
+        return product.c + product.row_for(i) * product.c_stride;
+    };
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) {
+        a[i] = product.a + product.row_for(i) * product.a_stride;
+#pragma GCC unroll 2
+        for (int v = 0; v < Vectors; ++v) sums[v][i] = load(to(i) + v * lanes);
+    }
+    const extent k = product.k, columns = product.columns;
+    extent p = 0;
+    for (; p + depth <= k && columns >= lanes; p += depth) {
+#pragma GCC unroll 2
+        for (int v = 0; v < Vectors; ++v)
+            multiply_square<Compute, Rows>(a, p, product.b + v * lanes * column_stride + p, column_stride, sums[v]);
+    }
+    for (; p < k; p += lanes) {
+        const int n = static_cast<int>(k - p < lanes ? k - p : lanes);
+        for (int v = 0; v < Vectors; ++v) {
+            multiply_part_of_square<Compute, Rows>(a, p, product.b + v * lanes * column_stride + p, column_stride,
+                                                   columns - v * lanes, n, sums[v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 2
+        for (int v = 0; v < Vectors; ++v) store(to(i) + v * lanes, sums[v][i]);
+    }
+}
+/// The same for any columns.
+template <class Compute, int Rows, class T>
+void fma_small_m_by_columns(const small_m_product<float, T>& product, extent column_stride) {
+    // With more rows the multiply-adds of one vector of sums do not wait for each other.
+    constexpr int vectors = Rows <= 2 ? 2 : 1;
+    constexpr extent wide = vectors * f32::lanes;
+    const auto part = [&](extent j) __attribute__((always_inline)) {
+        small_m_product<float, T> rest = product;
+        rest.b += j * column_stride, rest.c += j, rest.columns -= j;
+        return rest;
+    };
+    extent j = 0;
+    for (; j + wide <= product.columns; j += wide) fma_small_m_columns<Compute, Rows, vectors>(part(j), column_stride);
+    for (; j < product.columns; j += f32::lanes) fma_small_m_columns<Compute, Rows, 1>(part(j), column_stride);
 }
 
 /// c (rows, columns), with room for whole vectors, = or += a (rows, k) times unpacked b (k, columns): the bits of
-/// fma_multiply. Where b is not row-major, rows are at most small_m.
+/// fma_multiply. Where b is not row-major, rows are at most small_m, or small_m_by_columns_wide on vectors of 16 floats.
 template <class Compute, class T>
 void fma_multiply_small_m(extent rows, extent k, const void* a_rows, extent a_stride, const void* b, extent k_stride,
                       extent column_stride, extent columns, float* c, extent c_stride, bool add) {
@@ -204,7 +261,11 @@ void fma_multiply_small_m(extent rows, extent k, const void* a_rows, extent a_st
     constexpr decltype(&fma_small_m_by_columns<Compute, 1, T>) by_columns[] = {
         &fma_small_m_by_columns<Compute, 1, T>, &fma_small_m_by_columns<Compute, 2, T>, &fma_small_m_by_columns<Compute, 3, T>,
         &fma_small_m_by_columns<Compute, 4, T>};
-    by_columns[rows - 1](k, a, a_stride, from, column_stride, columns, c, c_stride);
+    if constexpr (f32::lanes == 16) {
+        static_assert(small_m_by_columns_wide == 8);
+        if (rows > small_m) return fma_small_m_by_columns<Compute, 8, T>(product, column_stride);
+    }
+    by_columns[rows - 1](product, column_stride);
 }
 
 }  // namespace HALFTONE_SET
