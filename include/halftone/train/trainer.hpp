@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The training loop: micro-batches, a loss scale if the policy needs one, clipping, AdamW with its schedule,
+/// The training loop: micro-batches, a loss scale if the policy needs one, clipping, AdamW (or ht::adamw_8bit) with its schedule,
 /// evaluation, and the figures of all of these.
 ///
 ///     ht::language_data data{ht::token_view{corpus}, {.context = 128}};
@@ -23,12 +23,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <halftone/observe/numerics/numerics.hpp>
 #include <halftone/observe/overflow/overflow.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 #include <halftone/optim/adamw.hpp>
+#include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>
@@ -61,14 +63,8 @@ class trainer {
         : arguments_((check(arguments), check_kind(arguments), arguments)),
           device_(&device),
           model_(&model),
-          optimizer_(device, model,
-                     adamw_options{.lr = arguments.learning_rate,
-                                   .beta1 = arguments.adam_beta1,
-                                   .beta2 = arguments.adam_beta2,
-                                   .epsilon = arguments.adam_epsilon,
-                                   .weight_decay = arguments.weight_decay,
-                                   .seed = arguments.seed},
-                     detail::with_undecayed(model.parameters(), std::move(groups))),
+          optimizer_(make_optimizer(device, model, arguments,
+                                    detail::with_undecayed(model.parameters(), std::move(groups)))),
           accumulator_(model),
           scaler_(device, {.init_scale = arguments.initial_loss_scale,
                            .growth_interval = arguments.loss_scale_growth_interval,
@@ -83,7 +79,7 @@ class trainer {
           step_seconds_(1024) {
         tape_.seed(arguments.seed);
         listen(nullptr);
-        optimizer_.set_schedule(detail::schedule_of(arguments));
+        optimizer().set_schedule(detail::schedule_of(arguments));
         if (arguments.outlier_factor > 0) {
             guard_.emplace(device, outlier_options{.factor = arguments.outlier_factor,
                                                    .window = arguments.outlier_window,
@@ -163,7 +159,12 @@ class trainer {
 
     const trainer_state& state() const { return state_; }
     const training_arguments& arguments() const { return arguments_; }
-    adamw<Device, Model>& optimizer() { return optimizer_; }
+    /// The optimizer's rate, counts and moments, whichever arguments().optim names. Its steps are the trainer's.
+    detail::optimizer<Device, Model, 2>& optimizer() {
+        return std::visit([](auto& o) -> detail::optimizer<Device, Model, 2>& { return o; }, optimizer_);
+    }
+    /// The optimizer if arguments().optim is adamw_8bit, with its codes; else nullptr.
+    adamw_8bit<Device, Model>* optimizer_8bit() { return std::get_if<adamw_8bit<Device, Model>>(&optimizer_); }
     grad_scaler<Device>& scaler() { return scaler_; }
     /// The captured step: how steps were captured, and why.
     const auto& captured() const { return captured_; }
@@ -193,6 +194,29 @@ class trainer {
 
     /// Whether the device works asynchronously, so that reading from it means waiting.
     static constexpr bool is_asynchronous = capturing_device<Device>;
+
+    using optimizers = std::variant<adamw<Device, Model>, adamw_8bit<Device, Model>>;
+    static optimizers make_optimizer(Device& device, Model& model, const training_arguments& a,
+                                     std::vector<parameter_group> groups) {
+        if (a.optim == optimizer_name::adamw) {
+            return optimizers(std::in_place_index<0>, device, model,
+                              adamw_options{.lr = a.learning_rate,
+                                            .beta1 = a.adam_beta1,
+                                            .beta2 = a.adam_beta2,
+                                            .epsilon = a.adam_epsilon,
+                                            .weight_decay = a.weight_decay,
+                                            .seed = a.seed},
+                              std::move(groups));
+        }
+        return optimizers(std::in_place_index<1>, device, model,
+                          adamw_8bit_options{.lr = a.learning_rate,
+                                             .beta1 = a.adam_beta1,
+                                             .beta2 = a.adam_beta2,
+                                             .epsilon = a.adam_epsilon,
+                                             .weight_decay = a.weight_decay,
+                                             .seed = a.seed},
+                          std::move(groups));
+    }
 
     struct one_step {
         trainer* self;
@@ -302,8 +326,8 @@ class trainer {
             const range here(listener_, "clip_grad_norm", pass::update);
             clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
         }
-        const range here(listener_, "adamw", pass::update);
-        [[maybe_unused]] const auto outcome = optimizer_.step(gradients);
+        const range here(listener_, name(arguments_.optim), pass::update);
+        [[maybe_unused]] const auto outcome = std::visit([&](auto& o) { return o.step(gradients); }, optimizer_);
         if constexpr (watches) {
             if (finder_) finder_->end_step(outcome);
         }
@@ -314,10 +338,10 @@ class trainer {
     void read() {
         if (unread_.steps == 0) return;
         state_.loss = losses_.mean();
-        state_.learning_rate = optimizer_.last_lr();
+        state_.learning_rate = optimizer().last_lr();
         state_.loss_scale = static_cast<double>(scaler_.get_scale());
-        state_.skipped = optimizer_.skipped_steps();
-        state_.skips = optimizer_.skips();
+        state_.skipped = optimizer().skipped_steps();
+        state_.skips = optimizer().skips();
         const double seconds = since(unread_.begin);
         for (std::int64_t i = 0; i < std::min<std::int64_t>(unread_.steps, 1024); ++i)
             step_seconds_.add(seconds / static_cast<double>(unread_.steps));
@@ -357,8 +381,8 @@ class trainer {
     training_result result(training_end end) {
         const memory_usage& usage = device_->memory().usage();
         training_result r{.steps = state_.step,
-                          .skipped_steps = optimizer_.skipped_steps(),
-                          .skips = optimizer_.skips(),
+                          .skipped_steps = optimizer().skipped_steps(),
+                          .skips = optimizer().skips(),
                           .train_loss = losses_.latest_mean(),
                           .tokens_per_second = total_.rate(),
                           .step_ms = 1e3 * step_seconds_.median(),
@@ -373,7 +397,7 @@ class trainer {
     training_arguments arguments_;
     Device* device_;
     Model* model_;
-    adamw<Device, Model> optimizer_;
+    optimizers optimizer_;
     accumulator<through_scaler, types<Model>> accumulator_;
     grad_scaler<Device> scaler_;
     std::optional<outlier_guard<Device>> guard_;
