@@ -2,8 +2,8 @@
 /// \file
 /// Lesson 17: AdamW with moments in 8 bits, by hand.
 ///
-/// AdamW stores two moments for each parameter: 8 bytes as floats, more than everything else that a parameter needs. A
-/// byte has 256 values. Which 256 numbers should they be, if moments of one layer differ by factors of thousands?
+/// AdamW stores two moments for each parameter, 8 bytes as floats. A byte has 256 values: which 256 numbers should they
+/// be, if the moments of a layer differ by factors of thousands?
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -33,7 +33,6 @@ std::vector<float> dynamic_map(bool has_sign) {
     return map;
 }
 
-/// 255 equal steps, for comparison.
 std::vector<float> equal_steps() {
     std::vector<float> map;
     for (int i = -127; i <= 127; ++i) map.push_back(static_cast<float>(i) / 127);
@@ -60,10 +59,8 @@ struct moment {
     void write(const std::vector<float>& values) {
         codes.resize(values.size()), absmax.assign((values.size() + block - 1) / block, 0.0f);
         for (std::size_t i = 0; i < values.size(); ++i) absmax[i / block] = std::max(absmax[i / block], std::fabs(values[i]));
-        for (std::size_t i = 0; i < values.size(); ++i) {
-            const float most = absmax[i / block];
-            codes[i] = nearest(map, most > 0 ? values[i] / most : 0);
-        }
+        for (std::size_t i = 0; i < values.size(); ++i)
+            codes[i] = nearest(map, absmax[i / block] > 0 ? values[i] / absmax[i / block] : 0);
     }
 };
 
@@ -96,8 +93,8 @@ void lesson(auto& device) {
     for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = 2 * ht::uniform(ht::random_bits(1, 0, 0, i)) - 1;
     for (std::size_t i = 0; i < targets.size(); ++i) targets[i] = inputs[i / 16 * 32 + i % 16] - inputs[i / 16 * 32 + 31];
 
-    const auto first_weights = ht::to_host(device, model.fit.weight.master());  // (16, 32)
-    std::vector<float> weights(first_weights.begin(), first_weights.end());
+    const auto initial = ht::to_host(device, model.fit.weight.master());  // (16, 32)
+    std::vector<float> weights(initial.begin(), initial.end());
     moment first{dynamic_map(true)}, second{dynamic_map(false)};  // the second is never negative
     first.write(std::vector<float>(512)), second.write(std::vector<float>(512));
     for (int step = 1; step <= 100; ++step) {
@@ -113,9 +110,9 @@ void lesson(auto& device) {
             const double g = static_cast<double>(gradient.begin()[i]);
             m[i] = static_cast<float>(beta1 * static_cast<double>(m[i]) + (1 - beta1) * g);
             v[i] = static_cast<float>(beta2 * static_cast<double>(v[i]) + (1 - beta2) * g * g);
-            // The parameter moves by the new moments, before they are rounded.
             const double mean = static_cast<double>(m[i]) / (1 - std::pow(beta1, step));
             const double root = std::sqrt(static_cast<double>(v[i]) / (1 - std::pow(beta2, step)));
+            // The parameter moves by the new moments, before they are rounded.
             weights[i] = static_cast<float>(static_cast<double>(weights[i]) * (1 - lr * decay) - lr * mean / (root + epsilon));
         }
         first.write(m), second.write(v);
@@ -124,7 +121,7 @@ void lesson(auto& device) {
     // Prints: step 1: loss 1
     // Prints: step 100: loss 0.0
 
-    // The same weights but for roundings, from the same codes: a few may be neighbours, where a moment was near the middle.
+    // The same weights but for roundings, and the same codes, but for moments near the middle of two.
     const auto trained = ht::to_host(device, model.fit.weight.master());
     float off = 0;
     for (std::size_t i = 0; i < weights.size(); ++i) off = std::max(off, std::fabs(weights[i] - trained.begin()[i]));
@@ -136,9 +133,8 @@ void lesson(auto& device) {
                 static_cast<double>(off) < lr / 100 ? "yes" : "no", same > 500 ? "nearly all" : "few");
     // Prints: weights differ by less than a hundredth of a step: yes; equal codes: nearly all
 
-    std::printf("state: %zu bytes as floats, %zu in 8 bits\n", 2 * 512 * sizeof(float),
-                2 * (first.codes.size() + first.absmax.size() * sizeof(float)));
-    // Prints: state: 4096 bytes as floats, 1040 in 8 bits
+    std::printf("a moment: 2048 bytes as floats, %zu in 8 bits\n", first.codes.size() + first.absmax.size() * sizeof(float));
+    // Prints: a moment: 2048 bytes as floats, 520 in 8 bits
 }
 
 int main(int argc, char** argv) {
