@@ -63,7 +63,7 @@ TEST_CASE("adamw_8bit: the trainer has the bits of the loop written out; its pla
                              .max_steps = steps,
                              .optim = ht::optimizer_name::adamw_8bit,
                              .learning_rate = 3e-3,
-                             .lr_scheduler_type = ht::constant}};
+                             .lr_scheduler_type = ht::schedule::constant}};
         trainer.train(data);
         then(model, trainer);
     };
