@@ -8,7 +8,8 @@
 /// Bytes are those that have to be moved: for AdamW with a 16-bit copy 30 a parameter (gradient, master and two moments
 /// are read; master, moments and copy are written), for the norm 4. PyTorch's fused AdamW writes no copy: 28; its
 /// clip_grad_norm_ reads the gradients once and scales them in another pass: 12. With moments in 8 bits 18 and a sixteenth:
-/// of each moment a byte and the 256th part of a float are read and written. Adafactor: 26, for matrices of 4096 columns.
+/// of each moment a byte and the 256th part of a float are read and written; AdamW with moments in floats takes turns
+/// with it. Adafactor: 26, for matrices of 4096 columns.
 ///
 /// Muon's iteration for the matrices of GPT-2's twelve layers, by bf16 products: its rate compared with that of plain products
 /// of its shapes, which is its upper limit.
@@ -184,7 +185,8 @@ int main(int argc, char** argv) {
         const extent copied = std::min(extent{1} << 28, 8 * count);
         const bench::operands<std::byte> from(device, 1, copied), to(device, 1, copied);
         const std::string shape = std::to_string(count);
-        const auto run = [&](const char* kernel, const char* policy, double bytes, const auto& work, const char* peer, const bench::json& asked) {
+        const auto run = [&](const char* kernel, const char* policy, double bytes, const auto& work, const char* peer, const bench::json& asked,
+                             const std::vector<bench::contender>& beside = {}) {
             const bench::case_name name{kernel, shape, policy};
             if (!report.wants(name)) return;
             std::vector<bench::contender> all{bench::local("halftone", work)};
@@ -198,6 +200,7 @@ int main(int argc, char** argv) {
                 question.update(asked);
                 all.push_back(torch->contender("torch", question));
             }
+            all.insert(all.end(), beside.begin(), beside.end());
             const auto timings = bench::compare(all, o);
             report.add(name, timings, bytes * static_cast<double>(count), "GB/s", bytes * static_cast<double>(count) / timings[1].seconds,
                        "copy of as many bytes, in turn");
@@ -206,7 +209,8 @@ int main(int argc, char** argv) {
         run("norm and adamw", "bf16 copy", 34, [&] { norm(), adamw(copy.view()); }, "adamw", {{"clip", true}});
         run("adamw, norm known", "bf16 copy", 30, [&] { adamw(copy.view()); }, "adamw", {{"clip", true}});
         run("adamw", "bf16 copy", 30, [&] { adamw(copy.view()); }, "adamw", {{"clip", false}});
-        run("adamw, 8-bit state", "bf16 copy", 18 + 16.0 / 256, adamw_8bit, nullptr, bench::json::object());
+        run("adamw, 8-bit state", "bf16 copy", 18 + 16.0 / 256, adamw_8bit, nullptr, bench::json::object(),
+            {bench::local("adamw", [&] { adamw(copy.view()); })});
         run("adamw", "fp32", 28, [&] { adamw(ht::view<float, 1>{}); }, "adamw", {{"clip", false}});
         run("gradient norm", "fp32", 4, norm, "clip", bench::json::object());
         run("sgd, momentum", "bf16 copy", 22, sgd, "sgd", bench::json::object());

@@ -43,7 +43,8 @@ double least_memory(const options& o) {
     const double parameters =
         (256.0 + static_cast<double>(o.context)) * width + layers * (squares * width * width + 2 * width);
     const double activations = tokens * width * 14 * layers;
-    return 16 * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
+    const double state = o.optimizer == "adamw" ? 8 : 2;
+    return (8 + state) * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
 }
 
 /// "96MiB", "1.5GiB", "4096KiB" or a number of bytes.
@@ -107,6 +108,8 @@ void check(options& o) {
             refuse("--policy names ", policy, " twice");
         }
     }
+    if (o.optimizer != "adamw" && o.optimizer != "adamw_8bit")
+        refuse("--optimizer: there is no '", o.optimizer, "'; known: adamw, adamw_8bit");
     if (o.device != "cpu" && o.device != "cuda") refuse("--device: there is no '", o.device, "'; known: cpu, cuda");
     check_range("--layers", o.layers, 1, 1000);
     check_range("--width", o.width, 1, 1 << 16);
@@ -192,6 +195,8 @@ std::optional<options> parse_options(int argc, char** argv) {
                    "every n-th block keeps only its input and is computed again in the backward pass, for less memory "
                    "and the same bits; 0: none");
     app.add_option("--steps", o.steps, "optimizer steps for each policy");
+    app.add_option("--optimizer", o.optimizer,
+                   "adamw, or adamw_8bit, whose state takes 2 bytes for a parameter of a large matrix instead of 8");
     app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to a tenth by the last step");
     app.add_option("--seed", o.seed, "seed of weights, batches and the sampled text");
     app.add_option("--save-steps", o.save_steps,

@@ -29,6 +29,7 @@ struct options {
     std::int64_t kv_heads = 2;                ///< of a llama: heads of keys and values
     std::int64_t batch = 4, accumulation = 1, steps = 500;
     std::int64_t checkpointing = 0;           ///< every n-th block is computed again in the backward pass; 0: none
+    std::string optimizer = "adamw";          ///< or adamw_8bit
     double learning_rate = 1e-3;
     std::uint64_t seed = 1;
 

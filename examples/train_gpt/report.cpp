@@ -41,7 +41,8 @@ namespace {
 
 json arguments_of(const options& o) {
     return {{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
-            {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps}, {"lr", o.learning_rate}, {"seed", o.seed}};
+            {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps},
+            {"optimizer", o.optimizer}, {"lr", o.learning_rate}, {"seed", o.seed}};
 }
 
 /// The exponents of a tensor's finite values, as a histogram of log2 |x|.
@@ -238,6 +239,7 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<bud
     for (const run_result& r : runs) {
         const ht::training_result& t = r.training;
         summary["runs"].push_back({{"policy", r.policy},
+                                   {"optimizer", o.optimizer},
                                    {"device", state_->where.device},
                                    {"parameters", r.parameters},
                                    {"steps", t.steps},

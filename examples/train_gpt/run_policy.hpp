@@ -136,6 +136,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .per_device_eval_batch_size = std::max<ht::extent>(o.batch, 4096 / o.context),
          .gradient_accumulation_steps = o.accumulation,
          .max_steps = o.steps,
+         .optim = o.optimizer == "adamw" ? ht::optimizer_name::adamw : ht::optimizer_name::adamw_8bit,
          .learning_rate = o.learning_rate,
          .weight_decay = 0.1,
          .adam_beta2 = 0.95,

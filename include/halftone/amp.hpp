@@ -48,9 +48,11 @@
 #include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/lion.hpp>
+#include <halftone/optim/lion_8bit.hpp>
 #include <halftone/optim/muon.hpp>
 #include <halftone/optim/schedule.hpp>
 #include <halftone/optim/sgd.hpp>
+#include <halftone/optim/sgd_8bit.hpp>
 #include <halftone/scale/accumulator.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>

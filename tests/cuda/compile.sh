@@ -64,7 +64,7 @@ tests/cuda/images.cu 60 joined
 tests/cuda/shapes.cu 60 joined
 tests/cuda/updates.cu 60 joined
 tests/cuda/adafactor.cu 30 joined
-tests/cuda/eight_bit.cu 10 joined
+tests/cuda/eight_bit.cu 40 joined
 tests/cuda/losses.cu 120 read1
 tests/cuda/reductions.cu 150 read1
 tests/cuda/conv2d.cu 80 read1

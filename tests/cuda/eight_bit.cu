@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// A step of AdamW with moments in 8 bits on a GPU: the checks of tests/kernel.
+/// A step with moments in 8 bits on a GPU: the checks of tests/kernel.
 #include <doctest/doctest.h>
 
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 
 #include "cuda/device.cuh"
-#include "kernel/optimizer_step/eight_bit_checks.hpp"
+#include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 
 namespace {
 
@@ -16,6 +16,11 @@ TEST_CASE("8-bit state on cuda: a step equals its definition, every number has t
     support::waiting_cuda device;
     equals_definition<slabs<float, ht::bfloat16, float>>(device);
     finds_nearest_codes(device);
+}
+
+TEST_CASE("8-bit state on cuda: a step of each rule has the bits of its step with floats, and the nearest codes") {
+    support::waiting_cuda device;
+    equal_steps_of_floats(device);
 }
 
 TEST_CASE("8-bit state on cuda: skipped steps, zeros, wrong arguments") {

@@ -85,7 +85,7 @@ struct run {
     /// f(span) for each piece of a group's state, in the device's memory.
     template <class F>
     void for_state(std::size_t group, const F& f) {
-        for (int which = 0; which < 2; ++which) {
+        for (int which = 0; which < Optimizer::moments; ++which) {
             f(optimizer.moment(which, group));
             if constexpr (requires { optimizer.codes(which, group); })
                 f(optimizer.codes(which, group)), f(optimizer.absmax(which, group));
@@ -146,10 +146,11 @@ void small_parameters_are_adamws(Device& device) {
     CHECK(mine.optimizer.skipped_steps() == 1);
 }
 
-/// A parameter that a window does not reach keeps its codes and its step count; a resumed run has the same bits.
-template <class P, class Device>
-void resumes(Device& device) {
-    run_8bit<Device, P> one(device, options, groups), other(device, options, groups);
+/// A parameter that a window does not reach keeps its codes and its step count; a resumed run has the same bits. Of any
+/// optimizer with moments in 8 bits.
+template <class P, class Device, class Optimizer = ht::adamw_8bit<Device, small::model<P>>, class Options = ht::adamw_8bit_options>
+void resumes(Device& device, const Options& o = options) {
+    run<Device, P, Optimizer> one(device, o, groups), other(device, o, groups);
     const auto codes_of = [](auto& r, std::size_t entry) {
         const ht::store& s = r.model.parameters();
         const std::size_t first = r.optimizer.place(entry), count = s.entries()[entry].count;

@@ -95,6 +95,20 @@ three=(--layers 3 "${small[@]:2}")
 [[ $(losses deep) == "$(losses again)" ]] || fail "--checkpointing changes the losses"
 (($(activations again) < $(activations deep))) || fail "--checkpointing takes $(activations again) bytes of activations, more than $(activations deep)"
 
+# ---- moments in 8 bits: less memory, the same losses within a hundredth; the plan and the summary know it
+
+moments() { grep -o '"moment": [0-9]*' "$1" | head -n 1 | grep -o '[0-9]*$'; }
+validation() { grep -m 1 -o '"validation_loss": [0-9.]*' "$1/summary.json" | grep -o '[0-9.]*$'; }
+eight=("${small[@]}" --policy amp_bf16 --text text --lr 3e-3)
+"$program" "${eight[@]}" --steps 150 --out wide_state >out 2>err || fail "before 8 bits: $?"
+"$program" "${eight[@]}" --steps 150 --out narrow_state --optimizer adamw_8bit >out 2>err || fail "--optimizer adamw_8bit: $? $(cat err)"
+"$program" "${eight[@]}" --steps 150 --out planned_state --optimizer adamw_8bit --plan >out 2>err || fail "--plan of adamw_8bit: $?"
+[[ $(peaks planned_state/plan.json) == "$(peaks narrow_state/summary.json)" ]] || fail "--plan of adamw_8bit tells $(peaks planned_state/plan.json); the run reports $(peaks narrow_state/summary.json)"
+(($(grep -c '"optimizer": "adamw_8bit"' narrow_state/summary.json) == 2)) || fail "summary.json does not name adamw_8bit"
+(($(moments narrow_state/summary.json) * 2 < $(moments wide_state/summary.json))) || fail "adamw_8bit has $(moments narrow_state/summary.json) bytes of moments, adamw $(moments wide_state/summary.json)"
+awk -v a="$(validation wide_state)" -v b="$(validation narrow_state)" 'BEGIN { exit !(a > 0 && a < 4 && b != a && b < 1.01 * a) }' ||
+    fail "the validation losses are $(validation wide_state) and $(validation narrow_state)"
+
 # ---- a budget is kept, and refused where nothing fits
 
 deep=(--layers 3 --width 32 --heads 2 --context 16 --batch 8 --eval-windows 4 --write 0 --policy amp_bf16 --text text)
@@ -112,6 +126,10 @@ code=$?
 least=$(grep -o 'needs [0-9]*' err | grep -o '[0-9]*')
 "$program" "${deep[@]}" --steps 3 --out least --budget "$least" >out 2>err || fail "the least budget, $least, ends with $?: $(cat err)"
 "$program" "${deep[@]}" --steps 3 --out none --budget $((least - 1)) >out 2>err && fail "a byte below the least budget is taken"
+
+small_state=$((least - 30000))
+"$program" "${deep[@]}" --steps 3 --out small_state --budget $small_state --optimizer adamw_8bit >out 2>err || fail "a budget with adamw_8bit: $? $(cat err)"
+(($(peak small_state) <= small_state)) || fail "--budget $small_state with adamw_8bit takes $(peak small_state)"
 
 # ---- options
 
@@ -219,6 +237,7 @@ refuse 'GiB of memory' --text text --batch 65536 --accumulation 65536 --layers 1
 refuse '--lr is -1' --text text --lr -1
 refuse '--lr is nan' --text text --lr nan
 refuse '--threads is -1' --text text --threads -1
+refuse "there is no 'adam'; known: adamw, adamw_8bit" --text text --optimizer adam
 refuse "there is no 'amp_fp8'" --text text --policy amp_fp8
 refuse "there is no 'amp_fp8'" --text text --policy full_fp32,amp_fp8
 refuse 'twice' --text text --policy full_fp32,full_fp32

@@ -129,7 +129,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
                 absmax_.push_back(cleared(parameters, codes[g] / block * sizeof(float)));
                 base::take_moment(which, g, others[g] * parameters.groups()[g].state_bytes);
             }
-            for (std::size_t i = 0; i < places_.size(); ++i) tell(parameters, i);
+            for (std::size_t i = 0; i < places_.size(); ++i) tell(parameters, which, i);
         }
     }
     static buffer cleared(store& parameters, std::size_t bytes) {
@@ -138,16 +138,23 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         return b;
     }
     /// Tells the memory's listener of the bytes of one moment of a parameter.
-    void tell(const store& parameters, std::size_t entry) const {
+    void tell(const store& parameters, int which, std::size_t entry) const {
         const store::entry& e = parameters.entries()[entry];
         const state_place& p = places_[entry];
-        if (!p.is_eight_bit) return parameters.tell_slab(memory_kind::moment, e, parameters.groups()[e.group].state_bytes);
+        if (e.frozen) return;
+        const auto note = [&](std::size_t bytes, const std::byte* begin) {
+            parameters.memory().usage().note_parameter(memory_kind::moment, e.path.c_str(), static_cast<std::ptrdiff_t>(bytes),
+                                                       begin);
+        };
+        if (!p.is_eight_bit) {
+            const std::size_t each = parameters.groups()[e.group].state_bytes;
+            return note(round_up(e.count, store::granule) * each, base::moment(which, e.group).data() + p.first * each);
+        }
+        const std::size_t room = round_up(e.count, block), slab = at(which, e.group);
+        note(room, codes_[slab].data() + p.first);
         // The slab of absmax values is rounded up as a whole; a parameter counts with the bytes that it adds to that.
-        const std::size_t room = round_up(e.count, block);
         const auto absmaxes = [](std::size_t end) { return round_up(end / block * sizeof(float), block_alignment); };
-        parameters.memory().usage().note_parameter(
-            memory_kind::moment, e.path.c_str(),
-            static_cast<std::ptrdiff_t>(room + absmaxes(p.first + room) - absmaxes(p.first)));
+        note(absmaxes(p.first + room) - absmaxes(p.first), absmax_[slab].data() + p.first / block * sizeof(float));
     }
 
     /// The step of a segment with moments in 8 bits.

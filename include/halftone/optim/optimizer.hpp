@@ -220,7 +220,8 @@ class optimizer {
 
     static constexpr int moments = Moments;
     /// Moment number `which` of all parameters of a group of the store, in their `state` type and with the layout of
-    /// gradients, in the device's memory; empty if the optimizer has none. (Adafactor has a different layout.)
+    /// gradients, in the device's memory; empty if the optimizer has none. (Adafactor and the optimizers with 8-bit
+    /// moments have layouts of their own.)
     std::span<std::byte> moment(int which, std::size_t group) const {
         const buffer& b = moments_[static_cast<std::size_t>(which) * parameters_->groups().size() + group];
         return {b.data(), b.bytes()};

@@ -39,6 +39,21 @@ struct sgd_options {
     double ema_decay = 0;    ///< decay of the parameters' moving average (optim/average.hpp); 0: no average
 };
 
+namespace detail {
+
+/// Throws argument_error for a dampening that is no number, and for Nesterov's momentum where it is not defined.
+template <class Options>
+void check_momentum(const char* name, const Options& options) {
+    if (!is_finite(options.dampening))
+        fail<argument_error>(name, ": dampening is ", options.dampening, "; expected a number");
+    if (options.kind == momentum_kind::nesterov && (options.momentum == 0 || options.dampening != 0)) {
+        fail<argument_error>(name, ": Nesterov's momentum with momentum ", options.momentum, " and dampening ",
+                             options.dampening, "; expected a momentum and no dampening");
+    }
+}
+
+}  // namespace detail
+
 /// Stochastic gradient descent over a model's parameters. Device and model must outlive it.
 template <class Device, class Model>
 class sgd : public detail::rule_optimizer<Device, Model, kernel::sgd_rule> {
@@ -56,12 +71,7 @@ class sgd : public detail::rule_optimizer<Device, Model, kernel::sgd_rule> {
                options.seed, std::move(groups), options.ema_decay),
           options_(options) {
         base::check_rate("momentum", options.momentum);
-        if (!is_finite(options.dampening))
-            fail<argument_error>("sgd: dampening is ", options.dampening, "; expected a number");
-        if (options.kind == momentum_kind::nesterov && (options.momentum == 0 || options.dampening != 0)) {
-            fail<argument_error>("sgd: Nesterov's momentum with momentum ", options.momentum, " and dampening ",
-                                 options.dampening, "; expected a momentum and no dampening");
-        }
+        detail::check_momentum("sgd", options);
     }
 
     const sgd_options& options() const { return options_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The training loop: micro-batches, a loss scale if the policy needs one, clipping, AdamW with its schedule,
+/// The training loop: micro-batches, a loss scale if the policy needs one, clipping, AdamW (or ht::adamw_8bit) with its schedule,
 /// evaluation, and the figures of all of these.
 ///
 ///     ht::language_data data{ht::token_view{corpus}, {.context = 128}};
@@ -23,12 +23,14 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <halftone/observe/numerics/numerics.hpp>
 #include <halftone/observe/overflow/overflow.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
 #include <halftone/optim/adamw.hpp>
+#include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>
@@ -77,14 +79,8 @@ class trainer {
         : arguments_((check(arguments), check_kind(arguments), arguments)),
           device_(&device),
           model_(&model),
-          optimizer_(device, model,
-                     adamw_options{.lr = arguments.learning_rate,
-                                   .beta1 = arguments.adam_beta1,
-                                   .beta2 = arguments.adam_beta2,
-                                   .epsilon = arguments.adam_epsilon,
-                                   .weight_decay = arguments.weight_decay,
-                                   .seed = arguments.seed},
-                     detail::with_undecayed(model.parameters(), std::move(groups))),
+          optimizer_(make_optimizer(device, model, arguments,
+                                    detail::with_undecayed(model.parameters(), std::move(groups)))),
           accumulator_(model),
           scaler_(device, {.init_scale = arguments.initial_loss_scale,
                            .growth_interval = arguments.loss_scale_growth_interval,
@@ -99,7 +95,7 @@ class trainer {
           step_seconds_(1024) {
         tape_.seed(arguments.seed);
         listen(nullptr);
-        optimizer_.set_schedule(detail::schedule_of(arguments));
+        optimizer().set_schedule(detail::schedule_of(arguments));
         if (arguments.outlier_factor > 0) {
             guard_.emplace(device, outlier_options{.factor = arguments.outlier_factor,
                                                    .window = arguments.outlier_window,
@@ -218,7 +214,9 @@ class trainer {
     /// Calls f(name, part) for each part of a checkpoint of the run (io/checkpoint.hpp).
     template <class F>
     void visit_checkpoint_parts(const F& f) {
-        f("model", *model_), f("optimizer", optimizer_), f("scaler", scaler_), f("random", tape_);
+        f("model", *model_);
+        std::visit([&](auto& o) { f("optimizer", o); }, optimizer_);
+        f("scaler", scaler_), f("random", tape_);
         if (guard_) f("outlier_guard", *guard_);
         f("trainer", saved_progress_);
     }
@@ -233,7 +231,12 @@ class trainer {
     void for_each_callback(const F& f) const {
         for (trainer_callback* callback : callbacks_) f(*callback);
     }
-    adamw<Device, Model>& optimizer() { return optimizer_; }
+    /// The optimizer's rate, counts and moments, whichever arguments().optim names. Its steps are the trainer's.
+    detail::optimizer<Device, Model, 2>& optimizer() {
+        return std::visit([](auto& o) -> detail::optimizer<Device, Model, 2>& { return o; }, optimizer_);
+    }
+    /// The optimizer if arguments().optim is adamw_8bit, with its codes; else nullptr.
+    adamw_8bit<Device, Model>* optimizer_8bit() { return std::get_if<adamw_8bit<Device, Model>>(&optimizer_); }
     grad_scaler<Device>& scaler() { return scaler_; }
     /// The captured step: how steps were captured, and why.
     const auto& captured() const { return captured_; }
@@ -271,6 +274,28 @@ class trainer {
         trainer_progress state() { return self->progress(); }
         void load(const trainer_progress& p) { self->restore(p); }
     };
+    using optimizers = std::variant<adamw<Device, Model>, adamw_8bit<Device, Model>>;
+    static optimizers make_optimizer(Device& device, Model& model, const training_arguments& a,
+                                     std::vector<parameter_group> groups) {
+        if (a.optim == optimizer_name::adamw) {
+            return optimizers(std::in_place_index<0>, device, model,
+                              adamw_options{.lr = a.learning_rate,
+                                            .beta1 = a.adam_beta1,
+                                            .beta2 = a.adam_beta2,
+                                            .epsilon = a.adam_epsilon,
+                                            .weight_decay = a.weight_decay,
+                                            .seed = a.seed},
+                              std::move(groups));
+        }
+        return optimizers(std::in_place_index<1>, device, model,
+                          adamw_8bit_options{.lr = a.learning_rate,
+                                             .beta1 = a.adam_beta1,
+                                             .beta2 = a.adam_beta2,
+                                             .epsilon = a.adam_epsilon,
+                                             .weight_decay = a.weight_decay,
+                                             .seed = a.seed},
+                          std::move(groups));
+    }
 
     struct one_step {
         trainer* self;
@@ -386,9 +411,9 @@ class trainer {
             const range here(listener_, "clip_grad_norm", pass::update);
             norm_ = clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
         }
-        const range here(listener_, "adamw", pass::update);
+        const range here(listener_, name(arguments_.optim), pass::update);
         if (listener_ != nullptr && listener_->wants_work()) listener_->work(update_work());
-        [[maybe_unused]] const auto outcome = optimizer_.step(gradients);
+        [[maybe_unused]] const auto outcome = std::visit([&](auto& o) { return o.step(gradients); }, optimizer_);
         if constexpr (watches) {
             if (finder_) finder_->end_step(outcome);
         }
@@ -411,10 +436,10 @@ class trainer {
         state_.loss = losses_.mean();
         state_.step_loss = losses_.last();
         if (norm_) state_.grad_norm = static_cast<double>(norm_->value());
-        state_.learning_rate = optimizer_.last_lr();
+        state_.learning_rate = optimizer().last_lr();
         state_.loss_scale = static_cast<double>(scaler_.get_scale());
-        state_.skipped = optimizer_.skipped_steps();
-        state_.skips = optimizer_.skips();
+        state_.skipped = optimizer().skipped_steps();
+        state_.skips = optimizer().skips();
         const double seconds = since(unread_.begin);
         for (std::int64_t i = 0; i < std::min<std::int64_t>(unread_.steps, 1024); ++i)
             step_seconds_.add(seconds / static_cast<double>(unread_.steps));
@@ -455,8 +480,8 @@ class trainer {
     training_result result(training_end end) {
         const memory_usage& usage = device_->memory().usage();
         training_result r{.steps = state_.step,
-                          .skipped_steps = optimizer_.skipped_steps(),
-                          .skips = optimizer_.skips(),
+                          .skipped_steps = optimizer().skipped_steps(),
+                          .skips = optimizer().skips(),
                           .train_loss = losses_.latest_mean(),
                           .tokens_per_second = total_.rate(),
                           .step_ms = step_seconds_.size() == 0 ? state_.step_ms : 1e3 * step_seconds_.median(),
@@ -471,7 +496,7 @@ class trainer {
     training_arguments arguments_;
     Device* device_;
     Model* model_;
-    adamw<Device, Model> optimizer_;
+    optimizers optimizer_;
     accumulator<through_scaler, types<Model>> accumulator_;
     grad_scaler<Device> scaler_;
     std::optional<outlier_guard<Device>> guard_;

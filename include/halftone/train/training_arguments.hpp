@@ -37,6 +37,14 @@ enum class save_strategy {
     best,   ///< after evaluations that are better than all before
 };
 
+/// The trainer's optimizer, by its name in halftone.
+enum class optimizer_name {
+    adamw,
+    adamw_8bit,  ///< AdamW with moments in 8 bits (optim/adamw_8bit.hpp)
+};
+/// "adamw" or "adamw_8bit".
+constexpr const char* name(optimizer_name o) { return o == optimizer_name::adamw ? "adamw" : "adamw_8bit"; }
+
 /// Further arguments of some schedules, under the names of Hugging Face's lr_scheduler_kwargs.
 struct lr_scheduler_arguments {
     double lr_end = 1e-7;              ///< of polynomial: the rate at the end, at most learning_rate
@@ -56,6 +64,8 @@ struct training_arguments {
                             ///< 0: as the model has it
     std::int64_t max_steps = 0;                    ///< steps of the run, skipped ones included
 
+    optimizer_name optim = optimizer_name::adamw;  ///< with adamw_8bit parameters of fewer than 4096 elements keep moments
+                                                   ///< in the `state` type
     double learning_rate = 5e-5;
     double weight_decay = 0;                       ///< of all parameters except biases and gains of norms
     double adam_beta1 = 0.9;
@@ -178,6 +188,9 @@ inline void check(const training_arguments& a) {
         if (!(value >= 0 && value < 1))
             fail<argument_error>("training_arguments: ", field, " is ", value, "; expected 0 or more and less than 1");
     };
+    if (a.optim != optimizer_name::adamw && a.optim != optimizer_name::adamw_8bit)
+        fail<argument_error>("training_arguments: optim is number ", static_cast<int>(a.optim),
+                             "; expected optimizer_name::adamw or adamw_8bit");
     at_least("per_device_train_batch_size", a.per_device_train_batch_size, 1);
     at_least("per_device_eval_batch_size", a.per_device_eval_batch_size, 1);
     at_least("gradient_accumulation_steps", a.gradient_accumulation_steps, 1);

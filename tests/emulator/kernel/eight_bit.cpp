@@ -7,6 +7,7 @@
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 
 #include "kernel/optimizer_step/eight_bit_golden.hpp"
+#include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 
 namespace {
 
@@ -24,6 +25,11 @@ TEST_CASE("8-bit state on a GPU: a step equals its definition, and codes of 100 
 TEST_CASE("8-bit state on a GPU: a number has the code of the nearest one in the map") {
     emulator::device device;
     finds_nearest_codes(device);
+}
+
+TEST_CASE("8-bit state on a GPU: a step of each rule has the bits of its step with floats, and the nearest codes") {
+    emulator::device device;
+    equal_steps_of_floats(device);
 }
 
 TEST_CASE("8-bit state on a GPU: skipped steps, zeros, wrong arguments") {

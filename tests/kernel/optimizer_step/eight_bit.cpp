@@ -5,6 +5,7 @@
 #include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 
 #include "kernel/optimizer_step/eight_bit_golden.hpp"
+#include "kernel/optimizer_step/eight_bit_rules_checks.hpp"
 #include "support/each_set.hpp"
 
 namespace {
@@ -89,11 +90,16 @@ TEST_CASE_TEMPLATE("8-bit state: a step equals its definition", S, slabs<float, 
     on_each_set([](ht::cpu& device, ht::isa) { equals_definition<S>(device); });
 }
 
+TEST_CASE("8-bit state: a step of each rule has the bits of its step with floats, and the nearest codes") {
+    on_each_set([](ht::cpu& device, ht::isa) { equal_steps_of_floats(device); });
+}
+
 TEST_CASE("8-bit state: skipped steps, zeros, wrong arguments") {
     on_each_set([](ht::cpu& device, ht::isa) {
         skips(device);
         keeps_zeros(device);
         refuses(device);
+        refuses_rules_without_moments(device);
     });
 }
 

@@ -57,6 +57,8 @@ struct eight_bit_step {
 template <class Rule, class Param, class Copy, class Accumulate>
 void check(const eight_bit_step_arguments<Rule, Param, Copy, Accumulate>& a) {
     check_all_but_moments(a.step);
+    if (!a.step.rule.keeps())
+        fail<argument_error>(Rule::name, ": moments in 8 bits of a rule that stores none; expected a momentum");
     const extent count = a.step.master.size();
     for (int k = 0; k < Rule::moments; ++k) {
         expect(Rule::name, "codes", a.codes[k], {count});

@@ -4,6 +4,8 @@
 ///
 ///     const std::vector<double> map = reference::dynamic_map(true);                 // the values of codes 0 to 255
 ///     reference::adamw_8bit(w, g, {m8, m_max}, {v8, v_max}, {.beta2 = 0.99}, lr, decay, t);
+///     reference::lion_8bit(w, g, {m8, m_max}, {.beta2 = 0.98}, lr, decay);
+///     reference::sgd_8bit(w, g, {m8, m_max}, {.momentum = 0.9}, lr, decay, t);
 #pragma once
 
 #include <algorithm>
@@ -69,6 +71,16 @@ struct eight_bit_moment {
     }
 };
 
+}  // namespace reference
+
+namespace detail {
+
+inline view<double, 1> flat_view(std::vector<double>& x) { return {x.data(), {static_cast<extent>(x.size())}}; }
+
+}  // namespace detail
+
+namespace reference {
+
 /// A step of AdamW (reference::adamw), before which moments are read from 8 bits, and after which they are written to 8
 /// bits.
 template <class W, class G>
@@ -77,10 +89,30 @@ void adamw_8bit(const view<W, 1>& weights, const view<G, 1>& gradients, const ei
                 const kernel::gradient_factors& factors = {}) {
     const std::vector<double> with_sign = dynamic_map(true), without_sign = dynamic_map(false);
     std::vector<double> m = first.read(with_sign), v = second.read(without_sign);
-    const auto flat = [](std::vector<double>& x) { return view<double, 1>{x.data(), {static_cast<extent>(x.size())}}; };
-    adamw(weights, gradients, flat(m), flat(v), r, lr, weight_decay, t, factors);
+    adamw(weights, gradients, detail::flat_view(m), detail::flat_view(v), r, lr, weight_decay, t, factors);
     first.write(with_sign, m);
     second.write(without_sign, v);
+}
+
+/// A step of Lion (reference::lion) with its momentum in 8 bits.
+template <class W, class G>
+void lion_8bit(const view<W, 1>& weights, const view<G, 1>& gradients, const eight_bit_moment& momentum,
+               const kernel::lion_rule& r, double lr, double weight_decay, const kernel::gradient_factors& factors = {}) {
+    const std::vector<double> map = dynamic_map(true);
+    std::vector<double> m = momentum.read(map);
+    lion(weights, gradients, detail::flat_view(m), r, lr, weight_decay, factors);
+    momentum.write(map, m);
+}
+
+/// A step of stochastic gradient descent (reference::sgd) with its momentum, which is not 0, in 8 bits.
+template <class W, class G>
+void sgd_8bit(const view<W, 1>& weights, const view<G, 1>& gradients, const eight_bit_moment& momentum,
+              const kernel::sgd_rule& r, double lr, double weight_decay, double t,
+              const kernel::gradient_factors& factors = {}) {
+    const std::vector<double> map = dynamic_map(true);
+    std::vector<double> m = momentum.read(map);
+    sgd(weights, gradients, detail::flat_view(m), r, lr, weight_decay, t, factors);
+    momentum.write(map, m);
 }
 
 }  // namespace reference

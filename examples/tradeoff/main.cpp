@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What memory costs, in time and loss: the same classifier of texts, from the same initial weights on the same batches, in
+/// fp32, in bf16, and in bf16 with checkpointing, with 8-bit AdamW, and with both. `tradeoff --help` lists the options.
+///
+/// The texts are a folder with the folders pos and neg, one file a text (aclImdb/train, say); without one, short reviews are
+/// invented. The rows train in turn, a few steps each, so that all of them share what else the machine does. Prints a table,
+/// and writes summary.json and tradeoff.html, a page with the curve.
+///
+/// Exit codes: 0; 2 for invalid arguments, texts or output folder, with one line and nothing left behind; 130 after Ctrl-C,
+/// with no results; 1 for everything else.
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <new>
+
+#include <halftone/data/labelled_text.hpp>
+#include <halftone/data/synthetic_reviews.hpp>
+#include <halftone/data/vocabulary.hpp>
+#include <halftone/observe/memory/plan.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
+#include <halftone/observe/metrics/progress.hpp>
+#include <halftone/observe/metrics/terminal.hpp>
+#include <halftone/policy/presets.hpp>
+
+#include "report.hpp"
+
+namespace ht = halftone;
+namespace fs = std::filesystem;
+
+extern template std::unique_ptr<any_run> make_run<ht::full_fp32>(ht::cpu&, const row&, const options&, ht::extent,
+                                                                 ht::trainer_callback&);
+extern template std::unique_ptr<any_run> make_run<ht::amp_bf16>(ht::cpu&, const row&, const options&, ht::extent,
+                                                                ht::trainer_callback&);
+
+namespace {
+
+std::atomic<int> received_signal = 0;  // Windows calls the handler on another thread
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void note_signal(int signal) {
+    received_signal = signal;
+    std::signal(signal, SIG_DFL);  // a second one ends the program at once
+}
+
+std::vector<row> all_rows() {
+    return {{.name = "fp32"},
+            {.name = "bf16", .is_bf16 = true},
+            {.name = "bf16, checkpointing", .is_bf16 = true, .recomputes = true},
+            {.name = "bf16, adamw_8bit", .is_bf16 = true, .has_8bit_state = true},
+            {.name = "bf16, checkpointing, adamw_8bit", .is_bf16 = true, .recomputes = true, .has_8bit_state = true}};
+}
+
+std::unique_ptr<any_run> make_row(ht::cpu& device, const row& r, const options& o, ht::extent vocabulary,
+                                  ht::trainer_callback& observer) {
+    return r.is_bf16 ? make_run<ht::amp_bf16>(device, r, o, vocabulary, observer)
+                     : make_run<ht::full_fp32>(device, r, o, vocabulary, observer);
+}
+
+/// The folder with pos/ and neg/: the options', or that of invented reviews, which are written at the first time.
+fs::path folder_of(const options& o) {
+    if (!o.text.empty()) return fs::is_directory(o.text / "train" / "pos") ? o.text / "train" : o.text;
+    const fs::path folder = o.out / ("reviews_" + std::to_string(o.texts) + "_" + std::to_string(o.seed));
+    if (fs::is_directory(folder)) return folder;
+    std::cerr << "writing " << 2 * o.texts << " invented reviews to " << folder.string() << '\n';
+    // Written aside and renamed, so that an interrupted run leaves no half of them behind.
+    fs::path part = folder;
+    part += ".part";
+    fs::remove_all(part);
+    ht::write_synthetic_reviews(part, {.texts_per_class = o.texts, .seed = o.seed});
+    fs::rename(part, folder);
+    return folder;
+}
+
+struct source {
+    review_data data;
+    ht::extent vocabulary;
+    surroundings around;
+};
+
+source read(const options& o) {
+    const fs::path folder = folder_of(o);
+    const ht::labelled_text texts{folder, {.classes = {"neg", "pos"}}};
+    const ht::word_vocabulary words{texts, o.vocabulary};
+    review_data data{ht::labelled_data{texts, words, {.length = o.length, .held_out = o.held_out, .seed = o.seed}}};
+    const ht::cpu device{{.threads = o.threads}};
+    surroundings around{.device = device.description(),
+                        .isa = ht::name(device.instruction_set()),
+                        .threads = device.threads(),
+                        .text = o.text.empty() ? "invented reviews" : folder.filename().string(),
+                        .training = data.training(),
+                        .held_out = data.windows(),
+                        .vocabulary = words.size()};
+    return {std::move(data), words.size(), around};
+}
+
+/// The memory of a row, to the byte: its own code on a device that computes nothing, for as many steps as the peak needs.
+void plan_row(finished_row& r, const options& o, source& from) {
+    options few = o;
+    few.steps = std::min<std::int64_t>(o.steps, 2);
+    ht::cpu device{{.threads = o.threads}};
+    ht::trainer_callback silent;
+    const ht::memory_plan plan = ht::plan(device, [&](ht::cpu& twin) {
+        const auto run = make_row(twin, r.what, few, from.vocabulary, silent);
+        run->train(from.data, few.steps);
+        r.result.parameters = run->parameters();
+    });
+    r.result.planned = {plan.peak_bytes, plan.peak_bytes_by_kind};
+    r.result.operation_at_peak = plan.operation.empty() ? "" : plan.operation + ", " + ht::name(plan.of_pass);
+}
+
+/// Draws the progress of all rows as one.
+class observer final : public ht::trainer_callback {
+  public:
+    observer(ht::progress& bar, std::int64_t& done) : bar_(&bar), done_(&done) {}
+    void on_step(const ht::trainer_state& s) override {
+        bar_->update({.step = ++*done_, .loss = s.loss, .learning_rate = s.learning_rate, .tokens_per_second = s.tokens_per_second},
+                     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
+    }
+
+  private:
+    ht::progress* bar_;
+    std::int64_t* done_;
+    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// Trains all rows in turn. False after Ctrl-C.
+bool train(std::vector<finished_row>& rows, const options& o, source& from) {
+    std::vector<std::unique_ptr<ht::cpu>> devices;
+    std::vector<std::unique_ptr<any_run>> runs;
+    ht::progress bar(std::cerr, "tradeoff", o.steps * static_cast<std::int64_t>(rows.size()),
+                     {.columns = ht::terminal_columns(stderr)});
+    std::int64_t done = 0;
+    observer watch(bar, done);
+    for (const finished_row& r : rows) {
+        devices.push_back(std::make_unique<ht::cpu>(ht::cpu_options{.threads = o.threads}));
+        runs.push_back(make_row(*devices.back(), r.what, o, from.vocabulary, watch));
+    }
+    const std::int64_t turn = std::max<std::int64_t>(1, std::min<std::int64_t>(10, o.steps / 5));
+    for (std::int64_t step = 0; step < o.steps; step += turn) {
+        for (const auto& run : runs) {
+            if (received_signal != 0) return false;
+            run->train(from.data, std::min(turn, o.steps - step));
+        }
+    }
+    bar.finish();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        row_result measured = runs[i]->finish(from.data);
+        measured.planned = rows[i].result.planned;
+        measured.operation_at_peak = rows[i].result.operation_at_peak;
+        rows[i].result = measured;
+    }
+    return true;
+}
+
+void write(const fs::path& file, const std::string& text) {
+    ht::output_file to(file);
+    to.write(text);
+    to.commit();
+}
+
+int run(const options& o) {
+    ht::output_folder folder(o.out);
+    source from = read(o);
+    std::cout << from.around.device << '\n'
+              << from.around.training << " texts to train on, " << from.around.held_out << " held out, " << from.vocabulary
+              << " words\n" << std::flush;
+    std::vector<finished_row> rows;
+    for (const row& r : all_rows()) {
+        rows.push_back({r, {}});
+        plan_row(rows.back(), o, from);
+    }
+    if (o.plan) {
+        print_plans(std::cout, rows);
+        return 0;
+    }
+    std::signal(SIGINT, note_signal);
+    std::signal(SIGTERM, note_signal);
+    if (!train(rows, o, from)) return 128 + received_signal;
+    print_table(std::cout, rows);
+    write(o.out / "summary.json", summary_json(o, from.around, rows));
+    write(o.out / "tradeoff.html", page(o, from.around, rows));
+    folder.keep();
+    std::cout << "\nthe curve: " << (o.out / "tradeoff.html").string() << '\n';
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const auto complain = [](int code, const char* what) {
+        std::cerr << "tradeoff: " << what << '\n';
+        return code;
+    };
+    try {
+        const auto o = parse_options(argc, argv);
+        return o ? run(*o) : 0;
+    } catch (const exit_with& e) {
+        return complain(e.code, e.what());
+    } catch (const ht::error& e) {
+        return complain(2, e.what());
+    } catch (const fs::filesystem_error& e) {
+        return complain(2, e.what());
+    } catch (const std::bad_alloc&) {
+        return complain(2, "not enough memory for these sizes and these texts");
+    } catch (const std::exception& e) {
+        return complain(1, e.what());
+    }
+}
