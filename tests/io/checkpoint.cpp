@@ -2,8 +2,13 @@
 /// \file
 /// Checkpoints that do not fit or are damaged are refused, and nothing changes then; which are kept; saving beside the steps.
 /// tests/io/resume.cpp has the bits of resumed runs.
+#include <chrono>
+
 #include <doctest/doctest.h>
 
+#include <halftone/data/data_loader.hpp>
+
+#include "data/loader_stops.hpp"
 #include "io/run.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -119,6 +124,29 @@ TEST_CASE("checkpoint: a loader's position is a part; a load that a part refuses
     CHECK(other.bytes() == before);
 }
 
+TEST_CASE("checkpoint: a data loader goes on in the middle of its epoch") {
+    const support::temporary_folder folder;
+    const data_test::numbers source{40};
+    const auto rest = [](auto& loader) {
+        std::vector<ht::extent> ids;
+        while (const data_test::id_batch* batch = loader.next()) ids.insert(ids.end(), batch->values.data(), batch->values.data() + batch->values.size());
+        return ids;
+    };
+    ht::data_loader straight{source, {.batch_size = 4, .num_workers = 0, .seed = 3}, &data_test::collate};
+    for (int i = 0; i < 3; ++i) straight.next();
+    ht::save_checkpoint(folder.path(), {.step = 3}, straight);
+    const auto expected = rest(straight);
+    CHECK(expected.size() == 28);
+    ht::data_loader resumed{source, {.batch_size = 4, .num_workers = 2, .seed = 3}, &data_test::collate};
+    resumed.next();
+    ht::load_checkpoint(folder.path() / "checkpoint-3", {}, resumed);
+    CHECK(resumed.position().rows == 12);
+    CHECK(rest(resumed) == expected);
+    const data_test::numbers shorter{20};
+    ht::data_loader other{shorter, {.batch_size = 4, .seed = 3}, &data_test::collate};
+    CHECK_THROWS_AS(ht::load_checkpoint(folder.path() / "checkpoint-3", {}, other), ht::checkpoint_error);
+}
+
 TEST_CASE("checkpoint: every damage is found, and the newest good one is loaded") {
     const support::temporary_folder folder;
     fp16_run r;
@@ -226,6 +254,36 @@ TEST_CASE("checkpoint: saved beside the steps, with the bits of the moment of th
     failing.save({.step = 1}, r.model);
     failing.wait();
     CHECK(steps_in(folder.path() / "no folder") == "1 ");
+}
+
+/// GPT-2's number of parameters, in one layer.
+struct wide : ht::nn::model {
+    using policy = ht::amp_bf16;
+    ht::nn::linear<ht::at<policy, "fc">> fc;
+    explicit wide(ht::cpu& device) : ht::nn::model(device), fc(parameters(), 11136, 11136) { commit(*this, 1); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.fc); }
+};
+
+TEST_CASE("checkpoint: saving 124 million parameters blocks the loop for less than 50 ms" * doctest::skip()) {
+    const support::temporary_folder folder;
+    ht::cpu device;
+    wide model(device);
+    ht::adamw optimizer{device, model, {.lr = 1e-3}};
+    ht::checkpoint_saver saver(folder.path());
+    const auto milliseconds = [](auto&& f) {
+        const auto begin = std::chrono::steady_clock::now();
+        f();
+        return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    };
+    for (int i = 1; i <= 4; ++i) {
+        const double blocked = milliseconds([&] { saver.save({.step = i, .save_total_limit = 1}, model, optimizer); });
+        const double copied = milliseconds([&] { model.parameters().await_readers(); });
+        const double written = milliseconds([&] { saver.wait(); });
+        MESSAGE("save() ", blocked, " ms, copied ", copied, " ms later, written ", written, " ms later");
+        CHECK(blocked < 50);
+    }
+    const double loading = milliseconds([&] { ht::load_checkpoint(folder.path() / "checkpoint-4", {}, model, optimizer); });
+    MESSAGE("loaded in ", loading, " ms");
 }
 
 }  // namespace
