@@ -251,6 +251,11 @@ TEST_CASE("trainer: arguments of checkpoints are checked") {
     a.resume_from_checkpoint = (folder.path() / "none").string();
     run s(a);
     CHECK_THROWS_AS(ht::trainer_checkpoints{s.trainer}, ht::io_error);
+    folder.write("checkpoint-7/checkpoint.json", "");
+    run u(arguments_in(folder.path()));
+    CHECK_THROWS_WITH_AS(ht::trainer_checkpoints{u.trainer},
+                         ("training_arguments: output_dir " + folder.path().string() + " has checkpoints of an earlier run, the newest "
+                          "of step 7; set resume_from_checkpoint, or name another folder").c_str(), ht::argument_error);
     a.resume_from_checkpoint = "newest";
     run t(a);
     CHECK(!ht::trainer_checkpoints(t.trainer).resumed());

@@ -51,6 +51,11 @@ struct loader_position {
     extent size = 0;   ///< samples of the source; 0 for a stream
 
     friend bool operator==(const loader_position&, const loader_position&) = default;
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("seed", self.seed), f("epoch", self.epoch), f("rows", self.rows), f("size", self.size);
+    }
 };
 
 /// An exception that a source, a transform or a collate function threw.

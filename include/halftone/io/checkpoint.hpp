@@ -10,8 +10,8 @@
 /// Parts are, in any order: models (masters, or what they kept; states of layers; amaxes of delayed scaling), optimizers
 /// (moments in their types, 8-bit codes with their absmax values, averages, step counts, rate), scalers, tapes (the random
 /// numbers of dropout), outlier guards, accumulators (which hold nothing between steps: within a window saving is
-/// refused), trainers, and objects with state() and load() of a struct that names its fields (io/fields.hpp), such as a
-/// loader's position. Everything else of a run follows from its program: options, schedules, data.
+/// refused), trainers, data loaders (their position), and objects with state() and load() of a struct that names its fields
+/// (io/fields.hpp). Everything else of a run follows from its program: options, schedules, data.
 ///
 /// A checkpoint is a folder: model.safetensors and optimizer.safetensors, which other programs read, too, and
 /// checkpoint.json, with all counters, sizes and checksums. It is complete or not there (checkpoint/write.hpp). Loading

@@ -21,6 +21,12 @@ namespace detail {
 /// Counts those who read. Waiting costs one load if there is none.
 class read_latch {
   public:
+    read_latch() = default;
+    read_latch(const read_latch&) = delete;
+    read_latch& operator=(const read_latch&) = delete;
+    /// Waits until end() has returned in other threads: wait() may have seen its count before.
+    ~read_latch() { const std::lock_guard<std::mutex> lock(mutex_); }
+
     void begin() { readers_.fetch_add(1, std::memory_order_relaxed); }
     void end() {
         const std::lock_guard<std::mutex> lock(mutex_);

@@ -91,6 +91,7 @@ struct optimizer_slab {
     const char* type = "";      ///< the name of the number type; "byte" for codes
     std::vector<extent> shape{};
 
+    /// Its size.
     std::size_t bytes() const {
         std::size_t n = each;
         for (const extent e : shape) n *= static_cast<std::size_t>(e);

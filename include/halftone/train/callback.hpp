@@ -56,8 +56,9 @@ class trainer_callback {
     trainer_callback& operator=(const trainer_callback&) = delete;
     virtual ~trainer_callback() = default;
 
-    /// Called when train() begins, and when it has taken its last step.
+    /// Called when train() begins.
     virtual void on_train_begin(const trainer_state&) {}
+    /// Called when train() has taken its last step.
     virtual void on_train_end(const trainer_state&) {}
     /// Called after every step; loss and tokens_per_second are those since the last on_log. For a device that works
     /// asynchronously, such as a GPU, it does not wait: except for step, max_steps and seconds, the state is then that
@@ -76,8 +77,9 @@ class trainer_callback {
     virtual void after_step(const trainer_state&) {}
     /// Called when train() is about to return because of stop(), before its last on_log.
     virtual void on_stop(const trainer_state&) {}
-    /// Called when a checkpoint has been saved or begun, and when one could not be: once until one can be again.
+    /// Called when a checkpoint has been saved, or begun.
     virtual void on_save(const trainer_state&) {}
+    /// Called when one could not be saved, with the reason: once until one can be again.
     virtual void on_save_failed(const trainer_state&, const std::string&) {}
 };
 

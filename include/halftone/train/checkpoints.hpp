@@ -58,14 +58,19 @@ struct trainer_checkpoint_options {
 template <class Trainer, class... Parts>
 class trainer_checkpoints final : public trainer_callback {
   public:
-    /// Loads the checkpoint that resume_from_checkpoint names. Throws as load_checkpoint does.
+    /// Loads the checkpoint that resume_from_checkpoint names. Throws as load_checkpoint does, and argument_error if a run
+    /// that begins at its start would save beside the checkpoints of another one.
     explicit trainer_checkpoints(Trainer& trainer, Parts&... parts)
         requires((!std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> && ...))
         : trainer_checkpoints(trainer, trainer_checkpoint_options{}, parts...) {}
     trainer_checkpoints(Trainer& trainer, const trainer_checkpoint_options& options, Parts&... parts)
         : trainer_(&trainer), options_(options), parts_(parts...), saver_(trainer.arguments().output_dir) {
         const training_arguments& a = trainer.arguments();
-        if (!a.resume_from_checkpoint.empty()) resume(a);
+        if (a.resume_from_checkpoint.empty()) {
+            check_folder(a);
+        } else {
+            resume(a);
+        }
         trainer.note_keeper();
         trainer.add_callback(*this);
     }
@@ -120,6 +125,14 @@ class trainer_checkpoints final : public trainer_callback {
         if (options_.on_note) options_.on_note(line);
     }
 
+    /// The checkpoints of an earlier run would be mistaken for this one's.
+    static void check_folder(const training_arguments& a) {
+        if (!detail::has_checkpoints(a)) return;
+        const auto there = list_checkpoints(a.output_dir);
+        if (there.empty()) return;
+        fail<argument_error>("training_arguments: output_dir ", a.output_dir, " has checkpoints of an earlier run, the newest of step ",
+                             there.front().step, "; set resume_from_checkpoint, or name another folder");
+    }
     void resume(const training_arguments& a) {
         const load_checkpoint_options o{options_.policy, [this](const std::string& line) { note(line); }};
         if (a.resume_from_checkpoint == "newest") {

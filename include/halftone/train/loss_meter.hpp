@@ -90,7 +90,7 @@ struct loss_meter_state {
     double sum = 0;               ///< of the steps since the restart
     std::int64_t steps = 0;       ///< their number
     std::int64_t all_steps = 0;
-    std::vector<double> latest;   ///< the losses of the latest steps, oldest first
+    std::vector<double> latest{};  ///< the losses of the latest steps, oldest first
 
     /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
     static void visit_fields(auto& self, auto&& f) {

@@ -85,7 +85,7 @@ struct training_arguments {
     std::int64_t logging_steps = 500;              ///< steps between two calls of on_log
     std::int64_t eval_steps = 0;                   ///< steps between two evaluations; 0: only by calling evaluate()
 
-    std::string output_dir;                        ///< the folder of checkpoints; with any of the next fields a trainer
+    std::string output_dir{};                      ///< the folder of checkpoints; with any of the next fields a trainer
                                                    ///< needs ht::trainer_checkpoints (train/checkpoints.hpp)
     std::int64_t save_steps = 0;                   ///< steps between two checkpoints; 0: none
     halftone::save_strategy save_strategy = halftone::save_strategy::steps;
@@ -93,7 +93,7 @@ struct training_arguments {
     bool load_best_model_at_end = false;           ///< the model gets the weights of the best checkpoint
     std::string metric_for_best_model = "eval_loss";  ///< eval_loss, or what trainer_checkpoints::report names
     bool greater_is_better = false;                ///< of that metric
-    std::string resume_from_checkpoint;            ///< a checkpoint's folder, or "newest": the newest good one in output_dir,
+    std::string resume_from_checkpoint{};          ///< a checkpoint's folder, or "newest": the newest good one in output_dir,
                                                    ///< if there is one; empty: from the start
 
     float initial_loss_scale = 65536;              ///< if the model's policies need a loss scale

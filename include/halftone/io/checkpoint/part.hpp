@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The parts of a checkpoint, whatever they are parts of: a state as JSON, tensors, and how both are restored. part_of()
-/// makes one of a model, an optimizer, a scaler, a tape, an outlier guard, an accumulator, and of anything that has state()
+/// makes one of a model, an optimizer, a scaler, a tape, an outlier guard, an accumulator, a data loader, and of anything that has state()
 /// and load() of a struct that names its fields (io/fields.hpp).
 #pragma once
 
@@ -178,18 +178,29 @@ checkpoint_part scaler_part(Scaler& scaler) {
     return p;
 }
 
-template <class Tape>
-checkpoint_part tape_part(Tape& tape) {
-    struct random {
-        Tape* tape;
-        halftone::random_state state() const { return tape->random_state(); }
-        void load(const halftone::random_state& s) const { tape->restore(s); }
-    };
-    const auto shared = std::make_shared<random>(random{&tape});
-    checkpoint_part p = state_part(*shared, "random");
+/// Something whose state has other names, as an object that has state() and load().
+template <class Owner>
+checkpoint_part adapted_part(Owner owner, const char* name) {
+    const auto shared = std::make_shared<Owner>(owner);
+    checkpoint_part p = state_part(*shared, name);
     p.state = [shared, inner = p.state] { return inner(); };
     return p;
 }
+template <class Tape>
+struct random_of {
+    Tape* tape;
+    halftone::random_state state() const { return tape->random_state(); }
+    void load(const halftone::random_state& s) const { tape->restore(s); }
+};
+template <class Loader>
+struct position_of {
+    Loader* loader;
+    auto state() const { return loader->position(); }
+    template <class Position>
+    void load(const Position& p) const {
+        loader->resume(p);
+    }
+};
 
 template <class Optimizer>
 checkpoint_part optimizer_part(Optimizer& optimizer, store& parameters) {
@@ -226,6 +237,9 @@ template <class T>
 concept part_scaler = requires(T& t) { { t.state() } -> std::same_as<scaler_state>; };
 template <class T>
 concept part_tape = requires(T& t) { t.restore(t.random_state()); };
+/// A data loader.
+template <class T>
+concept part_loader = requires(T& t) { t.resume(t.position()); };
 template <class T>
 concept part_accumulator = requires(T& t) { t.received(); t.take(); };
 template <class T>
@@ -259,7 +273,9 @@ void add_part(std::vector<checkpoint_part>& parts, T& value) {
     } else if constexpr (part_guard<T>) {
         parts.push_back(state_part(value, "outlier_guard"));
     } else if constexpr (part_tape<T>) {
-        parts.push_back(tape_part(value));
+        parts.push_back(adapted_part(random_of<T>{&value}, "random"));
+    } else if constexpr (part_loader<T>) {
+        parts.push_back(adapted_part(position_of<T>{&value}, "loader"));
     } else if constexpr (part_accumulator<T>) {
         if (value.received() != 0)
             fail<state_error>("checkpoint: saved or loaded within a window of ", value.received(),
@@ -271,7 +287,7 @@ void add_part(std::vector<checkpoint_part>& parts, T& value) {
         parts.push_back(state_part(value, named));
     } else {
         static_assert(sizeof(T) == 0, "halftone: checkpoint: this is no part of a run: expected a model, an optimizer, a "
-                                      "scaler, a tape, an outlier guard, an accumulator, a trainer, or an object with "
+                                      "scaler, a tape, an outlier guard, an accumulator, a data loader, a trainer, or an object with "
                                       "state() and load(state)");
     }
     // Of several models, say, the second one is "model_2".

@@ -141,13 +141,12 @@ class checkpoint_saver {
     const std::filesystem::path& folder() const { return folder_; }
 
     /// Begins to save the parts (save_checkpoint in io/checkpoint.hpp has what they can be); waits for an earlier save
-    /// first. Throws state_error within a window of micro-batches, and std::bad_alloc; a failure to write is told by
-    /// failure(), and thrown by wait().
+    /// first. Throws state_error within a window of micro-batches, std::bad_alloc, and what wait() would throw of an earlier
+    /// save; a failure to write this one is told by failure(), and thrown by wait().
     template <class... Parts>
     void save(const checkpoint_options& o, Parts&... values) {
-        join();
+        wait();
         const std::vector<detail::checkpoint_part> parts = detail::parts_of(values...);
-        failure_ = nullptr;
         is_written_ = false;
         auto contents = std::make_unique<std::vector<detail::part_contents>>(snapshot_.begin(parts));
         auto held = std::make_unique<detail::latches>(parts);

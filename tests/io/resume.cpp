@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A run that is saved, destroyed, built anew and loaded goes on with the bits of one that was not interrupted.
+#include <doctest/doctest.h>
+
+#include "io/run.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace ht = halftone;
+
+namespace {
+
+using keeping::run;
+
+/// Six steps straight, and three, a save, three: the same losses, and the same bytes of everything.
+template <class P, class Optimizer>
+void resumes(int micro_batches) {
+    const support::temporary_folder folder;
+    run<P, Optimizer> straight(micro_batches);
+    std::vector<float> losses;
+    for (int i = 0; i < 6; ++i) losses.push_back(straight.step(i));
+    {
+        run<P, Optimizer> first(micro_batches);
+        for (int i = 0; i < 3; ++i) CHECK(first.step(i) == losses[static_cast<std::size_t>(i)]);
+        first.save(folder.path(), 3);
+    }
+    run<P, Optimizer> second(micro_batches);
+    second.step(7);  // what it did before does not matter
+    CHECK(second.load(folder.path() / "checkpoint-3").step == 3);
+    for (int i = 3; i < 6; ++i) CHECK(second.step(i) == losses[static_cast<std::size_t>(i)]);
+    CHECK(second.bytes() == straight.bytes());
+    CHECK(straight.optimizer.steps() + straight.optimizer.skipped_steps() == 6);
+}
+
+using delayed_fp8 = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<3>>;
+using split_bf16 = ht::with_split_master<ht::amp_bf16>;
+
+TEST_CASE("checkpoint: a resumed run has the bits of an uninterrupted one, under every policy") {
+    resumes<ht::full_fp32, keeping::by_adamw>(1);
+    resumes<ht::amp_bf16, keeping::by_adamw>(2);
+    resumes<ht::amp_fp16, keeping::by_adamw>(3);
+    resumes<ht::pure_bf16, keeping::by_adamw>(1);
+    resumes<split_bf16, keeping::by_adamw>(2);
+    resumes<delayed_fp8, keeping::by_adamw>(2);
+}
+
+TEST_CASE("checkpoint: a resumed run has the bits of an uninterrupted one, with every optimizer") {
+    resumes<ht::amp_fp16, keeping::by_adamw_8bit>(2);
+    resumes<ht::amp_fp16, keeping::by_sgd>(1);
+    resumes<ht::amp_fp16, keeping::by_lion>(2);
+    resumes<ht::amp_fp16, keeping::by_muon>(1);
+    resumes<ht::amp_fp16, keeping::by_adafactor>(3);
+}
+
+#if defined(HALFTONE_FULL_TESTS)
+template <class Optimizer>
+void under_all() {
+    for (const int micro_batches : {1, 2, 3}) {
+        resumes<ht::full_fp32, Optimizer>(micro_batches), resumes<ht::amp_bf16, Optimizer>(micro_batches);
+        resumes<ht::amp_fp16, Optimizer>(micro_batches), resumes<ht::pure_bf16, Optimizer>(micro_batches);
+        resumes<split_bf16, Optimizer>(micro_batches), resumes<delayed_fp8, Optimizer>(micro_batches);
+        resumes<ht::tf32, Optimizer>(micro_batches), resumes<ht::fp8_hybrid, Optimizer>(micro_batches);
+    }
+}
+TEST_CASE("checkpoint: every policy with every optimizer and accumulation" * doctest::skip()) {
+    under_all<keeping::by_adamw>(), under_all<keeping::by_adamw_8bit>(), under_all<keeping::by_sgd>();
+    under_all<keeping::by_lion>(), under_all<keeping::by_muon>(), under_all<keeping::by_adafactor>();
+}
+#endif
+
+TEST_CASE("checkpoint: masters are converted to every layout; another optimizer is refused") {
+    const support::temporary_folder folder;
+    run<ht::amp_fp16, keeping::by_adamw> half;
+    for (int i = 0; i < 5; ++i) half.step(i);
+    half.save(folder.path(), 5);
+    const auto path = folder.path() / "checkpoint-5";
+    const ht::load_checkpoint_options converting{.policy = ht::policy_change::convert};
+    // Masters in bf16: each is rounded once.
+    run<ht::pure_bf16, keeping::by_adamw> narrow;
+    CHECK_THROWS_AS(narrow.load(path), ht::checkpoint_error);
+    narrow.load(path, converting);
+    CHECK(narrow.model.up.weight.master()(3, 2) == ht::bfloat16(half.model.up.weight.master()(3, 2)));
+    // And a split master, which is saved as a float.
+    run<split_bf16, keeping::by_adamw> split;
+    split.load(path, converting);
+    CHECK(ht::to_host(split.device, split.model.up.weight.master())(3, 2) == half.model.up.weight.master()(3, 2));
+    run<ht::amp_fp16, keeping::by_lion> lion;
+    CHECK_THROWS_WITH_AS(lion.load(path), "checkpoint: the optimizer was adamw there, and is lion here", ht::checkpoint_error);
+}
+
+}  // namespace
