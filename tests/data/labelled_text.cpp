@@ -10,9 +10,11 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/data/data_loader.hpp>
 #include <halftone/data/labelled_batches.hpp>
 #include <halftone/data/labelled_text.hpp>
 #include <halftone/data/shuffle.hpp>
+#include <halftone/data/subset.hpp>
 #include <halftone/data/synthetic_reviews.hpp>
 #include <halftone/data/vocabulary.hpp>
 
@@ -234,4 +236,39 @@ TEST_CASE("synthetic reviews are the same for the same seed, and have the words 
     const fs::path file = folder.write("file", "x");
     CHECK(contains(message([&] { ht::write_synthetic_reviews(file / "below"); }), "cannot make"));
     CHECK_THROWS_AS(ht::write_synthetic_reviews(folder.path() / "c", {.texts_per_class = 0}), ht::argument_error);
+}
+
+TEST_CASE("a loader's batches of texts are as long as their longest") {
+    const support::temporary_folder folder;
+    ht::write_synthetic_reviews(folder.path() / "in", {.texts_per_class = 30, .seed = 2});
+    const ht::labelled_text texts{folder.path() / "in"};
+    const ht::word_vocabulary words{texts, 100};
+    const ht::encoded_texts rows{texts, words, 32};
+    const ht::random_split parts{rows.size(), 0.2, 1};
+    CHECK(parts.training.size() == 48);
+    CHECK(parts.held_out.size() == 12);
+    CHECK(parts.held_out != ht::random_split(rows.size(), 0.2, 2).held_out);
+    std::set<ht::extent> both(parts.training.begin(), parts.training.end());
+    both.insert(parts.held_out.begin(), parts.held_out.end());
+    CHECK(both.size() == 60);
+    const ht::subset training{rows, parts.training};
+    ht::data_loader loader{training, {.batch_size = 5, .bucket_batches = 4}, ht::collate_padded{words.padding}};
+    ht::extent texts_seen = 0;
+    for (const ht::labelled_batch& batch : loader) {
+        ht::extent longest = 0;
+        for (ht::extent row = 0; row < batch.rows(); ++row) {
+            const ht::extent length = batch.lengths(row);
+            longest = std::max(longest, length);
+            CHECK(batch.tokens(row, 0) == words.start);
+            for (ht::extent i = 0; i < batch.tokens.extent_of(1); ++i)
+                CHECK((batch.tokens(row, i) == words.padding) == (i >= length));
+            ++texts_seen;
+        }
+        CHECK(longest == batch.tokens.extent_of(1));
+        CHECK(longest <= 32);
+    }
+    CHECK(texts_seen == 48);
+    CHECK_THROWS_AS((ht::subset{rows, {60}}), ht::argument_error);
+    CHECK_THROWS_AS((ht::random_split{10, 1.0, 0}), ht::argument_error);
+    CHECK_THROWS_AS((ht::random_split{0, 0.0, 0}), ht::data_error);
 }

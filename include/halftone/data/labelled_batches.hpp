@@ -11,15 +11,20 @@
 /// Step s takes the next rows of a shuffled order of the training texts, in which each text comes once per epoch. The
 /// rows of a step depend on the seed and s alone. Texts are cut to the length, shorter ones are padded; `lengths` tells
 /// which ids are padding.
+///
+///     const ht::encoded_texts rows{texts, words, 128};                     // the same for a data loader, which pads less:
+///     ht::data_loader loader{rows, {.batch_size = 32, .bucket_batches = 16}, ht::collate_padded{words.padding}};
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
+#include <halftone/data/batch_memory.hpp>
 #include <halftone/data/data_error.hpp>
 #include <halftone/data/shuffle.hpp>
+#include <halftone/data/subset.hpp>
 #include <halftone/tensor/view.hpp>
 
 namespace halftone {
@@ -57,6 +62,65 @@ struct labelled_batch {
     }
 };
 
+/// The ids of a text, which are a part of the memory of the encoded_texts that it comes from, and its class.
+struct labelled_ids {
+    std::span<const std::int32_t> ids{};
+    std::int32_t label = 0;
+};
+
+/// Labelled texts as ids: a map_source with lengths (data_loader.hpp).
+class encoded_texts {
+  public:
+    /// Encodes texts[i].text with labels texts[i].label for i from 0 to texts.size() - 1, each to `longest` ids at most;
+    /// neither texts nor vocabulary are used afterwards. Throws argument_error for a length below 2, and data_error for no
+    /// texts.
+    template <class Texts, class Vocabulary>
+    encoded_texts(const Texts& texts, const Vocabulary& vocabulary, extent longest) {
+        const auto rows = static_cast<extent>(texts.size());
+        if (longest < 2) fail<argument_error>("encoded_texts: a length of ", longest, "; expected 2 or more");
+        if (rows < 1) fail<data_error>("encoded_texts: no texts");
+        for (extent row = 0; row < rows; ++row) {
+            const auto ids = vocabulary.encode(texts[row].text, longest);
+            ids_.insert(ids_.end(), ids.begin(), ids.end());
+            ends_.push_back(ids_.size());
+            labels_.push_back(texts[row].label);
+        }
+    }
+
+    extent size() const { return static_cast<extent>(labels_.size()); }
+    extent length(extent index) const { return static_cast<extent>((*this)[index].ids.size()); }
+    labelled_ids operator[](extent index) const {
+        const auto i = static_cast<std::size_t>(index);
+        const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
+        return {std::span(ids_).subspan(begin, ends_[i] - begin), labels_[i]};
+    }
+
+  private:
+    std::vector<std::int32_t> ids_;
+    std::vector<std::size_t> ends_;
+    std::vector<std::int32_t> labels_;
+};
+
+/// A data loader's function: rows as long as the longest, shorter ones padded.
+struct collate_padded {
+    std::int32_t padding = 0;
+
+    labelled_batch operator()(std::span<const labelled_ids> rows, batch_memory& memory) const {
+        const auto count = static_cast<extent>(rows.size());
+        std::size_t longest = 0;
+        for (const labelled_ids& row : rows) longest = std::max(longest, row.ids.size());
+        const auto tokens = memory.make<std::int32_t>(shape<2>{count, static_cast<extent>(longest)});
+        const auto labels = memory.make<std::int32_t>(shape<1>{count}), lengths = memory.make<std::int32_t>(shape<1>{count});
+        std::int32_t* to = tokens.data();
+        for (std::size_t i = 0; i < rows.size(); ++i, to += longest) {
+            std::fill(std::copy(rows[i].ids.begin(), rows[i].ids.end(), to), to + longest, padding);
+            labels.data()[i] = rows[i].label;
+            lengths.data()[i] = static_cast<std::int32_t>(rows[i].ids.size());
+        }
+        return {tokens, labels, lengths};
+    }
+};
+
 /// How labelled texts become batches.
 struct labelled_data_options {
     extent length = 128;     ///< ids in a row, with the first, which is the vocabulary's `start`
@@ -68,27 +132,18 @@ struct labelled_data_options {
 /// in memory of this object and valid until the next one is made.
 class labelled_data {
   public:
-    /// Encodes texts[i].text with labels texts[i].label for i from 0 to texts.size() - 1; neither texts nor vocabulary
-    /// are used afterwards. Throws argument_error for options outside their range, and data_error if a part has no text.
+    /// Neither texts nor vocabulary, as of encoded_texts, are used afterwards. Throws argument_error for options outside
+    /// their range, and data_error if a part has no text.
     template <class Texts, class Vocabulary>
     labelled_data(const Texts& texts, const Vocabulary& vocabulary, const labelled_data_options& options)
-        : options_(options) {
-        const auto rows = static_cast<extent>(texts.size());
-        check(rows);
-        check_shape("labelled_data", shape<2>{rows, options.length});
-        all_.ids.assign(static_cast<std::size_t>(rows * options.length), Vocabulary::padding);
-        for (extent row = 0; row < rows; ++row) {
-            const auto ids = vocabulary.encode(texts[row].text, options.length);
-            std::copy(ids.begin(), ids.end(), all_.ids.begin() + row * options.length);
-            all_.lengths.push_back(static_cast<std::int32_t>(ids.size()));
-            all_.labels.push_back(texts[row].label);
-        }
-        divide(rows);
-    }
+        : options_(options),
+          all_(texts, vocabulary, options.length),
+          padding_(Vocabulary::padding),
+          parts_(all_.size(), options.held_out, options.seed) {}
 
     const labelled_data_options& options() const { return options_; }
     /// The number of texts for training: an epoch.
-    extent training() const { return static_cast<extent>(training_.size()); }
+    extent training() const { return static_cast<extent>(parts_.training.size()); }
 
     /// The batch of a step: `rows` texts; the last ones of an epoch and the first of the next may be in one batch.
     /// Throws argument_error for no rows.
@@ -99,71 +154,48 @@ class labelled_data {
         for (extent row = 0; row < rows; ++row) {
             const std::uint64_t place = first + static_cast<std::uint64_t>(row);
             const shuffled_order order(training(), options_.seed, static_cast<std::uint32_t>(place / epoch_rows));
-            fill(training_[static_cast<std::size_t>(order[static_cast<extent>(place % epoch_rows)])], row);
+            fill(parts_.training[static_cast<std::size_t>(order[static_cast<extent>(place % epoch_rows)])], row);
         }
         return batch(rows);
     }
 
     /// The number of held-out texts.
-    extent windows() const { return static_cast<extent>(held_out_.size()); }
+    extent windows() const { return static_cast<extent>(parts_.held_out.size()); }
     /// `rows` held-out texts from number `first` on; fewer at the end.
     labelled_batch window(extent first, extent rows) {
         rows = std::min(rows, windows() - first);
         if (first < 0 || rows < 1)
             fail<argument_error>("labelled_data: held-out texts from ", first, " on; there are ", windows());
         prepare(rows);
-        for (extent row = 0; row < rows; ++row) fill(held_out_[static_cast<std::size_t>(first + row)], row);
+        for (extent row = 0; row < rows; ++row) fill(parts_.held_out[static_cast<std::size_t>(first + row)], row);
         return batch(rows);
     }
 
   private:
-    struct rows_of_ids {
-        std::vector<std::int32_t> ids, labels, lengths;
-    };
-
-    void check(extent rows) const {
-        if (options_.length < 2)
-            fail<argument_error>("labelled_data: a length of ", options_.length, "; expected 2 or more");
-        if (!(options_.held_out >= 0.0 && options_.held_out < 1.0)) {
-            fail<argument_error>("labelled_data: ", options_.held_out,
-                                 " of the texts held out; expected 0 or more and less than 1");
-        }
-        if (rows < 1) fail<data_error>("labelled_data: no texts");
-    }
-
-    /// The held-out texts are the first of a shuffled order that no epoch has; both parts stay in the texts' order.
-    void divide(extent rows) {
-        const auto count = static_cast<extent>(static_cast<double>(rows) * options_.held_out);
-        if (options_.held_out > 0 && count < 1)
-            fail<data_error>("labelled_data: ", options_.held_out, " of ", rows, " texts is none");
-        std::vector<bool> is_held_out(static_cast<std::size_t>(rows), false);
-        const shuffled_order order(rows, options_.seed, 0xffffffff);
-        for (extent i = 0; i < count; ++i) is_held_out[static_cast<std::size_t>(order[i])] = true;
-        for (extent row = 0; row < rows; ++row)
-            (is_held_out[static_cast<std::size_t>(row)] ? held_out_ : training_).push_back(row);
-    }
-
     void prepare(extent rows) {
         if (rows < 1) fail<argument_error>("labelled_data: a batch of ", rows, " rows; expected 1 or more");
         check_shape("labelled_data", shape<2>{rows, options_.length});
         const auto count = static_cast<std::size_t>(rows);
-        if (now_.labels.size() >= count) return;
-        now_.ids.resize(count * static_cast<std::size_t>(options_.length));
-        now_.lengths.resize(count), now_.labels.resize(count);
+        if (labels_.size() >= count) return;
+        tokens_.resize(count * static_cast<std::size_t>(options_.length));
+        lengths_.resize(count), labels_.resize(count);
     }
     void fill(extent from, extent row) {
-        std::copy_n(all_.ids.begin() + from * options_.length, options_.length,
-                    now_.ids.begin() + row * options_.length);
-        now_.lengths[static_cast<std::size_t>(row)] = all_.lengths[static_cast<std::size_t>(from)];
-        now_.labels[static_cast<std::size_t>(row)] = all_.labels[static_cast<std::size_t>(from)];
+        const labelled_ids text = all_[from];
+        std::int32_t* const to = tokens_.data() + row * options_.length;
+        std::fill(std::copy(text.ids.begin(), text.ids.end(), to), to + options_.length, padding_);
+        lengths_[static_cast<std::size_t>(row)] = static_cast<std::int32_t>(text.ids.size());
+        labels_[static_cast<std::size_t>(row)] = text.label;
     }
     labelled_batch batch(extent rows) const {
-        return {{now_.ids.data(), {rows, options_.length}}, {now_.labels.data(), {rows}}, {now_.lengths.data(), {rows}}};
+        return {{tokens_.data(), {rows, options_.length}}, {labels_.data(), {rows}}, {lengths_.data(), {rows}}};
     }
 
     labelled_data_options options_;
-    rows_of_ids all_, now_;
-    std::vector<extent> training_, held_out_;
+    encoded_texts all_;
+    std::int32_t padding_;
+    random_split parts_;
+    std::vector<std::int32_t> tokens_, labels_, lengths_;
 };
 
 }  // namespace HALFTONE_ABI

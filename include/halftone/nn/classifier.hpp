@@ -42,6 +42,8 @@ class classifier : public model {
     }
 
     const classifier_config& config() const { return config_; }
+    /// From now on every n-th block stores only its input for the backward pass (nn/stack.hpp); 0: none.
+    void checkpoint_every(int n) { encoder_.h.checkpoint_every(n); }
 
     /// The mean cross-entropy, in nats, of batch.labels; a label of -100 does not count. A batch may have
     /// `token_types`, of the tokens' shape, and `lengths`, (batch), in the device's memory: the tokens after the first

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The command line and the reports of classify_images and classify_text: a table, and summary.json.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <new>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <halftone/data/data_error.hpp>
+#include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/metrics/metrics.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
+#include <halftone/version.hpp>
+
+#include "run.hpp"
+
+#if !defined(HALFTONE_COMMIT)
+#define HALFTONE_COMMIT "unknown"
+#endif
+
+namespace ht = halftone;
+
+inline void add_run_options(CLI::App& app, run_options& o) {
+    app.add_option("--policy", o.runs,
+                   "full_fp32, amp_fp16, amp_bf16 and small_bf16 (amp_bf16 with adamw_8bit and checkpoints), separated by commas")
+        ->delimiter(',');
+    app.add_option("--out", o.out, "folder for summary.json; it is made if it does not exist");
+    app.add_option("--epochs", o.epochs, "how often each sample is trained on");
+    app.add_option("--batch", o.batch, "samples in a step");
+    app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to 0 by the last step");
+    app.add_option("--threads", o.threads, "threads that compute; 0: all cores");
+    app.add_option("--workers", o.workers, "threads that make batches meanwhile; 0: none");
+    app.add_option("--seed", o.seed, "seed of weights and of the order");
+}
+
+inline void check(const run_options& o) {
+    const auto refuse = [](const std::string& line) { throw exit_with(2, line); };
+    const auto range = [&](const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
+        if (value < least || value > most)
+            refuse(ht::detail::sentence(option, " is ", value, "; expected ", least, " to ", most));
+    };
+    range("--epochs", o.epochs, 1, 100000);
+    range("--batch", o.batch, 1, 1 << 20);
+    range("--threads", o.threads, 0, 4096);
+    range("--workers", o.workers, 0, 256);
+    if (!(o.learning_rate > 0 && o.learning_rate < 10))
+        refuse(ht::detail::sentence("--lr is ", o.learning_rate, "; expected more than 0 and less than 10"));
+    for (const std::string& run : o.runs) {
+        if (run != "full_fp32" && run != "amp_fp16" && run != "amp_bf16" && run != "small_bf16")
+            refuse("--policy: there is no '" + run + "'; expected full_fp32, amp_fp16, amp_bf16 or small_bf16");
+        if (std::count(o.runs.begin(), o.runs.end(), run) > 1) refuse("--policy: " + run + " is named twice");
+    }
+    if (o.runs.empty()) refuse("--policy: no policy is named");
+}
+
+inline void print_results(std::ostream& out, const std::vector<run_result>& runs) {
+    out << "policy      train loss  test accuracy  samples/s  ms a step  waited  peak MiB  skipped steps\n";
+    for (const run_result& r : runs) {
+        char line[160];
+        std::snprintf(line, sizeof line, "%-11s %10.4f %13.2f%% %10.0f %10.2f %6.2f%% %9.1f %14lld\n", r.name.c_str(),
+                      r.train_loss, 100 * r.accuracy, r.samples_per_second, r.step_ms, 100 * r.waited / r.seconds,
+                      static_cast<double>(r.peak_bytes) / (1 << 20), static_cast<long long>(r.skipped_steps));
+        out << line;
+    }
+}
+
+/// Calls run_one(name) for each run, prints the table, and writes out/summary.json, which is complete or not there.
+template <class RunOne>
+void run_all(const char* program, const run_options& o, nlohmann::ordered_json arguments, const RunOne& run_one) {
+    ht::output_folder folder(o.out);
+    ht::output_file file(o.out / "summary.json");  // opened early, so that an unwritable folder is reported before training
+    const ht::cpu device{{.threads = o.threads}};
+    std::cout << device.description() << std::endl;
+    std::vector<run_result> runs;
+    for (const std::string& name : o.runs) runs.push_back(run_one(name));
+    std::cout << '\n';
+    print_results(std::cout, runs);
+    for (const auto& [key, value] : nlohmann::ordered_json{{"epochs", o.epochs}, {"batch", o.batch},
+                                                           {"lr", o.learning_rate}, {"workers", o.workers},
+                                                           {"seed", o.seed}}.items())
+        arguments[key] = value;
+    nlohmann::ordered_json summary{{"program", program},
+                                   {"commit", HALFTONE_COMMIT},
+                                   {"machine", {{"cpu", ht::cpu_model()}, {"isa", ht::name(device.instruction_set())},
+                                                {"threads", device.threads()}, {"gpu", nullptr}}},
+                                   {"arguments", arguments},
+                                   {"runs", nlohmann::ordered_json::array()}};
+    for (const run_result& r : runs) {
+        summary["runs"].push_back({{"policy", r.name == "small_bf16" ? "amp_bf16" : r.name},
+                                   {"name", r.name},
+                                   {"device", device.description()},
+                                   {"parameters", r.parameters},
+                                   {"steps", r.steps},
+                                   {"train_loss", r.train_loss},
+                                   {"test_accuracy", r.accuracy},
+                                   {"samples_per_second", r.samples_per_second},
+                                   {"step_ms", r.step_ms},
+                                   {"seconds", r.seconds},
+                                   {"seconds_waited", r.waited},
+                                   {"peak_bytes", r.peak_bytes},
+                                   {"skipped_steps", r.skipped_steps},
+                                   {"loss_scale", r.loss_scale}});
+    }
+    file.write(summary.dump(2) + "\n");
+    file.commit();
+    folder.keep();
+}
+
+/// main() of a program: errors give one line and an exit code, 2 for bad input.
+template <class Function>
+int end_of(const char* program, const Function& f) {
+    const auto complain = [&](int code, const char* what) {
+        std::cerr << program << ": " << what << '\n';
+        return code;
+    };
+    try {
+        f();
+        return 0;
+    } catch (const CLI::Success&) {  // answered
+        return 0;
+    } catch (const CLI::ParseError& e) {
+        return complain(2, e.what());
+    } catch (const exit_with& e) {
+        return complain(e.code, e.what());
+    } catch (const ht::error& e) {
+        return complain(2, e.what());
+    } catch (const std::bad_alloc&) {
+        return complain(2, "not enough memory for these sizes and this data");
+    } catch (const std::exception& e) {
+        return complain(1, e.what());
+    }
+}
+
+/// Parses; prints help and version if asked for, and throws CLI::Success then.
+inline void parse(CLI::App& app, int argc, char** argv) {
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::Success& e) {
+        app.exit(e);
+        throw;
+    }
+}

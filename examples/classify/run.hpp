@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What classify_images and classify_text have in common: their options, and the result of a run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <halftone/tensor/shape.hpp>
+
+/// Ends the program with one line on stderr and this exit code.
+struct exit_with : std::runtime_error {
+    exit_with(int exit_code, const std::string& line) : std::runtime_error(line), code(exit_code) {}
+    int code;
+};
+
+struct run_options {
+    /// small_bf16 is amp_bf16 with adamw_8bit and checkpoints: less memory for more time.
+    std::vector<std::string> runs{"full_fp32", "amp_fp16", "amp_bf16", "small_bf16"};
+    std::filesystem::path out;
+    std::int64_t epochs = 3;
+    std::int64_t batch = 64;
+    double learning_rate = 2e-3;
+    int threads = 0;  ///< of the device; 0: all cores
+    int workers = 1;  ///< that make batches
+    std::uint64_t seed = 1;
+};
+
+struct run_result {
+    std::string name;
+    std::size_t parameters = 0;
+    std::int64_t steps = 0;
+    double train_loss = 0;          ///< the mean of the last epoch, in nats
+    double accuracy = 0;            ///< the share of test samples whose largest logit is that of the label
+    double samples_per_second = 0;  ///< of training
+    double step_ms = 0;             ///< median
+    double seconds = 0;             ///< of training
+    double waited = 0;              ///< seconds in which training waited for batches
+    std::size_t peak_bytes = 0;
+    std::int64_t skipped_steps = 0;
+    double loss_scale = 0;
+};
