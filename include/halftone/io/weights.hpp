@@ -13,7 +13,10 @@
 /// copy is saved as that.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -27,13 +30,16 @@ inline namespace HALFTONE_ABI {
 
 /// The name of a parameter in a file, by its path in the model. An empty name: the file does not have it.
 using weight_names = std::function<std::string(const std::string& path)>;
+/// Whether a file stores the transpose of a parameter, by its path in the model; only matrices can be.
+using weight_transposes = std::function<bool(const std::string& path)>;
 
 /// How weights are saved.
 struct save_weights_options {
     std::optional<dtype> type = std::nullopt;  ///< a floating-point type for all; by default each parameter's own
     std::uint64_t max_shard_bytes = tensor_file_options{}.max_shard_bytes;  ///< the most bytes in a file of a folder
     std::map<std::string, std::string> metadata{{"format", "pt"}};
-    weight_names names{};  ///< by default the paths
+    weight_names names{};            ///< by default the paths
+    weight_transposes transposed{};  ///< by default none
 };
 
 /// What a file may lack or have in addition.
@@ -47,6 +53,8 @@ enum class name_matching {
 struct load_weights_options {
     weight_names names{};  ///< by default the paths
     name_matching matching = name_matching::exact;
+    weight_transposes transposed{};  ///< by default none
+    std::function<bool(const std::string& name)> ignored{};  ///< tensors of the file that are no weights; by default none
 };
 
 namespace detail {
@@ -84,6 +92,31 @@ inline void write_values(store& parameters, std::size_t index, const std::byte* 
     parameters.memory().write(g.copy.data() + e.copy * g.copy_bytes, values, e.count * g.copy_bytes);
 }
 
+/// The transpose of a row-major matrix of elements of so many bytes.
+inline std::vector<std::byte> transposed_bytes(const std::byte* from, std::size_t rows, std::size_t columns, std::size_t element) {
+    std::vector<std::byte> to(rows * columns * element);
+    constexpr std::size_t side = 32;  // of the squares that are copied one by one: both stay in L1
+    for (std::size_t r0 = 0; r0 < rows; r0 += side) {
+        for (std::size_t c0 = 0; c0 < columns; c0 += side) {
+            for (std::size_t r = r0; r < std::min(rows, r0 + side); ++r) {
+                for (std::size_t c = c0; c < std::min(columns, c0 + side); ++c)
+                    std::memcpy(to.data() + (c * rows + r) * element, from + (r * columns + c) * element, element);
+            }
+        }
+    }
+    return to;
+}
+/// Whether `transposed` names this parameter. Throws argument_error for one that is no matrix.
+inline bool is_stored_transposed(const weight_transposes& transposed, const store_entry& e) {
+    if (!transposed || !transposed(e.path)) return false;
+    if (e.shape.size() != 2) fail<argument_error>("weights: ", e.path, " is no matrix, and has no transpose");
+    return true;
+}
+/// The shape of a parameter in a file.
+inline std::vector<extent> shape_in_file(const store_entry& e, bool is_transposed) {
+    return is_transposed ? std::vector<extent>{e.shape[1], e.shape[0]} : std::vector<extent>(e.shape.begin(), e.shape.end());
+}
+
 /// A list of names in a sentence: at most eight.
 struct name_list {
     std::string text;
@@ -95,6 +128,23 @@ struct name_list {
 };
 
 inline std::string file_name_of(const weight_names& names, const std::string& path) { return names ? names(path) : path; }
+
+/// Gives the bytes of a matrix's transpose, part after part. The transpose is made when the first one is asked for, and
+/// freed after the last.
+inline auto transposed_values(const store& parameters, const store_entry& e, dtype own, dtype type) {
+    return [&parameters, &e, own, type, all = std::make_shared<std::vector<std::byte>>()](std::byte* to, std::size_t first,
+                                                                                     std::size_t bytes) {
+        if (all->empty()) {
+            std::vector<std::byte> values(e.count * size_of(own)), converted(e.count * size_of(type));
+            read_values(parameters, e, 0, e.count, values.data());
+            convert(own, values.data(), type, converted.data(), e.count);
+            *all = transposed_bytes(converted.data(), static_cast<std::size_t>(e.shape[0]),
+                                    static_cast<std::size_t>(e.shape[1]), size_of(type));
+        }
+        std::memcpy(to, all->data() + first, bytes);
+        if (first + bytes == all->size()) std::vector<std::byte>().swap(*all);
+    };
+}
 
 inline std::vector<tensor_source> weight_sources(const store& parameters, const save_weights_options& o) {
     parameters.check_committed();
@@ -108,6 +158,10 @@ inline std::vector<tensor_source> weight_sources(const store& parameters, const 
         if (named.empty()) continue;
         const auto own = static_cast<dtype>(known);
         const dtype type = o.type.value_or(own);
+        if (is_stored_transposed(o.transposed, e)) {
+            sources.push_back({named, type, shape_in_file(e, true), transposed_values(parameters, e, own, type)});
+            continue;
+        }
         sources.push_back({named, type, e.shape, [&parameters, &e, own, type](std::byte* to, std::size_t first, std::size_t bytes) {
                                const std::size_t each = size_of(type), begin = first / each, count = bytes / each;
                                std::vector<std::byte> values(count * size_of(own));
@@ -144,6 +198,7 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
     struct match {
         std::size_t entry;
         const tensor_info* from;
+        bool is_transposed;
     };
     std::vector<match> matches;
     std::set<std::string> used;
@@ -153,21 +208,22 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
         const std::string named = detail::file_name_of(o.names, e.path);
         if (named.empty()) continue;
         const tensor_info* const t = files.find(named);
+        const bool is_transposed = detail::is_stored_transposed(o.transposed, e);
         used.insert(named);
         if (t == nullptr) {
             missing.add(named);
-        } else if (t->shape != e.shape) {
-            mismatched.add(named + ' ' + detail::shape_text(t->shape) + ", which is " + detail::shape_text(e.shape));
+        } else if (const auto shape = detail::shape_in_file(e, is_transposed); t->shape != shape) {
+            mismatched.add(named + ' ' + detail::shape_text(t->shape) + ", which is " + detail::shape_text(shape));
         } else if (!is_float(t->type)) {
             mismatched.add(named + ", which is " + name(t->type) + " there");
         } else if (detail::saved_dtype(parameters.groups()[e.group], e) < 0) {
             mismatched.add(named + ", which has a number type of the user's");
         } else {
-            matches.push_back({i, t});
+            matches.push_back({i, t, is_transposed});
         }
     }
     for (const tensor_info& t : files.tensors()) {
-        if (used.count(t.name) == 0) unexpected.add(t.name);
+        if (used.count(t.name) == 0 && !(o.ignored && o.ignored(t.name))) unexpected.add(t.name);
     }
     std::string faults;
     const auto say = [&faults](const char* what, const detail::name_list& list) {
@@ -188,11 +244,15 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
         values.emplace_back(e.count * size_of(own));
         if (m.from->type == own) {
             files.read(*m.from, values.back().data());
-            continue;
+        } else {
+            stored.resize(static_cast<std::size_t>(m.from->bytes));
+            files.read(*m.from, stored.data());
+            convert(m.from->type, stored.data(), own, values.back().data(), e.count);
         }
-        stored.resize(static_cast<std::size_t>(m.from->bytes));
-        files.read(*m.from, stored.data());
-        convert(m.from->type, stored.data(), own, values.back().data(), e.count);
+        if (m.is_transposed) {
+            values.back() = detail::transposed_bytes(values.back().data(), static_cast<std::size_t>(e.shape[1]),
+                                                     static_cast<std::size_t>(e.shape[0]), size_of(own));
+        }
     }
     for (std::size_t i = 0; i < matches.size(); ++i) detail::write_values(parameters, matches[i].entry, values[i].data());
     parameters.refresh();
