@@ -15,19 +15,19 @@ namespace twice_checks {
 namespace ht = halftone;
 using second_order::doubles;
 
-/// A convolution of pictures (2, 2, 3, 3) with filters (2, 2 / groups, 2, 2).
+/// A convolution of images (2, 2, 3, 3) with filters (2, 2 / groups, 2, 2).
 struct conv2d_case {
     ht::conv2d_options options;
 
-    ht::shape<4> pictures() const { return {2, 2, 3, 3}; }
+    ht::shape<4> images() const { return {2, 2, 3, 3}; }
     ht::shape<4> filters() const { return {2, 2 / options.groups, 2, 2}; }
     ht::shape<4> results() const {
-        return ht::detail::conv2d_problem::of("conv2d", pictures(), filters(), options).result();
+        return ht::detail::conv2d_problem::of("conv2d", images(), filters(), options).result();
     }
     doubles define(const doubles& x, const double* w, const double* bias) const {
         const ht::shape<4> s = results();
         doubles y(static_cast<std::size_t>(s.size()));
-        ht::reference::conv2d(ht::const_view<double, 4>(x.data(), pictures()), ht::const_view<double, 4>(w, filters()),
+        ht::reference::conv2d(ht::const_view<double, 4>(x.data(), images()), ht::const_view<double, 4>(w, filters()),
                               options, ht::view<double, 4>(y.data(), s));
         for (std::size_t i = 0; i < y.size(); ++i)
             y[i] += bias == nullptr ? 0 : bias[i / static_cast<std::size_t>(s[2] * s[3]) % 2];
@@ -35,7 +35,7 @@ struct conv2d_case {
     }
 };
 
-/// By the pictures, which are behind a tanh, a parameter that is the weight, and one that is the bias.
+/// By the images, which are behind a tanh, a parameter that is the weight, and one that is the bias.
 template <class Device>
 void check_conv2d_of_parameters(Device& device, const conv2d_case& c) {
     using P = ht::full_fp32;
@@ -47,7 +47,7 @@ void check_conv2d_of_parameters(Device& device, const conv2d_case& c) {
         device, &parameters, {4, 9}, 36,
         [&](auto& t, const auto& x) {
             using roles = ht::roles<float, float, float>;
-            const auto in = ht::reshape(t, ht::tanh(t, x), c.pictures());
+            const auto in = ht::reshape(t, ht::tanh(t, x), c.images());
             return second_order::weigh(t, ht::conv2d<roles>(t, in, weight, bias, c.options));
         },
         [&](const doubles& all) {
@@ -57,7 +57,7 @@ void check_conv2d_of_parameters(Device& device, const conv2d_case& c) {
         });
 }
 
-/// Where the pictures are the weight, too.
+/// Where the images are the weight, too.
 template <class Device>
 void check_conv2d_of_variables(Device& device, const conv2d_case& c) {
     const ht::extent columns = c.filters().size() / 4;
@@ -65,7 +65,7 @@ void check_conv2d_of_variables(Device& device, const conv2d_case& c) {
         device, nullptr, {4, 9}, 36,
         [&](auto& t, const auto& x) {
             const auto w = ht::reshape(t, ht::slice(t, ht::exp(t, x), ht::axes<1>, 0, columns), c.filters());
-            return second_order::weigh(t, ht::conv2d(t, ht::reshape(t, x, c.pictures()), w, c.options));
+            return second_order::weigh(t, ht::conv2d(t, ht::reshape(t, x, c.images()), w, c.options));
         },
         [&](const doubles& all) {
             doubles w;

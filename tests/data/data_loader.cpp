@@ -287,7 +287,7 @@ TEST_CASE("an exception comes in place of its batch, with the sample's number") 
     for (const int workers : worker_counts) {
         CAPTURE(workers);
         const auto fails = [](ht::extent i) {
-            if (i == 17) throw std::runtime_error("not a picture");
+            if (i == 17) throw std::runtime_error("not an image");
             if (i == 33) throw 5;
             return i;
         };
@@ -301,7 +301,7 @@ TEST_CASE("an exception comes in place of its batch, with the sample's number") 
             } catch (const ht::sample_error& e) {
                 CHECK(e.index == 17);
                 CHECK(e.epoch == 0);
-                CHECK(std::string(e.what()) == "data_loader: sample 17 of epoch 0: not a picture");
+                CHECK(std::string(e.what()) == "data_loader: sample 17 of epoch 0: not an image");
                 CHECK_THROWS_AS(std::rethrow_exception(e.cause), std::runtime_error);
             }
             CHECK(loader.position().rows == 16);
