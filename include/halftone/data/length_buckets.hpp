@@ -55,7 +55,8 @@ class length_buckets {
     }
 
     /// In ascending order.
-    const std::vector<extent>& lengths() const { return lengths_; }
+    const std::vector<extent>& lengths() const& { return lengths_; }
+    std::vector<extent> lengths() && { return std::move(lengths_); }
     extent largest() const { return lengths_.back(); }
     /// The number of the smallest bucket for sequences of this length. Throws argument_error if there is none.
     std::size_t bucket_of(extent length) const {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +30,13 @@ namespace detail {
 class planned_blocks final : public segment_blocks {
   public:
     using segment_blocks::segment_blocks;
+    /// Leaves the plan of its last period for others: ht::plan of a single step suffices.
+    ~planned_blocks() override {
+        try {
+            if (live() == 0) end_period();
+        } catch (const std::exception&) {  // bad_alloc: there is no plan
+        }
+    }
 
     std::byte* allocate(std::size_t bytes) override {
         if (live() == 0 && planned_live_ == 0) begin_period(bytes);
