@@ -2,10 +2,12 @@
 /// \file
 /// What each kind of arena does in its own way: plans and runs that deviate from them, ranges that grow in place, and
 /// size classes.
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -241,6 +243,24 @@ TEST_CASE("planned arena: steps that never end are not planned, and their memory
     CHECK(space.reserved() <= 2 * mebibyte);
     space.deallocate(kept, 64);
     CHECK(memory.plans().size() == 0);
+}
+
+TEST_CASE("planned arena: contexts in several threads may share plans") {
+    ht::host_memory first;
+    first.set_arenas(arena_kind::planned);
+    std::vector<std::thread> threads;
+    std::atomic<std::size_t> damaged{0};
+    for (int t = 0; t < 4; ++t) {
+        threads.emplace_back([&first, &damaged] {
+            ht::host_memory memory;
+            memory.use_arenas_of(first);
+            ht::arena space(memory, memory_kind::activation);
+            for (std::uint64_t i = 0; i < 40; ++i) damaged += run(space, random_step(i % 5, 30));
+        });
+    }
+    for (std::thread& t : threads) t.join();
+    CHECK(damaged == 0);
+    CHECK(first.plans().size() == 5);
 }
 
 // ---- ranges that grow

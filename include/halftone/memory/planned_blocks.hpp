@@ -100,7 +100,7 @@ class planned_blocks final : public segment_blocks {
         const auto found = last_.find(first);
         const slab_plan* const plan = found != last_.end() ? found->second : source().plans().beginning_with(first);
         if (plan != nullptr) most_ = std::max(most_, plan->bytes);
-        if (segments().size() > 1 || (plan != nullptr && reserved() != most_)) fit_slab();
+        if (segments().size() > 1 || (most_ != 0 && reserved() != most_)) fit_slab();
         shown_ = plan;
         deviation_ = plan == nullptr ? deviation::first_of_its_kind : deviation::none;
         wanted_ = first;

@@ -146,6 +146,7 @@ class memory_resource {
 
     /// The kind of arenas on this memory: of those that are made from now on.
     arena_kind arenas() const { return arenas_; }
+    /// Sets it; arenas that exist keep theirs.
     void set_arenas(arena_kind kind) { arenas_ = kind; }
     /// The plans of planned arenas on this memory; those of the memory that it plans for, if it does.
     detail::arena_plans& plans() { return *plans_; }

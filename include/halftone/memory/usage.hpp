@@ -81,6 +81,7 @@ class memory_usage {
     std::size_t peak_held() const { return held_.peak; }
     /// Bytes taken from the system for this kind, used or not.
     std::size_t held(memory_kind kind) const { return held_kinds_[index(kind)].live; }
+    /// The most bytes that were taken for this kind at one time.
     std::size_t peak_held(memory_kind kind) const { return held_kinds_[index(kind)].peak; }
     /// Blocks taken from the system so far, pages of a growable arena included: a steady training step leaves it
     /// unchanged.

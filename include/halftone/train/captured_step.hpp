@@ -111,8 +111,9 @@ class captured_step {
     std::int64_t captures() const { return captures_; }
     std::int64_t replays() const { return replays_; }
 
-    /// The number of graphs that it keeps. Throws argument_error for one below 1.
+    /// The number of graphs that it keeps.
     int most_graphs() const { return most_; }
+    /// Sets it. Throws argument_error for one below 1.
     void set_most_graphs(int most) {
         if (most < 1) fail<argument_error>("captured_step: ", most, " graphs at most; expected 1 or more");
         most_ = most;
