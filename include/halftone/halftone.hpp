@@ -14,6 +14,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
+#include <halftone/data/length_buckets.hpp>
 #include <halftone/data/text.hpp>
 #include <halftone/kernel/exponent_counts/exponent_counts.hpp>
 #include <halftone/observe/metrics/progress.hpp>

@@ -10,6 +10,7 @@
 
 #include <halftone/cuda.cuh>
 #include <halftone/exec/measure.hpp>
+#include <halftone/memory/arena.hpp>
 #include <halftone/tensor/tensor.hpp>
 
 /// Of tests/ptx, which takes the place of the runtime where there is no GPU: how often a call was made that takes long.
@@ -447,6 +448,50 @@ TEST_CASE("cuda: an earlier error of the user's is not reported as a launch's") 
     CHECK_NOTHROW(gpu.fill(x.data(), 32, 1.0f));
     CHECK(cudaGetLastError() == cudaErrorInvalidDevice);
     gpu.synchronize();
+}
+
+TEST_CASE("cuda: a growable arena has pages of the GPU's memory, which are returned and come again") {
+    ht::cuda gpu{{.arenas = ht::arena_kind::growable}};
+    const std::size_t page = gpu.memory().page_bytes();
+    if (page == 0) return;  // a GPU without CUDA's virtual memory calls
+    {
+        ht::arena space(gpu.memory(), ht::memory_kind::activation);
+        std::byte* const first = space.allocate(page / 2);
+        CHECK(space.reserved() == page);
+        std::byte* const second = space.allocate(3 * page);
+        CHECK(second == first + page / 2);
+        CHECK(space.reserved() == 4 * page);
+        CHECK(gpu.reaches(second + 2 * page));
+        // Across the border between the first page and those that came later.
+        constexpr ht::extent n = 1000;
+        auto* const across = reinterpret_cast<float*>(first + page) - n / 2;
+        gpu.fill(across, n, 1.0f);
+        gpu.launch(increment{{across, n}});
+        std::vector<float> host(n);
+        gpu.memory().read(host.data(), across, n * sizeof(float));
+        CHECK(host == std::vector<float>(n, 2.0f));
+        // All but the first page goes back, and comes again at the same place.
+        gpu.fill(reinterpret_cast<float*>(first), n, 3.0f);
+        space.deallocate(second, 3 * page);
+        gpu.memory().release_cached();
+        CHECK(space.reserved() == page);
+        CHECK(gpu.memory().usage().held() == page);
+        gpu.memory().read(host.data(), first, n * sizeof(float));
+        CHECK(host == std::vector<float>(n, 3.0f));
+        CHECK(space.allocate(5 * page) == second);
+        gpu.fill(reinterpret_cast<float*>(second + 4 * page), n, 4.0f);
+        gpu.memory().read(host.data(), second + 4 * page, n * sizeof(float));
+        CHECK(host == std::vector<float>(n, 4.0f));
+        space.deallocate(second, 5 * page);
+        space.deallocate(first, page / 2);
+    }
+    CHECK(gpu.memory().usage().held() == 0);
+    // Beyond the limit there is the one error, as without ranges.
+    ht::cuda small{{.memory_limit = 2 * page, .arenas = ht::arena_kind::growable}};
+    ht::arena space(small.memory(), ht::memory_kind::activation);
+    CHECK_THROWS_AS(space.allocate(3 * page), ht::out_of_memory);
+    std::byte* const fits = space.allocate(2 * page);
+    space.deallocate(fits, 2 * page);
 }
 
 TEST_CASE("cuda: errors name their cause") {

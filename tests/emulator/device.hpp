@@ -64,6 +64,8 @@ class closed_memory final : public memory_resource {
         closed_memory& memory_;
     };
 
+    std::size_t page_bytes() const override { return page; }
+
     bool owns(const void* p) const {
         const auto* at = static_cast<const std::byte*>(p);
         return std::any_of(blocks_.begin(), blocks_.end(),
@@ -131,6 +133,26 @@ class closed_memory final : public memory_resource {
         std::erase_if(blocks_, [data](const block& b) { return b.data == data; });
         munmap(data, pages(bytes));
     }
+    address_range obtain_range() override { return detail::host_pages::reserve(page); }
+    bool commit(std::byte* at, std::size_t bytes) override {
+        if (bytes > limit_ - usage().held() || !detail::host_pages::commit(at, bytes)) return false;
+        std::memset(at, 0xff, bytes);
+        if (openings_ == 0) mprotect(at, bytes, PROT_NONE);
+        blocks_.push_back({at, bytes});
+        return true;
+    }
+    void uncommit(std::byte* at, std::size_t bytes) override {
+        std::erase_if(blocks_, [at](const block& b) { return b.data == at; });
+        detail::host_pages::decommit(at, bytes);
+    }
+    void release_range(const address_range& range) noexcept override {
+        std::erase_if(blocks_, [&range](const block& b) {
+            return b.data >= range.data && b.data < range.data + range.bytes;
+        });
+        detail::host_pages::release(range);
+    }
+
+    static constexpr std::size_t page = std::size_t{1} << 16;
 
     std::size_t limit_;
     std::vector<block> blocks_;

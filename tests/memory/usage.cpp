@@ -35,12 +35,15 @@ TEST_CASE("memory_usage: live and peak bytes, by kind and in total") {
 
 TEST_CASE("memory_usage: blocks from the system are counted separately from the bytes used in them") {
     ht::memory_usage usage;
-    usage.add_block(1000);
+    usage.add_block(1000, memory_kind::activation);
     CHECK(usage.held() == 1000);
     CHECK(usage.live() == 0);
-    usage.add_block(500);
-    usage.remove_block(1000);
+    usage.add_block(500, memory_kind::master);
+    usage.remove_block(1000, memory_kind::activation);
     CHECK(usage.held() == 500);
+    CHECK(usage.held(memory_kind::master) == 500);
+    CHECK(usage.held(memory_kind::activation) == 0);
+    CHECK(usage.peak_held(memory_kind::activation) == 1000);
     CHECK(usage.peak_held() == 1500);
     CHECK(usage.allocations() == 2);
     usage.reset_peaks();

@@ -105,6 +105,8 @@ bool is_refused(stream& s);
 bool any_refuses();
 /// Whether a stream is being captured for which the legacy stream would have to wait.
 bool is_any_blocking_stream_noting();
+/// The driver's function of that name for ranges of addresses (cuMemAddressReserve, ...); nullptr if it is none.
+void* page_function(const char* symbol);
 /// Called when something has waited: pools return the memory that they do not keep.
 void trim_pools();
 

@@ -77,6 +77,17 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t of, cudaMemPoolAttr which, voi
     reinterpret_cast<pool*>(of)->threshold = *static_cast<std::uint64_t*>(value);
     return result(cudaSuccess);
 }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t of, std::size_t keeps) {
+    const lock l(all().mutex);
+    ++all().calls["cudaMemPoolTrimTo"];
+    pool& p = *reinterpret_cast<pool*>(of);
+    p.reserved = std::max<std::uint64_t>(p.used, std::min<std::uint64_t>(p.reserved, keeps));
+    return result(cudaSuccess);
+}
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+    *free = *all = std::size_t{1} << 34;
+    return result(cudaSuccess);
+}
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t of, cudaMemPoolAttr which, void* value) {
     const lock l(all().mutex);
     const pool& p = *reinterpret_cast<pool*>(of);

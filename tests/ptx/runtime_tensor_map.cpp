@@ -97,8 +97,12 @@ extern "C" {
 /// The driver of a device before sm_90 has the function, too, but the device fails.
 cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version, unsigned long long,
                                              cudaDriverEntryPointQueryResult* status) {
-    const bool is_known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0, is_new = version >= 12000;
-    *function = is_known && is_new ? reinterpret_cast<void*>(&encode_tiled) : nullptr;
+    void* const of_pages = page_function(symbol);
+    const bool is_known = of_pages != nullptr || std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0,
+               is_new = of_pages != nullptr || version >= 12000;
+    *function = of_pages != nullptr  ? of_pages
+                : is_known && is_new ? reinterpret_cast<void*>(&encode_tiled)
+                                     : nullptr;
     if (status != nullptr)
         *status = !is_known ? cudaDriverEntryPointSymbolNotFound
                   : is_new  ? cudaDriverEntryPointSuccess

@@ -225,7 +225,7 @@ struct watched_device {
 
       private:
         std::byte* obtain(std::size_t bytes) override { return host_.reserve(bytes, ht::memory_kind::other); }
-        void release(std::byte* block, std::size_t bytes) noexcept override { host_.unreserve(block, bytes); }
+        void release(std::byte* block, std::size_t bytes) noexcept override { host_.unreserve(block, bytes, ht::memory_kind::other); }
         ht::host_memory host_;
     };
     watched_memory& memory() { return memory_; }

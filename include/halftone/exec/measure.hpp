@@ -48,7 +48,9 @@ class measured {
     explicit measured(Device& real) : real_(&real), workspace_(measuring{}) {}
     /// For observe/memory/plan.hpp: with memory that is counted, of which tapes tell `listener`.
     measured(Device& real, memory_planning, range_listener& listener)
-        : real_(&real), workspace_(memory_), listener_(&listener) {}
+        : real_(&real), workspace_(memory_), listener_(&listener) {
+        memory_.use_arenas_of(real.memory());
+    }
     measured(const measured&) = delete;
     measured& operator=(const measured&) = delete;
 

@@ -2,15 +2,20 @@
 /// \file
 /// An arena: memory for the tensors of one training step, in blocks of any size that are freed in any order.
 ///
-/// In the first step of a shape the arena grows by segments. As soon as all blocks have been freed, the next allocation
-/// replaces the segments by one of their total size, so that all later steps run in that segment and allocate nothing
-/// from the system. The same sequence of calls gives the same addresses.
+/// How it takes and divides its memory is an option of the device: arena_kind (memory/resource.hpp), for example
+///
+///     ht::cpu device{{.arenas = ht::arena_kind::growable}};
+///
+/// With each kind, the steps after the first ones allocate nothing from the system.
 #pragma once
 
 #include <algorithm>
-#include <vector>
+#include <memory>
+#include <string>
 
-#include <halftone/memory/resource.hpp>
+#include <halftone/memory/caching_blocks.hpp>
+#include <halftone/memory/growable_blocks.hpp>
+#include <halftone/memory/planned_blocks.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -21,34 +26,24 @@ inline namespace HALFTONE_ABI {
 
 /// Allocates blocks for the results of one step at a time from a resource's memory, and counts them there as memory of
 /// one kind. All blocks must be freed before the arena is destroyed. Not thread-safe.
-class arena final : public detail::capture_dependency {
+class arena {
   public:
+    /// Of the kind that the resource's arenas have. A growable arena on a resource without ranges of addresses
+    /// (page_bytes() is 0) has segments.
     arena(memory_resource& source, memory_kind kind)
-        : detail::capture_dependency(&source.capture_dependencies(), "the memory of results has moved"),
-          source_(&source),
-          kind_(kind) {}
+        : source_(&source), kind_(kind), blocks_(allocator_for(source, kind)) {}
+    arena(const arena&) = delete;
+    arena& operator=(const arena&) = delete;
     ~arena() {
         // A tape destroyed in the middle of a step has not freed its blocks.
         if (live_ != 0) source_->usage().remove(live_, kind_);
-        for (const segment& s : segments_) source_->unreserve(s.data, s.bytes);
     }
 
-    /// A block, aligned to block_alignment. Throws out_of_memory.
+    /// A block, aligned to block_alignment. If there is no memory, what arenas and workspaces hold unused is released
+    /// and the request tried once more; then throws out_of_memory.
     std::byte* allocate(std::size_t bytes) {
         bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
-        if (live_ == 0 && segments_.size() > 1) consolidate();
-        auto best = free_.end();
-        for (auto range = free_.begin(); range != free_.end(); ++range) {
-            if (range->bytes >= bytes && (best == free_.end() || range->bytes < best->bytes)) best = range;
-        }
-        if (best == free_.end()) best = grow(bytes);
-        std::byte* block = best->data;
-        if (best->bytes == bytes) {
-            free_.erase(best);
-        } else {
-            best->data += bytes;
-            best->bytes -= bytes;
-        }
+        std::byte* const block = blocks_->allocate(bytes);
         live_ += bytes;
         peak_ = std::max(peak_, live_);
         source_->usage().add(bytes, kind_, block);
@@ -60,32 +55,12 @@ class arena final : public detail::capture_dependency {
         bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
         live_ -= bytes;
         source_->usage().remove(bytes, kind_, block);
-        // Free ranges are sorted by address; the block is merged with free neighbours of the same segment.
-        auto next = std::lower_bound(free_.begin(), free_.end(), block,
-                                     [](const range& r, const std::byte* at) { return r.data < at; });
-        const bool joins_next = next != free_.end() && next->data == block + bytes && !begins_segment(next->data);
-        const bool joins_previous =
-            next != free_.begin() && (next - 1)->data + (next - 1)->bytes == block && !begins_segment(block);
-        if (joins_next && joins_previous) {
-            (next - 1)->bytes += bytes + next->bytes;
-            free_.erase(next);
-        } else if (joins_next) {
-            next->data = block;
-            next->bytes += bytes;
-        } else if (joins_previous) {
-            (next - 1)->bytes += bytes;
-        } else {
-            free_.insert(next, {block, bytes});
-        }
+        blocks_->deallocate(block, bytes);
     }
 
-    /// If no block is in use, replaces the segments by one, as the next allocation would. Returns true if the same
-    /// calls may still need more memory, because gaps in another order may be too small.
-    bool settle() override {
-        if (live_ != 0 || segments_.size() < 2) return false;
-        consolidate();
-        return true;
-    }
+    /// If no block is in use, gives memory the layout that the next allocation would give it (segments: one). Returns
+    /// true if the same calls may still need more memory.
+    bool settle() { return blocks_->settle(); }
 
     /// Bytes in use now.
     std::size_t live() const { return live_; }
@@ -94,58 +69,27 @@ class arena final : public detail::capture_dependency {
     /// Sets the peak to the bytes in use now.
     void reset_peak() { peak_ = live_; }
     /// Bytes taken from the resource, used or not.
-    std::size_t reserved() const {
-        std::size_t bytes = 0;
-        for (const segment& s : segments_) bytes += s.bytes;
-        return bytes;
-    }
+    std::size_t reserved() const { return blocks_->reserved(); }
+    /// How the blocks of the present or last step are placed, in a sentence: a planned arena says whether the step
+    /// follows its plan, and if not, why. Others say their kind.
+    std::string reason() const { return blocks_->reason(); }
 
   private:
-    struct segment {
-        std::byte* data;
-        std::size_t bytes;
-    };
-    using range = segment;
-
-    void consolidate() {
-        const std::size_t all = reserved();
-        change();
-        for (const segment& s : segments_) source_->unreserve(s.data, s.bytes);
-        segments_.clear();
-        free_.clear();
-        add_segment(all);
-    }
-
-    bool begins_segment(const std::byte* at) const {
-        return std::any_of(segments_.begin(), segments_.end(), [at](const segment& s) { return s.data == at; });
-    }
-
-    std::vector<range>::iterator grow(std::size_t bytes) {
-        constexpr std::size_t least = std::size_t{1} << 20;
-        const std::size_t size = std::max({bytes, least, reserved() / 4});
-        std::byte* const more = size == bytes ? nullptr : source_->try_reserve(size, kind_);
-        if (more != nullptr) {
-            add_segment(more, size);
-        } else {
-            add_segment(bytes);  // without the reserve for later steps, the requested size may still fit
+    static std::unique_ptr<detail::block_allocator> allocator_for(memory_resource& source, memory_kind kind) {
+        switch (source.arenas()) {
+            case arena_kind::planned: return std::make_unique<detail::planned_blocks>(source, kind);
+            case arena_kind::caching: return std::make_unique<detail::caching_blocks>(source, kind);
+            case arena_kind::growable:
+                if (source.page_bytes() != 0) return std::make_unique<detail::growable_blocks>(source, kind);
+                break;
+            case arena_kind::segments: break;
         }
-        return std::find_if(free_.begin(), free_.end(),
-                            [&](const range& r) { return r.data == segments_.back().data; });
-    }
-
-    void add_segment(std::size_t bytes) { add_segment(source_->reserve(bytes, kind_), bytes); }
-    void add_segment(std::byte* data, std::size_t bytes) {
-        segments_.push_back({data, bytes});
-        const range whole{segments_.back().data, bytes};
-        free_.insert(std::lower_bound(free_.begin(), free_.end(), whole,
-                                      [](const range& a, const range& b) { return a.data < b.data; }),
-                     whole);
+        return std::make_unique<detail::segment_blocks>(source, kind);
     }
 
     memory_resource* source_;
     memory_kind kind_;
-    std::vector<segment> segments_;
-    std::vector<range> free_;
+    std::unique_ptr<detail::block_allocator> blocks_;
     std::size_t live_ = 0, peak_ = 0;
 };
 

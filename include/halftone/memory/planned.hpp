@@ -51,10 +51,12 @@ class planned_memory final : public memory_resource {
         if (const auto found = find(to); found != values_.end()) values_.erase(found);
     }
     bool has_contents() const override { return false; }
+    std::size_t page_bytes() const override { return page; }
 
   private:
     static constexpr std::size_t most_remembered = 4096;
     static constexpr std::size_t page = std::size_t{2} << 20;
+    static constexpr std::size_t range_bytes = static_cast<std::size_t>(-1) / 1024 / page * page;
 
     struct value {
         const void* place;
@@ -69,6 +71,10 @@ class planned_memory final : public memory_resource {
         return reinterpret_cast<std::byte*>(std::exchange(next_, next_ + round_up(bytes, page)));
     }
     void release(std::byte*, std::size_t) noexcept override {}
+    address_range obtain_range() override {
+        return {reinterpret_cast<std::byte*>(std::exchange(next_, next_ + range_bytes)), range_bytes};
+    }
+    bool commit(std::byte*, std::size_t) override { return true; }
 
     std::size_t next_ = page;
     std::vector<value> values_;

@@ -7,12 +7,16 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <halftone/error.hpp>
+#include <halftone/memory/arena_plans.hpp>
 #include <halftone/memory/capture_dependency.hpp>
+#include <halftone/memory/host_pages.hpp>
 #include <halftone/memory/usage.hpp>
 
 #if defined(__linux__)
@@ -39,6 +43,20 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t unit) {
     return (bytes > static_cast<std::size_t>(-1) - (unit - 1) ? bytes : bytes + unit - 1) & ~(unit - 1);
 }
 
+/// How an arena divides its memory into blocks, and takes it from the system. All give the same results.
+enum class arena_kind {
+    segments,  ///< segments of any size, joined into one as soon as no block is in use (memory/segment_blocks.hpp)
+    planned,   ///< one slab, in which each block has the place that a plan of all lifetimes gives it (planned_blocks.hpp)
+    growable,  ///< a large range of addresses, to which memory is added as needed; blocks never move (growable_blocks.hpp)
+    caching,   ///< segments by size classes, as PyTorch's allocator has them (caching_blocks.hpp)
+};
+
+/// The kind's name, as its enumerator is spelled.
+constexpr const char* name(arena_kind kind) {
+    constexpr const char* names[] = {"segments", "planned", "growable", "caching"};
+    return names[static_cast<int>(kind)];
+}
+
 /// A source of memory that counts what it allocates. Not thread-safe.
 class memory_resource {
   public:
@@ -47,8 +65,9 @@ class memory_resource {
     memory_resource& operator=(const memory_resource&) = delete;
     virtual ~memory_resource() = default;
 
-    /// Allocates a block of `bytes` (rounded up to block_alignment), counted as `kind`; contents undefined. Throws
-    /// out_of_memory, with the bytes in use by kind; nothing changes then.
+    /// Allocates a block of `bytes` (rounded up to block_alignment), counted as `kind`; contents undefined. If there is
+    /// no memory, what arenas and workspaces hold unused is released and the request tried once more; then throws
+    /// out_of_memory, with the bytes in use by kind.
     std::byte* allocate(std::size_t bytes, memory_kind kind) {
         std::byte* block = reserve(bytes, kind);
         usage_.add(round_up(bytes, block_alignment), kind, block);
@@ -57,44 +76,84 @@ class memory_resource {
     /// Frees a block; `bytes` and `kind` as in the call of allocate().
     void deallocate(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
         usage_.remove(round_up(bytes, block_alignment), kind, block);
-        unreserve(block, bytes);
+        unreserve(block, bytes, kind);
     }
 
     /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
-        std::byte* const block = try_reserve(bytes, kind);
-        if (block == nullptr) refuse(overflows(bytes) ? bytes : round_up(bytes, block_alignment), kind);
+        std::byte* block = try_reserve(bytes, kind);
+        if (block == nullptr) {
+            release_cached();
+            block = try_reserve(bytes, kind);
+        }
+        if (block == nullptr) refuse(bytes, kind);
         return block;
     }
     /// The same, but nullptr if there is no such block.
     std::byte* try_reserve(std::size_t bytes, memory_kind kind) {
-        if (is_capturing_) {
-            fail<capture_error>(
-                "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
-                "; make tapes, accumulators and tensors before it, and let its first run need what all need");
-        }
-        if (const char* const who = captured_by_others()) {
-            fail<capture_error>("captured stream: ", bytes, " bytes are requested for ", name(kind), ", while ", who,
-                                ", and a graph would own them; do the same work once before the capture on the same "
-                                "context, or give that a workspace (ht::workspace_bytes)");
-        }
+        expect_no_capture_for(bytes, kind);
         free_deferred();
         if (overflows(bytes)) return nullptr;
         bytes = round_up(bytes, block_alignment);
         std::byte* block = obtain(bytes);
-        if (block != nullptr) usage_.add_block(bytes, block);
+        if (block != nullptr) usage_.add_block(bytes, kind, block);
         return block;
     }
     /// Frees a reserved block; while work is captured, it is kept until the capture ends.
-    void unreserve(std::byte* block, std::size_t bytes) noexcept {
+    void unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
         bytes = round_up(bytes, block_alignment);
-        usage_.remove_block(bytes, block);
-        if (is_capturing_ || captured_by_others() != nullptr) {
-            deferred_.push_back({block, bytes});  // freeing it now would become part of the graph
-        } else {
-            free_deferred();
-            release(block, bytes);
-        }
+        usage_.remove_block(bytes, kind, block);
+        give_back({block, bytes, false});
+    }
+    /// Throws the out_of_memory of a request of `bytes`.
+    [[noreturn]] void refuse(std::size_t bytes, memory_kind kind) const;
+    /// Returns to the system all that arenas and workspaces hold and nothing uses, as torch.cuda.empty_cache() does.
+    /// Steps that were captured in it are captured again. Throws capture_error while work is captured.
+    void release_cached() {
+        expect_no_capture("memory is returned to the system; do it before the step");
+        capture_dependencies_.release_cached();
+        free_deferred();
+        trim();
+    }
+
+    // ---- ranges of addresses, for arenas that grow and never move
+
+    /// The size of a page of a range; 0: this resource has no ranges.
+    virtual std::size_t page_bytes() const { return 0; }
+    /// A range of addresses as large as the resource's memory could be, or less: without memory, and not counted.
+    /// {nullptr, 0} if there is none.
+    address_range reserve_addresses() {
+        return is_capturing_ || captured_by_others() != nullptr ? address_range{} : obtain_range();
+    }
+    /// Gives pages of a range memory, counted as `kind`: `at` and `bytes` are multiples of the page. False if there is
+    /// none.
+    bool try_commit(std::byte* at, std::size_t bytes, memory_kind kind) {
+        expect_no_capture_for(bytes, kind);
+        free_deferred();
+        if (!commit(at, bytes)) return false;
+        usage_.add_block(bytes, kind, at);
+        return true;
+    }
+    /// Returns pages that one call of try_commit gave. Throws capture_error while work is captured.
+    void decommit(std::byte* at, std::size_t bytes, memory_kind kind) {
+        expect_no_capture("memory is returned to the system; do it before the step");
+        uncommit(at, bytes);
+        usage_.remove_block(bytes, kind, at);
+    }
+    /// Returns a range with all its memory, whose pages the caller has removed from usage(); while work is captured, it is
+    /// kept until the capture ends.
+    void unreserve_addresses(const address_range& range) noexcept { give_back({range.data, range.bytes, true}); }
+
+    /// The kind of arenas on this memory: of those that are made from now on.
+    arena_kind arenas() const { return arenas_; }
+    /// Sets it; arenas that exist keep theirs.
+    void set_arenas(arena_kind kind) { arenas_ = kind; }
+    /// The plans of planned arenas on this memory; those of the memory that it plans for, if it does.
+    detail::arena_plans& plans() { return *plans_; }
+    /// From now on arenas are of the other memory's kind and share its plans.
+    void use_arenas_of(const memory_resource& other) {
+        arenas_ = other.arenas_;
+        plans_ = other.plans_;
     }
 
     /// Copies `bytes` of host memory into a block, in order with the device's other work. The host memory may be
@@ -145,7 +204,7 @@ class memory_resource {
     /// Frees the blocks whose freeing was deferred by a capture, unless work is being captured now. A resource whose
     /// stream users can capture calls it in its destructor.
     void free_deferred() noexcept {
-        for (const auto& [block, bytes] : deferred_) release(block, bytes);
+        for (const given_back& each : deferred_) free_now(each);
         deferred_.clear();
     }
 
@@ -155,32 +214,68 @@ class memory_resource {
     virtual const char* captured_by_others() const noexcept { return nullptr; }
     virtual std::byte* obtain(std::size_t bytes) = 0;  ///< allocates; nullptr if that fails
     virtual void release(std::byte* block, std::size_t bytes) noexcept = 0;
-
-    /// Whether rounding up would overflow.
-    static bool overflows(std::size_t bytes) { return bytes > static_cast<std::size_t>(-1) - block_alignment; }
-
-    [[noreturn]] void refuse(std::size_t bytes, memory_kind kind) const {
-        std::string held;
-        for (int i = 0; i < memory_kinds; ++i) {
-            const auto each = static_cast<memory_kind>(i);
-            if (usage_.live(each) != 0)
-                held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
-        }
-        const std::string more = usage_.note_out_of_memory(bytes, kind);
-        fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind),
-                            "; held: ", held.empty() ? "nothing" : held, more);
-    }
+    virtual void trim() {}  ///< returns to the system what the resource itself keeps
+    virtual address_range obtain_range() { return {}; }
+    virtual bool commit(std::byte*, std::size_t) { return false; }
+    virtual void uncommit(std::byte*, std::size_t) {}
+    virtual void release_range(const address_range&) noexcept {}  ///< with the pages that have memory
 
     struct given_back {
         std::byte* block;
         std::size_t bytes;
+        bool is_range;
     };
+
+    void free_now(const given_back& each) noexcept {
+        if (each.is_range) {
+            release_range({each.block, each.bytes});
+        } else {
+            release(each.block, each.bytes);
+        }
+    }
+    void give_back(const given_back& each) noexcept {
+        if (is_capturing_ || captured_by_others() != nullptr) {
+            deferred_.push_back(each);  // freeing it now would become part of the graph
+        } else {
+            free_deferred();
+            free_now(each);
+        }
+    }
+    void expect_no_capture_for(std::size_t bytes, memory_kind kind) const {
+        if (is_capturing_) {
+            fail<capture_error>(
+                "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
+                "; make tapes, accumulators and tensors before it, and let its first run need what all need");
+        }
+        if (const char* const who = captured_by_others()) {
+            fail<capture_error>("captured stream: ", bytes, " bytes are requested for ", name(kind), ", while ", who,
+                                ", and a graph would own them; do the same work once before the capture on the same "
+                                "context, or give that a workspace (ht::workspace_bytes)");
+        }
+    }
+    /// Whether rounding up would overflow.
+    static bool overflows(std::size_t bytes) { return bytes > static_cast<std::size_t>(-1) - block_alignment; }
 
     memory_usage usage_;
     detail::capture_dependency_list capture_dependencies_;
     std::vector<given_back> deferred_;
     bool is_capturing_ = false;
+    arena_kind arenas_ = arena_kind::segments;
+    std::shared_ptr<detail::arena_plans> plans_ = std::make_shared<detail::arena_plans>();
 };
+
+inline void memory_resource::refuse(std::size_t bytes, memory_kind kind) const {
+    std::string held;
+    for (int i = 0; i < memory_kinds; ++i) {
+        const auto each = static_cast<memory_kind>(i);
+        if (usage_.live(each) != 0)
+            held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
+    }
+    if (!overflows(bytes)) bytes = round_up(bytes, block_alignment);
+    const std::string more = usage_.note_out_of_memory(bytes, kind);
+    fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held,
+                        more);
+}
 
 /// Host memory, from operator new, at most `limit` bytes at a time, so that a memory budget can be tested. For large
 /// blocks it requests huge pages from the system, because a product reads from more 4 KiB pages than a processor's TLB
@@ -189,6 +284,7 @@ class host_memory final : public memory_resource {
   public:
     explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
 
+    std::size_t page_bytes() const override { return detail::host_pages::exist ? huge_page : 0; }
     void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void clear(void* to, std::size_t bytes) override {
@@ -210,6 +306,12 @@ class host_memory final : public memory_resource {
         return block;
     }
     void release(std::byte* block, std::size_t bytes) noexcept override { ::operator delete(block, alignment_of(bytes)); }
+    address_range obtain_range() override { return detail::host_pages::reserve(huge_page); }
+    bool commit(std::byte* at, std::size_t bytes) override {
+        return bytes <= limit_ - usage().held() && detail::host_pages::commit(at, bytes);
+    }
+    void uncommit(std::byte* at, std::size_t bytes) override { detail::host_pages::decommit(at, bytes); }
+    void release_range(const address_range& range) noexcept override { detail::host_pages::release(range); }
 
     static constexpr std::size_t huge_page = std::size_t{2} << 20;
     static std::align_val_t alignment_of(std::size_t bytes) {

@@ -79,7 +79,12 @@ class memory_usage {
     /// Bytes taken from the system, used or kept in arenas for the next step: PyTorch's "reserved".
     std::size_t held() const { return held_.live; }
     std::size_t peak_held() const { return held_.peak; }
-    /// Blocks taken from the system so far: a steady training step leaves it unchanged.
+    /// Bytes taken from the system for this kind, used or not.
+    std::size_t held(memory_kind kind) const { return held_kinds_[index(kind)].live; }
+    /// The most bytes that were taken for this kind at one time.
+    std::size_t peak_held(memory_kind kind) const { return held_kinds_[index(kind)].peak; }
+    /// Blocks taken from the system so far, pages of a growable arena included: a steady training step leaves it
+    /// unchanged.
     std::uint64_t allocations() const { return allocations_; }
 
     /// Sets every peak to the bytes in use now.
@@ -87,6 +92,7 @@ class memory_usage {
         total_.peak = total_.live;
         held_.peak = held_.live;
         for (counter& kind : kinds_) kind.peak = kind.live;
+        for (counter& kind : held_kinds_) kind.peak = kind.live;
     }
 
     /// Counts bytes that come into use at `block`.
@@ -105,14 +111,16 @@ class memory_usage {
     }
 
     /// Counts a block allocated from the system.
-    void add_block(std::size_t bytes, const void* block = nullptr) {
+    void add_block(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
         ++allocations_;
         held_.add(bytes);
+        held_kinds_[index(kind)].add(bytes);
         if (listener_ != nullptr) listener_->on_reserve(block, bytes);
     }
     /// Counts a block returned to the system.
-    void remove_block(std::size_t bytes, const void* block = nullptr) {
+    void remove_block(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
         held_.live -= bytes;
+        held_kinds_[index(kind)].live -= bytes;
         if (listener_ != nullptr) listener_->on_unreserve(block, bytes);
     }
 
@@ -143,7 +151,7 @@ class memory_usage {
     };
     static int index(memory_kind kind) { return static_cast<int>(kind); }
 
-    counter total_{}, held_{}, kinds_[memory_kinds]{};
+    counter total_{}, held_{}, kinds_[memory_kinds]{}, held_kinds_[memory_kinds]{};
     std::uint64_t allocations_ = 0;
     memory_listener* listener_ = nullptr;
 };

@@ -79,7 +79,7 @@ class captured_step {
     /// Throws argument_error for most_graphs below 1.
     captured_step(Device& device, Step step, const captured_step_options& options = {})
         : device_(&device), step_(std::move(step)), most_(options.most_graphs) {
-        if (most_ < 1) fail<argument_error>("captured_step: ", most_, " graphs at most; expected 1 or more");
+        set_most_graphs(most_);
     }
     captured_step(const captured_step&) = delete;
     captured_step& operator=(const captured_step&) = delete;
@@ -110,6 +110,14 @@ class captured_step {
     /// The number of captures and of replays so far.
     std::int64_t captures() const { return captures_; }
     std::int64_t replays() const { return replays_; }
+
+    /// The number of graphs that it keeps.
+    int most_graphs() const { return most_; }
+    /// Sets it. Throws argument_error for one below 1.
+    void set_most_graphs(int most) {
+        if (most < 1) fail<argument_error>("captured_step: ", most, " graphs at most; expected 1 or more");
+        most_ = most;
+    }
 
     /// Captures again from now on: to be called after changing a host value that the step reads. `why` appears in
     /// reason().
@@ -202,7 +210,7 @@ class captured_step {
                                   : "the one before was of " +
                                         std::max_element(plans_.begin(), plans_.end(), used_before)->inputs.text();
         plan fresh{detail::step_inputs(*device_, inputs...)};
-        if (plans_.size() == static_cast<std::size_t>(most_)) {
+        if (plans_.size() >= static_cast<std::size_t>(most_)) {
             const auto oldest = std::min_element(plans_.begin(), plans_.end(), used_before);
             arrival_ += ", and " + oldest->inputs.text() + " made room for it";
             plans_.erase(oldest);

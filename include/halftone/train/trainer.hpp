@@ -12,6 +12,9 @@
 /// A step's gradient and loss are those of its whole batch, however its targets are distributed over micro-batches
 /// (train/training_data.hpp).
 ///
+/// Data of various lengths (data/length_buckets.hpp) has batches of few shapes. Before the first step, the passes of the
+/// largest one run and are dropped, so that the memory for all shapes is there.
+///
 /// The loop is the one in amp.hpp, and uses only public functions. After the first steps a step allocates nothing. On a
 /// device that supports capture (a GPU) it is a captured step, and the host waits for the device only after the first
 /// step, and when it logs or evaluates.
@@ -132,6 +135,10 @@ class trainer {
         if (detail::has_checkpoints(arguments_) && !has_keeper_)
             fail<state_error>("trainer: its arguments ask for checkpoints; include <halftone/train/checkpoints.hpp> and make "
                               "ht::trainer_checkpoints checkpoints{trainer} before train()");
+        if constexpr (bucketed_training_data<Data>) {
+            captured_.set_most_graphs(std::max(captured_.most_graphs(), static_cast<int>(data.shapes())));
+            if (!std::exchange(is_warm_, true)) warm_up(data);
+        }
         for (trainer_callback* callback : callbacks_) callback->on_train_begin(state_);
         while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
             if (unread_.steps == 0) unread_.begin = clock::now();
@@ -310,6 +317,25 @@ class trainer {
             return v;
         }
     };
+
+    /// Runs the passes of a micro-batch of the largest shape, and drops what they computed: the memory that they needed
+    /// is there from then on, and batches of other shapes fit in. Not done for models with states that a forward pass
+    /// changes, such as running statistics.
+    template <class Data>
+    void warm_up(Data& data) {
+        for (const auto& e : model_->parameters().entries()) {
+            if (e.is_state) return;
+        }
+        const range here(listener_, "warm-up", pass::update);
+        const random_state draws = tape_.random_state();
+        const auto largest = data.largest(arguments_.per_device_train_batch_size);
+        {
+            const auto loss = model_->loss(tape_, largest);
+            tape_.backward(scaler_.scale(loss), accumulator_);
+        }
+        drop_step();
+        tape_.restore(draws);
+    }
 
     /// Runs one step; returns its number of tokens.
     template <class Data>
@@ -514,6 +540,7 @@ class trainer {
     captured_step<Device, one_step> captured_;
     std::string capture_refused_;
     bool has_keeper_ = false;
+    bool is_warm_ = false;       ///< warm_up() was called
     bool is_under_way_ = false;  ///< a step has begun; still true after an exception in it
     detail::recent step_seconds_;
     detail::token_meter window_, total_;

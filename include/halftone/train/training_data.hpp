@@ -27,6 +27,14 @@ concept training_data = requires(Data& data, std::uint32_t step, extent rows) {
     data.sample(step, rows).size();
 };
 
+/// Training data with batches of few shapes: shapes() is their number, and largest() a batch of the largest one, with
+/// which the trainer makes memory ready before the first step.
+template <class Data>
+concept bucketed_training_data = training_data<Data> && requires(Data& data, extent rows) {
+    data.largest(rows).size();
+    data.shapes();
+};
+
 /// window() gives numbered windows for evaluation, a batch at a time.
 template <class Data>
 concept evaluation_data = requires(Data& data, extent first, extent rows) {

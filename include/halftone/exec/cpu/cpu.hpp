@@ -44,6 +44,7 @@ struct cpu_options {
     halftone::executor* executor = nullptr;             ///< nullptr: a thread pool of the context's own
     std::size_t memory_limit = static_cast<std::size_t>(-1);  ///< bytes that this context may allocate
     std::span<std::byte> workspace{};                         ///< the caller's memory as scratch memory; empty: its own
+    arena_kind arenas = arena_kind::segments;  ///< how tapes divide their memory (docs/memory.md); the results are the same
 };
 
 /// A CPU as a device: an instruction set, threads and memory. Used by one thread at a time; neither copyable nor
@@ -56,6 +57,7 @@ class cpu {
         : memory_(std::make_unique<host_memory>(options.memory_limit)),
           workspace_(*memory_, options.workspace),
           set_(options.instruction_set ? *options.instruction_set : default_isa()) {
+        memory_->set_arenas(options.arenas);
         if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
         if (options.threads < 0 || options.threads > 4096)
             fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
@@ -82,7 +84,9 @@ class cpu {
           caches_(real.caches_),
           executor_(real.executor_),
           measures_(true),
-          listener_(&listener) {}
+          listener_(&listener) {
+        memory_->use_arenas_of(*real.memory_);
+    }
     cpu(const cpu&) = delete;
     cpu& operator=(const cpu&) = delete;
 

@@ -120,6 +120,7 @@ struct cuda_options {
     std::span<std::byte> workspace{};  ///< the caller's GPU memory as scratch memory; empty: its own
     cudaMemPool_t pool = nullptr;      ///< none: its own if the stream is its own, else the GPU's current pool
     std::size_t pool_keeps = cuda_pool::everything;  ///< free bytes that its own pool keeps
+    arena_kind arenas = arena_kind::segments;  ///< how tapes divide their memory (docs/memory.md); the results are the same
     /// The bits of a product's row do not depend on how many rows there are: k is never cut into parts, which takes longer for
     /// few rows, and no engine is used. Attention of packed sequences, and with a cache, has the bits of each sequence alone:
     /// Hopper's warpgroups, which add in another order, compute none.
@@ -202,6 +203,7 @@ class cuda {
           memory_(stream_.device(), stream_.get(), options.memory_limit, options.pool),
           workspace_(memory_, options.workspace),
           engines_(options.engine_is_used) {
+        memory_.set_arenas(options.arenas);
         if (!options.workspace.empty() && !reaches(options.workspace.data()))
             fail<argument_error>("cuda: the workspace is not GPU memory");
         if (options.pool == nullptr && options.stream.is_own()) memory_.use_own_pool(options.pool_keeps);

@@ -7,7 +7,10 @@
 /// blocks freed since its beginning stay allocated until their pool is destroyed, because the graph may use them.
 #pragma once
 
+#include <memory>
+
 #include <halftone/exec/capture.hpp>
+#include <halftone/exec/cuda/pages.cuh>
 #include <halftone/exec/cuda/pool.cuh>
 #include <halftone/exec/cuda/stream_state.cuh>
 #include <halftone/memory/resource.hpp>
@@ -32,6 +35,8 @@ class cuda_memory final : public memory_resource {
         has_own_pool_ = true;
         keeps_ = keeps;
     }
+    /// Of the ranges of addresses for growable arenas: CUDA's granularity. The GPU is asked at first use.
+    std::size_t page_bytes() const override { return pages().granularity(); }
     /// The pool of allocations; nullptr: the device's current pool, as for cudaMallocAsync.
     cudaMemPool_t pool() const { return pool_; }
 
@@ -78,6 +83,31 @@ class cuda_memory final : public memory_resource {
         const detail::current_device here(device_);
         cudaFreeAsync(block, stream_);
     }
+    // Memory that was freed is in the pool until the stream has reached the free.
+    void trim() override {
+        const detail::current_device here(device_);
+        detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+        if (pool_ != nullptr) detail::cuda_check(cudaMemPoolTrimTo(pool_, 0), "cudaMemPoolTrimTo");
+    }
+    address_range obtain_range() override { return pages().reserve(); }
+    bool commit(std::byte* at, std::size_t bytes) override {
+        return bytes <= limit_ - usage().held() && pages().commit(at, bytes);
+    }
+    // Kernels launched before may still use the pages, and unmapping is in no stream's order.
+    void uncommit(std::byte* at, std::size_t) override {
+        const detail::current_device here(device_);
+        detail::cuda_check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+        pages().decommit(at);
+    }
+    void release_range(const address_range& range) noexcept override {
+        const detail::current_device here(device_);
+        cudaStreamSynchronize(stream_);
+        pages().release(range);
+    }
+    detail::device_pages& pages() const {
+        if (pages_ == nullptr) pages_ = std::make_unique<detail::device_pages>(device_);
+        return *pages_;
+    }
     const char* captured_by_others() const noexcept override {
         const detail::current_device here(device_);
         return detail::capture_of(stream_);
@@ -90,6 +120,7 @@ class cuda_memory final : public memory_resource {
     cuda_pool own_pool_;
     bool has_own_pool_ = false;
     std::size_t keeps_ = cuda_pool::everything;
+    mutable std::unique_ptr<detail::device_pages> pages_;
 };
 
 }  // namespace HALFTONE_ABI

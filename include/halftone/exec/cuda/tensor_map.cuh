@@ -8,7 +8,7 @@
 
 #include <cuda.h>
 
-#include <halftone/exec/cuda/error.cuh>
+#include <halftone/exec/cuda/driver.cuh>
 #include <halftone/exec/simt/simt.hpp>
 #include <halftone/number/bfloat16.hpp>
 #include <halftone/number/float16.hpp>
@@ -61,7 +61,7 @@ class tensor_map_maker {
         constexpr CUtensorMapDataType type = std::is_same_v<T, bfloat16>  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
                                              : std::is_same_v<T, float16> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                                           : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-        if (encode_ == nullptr) encode_ = find();
+        if (encode_ == nullptr) encode_ = driver_function<encoder>("cuTensorMapEncodeTiled", 12000);
         cuuint64_t extents[4] = {static_cast<cuuint64_t>(axes.inner)}, strides[3];
         for (int i = 0; i < 3; ++i) {
             extents[i + 1] = static_cast<cuuint64_t>(axes.extents[i]);
@@ -72,20 +72,6 @@ class tensor_map_maker {
                        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
                        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     }
-    static encoder find() {
-        void* function = nullptr;
-        cudaDriverEntryPointQueryResult result{};
-#if CUDART_VERSION >= 12050
-        cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &result),
-                   "cudaGetDriverEntryPointByVersion");
-#else
-        cuda_check(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &result),
-                   "cudaGetDriverEntryPoint");
-#endif
-        if (result != cudaDriverEntryPointSuccess) fail<cuda_error>("cuda: the driver has no cuTensorMapEncodeTiled");
-        return reinterpret_cast<encoder>(function);
-    }
-
     encoder encode_ = nullptr;
 };
 
