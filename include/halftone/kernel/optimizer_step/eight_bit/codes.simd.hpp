@@ -36,7 +36,9 @@ struct codec_by_tables {
 
     codec_by_tables(const kernel::dynamic_map& m, const kernel::dynamic_codec&) : map(m) {}
     HALFTONE_INLINE f32 values(words codes) const { return floats_of(look_up(map.values, codes)); }
-    HALFTONE_INLINE words codes(f32 quotient) const { return codes_by_cells<HasSign>(map, quotient); }
+    HALFTONE_INLINE words decades(f32) const { return words{}; }
+    HALFTONE_INLINE words codes(f32 quotient, words) const { return codes_by_cells<HasSign>(map, quotient); }
+    HALFTONE_INLINE words codes(f32 quotient) const { return codes(quotient, words{}); }
 };
 
 /// The same by arithmetic. `values` needs a multiply-add with one rounding.
@@ -68,19 +70,24 @@ struct codec_by_arithmetic {
         const words value = where_not_zero(from_zero, words_of(high + low));
         return floats_of(HasSign ? value | (from_zero & 0x80000000u) : value);
     }
-    HALFTONE_INLINE words codes(f32 quotient) const {
+    /// The decade of a quotient, which codes() needs: the first half of the work.
+    HALFTONE_INLINE words decades(f32 quotient) const {
         using codec = kernel::dynamic_codec;
         const f32 magnitude = HasSign ? abs(quotient) : quotient;
         const words upper = words_of(magnitude) + (codec::decade_offset << 16);
         const words at_most = multiply_high_halves(upper, words_of(codec::decade_factor << 16)) >> 16;
-        const words decade = add_where(less_equal(floats_of(look_up(next, at_most)), magnitude), at_most, 1);
+        return add_where(less_equal(floats_of(look_up(next, at_most)), magnitude), at_most, 1);
+    }
+    HALFTONE_INLINE words codes(f32 quotient, words decade) const {
+        const f32 magnitude = HasSign ? abs(quotient) : quotient;
         const f32 place = fma(magnitude, floats_of(look_up(rank_slope, decade)), floats_of(look_up(rank_offset, decade)));
         const words t = smaller_word(truncated(place), look_up(last, decade));
         // A boundary is near where the lower 16 bits are within the margin of a multiple of 2^16.
-        constexpr std::uint32_t far = 0xffffu & ~(2 * codec::margin - 1);
-        if (__builtin_expect(any_clear(t + codec::margin, far), 0)) return codes_by_cells<HasSign>(map, quotient);
+        constexpr std::uint32_t margin = kernel::dynamic_codec::margin, far = 0xffffu & ~(2 * margin - 1);
+        if (__builtin_expect(any_clear(t + margin, far), 0)) return codes_by_cells<HasSign>(map, quotient);
         return with_sign<HasSign>(keep_where(less_equal(splat(least), magnitude), t >> 16), quotient, map.zero);
     }
+    HALFTONE_INLINE words codes(f32 quotient) const { return codes(quotient, decades(quotient)); }
 };
 
 template <bool HasSign>

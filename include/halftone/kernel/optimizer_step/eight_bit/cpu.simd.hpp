@@ -5,6 +5,7 @@
 // No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
+#include <halftone/exec/cpu/stream.hpp>
 #include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/codes.hpp>
@@ -23,13 +24,51 @@ HALFTONE_INLINE void read_block(const Codec& codec, const std::uint8_t* codes, f
     });
 }
 
-/// Rounds one block of moments to codes; returns their largest magnitude.
-template <class Codec>
-HALFTONE_INLINE float write_block(const Codec& codec, const float* from, extent count, std::uint8_t* codes) {
+/// Rounds the moments of a whole block to codes. In each turn a vector's codes are found, the next one's decades and a
+/// third one's quotients, so that processors with few waiting instructions do not wait for results.
+template <class Codec, class Ahead>
+HALFTONE_INLINE void write_whole_block(const Codec& codec, const float* from, f32 divisor, std::uint8_t* codes, const Ahead& ahead) {
+    constexpr extent lanes = f32::lanes, vectors = kernel::eight_bit_block / lanes;
+    const auto quotient = [&](extent i) __attribute__((always_inline)) { return load(from + i % vectors * lanes) / divisor; };
+    f32 now = quotient(0), next = quotient(1);
+    words decades = codec.decades(now);
+    for (extent i = 0; i < vectors; ++i) {
+        ahead(i * lanes);
+        const f32 after = quotient(i + 2);
+        const words next_decades = codec.decades(next);
+        store_eight_bit(codes + i * lanes, codec.codes(now, decades));
+        now = next, next = after, decades = next_decades;
+    }
+}
+
+/// The largest magnitude of some moments, and of a whole block.
+HALFTONE_INLINE float absmax_of(const float* from, extent count) {
     f32 most = splat(0.0f);
     for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) { most = max(abs(load(from + i, n)), most); });
-    const float absmax = maximum(most);
+    return maximum(most);
+}
+HALFTONE_INLINE float absmax_of_block(const float* from) {
+    constexpr extent lanes = f32::lanes;
+    constexpr int chains = 4;  // a maximum takes 4 cycles, and two of them begin in each
+    f32 most[chains];
+#pragma GCC unroll 4
+    for (int c = 0; c < chains; ++c) most[c] = splat(0.0f);
+    for (extent i = 0; i < kernel::eight_bit_block; i += chains * lanes) {
+#pragma GCC unroll 4
+        for (int c = 0; c < chains; ++c) most[c] = max(abs(load(from + i + c * lanes)), most[c]);
+    }
+    return maximum(max(max(most[0], most[1]), max(most[2], most[3])));
+}
+
+/// Rounds one block of moments to codes; returns their largest magnitude.
+template <class Codec, class Ahead>
+HALFTONE_INLINE float write_block(const Codec& codec, const float* from, extent count, std::uint8_t* codes, const Ahead& ahead) {
+    const float absmax = count == kernel::eight_bit_block ? absmax_of_block(from) : absmax_of(from, count);
     const f32 divisor = splat(absmax > 0 ? absmax : 1.0f);
+    if (count == kernel::eight_bit_block) {
+        write_whole_block(codec, from, divisor, codes, ahead);
+        return absmax;
+    }
     for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) {
         store_eight_bit(codes + i, codec.codes(load(from + i, n) / divisor), lanes_of(n));
     });
@@ -77,7 +116,11 @@ void eight_bit_step_elements(extent count, Param* master, Copy* copy, const Accu
         constexpr int k = decltype(which)::value;
         const auto codec = codec_of<Rule, k>(maps, codecs);
         each_block(which, begin, [&](extent first, extent n, const float* m) __attribute__((always_inline)) {
-            absmax[k][first / block] = write_block(codec, m, n, codes[k] + first);
+            const auto ahead = [&](extent i) __attribute__((always_inline)) {
+                if constexpr (k == 0) prefetch(gradient + first + at_once + i, 1);
+                if constexpr (k == Rule::moments - 1) prefetch(master + first + at_once + i, 1);
+            };
+            absmax[k][first / block] = write_block(codec, m, n, codes[k] + first, ahead);
         });
     };
     for (extent begin = 0; begin < count; begin += at_once) {
