@@ -16,7 +16,7 @@ struct review_batch {
     halftone::extent size() const { return tokens.size(); }
     /// A step of this program is one micro-batch. Throws argument_error for more.
     std::vector<review_batch> split(halftone::extent count) const {
-        if (count != 1) halftone::detail::fail<halftone::argument_error>("reviews: ", count, " micro-batches; expected 1");
+        if (count != 1) halftone::fail<halftone::argument_error>("reviews: ", count, " micro-batches; expected 1");
         return {*this};
     }
 };

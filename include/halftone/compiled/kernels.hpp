@@ -25,6 +25,7 @@
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/norm/cpu.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 #include <halftone/kernel/quantize/cpu.hpp>
 #include <halftone/kernel/softmax/cpu.hpp>
 
@@ -158,6 +159,8 @@ HALFTONE_ROWS_OF(float16);
 #define HALFTONE_UPDATE(Param, Copy)                                                                                   \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, optimizer_step_elements, kernel::adamw_rule, true,                    \
                      rounding::nearest_even, rounding::nearest_even, Param, Copy, float, float);                       \
+    HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, eight_bit_step_elements, kernel::adamw_rule, rounding::nearest_even,  \
+                     rounding::nearest_even, Param, Copy, float);                                                      \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, optimizer_step_elements, kernel::sgd_rule, true,                      \
                      rounding::nearest_even, rounding::nearest_even, Param, Copy, float, float);                       \
     HALFTONE_OF_SETS(HALFTONE_COMPILED_ELEMENTS, optimizer_step_elements, kernel::sgd_rule, false,                     \

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The models in the library halftone::compiled: the GPT of each of the presets full_fp32, amp_bf16 and amp_fp16, on
-/// plain tapes and in inference contexts on the CPU, with accumulators and AdamW. amp.hpp includes this file if
-/// HALFTONE_COMPILED is defined; see compiled/kernels.hpp.
+/// plain tapes and in inference contexts on the CPU, with accumulators, AdamW and AdamW with 8-bit moments. amp.hpp
+/// includes this file if HALFTONE_COMPILED is defined; see compiled/kernels.hpp.
 #pragma once
 
 #include <halftone/compiled/kernels.hpp>
 #include <halftone/nn/gpt.hpp>
 #include <halftone/optim/adamw.hpp>
+#include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/scale/accumulator.hpp>
 
 #if defined(HALFTONE_COMPILED)
@@ -31,6 +32,12 @@ inline namespace HALFTONE_ABI {
     HALFTONE_COMPILED_MODELS template class detail::optimizer<cpu, nn::gpt<P>, 2>;                         \
     HALFTONE_COMPILED_MODELS template class detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;   \
     HALFTONE_COMPILED_MODELS template class adamw<cpu, nn::gpt<P>>;                                        \
+    HALFTONE_COMPILED_MODELS template class                                                                \
+    detail::eight_bit_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>;                                      \
+    HALFTONE_COMPILED_MODELS template class adamw_8bit<cpu, nn::gpt<P>>;                                   \
+    HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                                    \
+    detail::eight_bit_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>::step(                                \
+        gradients<cpu, types<nn::gpt<P>>>&);                                                               \
     HALFTONE_COMPILED_MODELS template step_outcome<cpu>                                                    \
     detail::rule_optimizer<cpu, nn::gpt<P>, kernel::adamw_rule>::step(gradients<cpu, types<nn::gpt<P>>>&)
 HALFTONE_GPT(full_fp32, float);

@@ -27,10 +27,7 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
 
     /// Updates parameters, moments and copies. Throws as the other optimizers' step().
     template <class G>
-    step_outcome<Device> step(G&& g) {
-        if constexpr (check_step<Device, Model, std::remove_cvref_t<G>>())
-            return base::run_step(g, launch{this}, base::rule().largest_gradient());
-    }
+    step_outcome<Device> step(G&& g);
 
     /// Whether a parameter's moments are in 8 bits, by its index in the store.
     bool is_eight_bit(std::size_t entry) const { return places_[entry].is_eight_bit; }
@@ -185,6 +182,14 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
     std::vector<buffer> codes_, absmax_;  // by moment and group
     device_value<kernel::dynamic_maps, Device> maps_;
 };
+
+// Not `inline`, so that its instantiations can be in halftone::compiled.
+template <class Device, class Model, class Rule>
+template <class G>
+step_outcome<Device> eight_bit_optimizer<Device, Model, Rule>::step(G&& g) {
+    if constexpr (check_step<Device, Model, std::remove_cvref_t<G>>())
+        return base::run_step(g, launch{this}, base::rule().largest_gradient());
+}
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

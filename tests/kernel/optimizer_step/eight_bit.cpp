@@ -79,6 +79,32 @@ TEST_CASE("8-bit state: a number has the code of the nearest one in the map, on 
     on_each_set([](ht::cpu& device, ht::isa) { finds_nearest_codes(device); });
 }
 
+/// Bit for bit what the tables of the map give, at and beside all boundaries and between them, of either sign.
+template <bool HasSign>
+void arithmetic_finds_the_codes_of_the_tables() {
+    const kernel::dynamic_map& map = HasSign ? maps().with_sign : maps().without_sign;
+    const ht::portable::codec_by_arithmetic<HasSign> codec(map, kernel::make_dynamic_codec(map));
+    std::vector<std::uint32_t> bits{0, 1, 0x00800000u, 0x2f800000u, 0x3f800000u, 0x3f7fffffu};
+    for (std::uint32_t code = map.zero; code < 255; ++code) {
+        const std::uint32_t boundary = kernel::first_nearer(map.value(static_cast<int>(code)), map.value(static_cast<int>(code) + 1));
+        for (const std::uint32_t beside : {boundary - 9, boundary - 1, boundary, boundary + 1, boundary + 9}) bits.push_back(beside);
+    }
+    for (std::uint32_t b = 0x30000000u; b < 0x3f800000u; b += 0x1357u) bits.push_back(b);
+    int wrong = 0;
+    for (const std::uint32_t b : bits) {
+        for (const std::uint32_t sign : {0u, HasSign ? 0x80000000u : 0u}) {
+            const ht::portable::f32 x = ht::portable::splat(ht::detail::bit_cast<float>(b | sign));
+            wrong += codec.codes(x)[1] == ht::portable::codes_by_cells<HasSign>(map, x)[1] ? 0 : 1;
+        }
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("8-bit state: codes by arithmetic are those of the tables") {
+    arithmetic_finds_the_codes_of_the_tables<true>();
+    arithmetic_finds_the_codes_of_the_tables<false>();
+}
+
 TEST_CASE("8-bit state: codes and parameters of 100 steps are those of the golden file") {
     on_each_set([](ht::cpu& device, ht::isa set) {
         // In portable code the compiler decides whether a multiply-add has one rounding or two.

@@ -332,6 +332,53 @@ HALFTONE_INLINE words look_up(const std::uint32_t* table, words at) {
     return reinterpret_cast<words>(
         _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), reinterpret_cast<__m256i>(at), 4));
 }
+/// A table of eight numbers in a register; a look-up reads the low three bits of each index.
+struct small_table {
+    __m256i v;
+};
+inline constexpr bool looks_up_in_registers = true;
+HALFTONE_INLINE small_table load_small_table(const void* eight) {
+    return {_mm256_loadu_si256(static_cast<const __m256i*>(eight))};
+}
+HALFTONE_INLINE words look_up(const small_table& table, words at) {
+    return reinterpret_cast<words>(_mm256_permutevar8x32_epi32(table.v, reinterpret_cast<__m256i>(at)));
+}
+/// The maximum and the minimum of integers below 2^31, in each lane.
+HALFTONE_INLINE words larger_word(words a, words b) {
+    return reinterpret_cast<words>(_mm256_max_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+HALFTONE_INLINE words smaller_word(words a, words b) {
+    return reinterpret_cast<words>(_mm256_min_epi32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+/// The magnitude of signed integers.
+HALFTONE_INLINE words magnitude_of_word(words a) {
+    return reinterpret_cast<words>(_mm256_abs_epi32(reinterpret_cast<__m256i>(a)));
+}
+/// The upper 16 bits of the products of 16-bit halves.
+HALFTONE_INLINE words multiply_high_halves(words a, words b) {
+    return reinterpret_cast<words>(_mm256_mulhi_epu16(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
+}
+/// Signed integers as floats, and floats as integers, cut off.
+HALFTONE_INLINE f32 converted(words a) { return {_mm256_cvtepi32_ps(reinterpret_cast<__m256i>(a))}; }
+HALFTONE_INLINE words truncated(f32 a) { return reinterpret_cast<words>(_mm256_cvttps_epi32(a.v)); }
+HALFTONE_INLINE words choose(mask m, words yes, words no) {
+    return reinterpret_cast<words>(
+        _mm256_blendv_epi8(reinterpret_cast<__m256i>(no), reinterpret_cast<__m256i>(yes), _mm256_castps_si256(m.m)));
+}
+/// a + b in the lanes of m, a in others; a in the lanes of m, 0 in others; a where b is not 0, 0 elsewhere.
+HALFTONE_INLINE words add_where(mask m, words a, std::uint32_t b) {
+    return a + (reinterpret_cast<words>(m.m) & b);
+}
+HALFTONE_INLINE words keep_where(mask m, words a) { return reinterpret_cast<words>(m.m) & a; }
+HALFTONE_INLINE words where_not_zero(words b, words a) {
+    const __m256i is_zero = _mm256_cmpeq_epi32(reinterpret_cast<__m256i>(b), _mm256_setzero_si256());
+    return reinterpret_cast<words>(_mm256_andnot_si256(is_zero, reinterpret_cast<__m256i>(a)));
+}
+/// Whether a lane has none of these bits.
+HALFTONE_INLINE bool any_clear(words a, std::uint32_t bits) {
+    const __m256i kept = _mm256_and_si256(reinterpret_cast<__m256i>(a), _mm256_set1_epi32(static_cast<int>(bits)));
+    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(kept, _mm256_setzero_si256())) != 0;
+}
 
 /// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(32)));

@@ -376,6 +376,55 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b, int n) {
 HALFTONE_INLINE words look_up(const std::uint32_t* table, words at) {
     return reinterpret_cast<words>(_mm512_i32gather_epi32(reinterpret_cast<__m512i>(at), table, 4));
 }
+/// A table of eight numbers in a register; a look-up reads the low three bits of each index.
+struct small_table {
+    __m512i v;
+};
+inline constexpr bool looks_up_in_registers = true;
+HALFTONE_INLINE small_table load_small_table(const void* eight) {
+    return {_mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(eight)))};
+}
+HALFTONE_INLINE words look_up(const small_table& table, words at) {
+    return reinterpret_cast<words>(_mm512_permutexvar_epi32(reinterpret_cast<__m512i>(at), table.v));
+}
+/// The maximum and the minimum of integers below 2^31, in each lane.
+HALFTONE_INLINE words larger_word(words a, words b) {
+    return reinterpret_cast<words>(_mm512_max_epi32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
+HALFTONE_INLINE words smaller_word(words a, words b) {
+    return reinterpret_cast<words>(_mm512_min_epi32(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
+/// The magnitude of signed integers.
+HALFTONE_INLINE words magnitude_of_word(words a) {
+    return reinterpret_cast<words>(_mm512_abs_epi32(reinterpret_cast<__m512i>(a)));
+}
+/// The upper 16 bits of the products of 16-bit halves.
+HALFTONE_INLINE words multiply_high_halves(words a, words b) {
+    return reinterpret_cast<words>(_mm512_mulhi_epu16(reinterpret_cast<__m512i>(a), reinterpret_cast<__m512i>(b)));
+}
+/// Signed integers as floats, and floats as integers, cut off.
+HALFTONE_INLINE f32 converted(words a) { return {_mm512_cvtepi32_ps(reinterpret_cast<__m512i>(a))}; }
+HALFTONE_INLINE words truncated(f32 a) { return reinterpret_cast<words>(_mm512_cvttps_epi32(a.v)); }
+HALFTONE_INLINE words choose(mask m, words yes, words no) {
+    return reinterpret_cast<words>(
+        _mm512_mask_mov_epi32(reinterpret_cast<__m512i>(no), m.m, reinterpret_cast<__m512i>(yes)));
+}
+/// a + b in the lanes of m, a in others; a in the lanes of m, 0 in others; a where b is not 0, 0 elsewhere.
+HALFTONE_INLINE words add_where(mask m, words a, std::uint32_t b) {
+    const __m512i lanes = reinterpret_cast<__m512i>(a);
+    return reinterpret_cast<words>(_mm512_mask_add_epi32(lanes, m.m, lanes, _mm512_set1_epi32(static_cast<int>(b))));
+}
+HALFTONE_INLINE words keep_where(mask m, words a) {
+    return reinterpret_cast<words>(_mm512_maskz_mov_epi32(m.m, reinterpret_cast<__m512i>(a)));
+}
+HALFTONE_INLINE words where_not_zero(words b, words a) {
+    const __m512i lanes = reinterpret_cast<__m512i>(b);
+    return keep_where({_mm512_test_epi32_mask(lanes, lanes)}, a);
+}
+/// Whether a lane has none of these bits.
+HALFTONE_INLINE bool any_clear(words a, std::uint32_t bits) {
+    return _mm512_testn_epi32_mask(reinterpret_cast<__m512i>(a), _mm512_set1_epi32(static_cast<int>(bits))) != 0;
+}
 
 /// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(64)));

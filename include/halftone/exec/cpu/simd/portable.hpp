@@ -276,6 +276,50 @@ HALFTONE_INLINE void store_eight_bit(void* p, words b, int n = 4) {
 HALFTONE_INLINE words look_up(const std::uint32_t* table, words at) {
     return words{table[at[0]], table[at[1]], table[at[2]], table[at[3]]};
 }
+/// A table of eight numbers; a look-up reads the low three bits of each index.
+struct small_table {
+    std::uint32_t numbers[8];
+};
+inline constexpr bool looks_up_in_registers = false;
+HALFTONE_INLINE small_table load_small_table(const void* eight) {
+    small_table table;
+    std::memcpy(table.numbers, eight, sizeof table.numbers);
+    return table;
+}
+HALFTONE_INLINE words look_up(const small_table& table, words at) { return look_up(table.numbers, at & 7u); }
+HALFTONE_INLINE words choose(mask m, words yes, words no) { return blend(m.m, yes, no); }
+/// The maximum and the minimum of integers below 2^31, in each lane.
+HALFTONE_INLINE words larger_word(words a, words b) {
+    return blend(reinterpret_cast<int_lanes>(a) > reinterpret_cast<int_lanes>(b), a, b);
+}
+HALFTONE_INLINE words smaller_word(words a, words b) {
+    return blend(reinterpret_cast<int_lanes>(a) < reinterpret_cast<int_lanes>(b), a, b);
+}
+/// The magnitude of signed integers.
+HALFTONE_INLINE words magnitude_of_word(words a) {
+    return blend(reinterpret_cast<int_lanes>(a) < 0, 0u - a, a);
+}
+/// The upper 16 bits of the products of 16-bit halves.
+HALFTONE_INLINE words multiply_high_halves(words a, words b) {
+    words product;
+    for (int i = 0; i < 4; ++i) {
+        const std::uint32_t upper = (a[i] >> 16) * (b[i] >> 16), lower = (a[i] & 0xffffu) * (b[i] & 0xffffu);
+        product[i] = (upper & 0xffff0000u) | (lower >> 16);
+    }
+    return product;
+}
+/// Signed integers as floats, and floats as integers, cut off.
+HALFTONE_INLINE f32 converted(words a) { return to_float(reinterpret_cast<int_lanes>(a)); }
+HALFTONE_INLINE words truncated(f32 a) { return reinterpret_cast<words>(__builtin_convertvector(a.v, int_lanes)); }
+/// a + b in the lanes of m, a in others; a in the lanes of m, 0 in others; a where b is not 0, 0 elsewhere.
+HALFTONE_INLINE words add_where(mask m, words a, std::uint32_t b) { return a + (reinterpret_cast<words>(m.m) & b); }
+HALFTONE_INLINE words keep_where(mask m, words a) { return reinterpret_cast<words>(m.m) & a; }
+HALFTONE_INLINE words where_not_zero(words b, words a) { return reinterpret_cast<words>(b != 0u) & a; }
+/// Whether a lane has none of these bits.
+HALFTONE_INLINE bool any_clear(words a, std::uint32_t bits) {
+    const int_lanes clear = reinterpret_cast<int_lanes>((a & bits) == 0u);
+    return (clear[0] | clear[1] | clear[2] | clear[3]) != 0;
+}
 
 /// A vector of 64-bit integers, and the products of their low halves.
 using wide = std::uint64_t __attribute__((vector_size(16)));

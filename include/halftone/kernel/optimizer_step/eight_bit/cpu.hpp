@@ -6,6 +6,7 @@
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/codes.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/eight_bit.hpp>
 
 #define HALFTONE_BODY <halftone/kernel/optimizer_step/eight_bit/cpu.simd.hpp>
@@ -36,20 +37,18 @@ struct eight_bit_step<cpu> {
             device.select(&portable::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>,
                           &avx2::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>,
                           &avx512::eight_bit_step_elements<Rule, Rounding, CopyRounding, Param, Copy, Accumulate>);
-        return [a, body, scalars = a.step.rule.scalars_of(a.step.rates, *a.step.step), factors = *a.step.factors,
+        return [a, body, codecs = make_dynamic_codecs(*a.maps),
+                scalars = a.step.rule.scalars_of(a.step.rates, *a.step.step), factors = *a.step.factors,
                 step = static_cast<std::uint32_t>(a.step.step->steps),
                 average_weight = average_weight_of(a.step.average_decay, *a.step.step)](extent i, extent n,
                                                                                        const Accumulate* gradient) {
             const auto& s = a.step;
             std::uint8_t* codes[Rule::moments];
             float* absmax[Rule::moments];
-            const dynamic_map* maps[Rule::moments];
-            for (int k = 0; k < Rule::moments; ++k) {
+            for (int k = 0; k < Rule::moments; ++k)
                 codes[k] = a.codes[k].data() + i, absmax[k] = a.absmax[k].data() + i / eight_bit_block;
-                maps[k] = moment_has_sign<Rule>(k) ? &a.maps->with_sign : &a.maps->without_sign;
-            }
             body(n, s.master.data() + i, s.copy.data() == nullptr ? nullptr : s.copy.data() + i, gradient, codes, absmax,
-                 maps, scalars, factors, s.key, step, i, streams_copies<Param>(s.copy, i),
+                 *a.maps, codecs, scalars, factors, s.key, step, i, streams_copies<Param>(s.copy, i),
                  s.average.data() == nullptr ? nullptr : s.average.data() + i, average_weight);
         };
     }

@@ -5,95 +5,131 @@
 // No include guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
 #include <halftone/exec/cpu/simd.hpp>
+#include <halftone/exec/cpu/stream.hpp>
 #include <halftone/kernel/common/update/cpu.hpp>
 #include <halftone/kernel/optimizer_step/cpu.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/codes.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/eight_bit.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
-/// The maximum and the minimum of integers below 2^31, in each lane.
-HALFTONE_INLINE words larger_word(words a, words b) {
-    using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
-    return reinterpret_cast<integers>(a) > reinterpret_cast<integers>(b) ? a : b;
-}
-HALFTONE_INLINE words smaller_word(words a, words b) {
-    using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
-    return reinterpret_cast<integers>(a) < reinterpret_cast<integers>(b) ? a : b;
-}
-
-/// The codes of floats between -1 and 1.
-template <bool HasSign>
-HALFTONE_INLINE words dynamic_codes_of(const kernel::dynamic_map& map, f32 x) {
-    constexpr std::uint32_t least = kernel::dynamic_map::least;
-    const words bits = words_of(x), magnitude = bits & 0x7fffffffu, clamped = larger_word(magnitude, words_of(least));
-    const words rank = (look_up(map.cells, (clamped >> 16) - (least >> 16)) + (clamped & 0xffffu)) >> 16;
-    if constexpr (!HasSign) return rank;
-    // dynamic_code() in each lane.
-    const words zero = words_of(map.zero), bounded = smaller_word(larger_word(rank, words_of(1)), zero);
-    using integers = std::int32_t __attribute__((vector_size(sizeof(words))));
-    const auto is_negative = (reinterpret_cast<integers>(bits) < 0) & (magnitude != 0);
-    return is_negative ? zero - bounded : zero + rank;
-}
-
 /// Converts the codes of one block to moments.
-HALFTONE_INLINE void read_block(const kernel::dynamic_map& map, const std::uint8_t* codes, float absmax, extent count,
-                                float* to) {
+template <class Codec>
+HALFTONE_INLINE void read_block(const Codec& codec, const std::uint8_t* codes, float absmax, extent count, float* to) {
     const f32 most = splat(absmax);
     for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) {
-        store(to + i, floats_of(look_up(map.values, load_eight_bit(codes + i, lanes_of(n)))) * most, n);
+        store(to + i, codec.values(load_eight_bit(codes + i, lanes_of(n))) * most, n);
     });
 }
 
-template <bool HasSign>
-HALFTONE_INLINE void write_codes(const kernel::dynamic_map& map, const float* from, f32 divisor, extent count,
-                                 std::uint8_t* codes) {
-    for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) {
-        store_eight_bit(codes + i, dynamic_codes_of<HasSign>(map, load(from + i, n) / divisor), lanes_of(n));
-    });
+/// Rounds the moments of a whole block to codes. In each turn a vector's codes are found, the next one's decades and a
+/// third one's quotients, so that processors with few waiting instructions do not wait for results.
+template <class Codec, class Ahead>
+HALFTONE_INLINE void write_whole_block(const Codec& codec, const float* from, f32 divisor, std::uint8_t* codes, const Ahead& ahead) {
+    constexpr extent lanes = f32::lanes, vectors = kernel::eight_bit_block / lanes;
+    const auto quotient = [&](extent i) __attribute__((always_inline)) { return load(from + i % vectors * lanes) / divisor; };
+    f32 now = quotient(0), next = quotient(1);
+    words decades = codec.decades(now);
+    for (extent i = 0; i < vectors; ++i) {
+        ahead(i * lanes);
+        const f32 after = quotient(i + 2);
+        const words next_decades = codec.decades(next);
+        store_eight_bit(codes + i * lanes, codec.codes(now, decades));
+        now = next, next = after, decades = next_decades;
+    }
+}
+
+/// The largest magnitude of some moments, and of a whole block.
+HALFTONE_INLINE float absmax_of(const float* from, extent count) {
+    f32 most = splat(0.0f);
+    for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) { most = max(abs(load(from + i, n)), most); });
+    return maximum(most);
+}
+HALFTONE_INLINE float absmax_of_block(const float* from) {
+    constexpr extent lanes = f32::lanes;
+    constexpr int chains = 4;  // a maximum takes 4 cycles, and two of them begin in each
+    f32 most[chains];
+#pragma GCC unroll 4
+    for (int c = 0; c < chains; ++c) most[c] = splat(0.0f);
+    for (extent i = 0; i < kernel::eight_bit_block; i += chains * lanes) {
+#pragma GCC unroll 4
+        for (int c = 0; c < chains; ++c) most[c] = max(abs(load(from + i + c * lanes)), most[c]);
+    }
+    return maximum(max(max(most[0], most[1]), max(most[2], most[3])));
 }
 
 /// Rounds one block of moments to codes; returns their largest magnitude.
-inline float write_block(const kernel::dynamic_map& map, const float* from, extent count, std::uint8_t* codes) {
-    f32 most = splat(0.0f);
-    for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) { most = max(abs(load(from + i, n)), most); });
-    const float absmax = maximum(most);
+template <class Codec, class Ahead>
+HALFTONE_INLINE float write_block(const Codec& codec, const float* from, extent count, std::uint8_t* codes, const Ahead& ahead) {
+    const float absmax = count == kernel::eight_bit_block ? absmax_of_block(from) : absmax_of(from, count);
     const f32 divisor = splat(absmax > 0 ? absmax : 1.0f);
-    if (map.has_sign()) {
-        write_codes<true>(map, from, divisor, count, codes);
-    } else {
-        write_codes<false>(map, from, divisor, count, codes);
+    if (count == kernel::eight_bit_block) {
+        write_whole_block(codec, from, divisor, codes, ahead);
+        return absmax;
     }
+    for_vectors(count, [&](extent i, int, auto n) __attribute__((always_inline)) {
+        store_eight_bit(codes + i, codec.codes(load(from + i, n) / divisor), lanes_of(n));
+    });
     return absmax;
+}
+
+/// The codec of a moment.
+template <class Rule, int Which>
+HALFTONE_INLINE auto codec_of(const kernel::dynamic_maps& maps, const kernel::dynamic_codecs& codecs) {
+    constexpr bool has_sign = kernel::moment_has_sign<Rule>(Which);
+    return dynamic_codec<has_sign>(has_sign ? maps.with_sign : maps.without_sign,
+                                   has_sign ? codecs.with_sign : codecs.without_sign);
+}
+/// Calls f for the number of each moment, as a type.
+template <class Rule, class F>
+HALFTONE_INLINE void for_moments(const F& f) {
+    f(std::integral_constant<int, 0>{});
+    if constexpr (Rule::moments > 1) f(std::integral_constant<int, 1>{});
+    static_assert(Rule::moments <= 2);
 }
 
 template <class Rule, rounding Rounding, rounding CopyRounding, class Param, class Copy, class Accumulate>
 void eight_bit_step_elements(extent count, Param* master, Copy* copy, const Accumulate* gradient, std::uint8_t* const* codes,
-                             float* const* absmax, const kernel::dynamic_map* const* maps, const typename Rule::scalars& s,
+                             float* const* absmax, const kernel::dynamic_maps& maps,
+                             const kernel::dynamic_codecs& codecs, const typename Rule::scalars& s,
                              const kernel::gradient_factors& factors, const kernel::rounding_key& key, std::uint32_t step,
                              extent index, bool stores_non_temporal, float* average, float average_weight) {
     constexpr extent block = kernel::eight_bit_block, at_once = 4 * block;
     alignas(64) float held[Rule::moments][at_once];
     float* moments[Rule::moments];
     for (int k = 0; k < Rule::moments; ++k) moments[k] = held[k];
-    const auto each_block = [&](extent begin, const auto& of) __attribute__((always_inline)) {
-        for (int k = 0; k < Rule::moments; ++k) {
-            for (extent first = begin; first < begin + at_once && first < count; first += block)
-                of(k, first, count - first < block ? count - first : block, held[k] + (first - begin));
-        }
+    const auto each_block = [&](auto which, extent begin, const auto& of) __attribute__((always_inline)) {
+        constexpr int k = decltype(which)::value;
+        for (extent first = begin; first < begin + at_once && first < count; first += block)
+            of(first, count - first < block ? count - first : block, held[k] + (first - begin));
+    };
+    const auto read = [&](auto which, extent begin) __attribute__((always_inline)) {
+        constexpr int k = decltype(which)::value;
+        const auto codec = codec_of<Rule, k>(maps, codecs);
+        each_block(which, begin, [&](extent first, extent n, float* m) __attribute__((always_inline)) {
+            read_block(codec, codes[k] + first, absmax[k][first / block], n, m);
+        });
+    };
+    const auto write = [&](auto which, extent begin) __attribute__((always_inline)) {
+        constexpr int k = decltype(which)::value;
+        const auto codec = codec_of<Rule, k>(maps, codecs);
+        each_block(which, begin, [&](extent first, extent n, const float* m) __attribute__((always_inline)) {
+            const auto ahead = [&](extent i) __attribute__((always_inline)) {
+                if constexpr (k == 0) prefetch(gradient + first + at_once + i, 1);
+                if constexpr (k == Rule::moments - 1) prefetch(master + first + at_once + i, 1);
+            };
+            absmax[k][first / block] = write_block(codec, m, n, codes[k] + first, ahead);
+        });
     };
     for (extent begin = 0; begin < count; begin += at_once) {
-        each_block(begin, [&](int k, extent first, extent n, float* m) __attribute__((always_inline)) {
-            read_block(*maps[k], codes[k] + first, absmax[k][first / block], n, m);
-        });
+        for_moments<Rule>([&](auto which) __attribute__((always_inline)) { read(which, begin); });
         optimizer_step_elements<Rule, true, Rounding, CopyRounding, Param, Copy, Accumulate, float>(
             count - begin < at_once ? count - begin : at_once, master + begin, copy == nullptr ? nullptr : copy + begin,
             gradient + begin, moments, s, factors, key, step, index + begin, stores_non_temporal,
             average == nullptr ? nullptr : average + begin, average_weight);
-        each_block(begin, [&](int k, extent first, extent n, const float* m) __attribute__((always_inline)) {
-            absmax[k][first / block] = write_block(*maps[k], m, n, codes[k] + first);
-        });
+        for_moments<Rule>([&](auto which) __attribute__((always_inline)) { write(which, begin); });
     }
 }
 
