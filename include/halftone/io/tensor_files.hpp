@@ -181,7 +181,7 @@ inline bool is_shard_name(std::string_view name) {
     if (name.ends_with(".part")) name.remove_suffix(5);
     if (!name.starts_with("model-") || !name.ends_with(".safetensors")) return false;
     name = name.substr(6, name.size() - 6 - 12);
-    if (name.size() < 14 || name.substr(name.size() - 10, 4) != "-of-") return false;
+    if (name.size() < 14 || name.substr(name.size() - 9, 4) != "-of-") return false;
     return name.find_first_not_of("0123456789-of") == std::string_view::npos;
 }
 inline void remove_quietly(const std::filesystem::path& path) {
