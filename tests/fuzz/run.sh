@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Fuzzes the readers of files (targets.hpp) from the seeds in seeds/.
 #
-#     tests/fuzz/run.sh                      a few thousand inputs each, the same in every run, under the address sanitizer
+#     tests/fuzz/run.sh                      a thousand inputs each, the same in every run, under sanitizers
 #     tests/fuzz/run.sh --fuzz RUNS [NAME]   clang's libFuzzer, RUNS inputs for each target, or for one; prints new seeds' folder
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -15,7 +15,7 @@ if [[ ${1:-} == --fuzz ]]; then
     number=0
     for name in safetensors index npy manifest; do
         if [[ ${3:-$name} == "$name" ]]; then
-            clang++ "${flags[@]}" -O1 -fsanitize=fuzzer -DFUZZ_TARGET=$number "$here/libfuzzer.cpp" -o "$work/$name"
+            clang++ "${flags[@]}" -O1 -fsanitize=fuzzer -DFUZZ_TARGET=$number "$here/libfuzzer.cpp" -pthread -o "$work/$name"
             mkdir -p "$work/corpus_$name"
             "$work/$name" -runs="${2:-1000000}" -seed=1 -max_len=8192 -rss_limit_mb=4096 -print_final_stats=1 \
                 -artifact_prefix="$PWD/$name-" "$work/corpus_$name" "$here/seeds/$name" 2>&1 | tail -n 12
@@ -23,6 +23,7 @@ if [[ ${1:-} == --fuzz ]]; then
         number=$((number + 1))
     done
 else
-    "${CXX:-c++}" "${flags[@]}" -O0 "$here/readers.cpp" -o "$work/readers"
-    "$work/readers" "$here/seeds" 3000
+    "${CXX:-c++}" "${flags[@]}" -O0 -I "$root/tests" -DHALFTONE_TEST_DATA="\"$root/tests/golden\"" "$root/tests/io/fuzz.cpp" \
+        "$root/tests/main.cpp" -o "$work/readers" -pthread
+    "$work/readers"
 fi

@@ -41,8 +41,7 @@ inline void safetensors(const std::uint8_t* bytes, std::size_t size) {
         if (t.first > size || t.bytes > size - t.first) __builtin_trap();
         for (std::uint64_t i = 0; i < t.bytes; ++i) sum += bytes[t.first + i];
     }
-    static volatile std::uint64_t used;
-    used = sum;
+    if (sum == ~std::uint64_t{0}) __builtin_trap();  // so that the bytes are read
 }
 
 inline std::string_view text_of(const std::uint8_t* bytes, std::size_t size) {

@@ -30,6 +30,8 @@ void resumes(int micro_batches) {
     for (int i = 3; i < 6; ++i) CHECK(second.step(i) == losses[static_cast<std::size_t>(i)]);
     CHECK(second.bytes() == straight.bytes());
     CHECK(straight.optimizer.steps() + straight.optimizer.skipped_steps() == 6);
+    CHECK(straight.optimizer.steps() >= 2);
+    if (ht::model_needs_scaling<keeping::net<P>>) CHECK(straight.optimizer.skipped_steps() > 0);
 }
 
 using delayed_fp8 = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<3>>;

@@ -81,7 +81,7 @@ struct run {
     model_type model{device};
     decltype(Optimizer::make(std::declval<ht::cpu&>(), std::declval<model_type&>())) optimizer = Optimizer::make(device, model);
     // So large that the first steps overflow in fp16, and that the scale grows between a save and the end.
-    ht::grad_scaler<ht::cpu> scaler{device, {.init_scale = 0x1p30f, .growth_interval = 3, .enabled = ht::model_needs_scaling<model_type>}};
+    ht::grad_scaler<ht::cpu> scaler{device, {.init_scale = 0x1p19f, .growth_interval = 3, .enabled = ht::model_needs_scaling<model_type>}};
     ht::accumulator<ht::through_scaler, ht::types<model_type>> acc{model};
     ht::tape<ht::cpu> tape{device};
     ht::outlier_guard<ht::cpu> guard{device, {.window = 4, .warm_up = 2}};

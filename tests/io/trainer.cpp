@@ -34,7 +34,7 @@ ht::training_arguments arguments_in(const fs::path& folder) {
             .eval_steps = 3,
             .output_dir = folder.string(),
             .save_steps = 3,
-            .initial_loss_scale = 0x1p28f,
+            .initial_loss_scale = 0x1p23f,
             .loss_scale_growth_interval = 3};
 }
 
@@ -90,6 +90,7 @@ TEST_CASE("trainer: a resumed run has the losses, the figures and the weights of
     const auto whole = straight.trainer.train(straight.data);
     CHECK(steps_in(folder.path() / "straight") == "9 6 3 ");
     CHECK(whole.skipped_steps > 0);  // the scale is part of what is restored
+    CHECK(whole.skipped_steps < 6);
     CHECK(!kept.resumed());
 
     for (const std::int64_t at : {1, 3, 4, 5, 6, 8}) {  // at the steps of saves and logs, and between them

@@ -4,8 +4,10 @@
 # never a mixture, and no incomplete one has a checkpoint's name. Prints what was tried. Also a full disk of 64 KiB, if it can be
 # mounted. Needs strace.
 #
-#     tests/programs/crash.sh               each call that writes, flushes, names or removes
-#     tests/programs/crash.sh --full        every call
+#     tests/programs/crash.sh [PROGRAM]            each call that writes, flushes, names or removes
+#     tests/programs/crash.sh --full [PROGRAM]     every call
+#
+# PROGRAM has the test of tests/io/crash.cpp; without one it is compiled.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
@@ -14,10 +16,17 @@ command -v strace >/dev/null 2>&1 || { echo "skipped: there is no strace"; exit 
 strace -o "$work/none" true 2>/dev/null || { echo "skipped: strace may not trace"; exit 77; }
 calls=(write fsync rename mkdir unlink unlinkat rmdir close)
 if [[ ${1:-} == --full ]]; then
-    calls+=(openat newfstatat fstat fstatat64 lseek read pread64 getdents64 fcntl access stat lstat mmap munmap brk)
+    calls+=(openat newfstatat fstat lseek read pread64 getdents64 fcntl access stat lstat mmap munmap brk)
+    shift
 fi
-"${CXX:-c++}" -std=c++20 -O1 -I "$root/include" "$root/tests/programs/crash.cpp" -o "$work/crash" -pthread || exit 1
-crash=$work/crash
+program=${1:-}
+if [[ -z $program ]]; then
+    program=$work/program
+    "${CXX:-c++}" -std=c++20 -O0 -I "$root/include" -I "$root/tests" "$root/tests/io/crash.cpp" "$root/tests/main.cpp" -o "$program" -pthread || exit 1
+fi
+# crash COMMAND ARGUMENT...: as tests/io/crash.cpp has it
+arguments=(--no-skip --no-intro --no-version '--test-case=crash: *')
+crash() { HALFTONE_CRASH=$* "$program" "${arguments[@]}"; }
 failures=0 tried=0
 fail() {
     echo "FAILED: $*"
@@ -27,7 +36,7 @@ fail() {
 # The calls of a kind in a save, for a command in a copy of the folder `before`.
 count() {
     rm -rf "$work/now" && cp -r "$work/before" "$work/now"
-    strace -f -o "$work/trace" -e trace="$1" "${@:2}" >/dev/null 2>&1
+    strace -f -E HALFTONE_CRASH="${*:2}" -o "$work/trace" -e trace="$1" "$program" "${arguments[@]}" >/dev/null 2>&1
     grep -c "^[0-9 ]*$1(" "$work/trace"
 }
 # try CALL FAULT OLD NEW LOADER COMMAND...: each call of the command fails in turn.
@@ -38,10 +47,15 @@ try() {
     ((all > 0)) || return 0
     for ((k = 1; k <= all; k++)); do
         rm -rf "$work/now" && cp -r "$work/before" "$work/now"
-        strace -f -o "$work/trace" -e trace="$call" -e inject="$call:$fault:when=$k" "$@" >"$work/out" 2>&1
+        # In a shell of its own, which does not tell here that it was killed.
+        (
+            strace -f -E HALFTONE_CRASH="$*" -o "$work/trace" -e trace="$call" -e inject="$call:$fault:when=$k" "$program" \
+                "${arguments[@]}" >"$work/out" 2>&1
+            exit $?
+        ) 2>/dev/null
         code=$?
         tried=$((tried + 1))
-        got=$("$crash" "$loader" "$work/now" 2>"$work/err") || fail "$call $fault $k of $all: nothing loads: $(cat "$work/err" "$work/out"); left: $(ls "$work/now")"
+        got=$(crash "$loader" "$work/now" 2>"$work/err") || fail "$call $fault $k of $all: nothing loads: $(cat "$work/err" "$work/out"); left: $(ls "$work/now")"
         if [[ $got == "$new" ]]; then
             kept_new=$((kept_new + 1))
         elif [[ $got == "$old" ]]; then
@@ -53,8 +67,8 @@ try() {
         # A failure that is survived is told in one line.
         if ((code == 3 && $(wc -l <"$work/out") != 1)); then fail "$call $fault $k of $all says: $(cat "$work/out")"; fi
         # The next save works, and cleans up.
-        "$@" >"$work/out" 2>&1 || fail "$call $fault $k of $all: the next save fails: $(cat "$work/out")"
-        got=$("$crash" "$loader" "$work/now" 2>&1)
+        crash "$@" >"$work/out" 2>&1 || fail "$call $fault $k of $all: the next save fails: $(cat "$work/out")"
+        got=$(crash "$loader" "$work/now" 2>&1)
         [[ $got == "$new" ]] || fail "$call $fault $k of $all: after the next save '$got' loads"
         if ls "$work/now" | grep -q '\.\(part\|gone\|old\)$'; then fail "$call $fault $k of $all: after the next save there is $(ls "$work/now")"; fi
     done
@@ -76,20 +90,21 @@ table() {
 }
 
 mkdir "$work/before"
-"$crash" save "$work/before" 1 1 && "$crash" save "$work/before" 2 2 || fail "saving"
-table "checkpoint 3 beside 1 and 2" "2 2" "3 3" load "$crash" save "$work/now" 3 3
-table "checkpoint 2 in the place of another of that step" "2 2" "2 7" load "$crash" save "$work/now" 2 7
+crash save "$work/before" 1 1 && crash save "$work/before" 2 2 || fail "saving"
+table "checkpoint 3 beside 1 and 2" "2 2" "3 3" load save "$work/now" 3 3
+table "checkpoint 2 in the place of another of that step" "2 2" "2 7" load save "$work/now" 2 7
 rm -rf "$work/before"
-"$crash" save_weights "$work/before" 1 || fail "saving weights"
-table "weights in three files in the place of others" 1 2 load_weights "$crash" save_weights "$work/now" 2
+crash save_weights "$work/before" 1 || fail "saving weights"
+table "weights in three files in the place of others" 1 2 load_weights save_weights "$work/now" 2
 
-# A disk of 64 KiB with room for two checkpoints, where the third does not fit.
+# A disk of 64 KiB with room for two checkpoints beside what others have there, where the third does not fit.
 mkdir "$work/small"
 if ((EUID == 0)) && mount -t tmpfs -o size=64k tmpfs "$work/small" 2>/dev/null; then
+    head -c 24000 /dev/zero >"$work/small/else"
     for step in 1 2 3 4 5 6; do
-        "$crash" save "$work/small" $step $step >"$work/out" 2>&1
+        crash save "$work/small" $step $step >"$work/out" 2>&1
         code=$?
-        got=$("$crash" load "$work/small" 2>&1)
+        got=$(crash load "$work/small" 2>&1)
         if ((code == 0)); then
             [[ $got == "$step $step" ]] || fail "a small disk: '$got' loads after $step"
             last=$step
@@ -99,9 +114,9 @@ if ((EUID == 0)) && mount -t tmpfs -o size=64k tmpfs "$work/small" 2>/dev/null; 
         fi
     done
     echo "a disk of 64 KiB: the newest of six that loads is $got"
-    head -c 40000 /dev/zero >"$work/small/else" 2>/dev/null
-    "$crash" save "$work/small" 7 7 >"$work/out" 2>&1
-    [[ $? == 3 && $("$crash" load "$work/small") == "$last $last" ]] || fail "a disk that others fill: $(cat "$work/out")"
+    ((last < 6)) || fail "a disk of 64 KiB takes all"
+    rm "$work/small/else"
+    crash save "$work/small" 7 7 && [[ $(crash load "$work/small") == "7 7" ]] || fail "a disk with room again"
 else
     echo "a disk of 64 KiB: it cannot be mounted here"
 fi

@@ -176,9 +176,29 @@ inline std::set<std::string> indexed_files(const std::filesystem::path& folder) 
     return files;
 }
 
+/// Whether this is the name of one of several files, as shard_names gives, or of such a file that was being written.
+inline bool is_shard_name(std::string_view name) {
+    if (name.ends_with(".part")) name.remove_suffix(5);
+    if (!name.starts_with("model-") || !name.ends_with(".safetensors")) return false;
+    name = name.substr(6, name.size() - 6 - 12);
+    if (name.size() < 14 || name.substr(name.size() - 9, 4) != "-of-") return false;
+    return name.find_first_not_of("0123456789-of") == std::string_view::npos;
+}
 inline void remove_quietly(const std::filesystem::path& path) {
     std::error_code ignored;
     std::filesystem::remove(path, ignored);
+}
+
+/// Removes the files of earlier saves, complete or interrupted.
+inline void remove_other_shards(const std::filesystem::path& folder) {
+    const std::set<std::string> now = indexed_files(folder);
+    std::vector<std::filesystem::path> others;
+    std::error_code failed;
+    for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+        const std::string name = at->path().filename().string();
+        if (is_shard_name(name) && now.count(name) == 0) others.push_back(at->path());
+    }
+    for (const auto& path : others) remove_quietly(path);
 }
 
 }  // namespace detail
@@ -191,7 +211,6 @@ inline void write_tensor_files(const std::filesystem::path& folder, const std::v
     std::error_code failed;
     std::filesystem::create_directories(folder, failed);
     if (failed) fail<io_error>("io: cannot make the folder ", folder.string(), ": ", failed.message());
-    const std::set<std::string> before = detail::indexed_files(folder);
     const auto shards = detail::divide(tensors, options.max_shard_bytes);
     if (shards.size() == 1) {
         // A reader prefers the single file, so that the old index is no longer read from this moment on.
@@ -223,9 +242,7 @@ inline void write_tensor_files(const std::filesystem::path& folder, const std::v
         }
         detail::remove_quietly(folder / detail::single_file_name);
     }
-    for (const std::string& name : before) {
-        if (shards.size() == 1 || detail::indexed_files(folder).count(name) == 0) detail::remove_quietly(folder / name);
-    }
+    detail::remove_other_shards(folder);
 }
 
 }  // namespace HALFTONE_ABI

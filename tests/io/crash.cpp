@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Saves and loads checkpoints and weights for crash.sh, which kills it and lets its system calls fail.
+/// Saves and loads checkpoints and weights for tests/programs/crash.sh, which kills it and lets its system calls fail. The
+/// environment variable HALFTONE_CRASH says what:
 ///
-///     crash save FOLDER STEP SEED       saves a model of this seed as checkpoint-STEP, and keeps two
-///     crash load FOLDER                 prints "STEP SEED" of the newest checkpoint; 1 if one is incomplete, or is a mixture
-///     crash save_weights FOLDER SEED    the weights alone, in three files and an index
-///     crash load_weights FOLDER         prints "SEED"
+///     save FOLDER STEP SEED       saves a model of this seed as checkpoint-STEP, and keeps two
+///     load FOLDER                 prints "STEP SEED" of the newest checkpoint; 1 if one is incomplete, or is a mixture
+///     save_weights FOLDER SEED    the weights alone, in three files and an index
+///     load_weights FOLDER         prints "SEED"
 #include <cstdio>
+#include <cstdlib>
+#include <sstream>
 #include <string>
+
+#include <doctest/doctest.h>
 
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/io/checkpoint.hpp>
@@ -17,7 +22,7 @@ namespace ht = halftone;
 
 namespace {
 
-/// Two parameters, all of whose values are determined by the seed.
+/// Parameters all of whose values are determined by the seed.
 struct model {
     using policy = ht::amp_bf16;
     ht::cpu device{{.threads = 1}};
@@ -77,22 +82,23 @@ int load_weights(const std::string& folder) {
     return 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) try {
-    const std::string what = argc > 2 ? argv[1] : "", folder = argc > 2 ? argv[2] : "";
-    if (what == "save" && argc == 5) {
-        model m(std::stoull(argv[4]));
-        seed_part seed{{std::stoull(argv[4])}};
-        ht::save_checkpoint(folder, {.step = std::stoll(argv[3]), .save_total_limit = 2}, m, seed);
-    } else if (what == "save_weights" && argc == 4) {
-        ht::save_weights(model(std::stoull(argv[3])), folder, {.max_shard_bytes = 4000});
-    } else if (what == "load" && argc == 3) {
-        return load(folder);
-    } else if (what == "load_weights" && argc == 3) {
-        return load_weights(folder);
+int run(const std::string& command) try {
+    std::istringstream in(command);
+    std::string what, folder;
+    in >> what >> folder;
+    if (what == "load") return load(folder);
+    if (what == "load_weights") return load_weights(folder);
+    std::int64_t step = 0;
+    std::uint64_t seed = 0;
+    if (what == "save") in >> step;
+    in >> seed;
+    model m(seed);
+    if (what == "save") {
+        seed_part part{{seed}};
+        ht::save_checkpoint(folder, {.step = step, .save_total_limit = 2}, m, part);
+    } else if (what == "save_weights") {
+        ht::save_weights(m, folder, {.max_shard_bytes = 4000});
     } else {
-        std::fprintf(stderr, "crash: see its source for the arguments\n");
         return 2;
     }
     return 0;
@@ -100,3 +106,13 @@ int main(int argc, char** argv) try {
     std::fprintf(stderr, "%s\n", e.what());
     return 3;
 }
+
+TEST_CASE("crash: what HALFTONE_CRASH says" * doctest::skip()) {
+    const char* const command = std::getenv("HALFTONE_CRASH");
+    if (command == nullptr) return;
+    const int code = run(command);
+    std::fflush(stdout);
+    std::_Exit(code);  // before doctest's summary
+}
+
+}  // namespace
