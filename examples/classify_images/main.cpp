@@ -7,7 +7,7 @@
 /// Exit codes: 0; 2 for invalid arguments, data or output folder, with one line and nothing left behind; 1 for everything
 /// else.
 #include "../classify/report.hpp"
-#include "model.hpp"
+#include "data.hpp"
 #if defined(CLASSIFY_IMAGES_GZIP)
 #include <halftone/data/gzip.hpp>
 #endif
