@@ -61,10 +61,11 @@ need_header doctest/doctest.h doctest-dev
 need_header CLI/CLI.hpp libcli11-dev
 need_header nlohmann/json.hpp nlohmann-json3-dev
 need_header boost/context/fiber.hpp libboost-context-dev
+need_header zlib.h zlib1g-dev
 wish ctags universal-ctags
 wish strace strace
 selection=()
-quick=(-DHALFTONE_TRAIN_GPT_QUICK=ON -DHALFTONE_OWN_MODELS=OFF)
+quick=(-DHALFTONE_TRAIN_GPT_QUICK=ON -DHALFTONE_OWN_MODELS=OFF -DHALFTONE_CLASSIFIERS=OFF)
 more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 if [[ $extent != some ]]; then
     selection=(-C More)
@@ -73,7 +74,7 @@ fi
 if [[ $extent == full ]]; then
     selection=(-C Full)
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF
-        -DHALFTONE_OWN_MODELS=ON)
+        -DHALFTONE_OWN_MODELS=ON -DHALFTONE_CLASSIFIERS=ON)
     wish clang++ clang
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then

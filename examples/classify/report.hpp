@@ -82,10 +82,8 @@ void run_all(const char* program, const run_options& o, nlohmann::ordered_json a
     for (const std::string& name : o.runs) runs.push_back(run_one(name));
     std::cout << '\n';
     print_results(std::cout, runs);
-    for (const auto& [key, value] : nlohmann::ordered_json{{"epochs", o.epochs}, {"batch", o.batch},
-                                                           {"lr", o.learning_rate}, {"workers", o.workers},
-                                                           {"seed", o.seed}}.items())
-        arguments[key] = value;
+    arguments["epochs"] = o.epochs, arguments["batch"] = o.batch, arguments["lr"] = o.learning_rate;
+    arguments["workers"] = o.workers, arguments["seed"] = o.seed;
     nlohmann::ordered_json summary{{"program", program},
                                    {"commit", HALFTONE_COMMIT},
                                    {"machine", {{"cpu", ht::cpu_model()}, {"isa", ht::name(device.instruction_set())},

@@ -7,7 +7,7 @@
 /// Exit codes: 0; 2 for invalid arguments, data or output folder, with one line and nothing left behind; 1 for everything
 /// else.
 #include "../classify/report.hpp"
-#include "model.hpp"
+#include "data.hpp"
 #if defined(CLASSIFY_IMAGES_GZIP)
 #include <halftone/data/gzip.hpp>
 #endif
@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
     return end_of("classify_images", [&] {
         run_options o;
         o.out = "classify_images_out";
-        std::filesystem::path folder = "/usr/share/dataset-fashion-mnist";
+        std::filesystem::path folder = "/usr/share/datasets/fashion-mnist";
         ht::extent classes = 10;
         CLI::App app{"Trains a small convolutional network on images in IDX files under several policies, and compares them."};
         app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, ".", HALFTONE_VERSION_MINOR, ".", HALFTONE_VERSION_PATCH));

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The model and the data of classify_images.
+/// The model of classify_images.
 #pragma once
 
 #include <halftone/amp.hpp>
-#include <halftone/data/idx.hpp>
-
-#include "../classify/run.hpp"
+#include <halftone/nn/conv2d.hpp>
+#include <halftone/nn/linear.hpp>
+#include <halftone/nn/model.hpp>
 
 namespace ht = halftone;
-
-struct image_data {
-    ht::labelled_images training, test;
-    ht::extent classes;
-};
 
 /// Two convolutions with windows of 3x3, each halved by pooling, and two linear layers.
 template <class P>
@@ -62,9 +57,3 @@ class small_conv_net : public ht::nn::model {
     ht::nn::linear<ht::at<P, "fc2">> fc2_;
     bool is_checkpointed_ = false;
 };
-
-enum class memory_use { usual, small };
-
-/// Defined in a separate file for each policy, to keep compile times short.
-template <class P, memory_use Use>
-run_result run(const std::string& name, const image_data& data, const run_options& o);

@@ -5,10 +5,8 @@
 
 #include <span>
 
-#include <halftone/nn/conv2d.hpp>
-#include <halftone/nn/linear.hpp>
-
 #include "../classify/train.hpp"
+#include "data.hpp"
 #include "model.hpp"
 
 namespace {

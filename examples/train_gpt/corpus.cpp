@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <halftone/data/batches.hpp>
 #include <halftone/data/text.hpp>
+#include <halftone/data/token_file.hpp>
 
 #include "options.hpp"
 
@@ -29,9 +30,15 @@ std::string read_own_text() {
 
 }  // namespace
 
-std::string read_corpus(const options& o) try {
-    const std::string corpus = o.text.empty() ? read_own_text() : ht::read_text(o.text);
-    const ht::language_data data{ht::token_view{corpus}, {.context = o.context}};
+training_text read_corpus(const options& o) try {
+    training_text corpus;
+    if (!o.tokens.empty()) {
+        corpus.ids = ht::token_file{o.tokens, {.vocabulary = o.vocabulary}}.read();
+        corpus.has_ids = true;
+    } else {
+        corpus.bytes = o.text.empty() ? read_own_text() : ht::read_text(o.text);
+    }
+    const ht::language_data data{corpus.view(), {.context = o.context, .vocabulary = o.vocabulary}};
     return corpus;
 } catch (const ht::error& e) {
     throw exit_with(2, e.what());

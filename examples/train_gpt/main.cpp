@@ -70,13 +70,13 @@ void print_text(std::ostream& out, const std::vector<run_result>& runs) {
 }
 
 int train(const options& o) {
-    const std::string corpus = read_corpus(o);
+    const training_text corpus = read_corpus(o);
     const machine where = describe(o);
     std::vector<options> each(o.policies.size(), o);
     std::vector<budget_result> chosen;
     if (o.budget != 0) {
         for (std::size_t i = 0; i < each.size(); ++i) {
-            chosen.push_back(within_budget(o.policies[i], o, ht::token_view{corpus}));
+            chosen.push_back(within_budget(o.policies[i], o, corpus.view()));
             each[i] = chosen[i].run;
             std::cout << chosen[i].text << '\n';
         }
@@ -86,13 +86,13 @@ int train(const options& o) {
 #if defined(SIGBREAK)
     std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
 #endif
-    reporter report(o, where, corpus);
+    reporter report(o, where, corpus.all_bytes());
 
     std::cout << where.device << '\n';
-    std::cout << corpus.size() << " bytes of text, " << o.steps << " steps of " << o.batch * o.accumulation << " x "
-              << o.context << " bytes\n"
+    std::cout << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "
+              << o.batch * o.accumulation << " x " << o.context << " " << corpus.unit() << "s\n"
               << std::flush;
-    if (o.estimate) tell_estimate(std::cout, each, ht::token_view{corpus});
+    if (o.estimate) tell_estimate(std::cout, each, corpus.view());
     const ht::machine_peaks peaks = peaks_of(o);
     std::vector<run_result> runs;
     for (std::size_t i = 0; i < o.policies.size(); ++i) {
@@ -101,7 +101,7 @@ int train(const options& o) {
         run_view view(policy, o, report.page_of(policy));
         {
             const auto observer = report.observe(policy);
-            runs.push_back(run_policy(policy, each[i], ht::token_view{corpus},
+            runs.push_back(run_policy(policy, each[i], corpus.view(),
                                       {*observer, view.listener(), &is_interrupted, false, report.checkpoints(policy),
                                        report.arguments()},
                                       view));
@@ -109,7 +109,7 @@ int train(const options& o) {
         view.finish(std::cout, runs.back().training.steps, peaks);
     }
     std::cout << '\n';
-    print_table(std::cout, runs);
+    print_table(std::cout, runs, corpus.unit());
     print_text(std::cout, runs);
     report.commit(runs, chosen);
     return is_interrupted() ? 128 + received_signal : 0;

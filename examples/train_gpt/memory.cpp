@@ -40,7 +40,7 @@ double block_work(const options& o) {
     const auto width = static_cast<double>(o.width);
     return 12 * width * width + width * static_cast<double>(o.context);
 }
-double head_work(const options& o) { return 256 * static_cast<double>(o.width); }
+double head_work(const options& o) { return static_cast<double>(o.vocabulary) * static_cast<double>(o.width); }
 
 /// A way to run within a budget, and its time relative to the requested run's.
 struct way {
@@ -94,10 +94,10 @@ std::string in_words(const std::string& policy, const options& asked, const opti
 }  // namespace
 
 int tell_plans(const options& o) {
-    const std::string corpus = read_corpus(o);
+    const training_text corpus = read_corpus(o);
     ht::cpu device{cpu_options_of(o)};
     std::vector<run_plan> plans;
-    for (const std::string& policy : o.policies) plans.push_back(plan_of(policy, o, ht::token_view{corpus}, device));
+    for (const std::string& policy : o.policies) plans.push_back(plan_of(policy, o, corpus.view(), device));
     print_plans(std::cout, plans);
     write_plans(o, plans);
     return 0;

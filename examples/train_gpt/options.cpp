@@ -41,7 +41,7 @@ double least_memory(const options& o) {
     const double tokens = static_cast<double>(o.batch) * static_cast<double>(o.context);
     const double squares = o.model == "gpt" ? 12 : 10;  // of the width, in a layer
     const double parameters =
-        (256.0 + static_cast<double>(o.context)) * width + layers * (squares * width * width + 2 * width);
+        (static_cast<double>(o.vocabulary) + static_cast<double>(o.context)) * width + layers * (squares * width * width + 2 * width);
     const double activations = tokens * width * 14 * layers;
     const double state = o.optimizer == "adamw" ? 8 : 2;
     return (8 + state) * parameters + 2 * activations + 8 * tokens * static_cast<double>(o.accumulation);
@@ -115,6 +115,7 @@ void check(options& o) {
     check_range("--width", o.width, 1, 1 << 16);
     check_range("--heads", o.heads, 1, o.width);
     check_range("--context", o.context, 1, 1 << 20);
+    check_range("--vocabulary", o.vocabulary, 1, 1 << 24);
     check_range("--batch", o.batch, 1, 1 << 20);
     check_range("--accumulation", o.accumulation, 1, 1 << 16);
     check_range("--checkpointing", o.checkpointing, 0, 1000);
@@ -180,6 +181,11 @@ std::optional<options> parse_options(int argc, char** argv) {
         ->delimiter(',');
     app.add_option("--text", o.text,
                    "files and folders to read; without it this repository's own headers and documents");
+    app.add_option("--tokens", o.tokens,
+                   "a file of token ids in place of a text, as llm.c or nanoGPT write it (train.bin); no text is sampled at the end");
+    auto* const vocabulary =
+        app.add_option("--vocabulary", o.vocabulary, "with --tokens: all ids are below it; 50257, GPT-2's, if not given")
+            ->default_str("");
     app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json and report.html");
     app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx instead of the fastest that this processor has");
@@ -248,6 +254,9 @@ std::optional<options> parse_options(int argc, char** argv) {
     } catch (const CLI::ParseError& e) {
         refuse(e.what());
     }
+    if (vocabulary->count() == 0 && !o.tokens.empty()) o.vocabulary = 50257;
+    if (vocabulary->count() != 0 && o.tokens.empty()) refuse("--vocabulary is of --tokens, which is not given");
+    if (!o.tokens.empty() && !o.text.empty()) refuse("--tokens and --text are both given; expected one of them");
     if (!plant.empty()) parse_plant(plant, o);
     if (!budget.empty()) o.budget = parse_bytes("--budget", budget);
     check(o);

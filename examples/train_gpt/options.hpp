@@ -6,9 +6,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <halftone/data/tokens.hpp>
 
 /// Ends the program with one line on stderr and this exit code.
 struct exit_with : std::runtime_error {
@@ -20,6 +24,8 @@ struct options {
     std::string model = "gpt";                ///< or llama
     std::vector<std::string> policies{"full_fp32", "amp_fp16", "amp_bf16"};
     std::vector<std::filesystem::path> text;  ///< empty: this repository's own text
+    std::filesystem::path tokens;             ///< a token file in place of a text; empty: none
+    std::int64_t vocabulary = 256;            ///< of the token file; a text has the 256 bytes
     std::filesystem::path out = "train_gpt_out";
     std::string device = "cpu";
     std::string isa;                          ///< empty: this machine's fastest
@@ -62,6 +68,21 @@ struct options {
 /// Parses the command line; empty if --help or --version has been answered. Throws exit_with(2) for invalid arguments.
 std::optional<options> parse_options(int argc, char** argv);
 
-/// The text that the options name; it contains at least one window for training and one for validation. Throws
+/// What is trained on: the bytes of a text, or the ids of a token file.
+struct training_text {
+    std::string bytes;
+    std::vector<std::int32_t> ids;
+    bool has_ids = false;
+
+    halftone::token_view view() const {
+        return has_ids ? halftone::token_view{std::span<const std::int32_t>(ids)} : halftone::token_view{bytes};
+    }
+    const char* unit() const { return has_ids ? "token" : "byte"; }
+    std::string_view all_bytes() const {
+        return has_ids ? std::string_view(reinterpret_cast<const char*>(ids.data()), 4 * ids.size()) : std::string_view(bytes);
+    }
+};
+
+/// The text or the tokens that the options name, with at least one window for training and one for validation. Throws
 /// exit_with(2).
-std::string read_corpus(const options& o);
+training_text read_corpus(const options& o);

@@ -40,9 +40,11 @@ struct reporter::state {
 namespace {
 
 json arguments_of(const options& o) {
-    return {{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
+    json arguments{{"model", o.model}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}, {"context", o.context}, {"batch", o.batch},
             {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps},
             {"optimizer", o.optimizer}, {"lr", o.learning_rate}, {"seed", o.seed}};
+    if (!o.tokens.empty()) arguments["vocabulary"] = o.vocabulary;
+    return arguments;
 }
 
 /// The exponents of a tensor's finite values, as a histogram of log2 |x|.
@@ -179,7 +181,7 @@ void write_report(const options& o, const machine& where, const std::vector<run_
         const ht::training_result& t = r.training;
         ht::run_report page = pages[i];
         if (r.validation) page.add_validation(t.steps, r.validation->loss);
-        page.figures = {{"training loss, nats a byte", number("%.4f", t.train_loss)},
+        page.figures = {{o.tokens.empty() ? "training loss, nats a byte" : "training loss, nats a token", number("%.4f", t.train_loss)},
                         {"validation loss", r.validation ? number("%.4f", r.validation->loss) : "-"},
                         {"tokens a second", number("%.0f", t.tokens_per_second)},
                         {"ms a step", number("%.2f", t.step_ms)},
@@ -200,7 +202,7 @@ void write_report(const options& o, const machine& where, const std::vector<run_
 
 }  // namespace
 
-reporter::reporter(const options& o, const machine& where, const std::string& corpus) {
+reporter::reporter(const options& o, const machine& where, std::string_view corpus) {
     // What decides a run's numbers.
     json arguments = arguments_of(o);
     arguments["text"] = checksum_of(corpus);
@@ -272,13 +274,13 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<bud
     state_->folder.keep();
 }
 
-void print_table(std::ostream& out, const std::vector<run_result>& runs) {
+void print_table(std::ostream& out, const std::vector<run_result>& runs, const std::string& unit) {
     char cell[64];
     const auto put = [&](const char* format, auto value) {
         std::snprintf(cell, sizeof cell, format, value);
         out << cell;
     };
-    out << "                     loss, nats a byte                               | peak MiB\n";
+    out << "                     loss, nats a " << unit << std::string(46 - unit.size() - 11, ' ') << "| peak MiB\n";
     out << "policy         train  validation  tokens/s  ms a step  skipped steps |  total";
     for (const ht::memory_kind kind : shown_kinds) put(" %10s", ht::name(kind));
     out << '\n';

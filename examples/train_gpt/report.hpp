@@ -26,7 +26,7 @@ class reporter {
   public:
     /// Makes the folder and opens the file in it; with --resume it begins with what earlier runs reported up to their
     /// checkpoints. Throws halftone::output_error, and exit_with(2) if the run that is resumed had other arguments.
-    reporter(const options& o, const machine& where, const std::string& corpus);
+    reporter(const options& o, const machine& where, std::string_view corpus);
     ~reporter();
 
     /// The folder of a policy's checkpoints, and what a resumed run must have the same.
@@ -60,7 +60,8 @@ void write_plans(const options& o, const std::vector<run_plan>& plans);
 /// Prints for each policy the peak by kind.
 void print_plans(std::ostream& out, const std::vector<run_plan>& plans);
 
-void print_table(std::ostream& out, const std::vector<run_result>& runs);
+/// `unit`: what a loss is an average over, byte or token.
+void print_table(std::ostream& out, const std::vector<run_result>& runs, const std::string& unit);
 
 /// The text with non-printable bytes replaced by dots.
 std::string printable(const std::string& text);

@@ -48,7 +48,7 @@ bool is_kept(const json& line, std::int64_t step, std::int64_t steps) {
 
 }  // namespace
 
-std::string checksum_of(const std::string& text) {
+std::string checksum_of(std::string_view text) {
     ht::detail::crc32 sum;
     sum.add(text.data(), text.size());
     return ht::detail::hex(sum.value());

@@ -128,7 +128,7 @@ class shadower final : public ht::trainer_callback {
 template <class Model, class Device>
 run_result train_model(Device& device, Model& model, const options& o, const ht::token_view& corpus,
                        const surroundings& around) {
-    ht::language_data data{corpus, {.context = o.context, .most_windows = o.eval_windows, .seed = o.seed}};
+    ht::language_data data{corpus, {.context = o.context, .vocabulary = o.vocabulary, .most_windows = o.eval_windows, .seed = o.seed}};
     ht::trainer trainer{
         device,
         model,
@@ -192,7 +192,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
-    if (o.write > 0 && std::isfinite(result.validation->loss)) {
+    if (o.write > 0 && o.tokens.empty() && std::isfinite(result.validation->loss)) {
         std::string prompt;
         const ht::token_view held_out = data.validation();
         for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i)
@@ -207,7 +207,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
 template <class Policy, class Device>
 run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
     ht::nn::gpt<Policy> model{device,
-                              {.vocabulary = 256,
+                              {.vocabulary = o.vocabulary,
                                .context = o.context,
                                .layers = static_cast<int>(o.layers),
                                .heads = o.heads,
@@ -223,7 +223,7 @@ run_result run(Device& device, const options& o, const ht::token_view& corpus, c
 template <class Policy, class Device>
 run_result run_llama(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
     ht::nn::llama<Policy> model{device,
-                                {.vocab_size = 256,
+                                {.vocab_size = o.vocabulary,
                                  .hidden_size = o.width,
                                  // Three matrices with as many elements as the GPT's two of four widths.
                                  .intermediate_size = (8 * o.width / 3 + 15) / 16 * 16,

@@ -13,7 +13,7 @@ flags=(-std=c++20 -g1 -I "$root/include" -fsanitize=address,undefined -fno-sanit
 if [[ ${1:-} == --fuzz ]]; then
     command -v clang++ >/dev/null 2>&1 || { echo "skipped: there is no clang++"; exit 77; }
     number=0
-    for name in safetensors index npy manifest; do
+    for name in safetensors index npy manifest idx tokens; do
         if [[ ${3:-$name} == "$name" ]]; then
             clang++ "${flags[@]}" -O1 -fsanitize=fuzzer -DFUZZ_TARGET=$number "$here/libfuzzer.cpp" -pthread -o "$work/$name"
             mkdir -p "$work/corpus_$name"

@@ -7,10 +7,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
 
+#include <unistd.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <halftone/data/idx.hpp>
+#include <halftone/data/token_file.hpp>
 #include <halftone/io/checkpoint/manifest.hpp>
 #include <halftone/io/checkpoint/policy_stamp.hpp>
 #include <halftone/io/fields.hpp>
@@ -43,6 +51,30 @@ inline void safetensors(const std::uint8_t* bytes, std::size_t size) {
     }
     if (sum == ~std::uint64_t{0}) __builtin_trap();  // so that the bytes are read
 }
+
+/// A file that is written again and again, in memory where the system has such files.
+class file_in_memory {
+  public:
+    file_in_memory() {
+#if defined(__linux__)
+        handle_ = memfd_create("halftone", 0);
+#else
+        char name[] = "/tmp/halftone_fuzz_XXXXXX";
+        handle_ = mkstemp(name);
+        path_ = name;
+#endif
+        if (handle_ < 0) __builtin_trap();
+        if (path_.empty()) path_ = "/proc/self/fd/" + std::to_string(handle_);
+    }
+    void write(const std::uint8_t* bytes, std::size_t size) const {
+        if (ftruncate(handle_, 0) != 0 || pwrite(handle_, bytes, size, 0) != static_cast<ssize_t>(size)) __builtin_trap();
+    }
+    const std::string& path() const { return path_; }
+
+  private:
+    int handle_ = -1;
+    std::string path_;
+};
 
 inline std::string_view text_of(const std::uint8_t* bytes, std::size_t size) {
     return {reinterpret_cast<const char*>(bytes), size};
@@ -90,11 +122,44 @@ inline void manifest(const std::uint8_t* bytes, std::size_t size) {
     }
 }
 
+/// IDX images, and the same bytes as labels.
+inline void idx(const std::uint8_t* bytes, std::size_t size) {
+    const ht::idx_array a = ht::parse_idx(std::string(text_of(bytes, size)), "file");
+    std::size_t count = 1;
+    for (const ht::extent e : a.extents) count *= static_cast<std::size_t>(e);
+    if (count != a.bytes.size() || count == 0) __builtin_trap();
+    if (a.extents.size() < 3) return;
+    ht::idx_array labels{{a.extents[0]}, std::string(static_cast<std::size_t>(a.extents[0]), '\1'), "labels"};
+    const ht::labelled_images images{a, labels, 10};
+    std::size_t sum = 0;
+    for (ht::extent i = 0; i < images.size(); ++i) {
+        for (const std::uint8_t pixel : images[i].pixels) sum += pixel;
+    }
+    static volatile std::size_t used;
+    used = sum;
+}
+/// A token file, which is opened by a name.
+inline void tokens(const std::uint8_t* bytes, std::size_t size) {
+    static const file_in_memory file;
+    file.write(bytes, size);
+    const ht::token_file opened{file.path(), {.vocabulary = 1000}};
+    const auto ids = opened.read();
+    if (ids.empty()) __builtin_trap();
+    for (const std::int32_t id : ids) {
+        if (id < 0 || id >= 1000) __builtin_trap();
+    }
+    if (opened.size() > 4) {
+        const ht::token_windows windows{opened, 4};
+        if (windows[windows.size() - 1][4] != ids[static_cast<std::size_t>(windows.size() * 4)]) __builtin_trap();
+    }
+}
+
 struct target {
     const char* name;
     void (*run)(const std::uint8_t*, std::size_t);
 };
-inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy}, {"manifest", manifest}};
+inline constexpr target all[]{{"safetensors", safetensors}, {"index", index}, {"npy", npy}, {"manifest", manifest},
+                                {"idx", idx}, {"tokens", tokens}};
 
 /// Runs a target; an exception that is no ht::error ends the program.
 inline void run(const target& t, const std::uint8_t* bytes, std::size_t size) {

@@ -192,6 +192,17 @@ if [[ -z ${EMULATOR:-} ]] && command -v script >/dev/null 2>&1; then
     grep -q $'\r.*\[#' terminal || fail "no bar on a terminal"
 fi
 
+# ---- a file of token ids in place of a text
+
+bytes=
+for i in {0..2999}; do printf -v pair '\\x%02x\\x00' $((i * i % 20)); bytes+=$pair; done
+printf '%b' "$bytes" >train.bin
+"$program" "${small[@]}" --steps 4 --tokens train.bin --vocabulary 20 --policy amp_bf16 --out tokens >out 2>err ||
+    fail "--tokens ends with $?: $(cat err)"
+grep -q '^3000 tokens, 4 steps of 2 x 16 tokens$' out || fail "--tokens prints $(head -n 2 out)"
+grep -q 'nats a token' out || fail "--tokens prints no table of losses by token"
+if grep -q 'writes:' out; then fail "--tokens writes a text of ids"; fi
+
 # ---- bad input: one line, exit code 2, nothing left behind
 
 # refuse PATTERN ARGUMENT...; refuse_out PATTERN FOLDER the same for a folder to write to
@@ -223,6 +234,11 @@ fi
 refuse 'has 100 tokens; a context of 128 needs 129' --text short
 refuse 'held-out part has 10 tokens; a context of 16 needs 17' --text short --context 16
 refuse '3 do not divide a --width of 256' --text text --heads 3
+refuse 'there is no missing' --tokens missing
+refuse 'empty is empty' --tokens empty
+refuse 'token number 3 is 9; the vocabulary has 0 to 8' --tokens train.bin --vocabulary 9
+refuse 'expected one of them' --tokens train.bin --text text
+refuse '--vocabulary is of --tokens' --text text --vocabulary 9
 for option in layers heads width context batch accumulation steps; do
     refuse "--$option is 0; expected 1" --text text "--$option" 0
     refuse "--$option is -1; expected 1" --text text "--$option" -1

@@ -65,6 +65,7 @@ concept stream_source = requires(Source& source, std::uint32_t epoch) {
 
 /// The transform of a loader that was given none.
 struct no_transform {
+    /// The sample.
     template <class Sample>
     Sample&& operator()(Sample&& sample) const {
         return std::forward<Sample>(sample);

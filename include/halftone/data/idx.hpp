@@ -32,6 +32,7 @@ struct idx_array {
     std::string bytes{};            ///< the elements, row-major
     std::string name{};             ///< of the file, for messages
 
+    /// The elements as numbers.
     std::span<const std::uint8_t> elements() const {
         return {reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()};
     }

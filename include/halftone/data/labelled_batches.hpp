@@ -88,6 +88,7 @@ class encoded_texts {
     }
 
     extent size() const { return static_cast<extent>(labels_.size()); }
+    /// The number of ids of a text.
     extent length(extent index) const { return static_cast<extent>((*this)[index].ids.size()); }
     labelled_ids operator[](extent index) const {
         const auto i = static_cast<std::size_t>(index);
@@ -105,6 +106,7 @@ class encoded_texts {
 struct collate_padded {
     std::int32_t padding = 0;
 
+    /// The rows as one batch.
     labelled_batch operator()(std::span<const labelled_ids> rows, batch_memory& memory) const {
         const auto count = static_cast<extent>(rows.size());
         std::size_t longest = 0;

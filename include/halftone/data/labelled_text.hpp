@@ -74,6 +74,7 @@ class labelled_text {
     const std::filesystem::path& file(extent index) const { return files_[static_cast<std::size_t>(index)]; }
 
     extent classes() const { return static_cast<extent>(names_.size()); }
+    /// The name of a class: that of its folder.
     const std::string& class_name(extent label) const { return names_[static_cast<std::size_t>(label)]; }
     const std::vector<std::string>& class_names() const { return names_; }
 
