@@ -85,13 +85,14 @@ int train(const options& o) {
 #if defined(SIGBREAK)
     std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
 #endif
+    const std::string estimate = o.estimate ? estimate_of(each, ht::token_view{corpus}) : "";
     reporter report(o, where);
 
     std::cout << where.device << '\n';
     std::cout << corpus.size() << " bytes of text, " << o.steps << " steps of " << o.batch * o.accumulation << " x "
               << o.context << " bytes\n"
               << std::flush;
-    if (o.estimate) tell_estimate(std::cout, each, ht::token_view{corpus});
+    std::cout << estimate << std::flush;
     const ht::machine_peaks peaks = peaks_of(o);
     std::vector<run_result> runs;
     for (std::size_t i = 0; i < o.policies.size(); ++i) {

@@ -9,14 +9,15 @@ Ends with 77 if the package (PyPI: tensorboard, perfetto) is missing, and with 1
 """
 
 import json
+import math
 import pathlib
 import struct
 import sys
 
 
 def as_float(x):
-    """The nearest number of 32 bits."""
-    return struct.unpack("f", struct.pack("f", x))[0]
+    """The nearest number of 32 bits; None for one that is not finite, as in metrics.jsonl."""
+    return None if x is None or not math.isfinite(x) else struct.unpack("f", struct.pack("f", x))[0]
 
 
 def read_tensorboard(folder, metrics):
@@ -31,7 +32,7 @@ def read_tensorboard(folder, metrics):
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     lines = [line for line in lines if line["policy"] == folder.name and "loss" in line]
     for name, key in names.items():
-        read = [(e.step, e.value) for e in events.Scalars("train/" + name)]
+        read = [(e.step, as_float(e.value)) for e in events.Scalars("train/" + name)]
         expected = [(line["step"], as_float(line[key])) for line in lines]
         if read != expected:
             wrong.append(f"train/{name}: {read[:3]}... where metrics.jsonl has {expected[:3]}...")

@@ -74,8 +74,8 @@ struct light_table {
     void print(std::ostream& out, std::size_t most = 20) const;
 };
 
-/// A listener that sums time and work of every operation by layer and pass. It allocates when it meets an operation for
-/// the first time.
+/// A listener that sums time and work of every operation by layer and pass, inside of steps: a trainer tells them, a loop of
+/// your own calls begin_step and end_step. It allocates when it meets an operation for the first time.
 class speed_of_light final : public range_listener {
   public:
     /// `now`: returns nanoseconds; nullptr: the system's monotonic clock.
@@ -164,7 +164,7 @@ class speed_of_light final : public range_listener {
     void close() {
         if (open_.empty()) return;
         settle();
-        if (is_in_step_ || open_.size() > 1) {
+        if (is_in_step_) {
             const auto [at, is_new] = sums_.try_emplace(open_.back().key);
             if (is_new) order_.push_back(open_.back().key);
             at->second.add(open_.back().done);
@@ -263,6 +263,7 @@ inline void light_table::print(std::ostream& out, std::size_t most) const {
                   1e3 * step_seconds, 1e-9 * model_flops, 100 * mfu, 1e-9 * peaks.of(arithmetic::fp32),
                   1e-9 * peaks.of(arithmetic::bf16), 1e-9 * peaks.bytes);
     out << line;
+    if (mfu > 1.05) out << "The peaks are too low: measured by code compiled without optimisation, or beside other programs.\n";
 }
 
 }  // namespace HALFTONE_ABI
