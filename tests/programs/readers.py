@@ -5,7 +5,7 @@
     readers.py tensorboard FOLDER/tensorboard/POLICY FOLDER/metrics.jsonl      with TensorBoard's EventAccumulator
     readers.py perfetto FOLDER/trace.json                                      with Perfetto's trace processor
 
-Ends with 77 if the package (PyPI: tensorboard, perfetto) is missing, and with 1 and a line for each difference.
+Ends with 77 if the package (PyPI: tensorboard, perfetto) or what it downloads is missing, and with 1 and a line for each difference.
 """
 
 import json
@@ -69,7 +69,10 @@ def read_perfetto(trace):
         if e["ph"] == "X":
             count, nanoseconds = expected.get((rows[e["tid"]], e["name"]), (0, 0))
             expected[(rows[e["tid"]], e["name"])] = (count + 1, nanoseconds + round(1000 * e["dur"]))
-    processor = TraceProcessor(trace=str(trace))
+    try:
+        processor = TraceProcessor(trace=str(trace))  # downloads its binary when it is used for the first time
+    except Exception as e:
+        raise ImportError(f"Perfetto's trace processor does not start: {e}") from e
     query = ("select thread.name as thread, slice.name as name, count(*) as n, sum(slice.dur) as dur from slice join thread_track "
              "on slice.track_id = thread_track.id join thread using (utid) group by 1, 2")
     read = {(r.thread, r.name): (r.n, r.dur) for r in processor.query(query)}

@@ -184,7 +184,8 @@ class chart_drawing {
         }
     }
     std::string legend() const {
-        if (c_.lines.size() < 2 && c_.marks.empty()) return "";
+        const auto named = std::count_if(c_.lines.begin(), c_.lines.end(), [](const chart_line& l) { return !l.is_faint; });
+        if (named < 2 && c_.marks.empty()) return "";
         std::string page = "<p class=\"key\">";
         for (const chart_line& l : c_.lines) {
             if (l.is_faint) continue;
@@ -229,7 +230,7 @@ table.data tr{break-inside:avoid}
 .bar{display:inline-block;width:4rem;height:.6rem;background:var(--strip);margin-right:.4rem}.bar i{display:block;height:100%;background:var(--in)}
 .limit{white-space:nowrap}
 .dim{color:var(--dim)}
-@media (max-width:600px){body{padding:.6rem}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem;overflow-wrap:anywhere}table.data td.n{overflow-wrap:normal}}
+@media (max-width:600px){body{padding:.6rem}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere}}
 @page{margin:1.5cm}
 @media print{:root{color-scheme:light;--ink:#000;--dim:#444;--page:#fff;--strip:#e8e8e8;--line:#888;--in:#1f5fa8;--low:#c2410c;--s0:#1f5fa8;--s1:#c2410c;--s2:#15803d;--s3:#7e22ce;--s4:#a16207;--s5:#be185d;--s6:#0e7490;--s7:#57534e}
 body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}}

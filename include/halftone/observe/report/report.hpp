@@ -204,10 +204,10 @@ inline std::string light_section(const run_report& run) {
 inline std::string policies_section(const run_report& run) {
     if (run.policies.empty()) return "";
     std::string page = "<h2>Policy, " + escaped(run.name) +
-                       "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th>layer</th><th>operation</th><th>in</th>"
+                       "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th>layer</th><th class=\"wide\">operation</th><th>in</th>"
                        "<th>accumulate</th><th>out</th><th class=\"wide\">input grad</th><th class=\"wide\">weight grad</th></tr>\n";
     for (const policy_row& p : run.policies) {
-        page += "<tr>" + cell(p.path) + cell(p.op) + cell(p.in) + cell(p.accumulate) + cell(p.out) + cell(p.input_grad, "wide") +
+        page += "<tr>" + cell(p.path) + cell(p.op, "wide") + cell(p.in) + cell(p.accumulate) + cell(p.out) + cell(p.input_grad, "wide") +
                 cell(p.weight_grad, "wide") + "</tr>\n";
     }
     return page + "</table></div>\n";
