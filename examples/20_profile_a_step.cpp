@@ -122,11 +122,11 @@ int main() {
     // Prints: the step is shorter: yes
 
     // The timeline: open trace.json, written by trace.write("trace.json"), in https://ui.perfetto.dev. Of each row the number
-    // of ranges in the two steps that were recorded; the ranges of a row lie inside one another, as scopes do.
+    // of ranges in the two steps that were recorded; they lie inside one another, as scopes do: "map" inside "my_gelu".
     for (const ht::trace_row& row : trace.rows())
         std::printf("%s: %d, the first is \"%s\"\n", row.title.c_str(), static_cast<int>(row.events.size()), row.events[0].name);
     // Prints: steps: 2, the first is "step"
-    // Prints: forward: 14, the first is "forward"
+    // Prints: forward: 18, the first is "forward"
     // Prints: backward: 12, the first is "backward"
     // Prints: optimizer: 2, the first is "optimizer"
 }

@@ -47,9 +47,9 @@ std::string time_text(double seconds) {
 
 }  // namespace
 
-void tell_estimate(std::ostream& out, const std::vector<options>& each, const ht::token_view& corpus) {
+std::string estimate_of(const std::vector<options>& each, const ht::token_view& corpus) {
     constexpr std::int64_t least_steps = 300;
-    if (each.empty() || each.front().steps < least_steps || each.front().device != "cpu") return;
+    if (each.empty() || each.front().steps < least_steps || each.front().device != "cpu") return "";
     double all = 0;
     std::string parts;
     for (std::size_t i = 0; i < each.size(); ++i) {
@@ -58,5 +58,5 @@ void tell_estimate(std::ostream& out, const std::vector<options>& each, const ht
         all += seconds;
         parts += (parts.empty() ? "" : ", ") + policy + " " + time_text(seconds);
     }
-    out << "about " << time_text(all) << (each.size() > 1 ? " in all: " + parts : std::string()) << std::endl;
+    return "about " + time_text(all) + (each.size() > 1 ? " in all: " + parts : "") + "\n";
 }

@@ -86,13 +86,14 @@ int train(const options& o) {
 #if defined(SIGBREAK)
     std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
 #endif
+    const std::string estimate = o.estimate ? estimate_of(each, corpus.view()) : "";
     reporter report(o, where, corpus.all_bytes());
 
     std::cout << where.device << '\n';
     std::cout << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "
               << o.batch * o.accumulation << " x " << o.context << " " << corpus.unit() << "s\n"
               << std::flush;
-    if (o.estimate) tell_estimate(std::cout, each, corpus.view());
+    std::cout << estimate << std::flush;
     const ht::machine_peaks peaks = peaks_of(o);
     std::vector<run_result> runs;
     for (std::size_t i = 0; i < o.policies.size(); ++i) {

@@ -193,7 +193,8 @@ void write_report(const options& o, const machine& where, const std::vector<run_
     }
     all.facts = {{"processor", ht::cpu_model()}, {"device", where.device}, {"commit", HALFTONE_COMMIT}};
     if (!where.gpu.empty()) all.facts.push_back({"GPU", where.gpu});
-    for (const auto& [name, value] : arguments_of(o).items())
+    const json arguments = arguments_of(o);
+    for (const auto& [name, value] : arguments.items())
         all.facts.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
     ht::output_file file(o.out / "report.html");
     file.write(ht::report_html(all));

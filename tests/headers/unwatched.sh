@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # Watched tapes cost nothing in programs that do not use them: a training step on a plain tape has exactly the same machine code with
-# and without the headers of watched tapes.
+# and without the headers of watched tapes. Nor do ranges cost anything with HALFTONE_NO_RANGES: a function with ranges has the code of
+# one without.
 #
 #     tests/headers/unwatched.sh            mixed precision
 #     tests/headers/unwatched.sh --full     float, too: the same headers, with fewer operations
@@ -109,3 +110,24 @@ for what in "${programs[@]}"; do
     ! grep -Eq 'watched|shadow|hooked' "$work/1" || { echo "unwatched: a plain tape's step speaks of watching ($what)"; exit 1; }
     echo "unwatched: $(wc -l <"$work/0") functions ($what), all the same"
 done
+
+cat >"$work/ranges.cpp" <<'CODE'
+#include <halftone/exec/ranges.hpp>
+extern "C" void timed(halftone::range_listener* listener, void (*work)()) noexcept {
+#if RANGES
+    const halftone::scoped_range outer(listener, "outer", halftone::track::step);
+    const halftone::range inner(listener, "inner", halftone::pass::forward);
+#endif
+    work();
+    static_cast<void>(listener);
+}
+CODE
+# instructions FLAG...: those of the function, between its label and its end
+instructions() {
+    "$cxx" -std=c++20 -O2 -S -I"$here/../../include" "$@" "$work/ranges.cpp" -o - |
+        awk '/^timed:/ { inside = 1; next } /\.size[ \t]*timed/ { exit } inside && !/^[ \t]*\.|^\.L/'
+}
+without=$(instructions -DRANGES=0)
+[[ -n $without && $(instructions -DRANGES=1 -DHALFTONE_NO_RANGES) == "$without" ]] || { echo "unwatched: HALFTONE_NO_RANGES leaves code"; exit 1; }
+[[ $(instructions -DRANGES=1) != "$without" ]] || { echo "unwatched: a range has no code where it should have some"; exit 1; }
+echo "unwatched: with HALFTONE_NO_RANGES a range has no code"

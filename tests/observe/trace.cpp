@@ -219,6 +219,26 @@ TEST_CASE("speed of light: every moment in one line, the largest saving first, a
     CHECK(out.str().find("MFU 26.2%") != std::string::npos);
 }
 
+TEST_CASE("speed of light: what a custom operation is made of counts as its own, what a checkpoint repeats does not") {
+    now = 0;
+    ht::speed_of_light light{&hand_turned};
+    light.begin_step(1);
+    for (const char* outer : {"my_operation", "checkpoint"}) {
+        const ht::range r(&light, outer, ht::pass::backward);
+        now += 3;
+        const ht::range inner(&light, "map", ht::pass::forward);
+        now += 10;
+    }
+    light.end_step();
+    const ht::light_table t = light.table({});
+    REQUIRE(t.rows.size() == 4);
+    CHECK(t.rows[0].operation == "my_operation");
+    CHECK(t.rows[0].seconds == doctest::Approx(13e-9));
+    CHECK(t.rows[0].calls == 1);
+    CHECK(t.rows[1].operation == "map");
+    CHECK(t.rows[2].operation == "checkpoint");
+}
+
 TEST_CASE("peaks as a file") {
     const support::temporary_folder folder;
     const auto file = folder.path() / "peaks.json";

@@ -5,18 +5,19 @@
     readers.py tensorboard FOLDER/tensorboard/POLICY FOLDER/metrics.jsonl      with TensorBoard's EventAccumulator
     readers.py perfetto FOLDER/trace.json                                      with Perfetto's trace processor
 
-Ends with 77 if the package (PyPI: tensorboard, perfetto) is missing, and with 1 and a line for each difference.
+Ends with 77 if the package (PyPI: tensorboard, perfetto) or what it downloads is missing, and with 1 and a line for each difference.
 """
 
 import json
+import math
 import pathlib
 import struct
 import sys
 
 
 def as_float(x):
-    """The nearest number of 32 bits."""
-    return struct.unpack("f", struct.pack("f", x))[0]
+    """The nearest number of 32 bits; None for one that is not finite, as in metrics.jsonl."""
+    return None if x is None or not math.isfinite(x) else struct.unpack("f", struct.pack("f", x))[0]
 
 
 def read_tensorboard(folder, metrics):
@@ -31,7 +32,7 @@ def read_tensorboard(folder, metrics):
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     lines = [line for line in lines if line["policy"] == folder.name and "loss" in line]
     for name, key in names.items():
-        read = [(e.step, e.value) for e in events.Scalars("train/" + name)]
+        read = [(e.step, as_float(e.value)) for e in events.Scalars("train/" + name)]
         expected = [(line["step"], as_float(line[key])) for line in lines]
         if read != expected:
             wrong.append(f"train/{name}: {read[:3]}... where metrics.jsonl has {expected[:3]}...")
@@ -68,7 +69,10 @@ def read_perfetto(trace):
         if e["ph"] == "X":
             count, nanoseconds = expected.get((rows[e["tid"]], e["name"]), (0, 0))
             expected[(rows[e["tid"]], e["name"])] = (count + 1, nanoseconds + round(1000 * e["dur"]))
-    processor = TraceProcessor(trace=str(trace))
+    try:
+        processor = TraceProcessor(trace=str(trace))  # downloads its binary when it is used for the first time
+    except Exception as e:
+        raise ImportError(f"Perfetto's trace processor does not start: {e}") from e
     query = ("select thread.name as thread, slice.name as name, count(*) as n, sum(slice.dur) as dur from slice join thread_track "
              "on slice.track_id = thread_track.id join thread using (utid) group by 1, 2")
     read = {(r.thread, r.name): (r.n, r.dur) for r in processor.query(query)}

@@ -30,7 +30,7 @@ small=(--layers 1 --width 32 --heads 2 --context 16 --batch 2 --eval-windows 4 -
 # ---- a run leaves two files and a table
 
 "$program" "${small[@]}" --steps 6 --text text --out a >out 2>err || fail "a good run ends with $?"
-[[ $(ls a) == $'metrics.jsonl\nsummary.json' ]] || fail "a run leaves $(ls a)"
+[[ $(ls a) == $'metrics.jsonl\nreport.html\nsummary.json' ]] || fail "a run leaves $(ls a)"
 head -n 1 out | grep -q '^cpu, ' || fail "the device does not come first"
 for policy in full_fp32 amp_fp16 amp_bf16; do
     grep -Eq "^$policy +[0-9.]+ +[0-9.]+ +[0-9]+ +[0-9.]+ +[0-9]+ \|" out || fail "the table lacks $policy"
@@ -143,8 +143,41 @@ grep -q 'amp_bf16  step 2: validation loss ' err || fail "an evaluation is not t
     fail "with a planted overflow: $?"
 grep -Eq '^amp_fp16  step 4 skipped \((infinity|not a number)\): h\.0\.mlp, mlp, forward: [0-9]+ [+-]inf.* in float16' err || fail "--watch does not tell of the planted overflow"
 grep -Eq '"step":4,"overflow":\{"result":"[a-z ]+","layer":"h.0.mlp",.*"micro_batch":1,' w/metrics.jsonl || fail "metrics.jsonl has no overflow"
-[[ $(ls w) == $'metrics.jsonl\nnumerics_amp_fp16_3.html\nnumerics_amp_fp16_3.json\nnumerics_amp_fp16_6.html\nnumerics_amp_fp16_6.json\nsummary.json' ]] ||
+[[ $(ls w) == $'metrics.jsonl\nnumerics_amp_fp16_3.html\nnumerics_amp_fp16_3.json\nnumerics_amp_fp16_6.html\nnumerics_amp_fp16_6.json\nreport.html\nsummary.json' ]] ||
     fail "--numerics-every leaves $(ls w)"
+grep -q 'numerics_amp_fp16_6.html' w/report.html || fail "the report does not link to numerics"
+
+# ---- what a run did: a timeline, the distance from the machine's peaks, event files, the report
+
+echo '{"flops": {"fp32": 1e11, "bf16": 2e11}, "bytes": 2e10}' >peaks.json
+"$program" "${small[@]}" --steps 6 --text text --out seen --policy amp_bf16 --trace --tensorboard --speed-of-light --peaks peaks.json --numerics-every 6 >out 2>err ||
+    fail "--trace --tensorboard --speed-of-light: $? $(cat err)"
+grep -Eq '^linear_cross_entropy .*backward +1\.0 ' out || fail "--speed-of-light prints no line of the loss: $(cat out)"
+grep -q 'MFU .* of 100.0 GFLOP/s in fp32, 200.0 in bf16; copy 20.0 GB/s' out || fail "--peaks is not what is printed"
+grep -q '"name":"forward"' seen/trace.json && grep -q '"layer":"h.0.attn.qkv"' seen/trace.json || fail "the trace lacks its parts or layers"
+grep -q '"step":4' seen/trace.json && ! grep -q '"step":1[,}]' seen/trace.json || fail "the trace is not that of steps 4 to 6"
+[[ -s $(echo seen/tensorboard/amp_bf16/events.out.tfevents.*) ]] || fail "--tensorboard leaves no event file"
+for part in 'Loss scale' 'Speed of light, amp_bf16' 'Policy, amp_bf16' 'Numerics, amp_bf16' 'h.\*.norm1\|h.\*' '</html>'; do
+    grep -q "$part" seen/report.html || fail "report.html lacks $part"
+done
+! grep -Eq '<script|https?:' seen/report.html || fail "report.html is not by itself"
+if command -v python3 >/dev/null 2>&1; then
+    for reader in "tensorboard seen/tensorboard/amp_bf16 seen/metrics.jsonl" "perfetto seen/trace.json"; do
+        read -ra words <<<"$reader"
+        python3 "$here/readers.py" "${words[@]}" >out 2>&1
+        code=$?
+        ((code == 0 || code == 77)) || fail "readers.py ${words[0]}: $(tail -n 5 out)"
+    done
+fi
+"$program" "${small[@]}" --steps 2 --text text --out seen2 --policy amp_bf16,full_fp32 --trace --no-report >out 2>err || fail "--trace of two policies: $?"
+[[ $(ls seen2) == $'metrics.jsonl\nsummary.json\ntrace_amp_bf16.json\ntrace_full_fp32.json' ]] || fail "--trace --no-report leaves $(ls seen2)"
+echo '{}' >no_peaks.json
+"$program" "${small[@]}" --steps 2 --text text --out none --speed-of-light --peaks no_peaks.json >out 2>err
+code=$?
+((code == 2)) && grep -q '^train_gpt: --peaks: peaks: no_peaks.json has no rates' err && [[ ! -e none ]] || fail "peaks without rates: $code, $(cat err)"
+"$program" --layers 1 --width 8 --heads 1 --context 4 --batch 1 --eval-windows 1 --write 0 --steps 300 --text text --out estimated --policy amp_bf16 >out 2>err ||
+    fail "300 steps: $?"
+grep -Eq '^about [0-9]+:[0-9]{2}$' out || fail "no estimate before 300 steps: $(cat out)"
 "$program" "${small[@]}" --steps 2 --out own >out 2>err || fail "on the repository's own text: $?"
 # Two policies are built on request alone; elsewhere the refusal says how.
 "$program" "${small[@]}" --steps 6 --text text --out m --policy tf32,fp8_hybrid,amp_bf16 --accumulation 2 --threads 2 >out 2>err
@@ -304,7 +337,7 @@ interrupt() {
     wait "$pid"
     code=$?
     ((code == $3)) || fail "SIG$2 ends with $code"
-    [[ $(ls "$1") == $'metrics.jsonl\nsummary.json' ]] || fail "SIG$2 leaves $(ls "$1")"
+    [[ $(ls "$1") == $'metrics.jsonl\nreport.html\nsummary.json' ]] || fail "SIG$2 leaves $(ls "$1")"
     (($(grep -c '"policy":' "$1/summary.json") == 1)) || fail "SIG$2 goes on with the next policy"
     grep -q '"validation_loss": null' "$1/summary.json" || fail "SIG$2 evaluates all the same"
     grep -q '^amp_bf16 ' out || fail "SIG$2 prints no table"

@@ -392,6 +392,7 @@ class trainer {
             numerics_collector<Device> numerics(*device_, tape_);
             const float scale = scaler_.get_scale();
             take(batch);
+            const scoped_range here(listener_, "numerics", track::files);
             const numerics_view view = numerics.take(*model_, scale, state_.step + 1);
             for (trainer_callback* callback : callbacks_) callback->on_numerics(state_, view);
         }

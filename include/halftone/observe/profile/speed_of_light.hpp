@@ -10,7 +10,8 @@
 ///     const ht::light_table table = light.table(ht::measure_peaks(device));
 ///     table.print(std::cout);
 ///
-/// Every moment of a step belongs to one line: an operation's time excludes that of ranges inside it, and what is in no
+/// Every moment of a step belongs to one line: an operation's time excludes that of ranges inside it, except for the
+/// operations that a custom operation is made of, and what is in no
 /// operation belongs to the part of the step that it is in ("forward, between operations"). So the lines add up to the
 /// time of the steps. The lines are sorted by the time that would be saved if each ran at its limit,
 ///
@@ -25,6 +26,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <ostream>
 #include <set>
 #include <string>
@@ -74,8 +76,8 @@ struct light_table {
     void print(std::ostream& out, std::size_t most = 20) const;
 };
 
-/// A listener that sums time and work of every operation by layer and pass. It allocates when it meets an operation for
-/// the first time.
+/// A listener that sums time and work of every operation by layer and pass, inside of steps: a trainer tells them, a loop of
+/// your own calls begin_step and end_step. It allocates when it meets an operation for the first time.
 class speed_of_light final : public range_listener {
   public:
     /// `now`: returns nanoseconds; nullptr: the system's monotonic clock.
@@ -164,12 +166,22 @@ class speed_of_light final : public range_listener {
     void close() {
         if (open_.empty()) return;
         settle();
-        if (is_in_step_ || open_.size() > 1) {
-            const auto [at, is_new] = sums_.try_emplace(open_.back().key);
-            if (is_new) order_.push_back(open_.back().key);
-            at->second.add(open_.back().done);
-        }
+        running r = open_.back();
         open_.pop_back();
+        if (!is_in_step_) return;
+        if (is_part_of_operation(r.key)) {
+            r.done.calls = 0;
+            return open_.back().done.add(r.done);
+        }
+        const auto [at, is_new] = sums_.try_emplace(r.key);
+        if (is_new) order_.push_back(r.key);
+        at->second.add(r.done);
+    }
+    /// Whether a range that has ended is of the operation around it, of which no layer is told: a map in a custom operation,
+    /// but not what a checkpoint runs again.
+    bool is_part_of_operation(const key& k) const {
+        if (!k.is_operation || *k.layer != 0 || open_.empty()) return false;
+        return open_.back().key.is_operation && std::strcmp(open_.back().key.operation, "checkpoint") != 0;
     }
     /// Adds the time since the last event to the innermost range.
     void settle() {
@@ -263,6 +275,7 @@ inline void light_table::print(std::ostream& out, std::size_t most) const {
                   1e3 * step_seconds, 1e-9 * model_flops, 100 * mfu, 1e-9 * peaks.of(arithmetic::fp32),
                   1e-9 * peaks.of(arithmetic::bf16), 1e-9 * peaks.bytes);
     out << line;
+    if (mfu > 1.05) out << "The peaks are too low: measured by code compiled without optimisation, or beside other programs.\n";
 }
 
 }  // namespace HALFTONE_ABI

@@ -72,6 +72,7 @@ struct chart_line {
     std::vector<curve_point> points;
     bool is_dotted = false;            ///< shown as points joined by a dashed line
     bool has_steps = false;            ///< constant between points
+    bool is_faint = false;             ///< behind a line of its trend, and not in the legend
 };
 
 /// A chart of lines over one axis.
@@ -96,7 +97,7 @@ class chart_drawing {
     std::string svg() const {
         if (!(x1_ >= x0_) || !(y1_ >= y0_)) return "";
         std::string page = "<figure><figcaption>" + escaped(c_.title) + (c_.unit.empty() ? "" : ", " + escaped(c_.unit)) +
-                           "</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 360 200\" role=\"img\" aria-label=\"" +
+                           "</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 360 203\" role=\"img\" aria-label=\"" +
                            escaped(c_.title) + "\">\n";
         page += axes();
         c_.is_stacked ? draw_bands(page) : draw_lines(page);
@@ -141,7 +142,7 @@ class chart_drawing {
             grid += "M46 " + coordinate(y(at)) + "H352";
             words += "<text class=\"of-y\" x=\"42\" y=\"" + coordinate(y(at) + 3.5) + "\">" + short_number(at) + "</text>\n";
         }
-        const std::vector<double> along = ticks_between(x0_, x1_, 4);
+        const std::vector<double> along = ticks_between(x0_, x1_, 5);
         for (const double t : along) {
             const double at = x(t);
             const char* const where = at > right - 14 ? " class=\"last\"" : "";
@@ -162,7 +163,7 @@ class chart_drawing {
             if (path.empty()) continue;
             const std::string colour = std::to_string(l.colour % 8);
             if (l.points.size() == 1) path += "h.1";  // a point that a round cap makes visible
-            page += "<path class=\"line" + std::string(l.is_dotted ? " dashed" : "") + "\" style=\"stroke:var(--s" + colour + ")\" d=\"" +
+            page += "<path class=\"line" + std::string(l.is_dotted ? " dashed" : l.is_faint ? " faint" : "") + "\" style=\"stroke:var(--s" + colour + ")\" d=\"" +
                     path + "\"/>\n";
             if (!dots.empty()) page += "<g style=\"fill:var(--s" + colour + ")\">" + dots + "</g>\n";
         }
@@ -183,10 +184,13 @@ class chart_drawing {
         }
     }
     std::string legend() const {
-        if (c_.lines.size() < 2 && c_.marks.empty()) return "";
+        const auto named = std::count_if(c_.lines.begin(), c_.lines.end(), [](const chart_line& l) { return !l.is_faint; });
+        if (named < 2 && c_.marks.empty()) return "";
         std::string page = "<p class=\"key\">";
-        for (const chart_line& l : c_.lines)
+        for (const chart_line& l : c_.lines) {
+            if (l.is_faint) continue;
             page += "<span><i style=\"background:var(--s" + std::to_string(l.colour % 8) + ")\"></i>" + escaped(l.name) + "</span> ";
+        }
         if (!c_.marks.empty()) page += "<span><b class=\"skip\">&#9660;</b>" + escaped(c_.mark_name) + "</span>";
         return page + "</p>\n";
     }
@@ -213,7 +217,7 @@ figure{margin:0;min-width:0;break-inside:avoid}figcaption{font-weight:600;font-s
 svg.chart{display:block;width:100%;height:auto}
 .chart text{font-size:11px;fill:var(--dim);text-anchor:middle}.chart .of-y,.chart .last{text-anchor:end}
 .grid{stroke:var(--strip);fill:none}.axis{stroke:var(--line);fill:none}
-.line{fill:none;stroke-width:1.5;stroke-linejoin:round;stroke-linecap:round}.dashed{stroke-dasharray:3 3;stroke-width:1}
+.line{fill:none;stroke-width:1.5;stroke-linejoin:round;stroke-linecap:round}.dashed{stroke-dasharray:3 3;stroke-width:1}.faint{opacity:.3;stroke-width:1}
 .mark{fill:var(--low);stroke:var(--low)}.skip{color:var(--low)}
 .key{margin:.1rem 0 0;font-size:.8rem;color:var(--dim);display:flex;flex-wrap:wrap;gap:.1rem .9rem}
 .key i{display:inline-block;width:.7rem;height:.7rem;margin-right:.3rem;border-radius:2px}
@@ -224,8 +228,10 @@ table.data td,table.data th{padding:.15rem .8rem .15rem 0;vertical-align:top}
 table.data td.n,table.data th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 table.data tr{break-inside:avoid}
 .bar{display:inline-block;width:4rem;height:.6rem;background:var(--strip);margin-right:.4rem}.bar i{display:block;height:100%;background:var(--in)}
+.limit{white-space:nowrap}
 .dim{color:var(--dim)}
-@media (max-width:600px){body{padding:.6rem}.wide{display:none}}
+@media (max-width:600px){body{padding:.6rem}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere}}
+@page{margin:1.5cm}
 @media print{:root{color-scheme:light;--ink:#000;--dim:#444;--page:#fff;--strip:#e8e8e8;--line:#888;--in:#1f5fa8;--low:#c2410c;--s0:#1f5fa8;--s1:#c2410c;--s2:#15803d;--s3:#7e22ce;--s4:#a16207;--s5:#be185d;--s6:#0e7490;--s7:#57534e}
 body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}}
 )page";

@@ -39,13 +39,14 @@ class curve {
         }
         if (groups_.empty() || groups_.back().count == each_) {
             if (groups_.size() == most_) halve();
-            if (groups_.empty() || groups_.back().count == each_) groups_.push_back({{x, y}, {x, y}, {x, y}, {x, y}, 0});
+            if (groups_.empty() || groups_.back().count == each_) groups_.push_back({{x, y}, {x, y}, {x, y}, {x, y}, 0, 0});
         }
         group& g = groups_.back();
         if (y < g.least.y) g.least = {x, y};
         if (y > g.greatest.y) g.greatest = {x, y};
         g.last = {x, y};
         ++g.count;
+        g.sum += y;
     }
 
     bool empty() const { return groups_.empty(); }
@@ -56,26 +57,26 @@ class curve {
     /// The curve in at most 4 x `columns` points, in the order of x, with the extremes of each column.
     std::vector<curve_point> points(std::size_t columns) const {
         std::vector<curve_point> all;
-        const std::size_t together = columns == 0 ? groups_.size() : (groups_.size() + columns - 1) / columns;
-        for (std::size_t i = 0; i < groups_.size(); i += std::max<std::size_t>(together, 1)) {
-            group g = groups_[i];
-            for (std::size_t j = i + 1; j < std::min(i + together, groups_.size()); ++j) g.append(groups_[j]);
+        for_each_column(columns, [&](const group& g) {
             const bool low_first = g.least.x <= g.greatest.x;
             for (const curve_point& p : {g.first, low_first ? g.least : g.greatest, low_first ? g.greatest : g.least, g.last}) {
                 if (all.empty() || !(all.back() == p)) all.push_back(p);
             }
-        }
+        });
+        return all;
+    }
+    /// The mean of each of at most `columns` columns, at the middle of the column: the trend of a curve that varies much.
+    std::vector<curve_point> means(std::size_t columns) const {
+        std::vector<curve_point> all;
+        for_each_column(columns, [&](const group& g) {
+            all.push_back({(g.first.x + g.last.x) / 2, g.sum / static_cast<double>(g.count)});
+        });
         return all;
     }
     /// The greatest value of each of at most `columns` columns, at the beginning of the column.
     std::vector<curve_point> greatest(std::size_t columns) const {
         std::vector<curve_point> all;
-        const std::size_t together = std::max<std::size_t>(1, (groups_.size() + columns - 1) / std::max<std::size_t>(columns, 1));
-        for (std::size_t i = 0; i < groups_.size(); i += together) {
-            group g = groups_[i];
-            for (std::size_t j = i + 1; j < std::min(i + together, groups_.size()); ++j) g.append(groups_[j]);
-            all.push_back({g.first.x, g.greatest.y});
-        }
+        for_each_column(columns, [&](const group& g) { all.push_back({g.first.x, g.greatest.y}); });
         return all;
     }
 
@@ -83,14 +84,25 @@ class curve {
     struct group {
         curve_point first, least, greatest, last;
         std::size_t count;
+        double sum;
 
         void append(const group& next) {
             if (next.least.y < least.y) least = next.least;
             if (next.greatest.y > greatest.y) greatest = next.greatest;
             last = next.last;
             count += next.count;
+            sum += next.sum;
         }
     };
+    template <class F>
+    void for_each_column(std::size_t columns, const F& f) const {
+        const std::size_t wanted = std::max<std::size_t>(columns, 1), together = (groups_.size() + wanted - 1) / wanted;
+        for (std::size_t i = 0; i < groups_.size(); i += together) {
+            group g = groups_[i];
+            for (std::size_t j = i + 1; j < std::min(i + together, groups_.size()); ++j) g.append(groups_[j]);
+            f(g);
+        }
+    }
     void halve() {
         std::size_t to = 0;
         for (std::size_t i = 0; i < groups_.size(); i += 2, ++to) {

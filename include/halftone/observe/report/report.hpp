@@ -29,7 +29,7 @@ inline namespace HALFTONE_ABI {
 /// What a page shows of one run.
 struct run_report {
     std::string name;
-    curve loss{}, smoothed{}, validation{}, rate{}, scale{}, learning_rate{}, norm{};
+    curve loss{}, validation{}, rate{}, scale{}, learning_rate{}, norm{};
     curve memory[memory_kinds] = {};
     std::vector<std::int64_t> skipped_steps{};                         ///< the first 1,000
     std::vector<std::pair<std::string, std::string>> figures{};        ///< lines of the table of results: name, value
@@ -46,7 +46,6 @@ struct run_report {
         const auto step = static_cast<double>(m.step);
         if (m.step_loss != last_loss_ || m.step <= 1) loss.add(step, m.step_loss);
         last_loss_ = m.step_loss;
-        smoothed.add(step, m.loss);
         if (m.tokens_per_second > 0) rate.add(step, m.tokens_per_second);
         scale.add(step, m.loss_scale);
         learning_rate.add(step, m.learning_rate);
@@ -85,20 +84,27 @@ namespace detail {
 /// Columns of a chart; each has at most four points.
 constexpr std::size_t chart_columns = 150;
 
-/// A chart with a line for each run.
+enum class trend { shown, not_shown };
+
+/// A chart with a line for each run; `of_trend`: with their means in front of what varies.
 template <class Of>
-chart chart_of_runs(const report& r, const std::string& title, const Of& curve_of) {
+chart chart_of_runs(const report& r, const std::string& title, const Of& curve_of, trend of_trend = trend::not_shown) {
     chart c{.title = title};
+    for (std::size_t i = 0; i < r.runs.size() && of_trend == trend::shown; ++i) {
+        const curve& of = curve_of(r.runs[i]);
+        c.lines.push_back({.name = r.runs[i].name, .colour = static_cast<int>(i), .points = of.points(chart_columns), .is_faint = true});
+    }
     for (std::size_t i = 0; i < r.runs.size(); ++i) {
         const curve& of = curve_of(r.runs[i]);
-        if (!of.empty()) c.lines.push_back({r.runs[i].name, static_cast<int>(i), of.points(chart_columns)});
+        if (of.empty()) continue;
+        c.lines.push_back({r.runs[i].name, static_cast<int>(i), of_trend == trend::shown ? of.means(chart_columns / 2) : of.points(chart_columns)});
     }
     return c;
 }
 
 inline std::string charts_of(const report& r) {
     std::string page = "<div class=\"charts\">\n";
-    chart loss = chart_of_runs(r, "Loss", [](const run_report& run) -> const curve& { return run.loss; });
+    chart loss = chart_of_runs(r, "Loss", [](const run_report& run) -> const curve& { return run.loss; }, trend::shown);
     loss.unit = "nats a token";
     page += loss.svg();
     chart validation = chart_of_runs(r, "Validation loss", [](const run_report& run) -> const curve& { return run.validation; });
@@ -116,7 +122,7 @@ inline std::string charts_of(const report& r) {
     scale.mark_name = "skipped steps";
     page += scale.svg();
     page += chart_of_runs(r, "Learning rate", [](const run_report& run) -> const curve& { return run.learning_rate; }).svg();
-    chart norm = chart_of_runs(r, "Gradient norm, before clipping", [](const run_report& run) -> const curve& { return run.norm; });
+    chart norm = chart_of_runs(r, "Gradient norm, before clipping", [](const run_report& run) -> const curve& { return run.norm; }, trend::shown);
     norm.is_logarithmic = true;
     page += norm.svg();
     for (const run_report& run : r.runs) {
@@ -186,7 +192,7 @@ inline std::string light_section(const run_report& run) {
         const light_row& r = run.light[i];
         page += "<tr>" + cell(light_place(r)) + cell(name(r.pass), "wide") + cell(number("%.1f", r.calls), "n wide") +
                 cell(number("%.3f", 1e3 * r.seconds), "n") + cell(number("%.3f", 1e3 * r.saving()), "n") +
-                cell(number("%.3f", 1e-9 * r.flops), "n wide") + cell(number("%.2f", 1e-6 * r.bytes), "n wide") + "<td>" +
+                cell(number("%.3f", 1e-9 * r.flops), "n wide") + cell(number("%.2f", 1e-6 * r.bytes), "n wide") + "<td class=\"limit\">" +
                 (r.bound == light_bound::unknown ? "" : share_bar(r.share(), number("%.0f%%", 100 * r.share()))) + "</td>" +
                 cell(name(r.bound), "wide") + "</tr>\n";
     }
@@ -198,10 +204,10 @@ inline std::string light_section(const run_report& run) {
 inline std::string policies_section(const run_report& run) {
     if (run.policies.empty()) return "";
     std::string page = "<h2>Policy, " + escaped(run.name) +
-                       "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th>layer</th><th>operation</th><th>in</th>"
+                       "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th>layer</th><th class=\"wide\">operation</th><th>in</th>"
                        "<th>accumulate</th><th>out</th><th class=\"wide\">input grad</th><th class=\"wide\">weight grad</th></tr>\n";
     for (const policy_row& p : run.policies) {
-        page += "<tr>" + cell(p.path) + cell(p.op) + cell(p.in) + cell(p.accumulate) + cell(p.out) + cell(p.input_grad, "wide") +
+        page += "<tr>" + cell(p.path) + cell(p.op, "wide") + cell(p.in) + cell(p.accumulate) + cell(p.out) + cell(p.input_grad, "wide") +
                 cell(p.weight_grad, "wide") + "</tr>\n";
     }
     return page + "</table></div>\n";
