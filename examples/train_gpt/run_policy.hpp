@@ -144,7 +144,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .warmup_ratio = 0.1,
          .final_lr_ratio = 0.1,
          .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
-         .eval_steps = o.eval_every,
+         .eval_steps = around.is_plan && o.eval_every <= o.steps ? std::min<std::int64_t>(o.eval_every, std::min<std::int64_t>(o.steps, 2)) : o.eval_every,
          .output_dir = around.checkpoints,
          .save_steps = around.is_plan ? 0 : o.save_steps,
          .save_total_limit = static_cast<int>(o.save_total_limit),
@@ -153,18 +153,21 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
          .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
          .numerics_steps = o.numerics_every,
+         .memory_budget = around.chooses_budget ? static_cast<std::size_t>(o.budget) : 0,
          .seed = o.seed},
         ht::watched};
 
     struct stopper : ht::trainer_callback {
         decltype(trainer)* target = nullptr;
         bool (*is_interrupted)() = nullptr;
-        void on_step(const ht::trainer_state&) override {
-            if (is_interrupted != nullptr && is_interrupted()) target->stop();
+        bool is_plan = false;
+        void on_step(const ht::trainer_state& s) override {
+            if ((is_plan && s.step == 2) || (is_interrupted != nullptr && is_interrupted())) target->stop();
         }
     } stop_when_interrupted;
     stop_when_interrupted.target = &trainer;
     stop_when_interrupted.is_interrupted = around.is_interrupted;
+    stop_when_interrupted.is_plan = around.is_plan;
     trainer.add_callback(around.observer);
     trainer.add_callback(stop_when_interrupted);
     trainer.listen(around.listener);
@@ -189,6 +192,10 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     run_result result;
     result.parameters = model.parameters().size();
     result.policies = ht::policies_of<Model>();
+    if (around.chooses_budget) {
+        result.budget = trainer.fit_to_budget(data);
+        return result;
+    }
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
@@ -230,9 +237,11 @@ run_result run_llama(Device& device, const options& o, const ht::token_view& cor
                                  .num_hidden_layers = static_cast<int>(o.layers),
                                  .num_attention_heads = o.heads,
                                  .num_key_value_heads = o.kv_heads,
-                                 .max_position_embeddings = o.context},
+                                 .max_position_embeddings = o.context,
+                                 .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never},
                                 o.seed};
     model.checkpoint_every(static_cast<int>(o.checkpointing));
+    if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     return train_model(device, model, o, corpus, around);
 }
 #endif

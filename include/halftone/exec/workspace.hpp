@@ -56,7 +56,7 @@ class workspace final : public detail::capture_dependency {
           given_bytes_(static_cast<std::size_t>(-1) / 2) {}
 
     /// The largest number of bytes in use at one time so far.
-    std::size_t peak() const { return wanted_; }
+    std::size_t peak() const { return peak_; }
 
     /// A part of the workspace, until the end of the scope. Throws out_of_memory if the caller's memory does not
     /// suffice.
@@ -88,6 +88,14 @@ class workspace final : public detail::capture_dependency {
         if (total_ == 0 && !blocks_.empty()) hold(wanted_);
         return false;
     }
+    /// If no lease is out, returns all blocks to the system.
+    void release_cached() override {
+        if (total_ != 0) return;
+        wanted_ = 0;  // work may go on with smaller shapes
+        if (blocks_.empty()) return;
+        change();
+        blocks_.clear();
+    }
 
   private:
     struct block {
@@ -100,6 +108,7 @@ class workspace final : public detail::capture_dependency {
         std::byte* const data = given_ == nullptr ? take_from_blocks(bytes) : take_from_given(bytes);
         total_ += bytes;
         wanted_ = std::max(wanted_, total_);
+        peak_ = std::max(peak_, total_);
         return data;
     }
     std::byte* take_from_given(std::size_t bytes) const {
@@ -141,7 +150,7 @@ class workspace final : public detail::capture_dependency {
     std::byte* given_ = nullptr;
     std::size_t given_bytes_ = 0;
     std::vector<block> blocks_;
-    std::size_t total_ = 0, wanted_ = 0;
+    std::size_t total_ = 0, wanted_ = 0, peak_ = 0;
 };
 
 }  // namespace HALFTONE_ABI

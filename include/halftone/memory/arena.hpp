@@ -87,6 +87,13 @@ class arena final : public detail::capture_dependency {
         return true;
     }
 
+    /// If no block is in use, returns all segments to the system.
+    void release_cached() override {
+        if (live_ != 0 || segments_.empty()) return;
+        change();
+        drop_segments();
+    }
+
     /// Bytes in use now.
     std::size_t live() const { return live_; }
     /// The largest number of bytes in use at one time since the arena was constructed, or since reset_peak().
@@ -110,10 +117,13 @@ class arena final : public detail::capture_dependency {
     void consolidate() {
         const std::size_t all = reserved();
         change();
+        drop_segments();
+        add_segment(all);
+    }
+    void drop_segments() {
         for (const segment& s : segments_) source_->unreserve(s.data, s.bytes);
         segments_.clear();
         free_.clear();
-        add_segment(all);
     }
 
     bool begins_segment(const std::byte* at) const {

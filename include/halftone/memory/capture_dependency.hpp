@@ -47,6 +47,8 @@ class capture_dependency_list {
     /// Lets each dependency change its memory to its final layout (an arena: one segment). True if one of them
     /// may still allocate more.
     bool settle() const;
+    /// Lets each dependency return to the system what it holds and nothing uses.
+    void release_cached() const;
 
   private:
     friend capture_dependency;
@@ -68,6 +70,8 @@ class capture_dependency {
 
     /// See capture_dependency_list::settle.
     virtual bool settle() { return false; }
+    /// See capture_dependency_list::release_cached. What moves or is gone then is a change.
+    virtual void release_cached() {}
 
   protected:
     ~capture_dependency() {
@@ -108,6 +112,10 @@ inline bool capture_dependency_list::settle() const {
     bool wants_more = false;
     for (capture_dependency* f : all_) wants_more = f->settle() || wants_more;
     return wants_more;
+}
+
+inline void capture_dependency_list::release_cached() const {
+    for (capture_dependency* f : all_) f->release_cached();
 }
 
 }  // namespace detail

@@ -47,8 +47,9 @@ class memory_resource {
     memory_resource& operator=(const memory_resource&) = delete;
     virtual ~memory_resource() = default;
 
-    /// Allocates a block of `bytes` (rounded up to block_alignment), counted as `kind`; contents undefined. Throws
-    /// out_of_memory, with the bytes in use by kind; nothing changes then.
+    /// Allocates a block of `bytes` (rounded up to block_alignment), counted as `kind`; contents undefined. If there is
+    /// none, what arenas and workspaces hold unused is released, and the request tried once more. Throws out_of_memory,
+    /// with the bytes in use by kind; nothing else changes then.
     std::byte* allocate(std::size_t bytes, memory_kind kind) {
         std::byte* block = reserve(bytes, kind);
         usage_.add(round_up(bytes, block_alignment), kind, block);
@@ -62,7 +63,11 @@ class memory_resource {
 
     /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
     std::byte* reserve(std::size_t bytes, memory_kind kind) {
-        std::byte* const block = try_reserve(bytes, kind);
+        std::byte* block = try_reserve(bytes, kind);
+        if (block == nullptr) {
+            release_cached();
+            block = try_reserve(bytes, kind);
+        }
         if (block == nullptr) refuse(overflows(bytes) ? bytes : round_up(bytes, block_alignment), kind);
         return block;
     }
@@ -81,9 +86,16 @@ class memory_resource {
         free_deferred();
         if (overflows(bytes)) return nullptr;
         bytes = round_up(bytes, block_alignment);
-        std::byte* block = obtain(bytes);
+        std::byte* block = usage_.allows(bytes, kind) ? obtain(bytes) : nullptr;
         if (block != nullptr) usage_.add_block(bytes, block);
         return block;
+    }
+    /// Returns to the system all that arenas and workspaces hold and nothing uses, as torch.cuda.empty_cache() does.
+    /// Steps that were captured in it are captured again. Throws capture_error while work is captured.
+    void release_cached() {
+        expect_no_capture("memory is returned to the system; do it before the step");
+        capture_dependencies_.release_cached();
+        free_deferred();
     }
     /// Frees a reserved block; while work is captured, it is kept until the capture ends.
     void unreserve(std::byte* block, std::size_t bytes) noexcept {
@@ -105,6 +117,8 @@ class memory_resource {
     /// Sets `bytes` of a block to zero, in order with the device's other work.
     virtual void clear(void* to, std::size_t bytes) = 0;
 
+    /// The most bytes that it may take from the system at one time, if it was given a limit; otherwise the largest number.
+    virtual std::size_t limit() const { return static_cast<std::size_t>(-1); }
     /// Whether the addresses have memory: false if it is only counted (memory/planned.hpp), so that nothing needs to be
     /// written to it.
     virtual bool has_contents() const { return true; }
@@ -189,6 +203,7 @@ class host_memory final : public memory_resource {
   public:
     explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
 
+    std::size_t limit() const override { return limit_; }
     void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void clear(void* to, std::size_t bytes) override {

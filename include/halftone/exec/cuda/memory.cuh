@@ -32,6 +32,7 @@ class cuda_memory final : public memory_resource {
         has_own_pool_ = true;
         keeps_ = keeps;
     }
+    std::size_t limit() const override { return limit_; }
     /// The pool of allocations; nullptr: the device's current pool, as for cudaMallocAsync.
     cudaMemPool_t pool() const { return pool_; }
 
