@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory.hpp"
 
+#include <algorithm>
 #include <iostream>
 
 #include "cpu_runs.hpp"
@@ -45,6 +46,7 @@ budget_result within_budget(const std::string& policy, const options& o, const h
             planned(device, policy, few, corpus, planned_for::budget, result);
         }
         options run = o;
+        run.eval_batch = std::max<std::int64_t>(o.batch, 4096 / o.context);  // as planned
         run.batch = result.budget.micro_batch;
         run.accumulation = result.budget.accumulation;
         run.recomputed_blocks = result.budget.recomputed_blocks;

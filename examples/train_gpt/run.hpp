@@ -23,9 +23,9 @@ struct surroundings {
     halftone::range_listener* listener = nullptr;   ///< with --profile, --memory-history and others
     bool (*is_interrupted)() = nullptr;             ///< called after every step
     bool is_plan = false;                           ///< the device computes nothing: the run ends with its second step
-    bool chooses_budget = false;                    ///< nor does it: the run ends where it has chosen how to fit its budget
     std::string checkpoints{};                      ///< the folder of the policy's checkpoints
     std::string arguments{};                        ///< what a resumed run must have the same, as JSON
+    bool chooses_budget = false;                    ///< the run ends where it has chosen how to fit its budget
 };
 
 struct run_result {

@@ -129,11 +129,12 @@ template <class Model, class Device>
 run_result train_model(Device& device, Model& model, const options& o, const ht::token_view& corpus,
                        const surroundings& around) {
     ht::language_data data{corpus, {.context = o.context, .most_windows = o.eval_windows, .seed = o.seed}};
+    const bool computes_nothing = around.is_plan || around.chooses_budget;
     ht::trainer trainer{
         device,
         model,
         {.per_device_train_batch_size = o.batch,
-         .per_device_eval_batch_size = std::max<ht::extent>(o.batch, 4096 / o.context),
+         .per_device_eval_batch_size = o.eval_batch != 0 ? o.eval_batch : std::max<ht::extent>(o.batch, 4096 / o.context),
          .gradient_accumulation_steps = o.accumulation,
          .max_steps = o.steps,
          .optim = o.optimizer == "adamw" ? ht::optimizer_name::adamw : ht::optimizer_name::adamw_8bit,
@@ -146,9 +147,9 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
          .eval_steps = around.is_plan && o.eval_every <= o.steps ? std::min<std::int64_t>(o.eval_every, std::min<std::int64_t>(o.steps, 2)) : o.eval_every,
          .output_dir = around.checkpoints,
-         .save_steps = around.is_plan ? 0 : o.save_steps,
+         .save_steps = computes_nothing ? 0 : o.save_steps,
          .save_total_limit = static_cast<int>(o.save_total_limit),
-         .resume_from_checkpoint = o.resume && !around.is_plan ? "newest" : "",
+         .resume_from_checkpoint = o.resume && !computes_nothing ? "newest" : "",
          // The usual 2,000 is for long runs; in a short one the scale would never change.
          .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
          .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,

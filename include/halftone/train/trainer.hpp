@@ -313,8 +313,6 @@ class trainer {
         }
     };
 
-    // ---- memory
-
     template <class Data>
     detail::planned_run<Device, Model, Kind, Data> planned(Data& data) {
         return {*device_, *model_, arguments_, asked_optimizer_, groups_, data};
@@ -578,7 +576,7 @@ class trainer {
     bool is_under_way_ = false;  ///< a step has begun; still true after an exception in it
     detail::recent step_seconds_;
     detail::token_meter window_, total_;
-    progress_part saved_progress_{this};
+    detail::progress_part<trainer> saved_progress_{this};
     std::int64_t window_steps_ = 0;
     struct {
         std::int64_t steps = 0;
