@@ -162,13 +162,15 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
         decltype(trainer)* target = nullptr;
         bool (*is_interrupted)() = nullptr;
         bool is_plan = false;
+        std::int64_t last_of_plan = 2;
         void on_step(const ht::trainer_state& s) override {
-            if ((is_plan && s.step == 2) || (is_interrupted != nullptr && is_interrupted())) target->stop();
+            if ((is_plan && s.step == last_of_plan) || (is_interrupted != nullptr && is_interrupted())) target->stop();
         }
     } stop_when_interrupted;
     stop_when_interrupted.target = &trainer;
     stop_when_interrupted.is_interrupted = around.is_interrupted;
     stop_when_interrupted.is_plan = around.is_plan;
+    if (o.eval_every != 0 && o.eval_every < o.steps) stop_when_interrupted.last_of_plan = 3;  // a step behind an evaluation
     trainer.add_callback(around.observer);
     trainer.add_callback(stop_when_interrupted);
     trainer.listen(around.listener);

@@ -6,8 +6,8 @@
 ///     const detail::planned_run<Device, Model, Kind, Data> run{*device, *model, arguments, groups, data};
 ///     run.plan(way, limit).peak_bytes                     // of the process's device, with what else is in use there
 ///
-/// Two steps are planned, and an evaluation of two batches if the run evaluates: the peak of any number of them, if their
-/// batches have equal shapes.
+/// Two steps are planned, and if the run evaluates, an evaluation of two batches, whose workspace is there in the step
+/// behind it: the peak of any number of them, if their batches have equal shapes.
 #pragma once
 
 #include <algorithm>
@@ -142,10 +142,11 @@ struct planned_run {
     }
 
   private:
-    struct two_steps : trainer_callback {
+    struct few_steps : trainer_callback {
         std::function<void()> stop;
+        std::int64_t last = 2;
         void on_step(const trainer_state& state) override {
-            if (state.step == 2) stop();
+            if (state.step >= last) stop();
         }
     };
 
@@ -173,12 +174,17 @@ struct planned_run {
             return;
         }
         twin.memory().usage().reset_peaks();  // freezing has had its own one
-        two_steps two;
-        two.stop = [&run] { run.stop(); };
-        run.add_callback(two);
+        few_steps callback;
+        callback.stop = [&run] { run.stop(); };
+        const bool goes_on = few.eval_steps != 0 && few.eval_steps < few.max_steps;
+        if (goes_on) callback.last = std::min<std::int64_t>(2, few.max_steps - 1);
+        run.add_callback(callback);
         run.train_steps(data, false);
         if constexpr (evaluation_data<Data>) {
-            if (few.eval_steps != 0 && few.eval_steps <= few.max_steps) run.evaluate_first(data, 2 * few.per_device_eval_batch_size);
+            if (few.eval_steps == 0 || few.eval_steps > few.max_steps) return;
+            run.evaluate_first(data, 2 * few.per_device_eval_batch_size);
+            run.stop_.store(false);
+            if (goes_on) run.train_steps(data, false);
         }
     }
 };
