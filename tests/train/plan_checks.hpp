@@ -103,7 +103,7 @@ struct packed_data {
     batch sample(std::uint32_t, ht::extent) { return {docs.in_a_row()}; }
 };
 
-/// Rows of various lengths with labels, for a classifier, with the lengths in the device's memory.
+/// Rows of various lengths with labels, for a classifier, in the device's memory.
 template <class Device>
 struct labelled_data {
     struct batch {
@@ -123,10 +123,14 @@ struct labelled_data {
     };
     ht::host_tensor<std::int32_t, 2> tokens{ht::shape<2>{4, 8}};
     ht::host_tensor<std::int32_t, 1> labels{ht::shape<1>{4}}, lengths{ht::shape<1>{4}};
-    ht::tensor<std::int32_t, 1> on_device;
+    ht::tensor<std::int32_t, 2> tokens_there;
+    ht::tensor<std::int32_t, 1> labels_there, lengths_there;
 
-    explicit labelled_data(Device& device) : on_device((fill(), ht::to_device(device, lengths))) {}
-    batch sample(std::uint32_t, ht::extent) { return {tokens.view(), labels.view(), on_device.view()}; }
+    explicit labelled_data(Device& device)
+        : tokens_there((fill(), ht::to_device(device, tokens))),
+          labels_there(ht::to_device(device, labels)),
+          lengths_there(ht::to_device(device, lengths)) {}
+    batch sample(std::uint32_t, ht::extent) { return {tokens_there.view(), labels_there.view(), lengths_there.view()}; }
 
   private:
     int fill() {
