@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <optional>
+#include <memory>
 
 #include <halftone/exec/cuda/cuda.cuh>
 #include <halftone/observe/trace/kernels.cuh>
@@ -8,6 +9,7 @@
 
 #include "gpu.hpp"
 #include "history.hpp"
+#include "planned.hpp"
 
 namespace ht = halftone;
 
@@ -20,11 +22,52 @@ extern template run_result run_llama<ht::full_fp32>(ht::cuda&, const options&, c
 extern template run_result run_llama<ht::amp_fp16>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
 extern template run_result run_llama<ht::amp_bf16>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
 
-gpu_names describe_gpu() try {
-    const ht::cuda device;
-    return {device.description(), device.properties().name};
-} catch (const ht::error& e) {
-    throw exit_with(3, std::string("--device cuda: ") + e.what());
+using planned_gpu = ht::detail::measured<ht::cuda>;
+extern template run_result run<ht::full_fp32>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::amp_fp16>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::amp_bf16>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::tf32>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run<ht::fp8_hybrid>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run_llama<ht::full_fp32>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run_llama<ht::amp_fp16>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+extern template run_result run_llama<ht::amp_bf16>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
+
+namespace {
+
+/// Calls f with a GPU, or throws exit_with(3) if there is none.
+template <class Function>
+auto with_gpu(const Function& f) {
+    const auto begin = [] {
+        try {
+            return std::make_unique<ht::cuda>();
+        } catch (const ht::error& e) {
+            throw exit_with(3, std::string("--device cuda: ") + e.what());
+        }
+    };
+    const auto device = begin();
+    return f(*device);
+}
+
+}  // namespace
+
+gpu_names describe_gpu() {
+    return with_gpu([](ht::cuda& device) { return gpu_names{device.description(), device.properties().name}; });
+}
+
+run_plan plan_on_gpu(const std::string& policy, const options& few, const ht::token_view& corpus) {
+    return with_gpu([&](ht::cuda& device) {
+        run_result result;
+        auto memory = planned(device, policy, few, corpus, planned_for::plan, result);
+        return run_plan{policy, result.parameters, std::move(memory)};
+    });
+}
+
+run_result choose_on_gpu(const std::string& policy, const options& few, const ht::token_view& corpus) {
+    return with_gpu([&](ht::cuda& device) {
+        run_result result;
+        planned(device, policy, few, corpus, planned_for::budget, result);
+        return result;
+    });
 }
 
 run_result run_on_gpu(const std::string& policy, const options& o, const ht::token_view& corpus,

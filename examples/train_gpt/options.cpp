@@ -80,7 +80,6 @@ void check_llama(const options& o) {
     if (o.width / o.heads % 2 != 0)
         refuse("--heads: ", o.heads, " of a --width of ", o.width, " have an odd number of channels");
     if (o.shadow_step != 0) refuse("--shadow is of a gpt, not of a llama");
-    if (o.budget != 0) refuse("--budget is of a gpt, not of a llama");
     for (const std::string& policy : o.policies) {
         if (std::find(std::begin(more_policies), std::end(more_policies), policy) != std::end(more_policies))
             refuse("--policy: ", policy, " is of a gpt, not of a llama");
@@ -152,8 +151,6 @@ void check(options& o) {
             refuse("--isa: ", e.what());
         }
     }
-    if (o.plan && o.device != "cpu") refuse("--plan: of a run on the CPU; --device is ", o.device);
-    if (o.budget != 0 && o.device != "cpu") refuse("--budget: of a run on the CPU; --device is ", o.device);
     if (o.budget != 0 && o.checkpointing != 0) refuse("--budget chooses the blocks that are computed again; leave --checkpointing to it");
     const double memory = static_cast<double>(ht::physical_memory());
     if (!o.plan && o.budget == 0 && o.device == "cpu" && memory != 0 && least_memory(o) > memory) {

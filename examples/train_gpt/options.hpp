@@ -46,6 +46,7 @@ struct options {
     std::int64_t eval_every = 0;              ///< 0: only at the end
     std::int64_t eval_windows = 256;          ///< 0: all
     std::int64_t write = 200;                 ///< bytes of text that the model writes at the end
+    std::int64_t eval_batch = 0;              ///< by --budget: windows of an evaluation's batch; 0: as batch says
     std::int64_t budget = 0;                  ///< bytes that training may have in use; 0: no limit
     std::int64_t recomputed_blocks = 0;       ///< by --budget: the first blocks that are computed again
     bool keeps_logits = true;                 ///< by --budget: whether logits are kept for the backward pass where small

@@ -48,13 +48,6 @@ class reporter {
     std::unique_ptr<state> state_;
 };
 
-/// The memory that a policy's run will need.
-struct run_plan {
-    std::string policy;
-    std::size_t parameters = 0;
-    halftone::memory_plan memory;
-};
-
 /// Writes plan.json to the options' folder. Throws halftone::output_error; then no file is left.
 void write_plans(const options& o, const std::vector<run_plan>& plans);
 /// Prints for each policy the peak by kind.

@@ -9,9 +9,11 @@
 
 #include <halftone/data/tokens.hpp>
 #include <halftone/exec/ranges.hpp>
+#include <halftone/observe/memory/plan.hpp>
 #include <halftone/policy/presets.hpp>
 #include <halftone/policy/table.hpp>
 #include <halftone/train/callback.hpp>
+#include <halftone/train/memory_budget.hpp>
 
 #include "options.hpp"
 
@@ -20,9 +22,10 @@ struct surroundings {
     halftone::trainer_callback& observer;
     halftone::range_listener* listener = nullptr;   ///< with --profile, --memory-history and others
     bool (*is_interrupted)() = nullptr;             ///< called after every step
-    bool is_plan = false;                           ///< the device computes nothing: the run ends with its last step
+    bool is_plan = false;                           ///< the device computes nothing: the run ends with its second step
     std::string checkpoints{};                      ///< the folder of the policy's checkpoints
     std::string arguments{};                        ///< what a resumed run must have the same, as JSON
+    bool chooses_budget = false;                    ///< the run ends where it has chosen how to fit its budget
 };
 
 struct run_result {
@@ -32,6 +35,14 @@ struct run_result {
     std::optional<halftone::evaluation_result> validation;  ///< empty if the run was interrupted
     std::string text;                                       ///< what the model wrote
     std::vector<halftone::policy_row> policies{};           ///< the types of its layers
+    halftone::memory_choice budget{};                       ///< of a run that chooses
+};
+
+/// What a run is planned to have in use.
+struct run_plan {
+    std::string policy;
+    std::size_t parameters = 0;
+    halftone::memory_plan memory;
 };
 
 /// Defined in a separate file for each policy and device, to keep compile times short.

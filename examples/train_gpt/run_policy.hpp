@@ -129,11 +129,12 @@ template <class Model, class Device>
 run_result train_model(Device& device, Model& model, const options& o, const ht::token_view& corpus,
                        const surroundings& around) {
     ht::language_data data{corpus, {.context = o.context, .vocabulary = o.vocabulary, .most_windows = o.eval_windows, .seed = o.seed}};
+    const bool computes_nothing = around.is_plan || around.chooses_budget;
     ht::trainer trainer{
         device,
         model,
         {.per_device_train_batch_size = o.batch,
-         .per_device_eval_batch_size = std::max<ht::extent>(o.batch, 4096 / o.context),
+         .per_device_eval_batch_size = o.eval_batch != 0 ? o.eval_batch : std::max<ht::extent>(o.batch, 4096 / o.context),
          .gradient_accumulation_steps = o.accumulation,
          .max_steps = o.steps,
          .optim = o.optimizer == "adamw" ? ht::optimizer_name::adamw : ht::optimizer_name::adamw_8bit,
@@ -144,27 +145,32 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
          .warmup_ratio = 0.1,
          .final_lr_ratio = 0.1,
          .logging_steps = std::max<std::int64_t>(1, o.steps / 20),
-         .eval_steps = o.eval_every,
+         .eval_steps = around.is_plan && o.eval_every <= o.steps ? std::min<std::int64_t>(o.eval_every, std::min<std::int64_t>(o.steps, 2)) : o.eval_every,
          .output_dir = around.checkpoints,
-         .save_steps = around.is_plan ? 0 : o.save_steps,
+         .save_steps = computes_nothing ? 0 : o.save_steps,
          .save_total_limit = static_cast<int>(o.save_total_limit),
-         .resume_from_checkpoint = o.resume && !around.is_plan ? "newest" : "",
+         .resume_from_checkpoint = o.resume && !computes_nothing ? "newest" : "",
          // The usual 2,000 is for long runs; in a short one the scale would never change.
          .loss_scale_growth_interval = static_cast<int>(std::clamp<std::int64_t>(o.steps / 20, 10, 2000)),
          .find_overflow = o.watch ? ht::overflow_search::on : ht::overflow_search::off,
          .numerics_steps = o.numerics_every,
+         .memory_budget = around.chooses_budget ? static_cast<std::size_t>(o.budget) : 0,
          .seed = o.seed},
         ht::watched};
 
     struct stopper : ht::trainer_callback {
         decltype(trainer)* target = nullptr;
         bool (*is_interrupted)() = nullptr;
-        void on_step(const ht::trainer_state&) override {
-            if (is_interrupted != nullptr && is_interrupted()) target->stop();
+        bool is_plan = false;
+        std::int64_t last_of_plan = 2;
+        void on_step(const ht::trainer_state& s) override {
+            if ((is_plan && s.step == last_of_plan) || (is_interrupted != nullptr && is_interrupted())) target->stop();
         }
     } stop_when_interrupted;
     stop_when_interrupted.target = &trainer;
     stop_when_interrupted.is_interrupted = around.is_interrupted;
+    stop_when_interrupted.is_plan = around.is_plan;
+    if (o.eval_every != 0 && o.eval_every < o.steps) stop_when_interrupted.last_of_plan = 3;  // a step behind an evaluation
     trainer.add_callback(around.observer);
     trainer.add_callback(stop_when_interrupted);
     trainer.listen(around.listener);
@@ -189,6 +195,10 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     run_result result;
     result.parameters = model.parameters().size();
     result.policies = ht::policies_of<Model>();
+    if (around.chooses_budget) {
+        result.budget = trainer.fit_to_budget(data);
+        return result;
+    }
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
@@ -230,9 +240,11 @@ run_result run_llama(Device& device, const options& o, const ht::token_view& cor
                                  .num_hidden_layers = static_cast<int>(o.layers),
                                  .num_attention_heads = o.heads,
                                  .num_key_value_heads = o.kv_heads,
-                                 .max_position_embeddings = o.context},
+                                 .max_position_embeddings = o.context,
+                                 .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never},
                                 o.seed};
     model.checkpoint_every(static_cast<int>(o.checkpointing));
+    if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     return train_model(device, model, o, corpus, around);
 }
 #endif

@@ -72,6 +72,7 @@ class closed_memory final : public memory_resource {
                            [at](const block& b) { return at >= b.data && at < b.data + b.bytes; });
     }
 
+    std::size_t limit() const override { return limit_; }
     void write(void* to, const void* from, std::size_t bytes) override {
         expect_no_capture(detail::write_in_capture);
         copy(to, from, bytes);

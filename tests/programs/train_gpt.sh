@@ -122,10 +122,14 @@ for cut in 0 20000 60000; do
 done
 "$program" "${deep[@]}" --steps 3 --out none --budget 100KiB >out 2>err
 code=$?
-((code == 2)) && grep -Eq '^train_gpt: --budget: amp_bf16 needs [0-9]+ bytes .*; [0-9]+ more than the 102400 given$' err && [[ ! -e none ]] || fail "a budget in which nothing fits ends with $code: $(cat err)"
+((code == 2)) && grep -Eq '^train_gpt: --budget: amp_bf16: memory_budget: the run needs [0-9]+ bytes with .*; [0-9]+ more than the 102400 given; it would take ' err && [[ ! -e none ]] || fail "a budget in which nothing fits ends with $code: $(cat err)"
 least=$(grep -o 'needs [0-9]*' err | grep -o '[0-9]*')
 "$program" "${deep[@]}" --steps 3 --out least --budget "$least" >out 2>err || fail "the least budget, $least, ends with $?: $(cat err)"
 "$program" "${deep[@]}" --steps 3 --out none --budget $((least - 1)) >out 2>err && fail "a byte below the least budget is taken"
+"$program" "${deep[@]}" --steps 40 --eval-every 20 --text text --out logs --plan >out 2>err || fail "--plan of 40 steps: $?"
+"$program" "${deep[@]}" --steps 40 --eval-every 20 --text text --out logged >out 2>err || fail "40 steps: $?"
+[[ $(grep -m 1 -o '"peak_bytes": [0-9]*' logs/plan.json | grep -o '[0-9]*$') == "$(peak logged)" ]] || fail "--plan tells another peak than a run with longer logs has"
+grep -A 12 '"path": "h.0.attn"' logs/plan.json | grep -Eq '"activation": [1-9]' || fail "plan.json has no activations of layers"
 
 small_state=$((least - 30000))
 "$program" "${deep[@]}" --steps 3 --out small_state --budget $small_state --optimizer adamw_8bit >out 2>err || fail "a budget with adamw_8bit: $? $(cat err)"

@@ -4,3 +4,4 @@
 #include "../run_policy.hpp"
 
 template run_result run_llama<ht::amp_fp16>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
+template run_result run_llama<ht::amp_fp16>(ht::detail::measured<ht::cuda>&, const options&, const ht::token_view&, const surroundings&);

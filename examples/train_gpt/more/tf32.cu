@@ -4,3 +4,4 @@
 #include "../run_policy.hpp"
 
 template run_result run<ht::tf32>(ht::cuda&, const options&, const ht::token_view&, const surroundings&);
+template run_result run<ht::tf32>(ht::detail::measured<ht::cuda>&, const options&, const ht::token_view&, const surroundings&);

@@ -10,6 +10,7 @@
 /// exist.
 #pragma once
 
+#include <halftone/exec/capture.hpp>
 #include <halftone/exec/matmul_engine.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/exec/simt/architecture.hpp>
@@ -44,13 +45,18 @@ template <simt_device Device>
 class measured {
   public:
     static constexpr bool runs_simt_kernels = true;
+    /// Whether the device captures steps, so that its twin has memory for their inputs (train/captured_step.hpp).
+    static constexpr bool plans_captures = capturing_device<Device>;
 
     explicit measured(Device& real) : real_(&real), workspace_(measuring{}) {}
     /// For observe/memory/plan.hpp: with memory that is counted, of which tapes tell `listener`.
-    measured(Device& real, memory_planning, range_listener& listener)
-        : real_(&real), workspace_(memory_), listener_(&listener) {
+    measured(Device& real, memory_planning how, range_listener& listener)
+        : real_(&real), memory_(how.limit), workspace_(memory_), listener_(&listener) {
         memory_.use_arenas_of(real.memory());
     }
+    /// The same, in a program that is itself being planned.
+    measured(const measured& twin, memory_planning how, range_listener& listener)
+        : measured(*twin.real_, how, listener) {}
     measured(const measured&) = delete;
     measured& operator=(const measured&) = delete;
 
@@ -71,7 +77,7 @@ class measured {
     void copy(void*, const void*, std::size_t) {}
     void upload(void*, const void*, std::size_t) {}
 
-    bool reaches(const void* p) const { return real_->reaches(p); }
+    bool reaches(const void* p) const { return memory_.owns(p) || real_->reaches(p); }
     simt::architecture architecture() const { return real_->architecture(); }
     Device& real() const { return *real_; }
     matmul_engine* engine_for(const product_description& p) requires requires(Device& d) { d.engine_for(p); }

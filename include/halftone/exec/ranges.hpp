@@ -79,7 +79,8 @@ class range_listener {
     /// Whether the following is to be told, too: it costs a string for each operation, and evaluations take part.
     virtual bool wants_origins() const { return false; }
     /// The range that began last is of the layer with this path, "h.0.attn.qkv", or "h.0 after h.0.attn.proj" for an
-    /// operation between layers. Watched tapes tell it (observe/watch/watched_tape.hpp).
+    /// operation between layers. Watched tapes tell it (observe/watch/watched_tape.hpp); other contexts tell the layer of
+    /// a list, "h.0".
     virtual void layer(const char* /*path*/) {}
     /// A training step begins; the first has number 1.
     virtual void begin_step(std::int64_t /*step*/) {}

@@ -66,8 +66,8 @@ class memory_resource {
     virtual ~memory_resource() = default;
 
     /// Allocates a block of `bytes` (rounded up to block_alignment), counted as `kind`; contents undefined. If there is
-    /// no memory, what arenas and workspaces hold unused is released and the request tried once more; then throws
-    /// out_of_memory, with the bytes in use by kind.
+    /// no memory, what arenas and workspaces hold unused is released and the request tried once more. Throws
+    /// out_of_memory, with the bytes in use by kind; nothing else changes then.
     std::byte* allocate(std::size_t bytes, memory_kind kind) {
         std::byte* block = reserve(bytes, kind);
         usage_.add(round_up(bytes, block_alignment), kind, block);
@@ -95,7 +95,7 @@ class memory_resource {
         free_deferred();
         if (overflows(bytes)) return nullptr;
         bytes = round_up(bytes, block_alignment);
-        std::byte* block = obtain(bytes);
+        std::byte* block = usage_.allows(bytes, kind) ? obtain(bytes) : nullptr;
         if (block != nullptr) usage_.add_block(bytes, kind, block);
         return block;
     }
@@ -130,7 +130,7 @@ class memory_resource {
     bool try_commit(std::byte* at, std::size_t bytes, memory_kind kind) {
         expect_no_capture_for(bytes, kind);
         free_deferred();
-        if (!commit(at, bytes)) return false;
+        if (!usage_.allows(bytes, kind) || !commit(at, bytes)) return false;
         usage_.add_block(bytes, kind, at);
         return true;
     }
@@ -164,6 +164,8 @@ class memory_resource {
     /// Sets `bytes` of a block to zero, in order with the device's other work.
     virtual void clear(void* to, std::size_t bytes) = 0;
 
+    /// The most bytes that it may take from the system at one time, if it was given a limit; otherwise the largest number.
+    virtual std::size_t limit() const { return static_cast<std::size_t>(-1); }
     /// Whether the addresses have memory: false if it is only counted (memory/planned.hpp), so that nothing needs to be
     /// written to it.
     virtual bool has_contents() const { return true; }
@@ -285,6 +287,7 @@ class host_memory final : public memory_resource {
     explicit host_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
 
     std::size_t page_bytes() const override { return detail::host_pages::exist ? huge_page : 0; }
+    std::size_t limit() const override { return limit_; }
     void write(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void read(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
     void clear(void* to, std::size_t bytes) override {

@@ -102,8 +102,13 @@ class store final : public detail::capture_dependency {
     void commit(std::uint64_t seed = 0) {
         if (committed_) fail<state_error>("store: committed twice");
         for (group& g : groups_) {
-            g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
-            g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
+            try {
+                g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
+                g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
+            } catch (const out_of_memory& e) {
+                fail<out_of_memory>(e.what(), "; asked for by the model's parameters; its largest layers: ",
+                                    largest_layers());
+            }
             memory_->clear(g.master.data(), g.master.bytes());
             // Optimizers also update the gaps between parameters, so these must hold valid values. The gaps of split
             // copies are cleared here, those of other copies are rounded from the masters' gaps.
@@ -226,6 +231,30 @@ class store final : public detail::capture_dependency {
             n += round_up(g.masters * g.param_bytes, block_alignment) +
                  round_up(g.copies * g.copy_bytes, block_alignment);
         return n;
+    }
+
+    /// The three layers with the most bytes of masters and copies, for messages: "embed 65536, h.0 49152, h.1 49152".
+    std::string largest_layers() const {
+        std::vector<std::pair<std::string, std::size_t>> layers;
+        for (const entry& e : entries_) {
+            std::size_t end = e.path.find('.', e.path.find('.') + 1);  // two components, without the parameter's name
+            if (end == std::string::npos) end = e.path.rfind('.');
+            const std::string name = e.path.substr(0, end);
+            const group& g = groups_[e.group];
+            const std::size_t bytes = e.count * ((e.master == nowhere ? 0 : g.param_bytes) + g.copy_bytes);
+            const auto same = [&name](const auto& l) { return l.first == name; };
+            const auto at = std::find_if(layers.begin(), layers.end(), same);
+            if (at == layers.end()) {
+                layers.emplace_back(name, bytes);
+            } else {
+                at->second += bytes;
+            }
+        }
+        std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+        std::string text;
+        for (std::size_t i = 0; i < std::min<std::size_t>(3, layers.size()); ++i)
+            text += (i == 0 ? "" : ", ") + layers[i].first + ' ' + std::to_string(layers[i].second);
+        return text;
     }
 
     /// The identity of a group: an address, a different one for each combination of storage types.

@@ -49,6 +49,8 @@ class memory_listener {
     memory_listener& operator=(const memory_listener&) = delete;
     virtual ~memory_listener() = default;
 
+    /// Whether these bytes may be taken from the system: false has the effect that there are none.
+    virtual bool allows(std::size_t /*bytes*/, memory_kind) { return true; }
     /// `bytes` at this address were allocated: a block of the system's memory, or a part of an arena.
     virtual void on_allocate(const void* /*block*/, std::size_t /*bytes*/, memory_kind) {}
     /// The block at this address was released.
@@ -132,6 +134,10 @@ class memory_usage {
     /// this path.
     void note_parameter(memory_kind kind, const char* path, std::ptrdiff_t bytes, const void* at = nullptr) const {
         if (listener_ != nullptr) listener_->on_parameter(kind, path, bytes, at);
+    }
+    /// Asks the listener, if there is one, whether these bytes may be taken from the system.
+    bool allows(std::size_t bytes, memory_kind kind) const {
+        return listener_ == nullptr || listener_->allows(bytes, kind);
     }
     /// Tells the listener, if there is one, that a request failed; returns what the error's message shall end with.
     std::string note_out_of_memory(std::size_t bytes, memory_kind kind) const {

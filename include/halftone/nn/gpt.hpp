@@ -115,6 +115,15 @@ class gpt : public model {
         h_.checkpoint_where(chosen);
     }
 
+    /// From now on the loss stores logits for its gradient as `logits` says.
+    void store_logits(keep_logits logits) { config_.logits = logits; }
+    /// The multiplications of a token's forward pass, in a row of `length` tokens.
+    token_work work(extent length) const {
+        const auto width = static_cast<double>(config_.width);
+        return {config_.layers, 12 * width * width + width * static_cast<double>(length),
+                static_cast<double>(config_.vocabulary) * width};
+    }
+
     /// The mean cross-entropy, in nats, of the batch's targets; targets of -100 do not count. The batch's memory must
     /// stay unchanged until the backward pass has run. If the batch has `documents` (ht::packed_batch), its row
     /// consists of these. Throws shape_error, and argument_error for a token outside the vocabulary.

@@ -105,6 +105,21 @@ class llama : public model {
         h_.checkpoint_where(chosen);
     }
 
+    /// From now on the loss stores logits for its gradient as `logits` says.
+    void store_logits(keep_logits logits) { config_.logits = logits; }
+    /// The multiplications of a token's forward pass, in a row of `length` tokens.
+    token_work work(extent length) const {
+        const auto width = static_cast<double>(config_.hidden_size);
+        const auto heads = static_cast<double>(config_.num_attention_heads);
+        const double kv_heads = config_.num_key_value_heads == 0 ? heads : static_cast<double>(config_.num_key_value_heads);
+        const double inside =
+            config_.head_dim == 0 ? width : heads * static_cast<double>(config_.head_dim);  // all heads' channels
+        return {config_.num_hidden_layers,
+                width * inside * (2 + 2 * kv_heads / heads) + 3 * width * static_cast<double>(config_.intermediate_size) +
+                    inside * static_cast<double>(length),
+                static_cast<double>(config_.vocab_size) * width};
+    }
+
     /// The mean cross-entropy, in nats, of the batch's targets; a target of -100 does not count. The batch's memory
     /// must stay unchanged until the backward pass has ended. If the batch has `documents` (ht::packed_batch), its row
     /// consists of these. Functions of attention's scores, such as ht::sliding_window{256}, apply to every block.

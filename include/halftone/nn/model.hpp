@@ -27,6 +27,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace nn {
 
+/// What a model of blocks multiplies in the forward pass of one token, for choosing what is computed again
+/// (train/memory_budget.hpp).
+struct token_work {
+    int blocks = 0;    ///< their number
+    double block = 0;  ///< multiplications in each of them
+    double head = 0;   ///< in the head, which computes logits
+};
+
 /// The base of models: owns the store. Neither copyable nor movable.
 class model {
   public:

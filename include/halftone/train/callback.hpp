@@ -71,6 +71,9 @@ class trainer_callback {
     virtual void on_overflow(const trainer_state&, const overflow&) {}
     /// Called every numerics_steps steps, with the counts of that step's tensors.
     virtual void on_numerics(const trainer_state&, const numerics_view&) {}
+    /// Called where memory ran out in a step (`what` is the error's message), before it is taken again with micro-batches
+    /// of `rows` rows (auto_find_batch_size).
+    virtual void on_out_of_memory(const trainer_state&, extent /*rows*/, const char* /*what*/) {}
     /// Called after every evaluation.
     virtual void on_evaluate(const trainer_state&, const evaluation_result&) {}
     /// Called last for every step, after on_log and on_evaluate: the run can be saved here.

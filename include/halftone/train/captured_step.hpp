@@ -69,6 +69,10 @@ struct captured_by<Device> {
     using type = typename Device::captured;
 };
 
+/// The twin of a device that captures steps (exec/measure.hpp): it has memory for their inputs, and captures none.
+template <class Device>
+concept plans_captures = requires { requires Device::plans_captures; };
+
 }  // namespace detail
 
 /// `Step` is called with the inputs, and returns a loss (variable<float, 0>) or nothing. Used by one thread at a time.
@@ -90,6 +94,13 @@ class captured_step {
     step_run operator()(const Inputs&... inputs) {
         if constexpr (capturing_device<Device>) {
             return run_or_replay(inputs...);
+        } else if constexpr (detail::plans_captures<Device>) {
+            plan& p = plan_for(inputs...);
+            p.last_use = ++calls_;
+            p.inputs.fill(*device_, inputs...);
+            p.inputs.call([this](const auto&... own) { this->run(own...); }, inputs...);
+            device_->memory().capture_dependencies().settle();
+            return step_run::uncaptured;
         } else {
             run(detail::map_views(inputs, [](const auto& v) { return v; })...);
             if (reason_.empty()) reason_ = "uncaptured: this device does not capture steps";

@@ -15,6 +15,10 @@
 /// Data of various lengths (data/length_buckets.hpp) has batches of few shapes. Before the first step, the passes of the
 /// largest one run and are dropped, so that the memory for all shapes is there.
 ///
+/// Its memory can be planned (train/memory_budget.hpp) and recorded (observe/memory/history.hpp), by arguments. Where memory
+/// runs out, the error says what was asked for, by which operation of which layer, what is held, by which layers, and what
+/// would fit.
+///
 /// The loop is the one in amp.hpp, and uses only public functions. After the first steps a step allocates nothing. On a
 /// device that supports capture (a GPU) it is a captured step, and the host waits for the device only after the first
 /// step, and when it logs or evaluates.
@@ -23,26 +27,29 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include <halftone/observe/memory/history.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
 #include <halftone/observe/overflow/overflow.hpp>
 #include <halftone/observe/watch/watched_tape.hpp>
-#include <halftone/optim/adamw.hpp>
-#include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>
 #include <halftone/train/callback.hpp>
 #include <halftone/train/captured_step.hpp>
 #include <halftone/train/loss_meter.hpp>
+#include <halftone/train/planned_run.hpp>
 #include <halftone/train/recent.hpp>
 #include <halftone/train/scaled_loss.hpp>
 #include <halftone/train/token_meter.hpp>
+#include <halftone/train/trainer_optimizer.hpp>
+#include <halftone/train/trainer_progress.hpp>
 #include <halftone/train/training_arguments.hpp>
 #include <halftone/train/training_data.hpp>
 #include <halftone/train/window_mean.hpp>
@@ -50,25 +57,11 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The counters of a trainer, for resuming a run with the same figures.
-struct trainer_progress {
-    std::int64_t step = 0;          ///< steps taken, skipped ones included
-    std::int64_t window_steps = 0;  ///< of these, since the last log
-    double seconds = 0, step_ms = 0;
-    double tokens = 0, token_seconds = 0, window_tokens = 0, window_seconds = 0;
-    loss_meter_state losses{};
-
-    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
-    static void visit_fields(auto& self, auto&& f) {
-        f("step", self.step), f("window_steps", self.window_steps), f("seconds", self.seconds), f("step_ms", self.step_ms);
-        f("tokens", self.tokens), f("token_seconds", self.token_seconds);
-        f("window_tokens", self.window_tokens), f("window_seconds", self.window_seconds), f("losses", self.losses);
-    }
-};
-
 /// `Kind`: the kind of its tape.
 template <class Device, class Model, class Kind = plain_tape>
 class trainer {
+    template <class, class, class, class>
+    friend struct detail::planned_run;
     static constexpr bool watches = std::is_same_v<Kind, watched_tape>;
 
   public:
@@ -78,12 +71,15 @@ class trainer {
         : trainer(device, model, arguments, Kind{}, std::move(groups)) {}
     /// The same with another kind of tape: ht::watched, which is needed by arguments that examine values.
     trainer(Device& device, Model& model, const training_arguments& arguments, Kind,
-            std::vector<parameter_group> groups = {})
-        : arguments_((check(arguments), check_kind(arguments), arguments)),
+            std::vector<parameter_group> groups = {}) try
+        : arguments_((check(arguments), detail::check_watching(arguments, watches), detail::begun_within_budget(arguments))),
           device_(&device),
           model_(&model),
-          optimizer_(make_optimizer(device, model, arguments,
-                                    detail::with_undecayed(model.parameters(), std::move(groups)))),
+          asked_optimizer_(arguments.optim),
+          groups_(groups),
+          history_(detail::memory_history_in(device, arguments.memory_history)),
+          optimizer_(detail::make_optimizer(device, model, arguments_,
+                                            detail::with_undecayed(model.parameters(), std::move(groups)))),
           accumulator_(model),
           scaler_(device, {.init_scale = arguments.initial_loss_scale,
                            .growth_interval = arguments.loss_scale_growth_interval,
@@ -105,11 +101,14 @@ class trainer {
                                                    .warm_up = arguments.outlier_window / 2,
                                                    .of = outlier_of::both});
         }
-        if (arguments.checkpointing != 0) set_checkpointing(model, arguments.checkpointing);
+        if (arguments.checkpointing != 0) detail::set_checkpointing(model, arguments.checkpointing);
         state_.max_steps = arguments.max_steps;
         if constexpr (watches) {
             if (arguments.find_overflow == overflow_search::on) finder_.emplace(device, tape_);
         }
+    } catch (const out_of_memory& e) {
+        fail<out_of_memory>(e.what(), "; asked for by the trainer, for gradients and moments; the largest layers of the model: ",
+                            model.parameters().largest_layers());
     }
     trainer(const trainer&) = delete;
     trainer& operator=(const trainer&) = delete;
@@ -119,6 +118,11 @@ class trainer {
     /// Sets the listener for ranges of operations, forward and backward, of the parts of an update, and of steps;
     /// nullptr: none. With a listener no step is captured.
     void listen(range_listener* listener) {
+        if (history_) {
+            history_->also_tell(listener != nullptr ? listener : detail::listener_of(*device_));
+            listener = history_.get();
+        }
+        is_listened_to_ = listener != nullptr && listener != detail::listener_of(*device_);
         listener_ = listener != nullptr ? listener : detail::listener_of(*device_);
         tape_.listen(listener);
         inference_.listen(listener != nullptr && listener->wants_origins() ? listener : nullptr);
@@ -126,63 +130,45 @@ class trainer {
 
     /// Trains until max_steps, or until stop(). Called again, it continues after a stop with the next step, after an
     /// exception with the interrupted step, from its beginning. If the data also gives windows, it evaluates every
-    /// eval_steps.
+    /// eval_steps. With a memory_budget it first calls fit_to_budget(). Throws out_of_memory, with what train() knows about
+    /// the request that failed.
     template <training_data Data>
     training_result train(Data& data) {
-        const auto begin = clock::now();
-        const double seconds_before = state_.seconds;
-        bool stopped = false;
-        if (detail::has_checkpoints(arguments_) && !has_keeper_)
-            fail<state_error>("trainer: its arguments ask for checkpoints; include <halftone/train/checkpoints.hpp> and make "
-                              "ht::trainer_checkpoints checkpoints{trainer} before train()");
-        if constexpr (bucketed_training_data<Data>) {
-            captured_.set_most_graphs(std::max(captured_.most_graphs(), static_cast<int>(data.shapes())));
-            if (!std::exchange(is_warm_, true)) warm_up(data);
-        }
-        for (trainer_callback* callback : callbacks_) callback->on_train_begin(state_);
-        while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
-            if (unread_.steps == 0) unread_.begin = clock::now();
-            if (detail::ranges_exist && listener_ != nullptr) listener_->begin_step(state_.step + 1);
-            unread_.tokens += step(data);
-            if (detail::ranges_exist && listener_ != nullptr) listener_->end_step();
-            ++unread_.steps;
-            const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
-            const bool evaluates =
-                evaluation_data<Data> && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
-            if (!is_asynchronous || logs || evaluates || state_.step == 1) read();
-            state_.seconds = seconds_before + since(begin);
-            for (trainer_callback* callback : callbacks_) callback->on_step(state_);
-            if (logs) log();
-            if constexpr (evaluation_data<Data>) {
-                if (evaluates) report_evaluation(data);
-            }
-            for (trainer_callback* callback : callbacks_) callback->after_step(state_);
-        }
-        if (stopped) {
-            read();
-            for (trainer_callback* callback : callbacks_) callback->on_stop(state_);
-            log();
-        }
-        for (trainer_callback* callback : callbacks_) callback->on_train_end(state_);
-        return result(stopped ? training_end::stopped : training_end::finished);
+        if (arguments_.memory_budget != 0 && !choice_) fit_to_budget(data);
+        const training_result r = train_steps(data, true);
+        if (history_) history_->dump(arguments_.memory_history);
+        return r;
     }
+
+    /// Chooses how the run stays within its memory_budget, and does so from now on (train/memory_budget.hpp). Throws
+    /// budget_error if no allowed measure suffices; argument_error for a model that cannot be planned, since it has no
+    /// config() from which it can be made.
+    template <training_data Data>
+    const memory_choice& fit_to_budget(Data& data) {
+        choice_ = detail::choose_measures(planned(data));
+        const optimizer_name before = arguments_.optim;
+        detail::follow(*choice_, asked_optimizer_, *model_, arguments_);
+        if (arguments_.optim != before) {
+            detail::remake_optimizer(optimizer_, *device_, *model_, arguments_,
+                                     detail::with_undecayed(model_->parameters(), groups_));
+            optimizer().set_schedule(detail::schedule_of(arguments_));
+        }
+        captured_.renew("a memory budget has been applied");
+        return *choice_;
+    }
+    /// What was chosen; empty: nothing yet.
+    const std::optional<memory_choice>& budget() const { return choice_; }
+    /// The history that the arguments ask for; nullptr: none.
+    const memory_history* history() const { return history_.get(); }
 
     /// The mean loss over the data's windows (train/window_mean.hpp).
     template <evaluation_data Data>
     evaluation_result evaluate(Data& data) {
-        const scoped_range here(listener_, "evaluation", track::step);
-        const auto begin = clock::now();
-        detail::window_mean mean;
-        evaluation_result r;
-        for (extent first = 0; first < data.windows(); first += arguments_.per_device_eval_batch_size) {
-            const auto batch = data.window(first, arguments_.per_device_eval_batch_size);
-            mean.add(inference_, model_->loss(inference_, batch), batch);
-            r.tokens += batch.size();
+        try {
+            return evaluate_first(data, data.windows());
+        } catch (const out_of_memory& e) {
+            explain(e, data);
         }
-        if (r.tokens == 0) fail<argument_error>("trainer: evaluate() of data without windows; hold some of it out");
-        r.loss = mean.value();
-        r.seconds = since(begin);
-        return r;
     }
 
     /// Makes train() return after the current step. May be called from a callback, another thread or a signal handler.
@@ -229,6 +215,7 @@ class trainer {
     }
 
     const trainer_state& state() const { return state_; }
+    /// The arguments; those of micro-batches and of the optimizer are what is done now, by a budget or after memory ran out.
     const training_arguments& arguments() const { return arguments_; }
     Model& model() { return *model_; }
     /// Called by what saves the trainer's checkpoints, so that train() knows that there is something.
@@ -254,55 +241,70 @@ class trainer {
     using clock = std::chrono::steady_clock;
     static_assert(std::atomic<bool>::is_always_lock_free);
 
-    static void check_kind(const training_arguments& a) {
-        if (watches || (a.find_overflow == overflow_search::off && a.numerics_steps == 0)) return;
-        fail<argument_error>(
-            "training_arguments: ", a.numerics_steps == 0 ? "find_overflow" : "numerics_steps",
-            " of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
-    }
-    template <class Any>
-    static void set_checkpointing(Any& model, int every) {
-        if constexpr (requires { model.checkpoint_every(every); }) {
-            model.checkpoint_every(every);
-        } else {
-            fail<argument_error>("training_arguments: checkpointing is ", every,
-                                 " for a model that has no checkpoint_every(n); call ht::checkpoint in the model itself");
+    template <class Data>
+    training_result train_steps(Data& data, bool may_evaluate) {
+        const auto begin = clock::now();
+        const double seconds_before = state_.seconds;
+        bool stopped = false;
+        if (detail::has_checkpoints(arguments_) && !has_keeper_)
+            fail<state_error>("trainer: its arguments ask for checkpoints; include <halftone/train/checkpoints.hpp> and make "
+                              "ht::trainer_checkpoints checkpoints{trainer} before train()");
+        if constexpr (bucketed_training_data<Data>) {
+            captured_.set_most_graphs(std::max(captured_.most_graphs(), static_cast<int>(data.shapes())));
+            if (!std::exchange(is_warm_, true)) warm_up(data);
         }
+        for (trainer_callback* callback : callbacks_) callback->on_train_begin(state_);
+        while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
+            if (unread_.steps == 0) unread_.begin = clock::now();
+            if (detail::ranges_exist && listener_ != nullptr) listener_->begin_step(state_.step + 1);
+            unread_.tokens += step_in_memory(data);
+            if (detail::ranges_exist && listener_ != nullptr) listener_->end_step();
+            ++unread_.steps;
+            const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
+            const bool evaluates =
+                evaluation_data<Data> && may_evaluate && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
+            if (!is_asynchronous || logs || evaluates || state_.step == 1) read();
+            state_.seconds = seconds_before + since(begin);
+            for (trainer_callback* callback : callbacks_) callback->on_step(state_);
+            if (logs) log();
+            if constexpr (evaluation_data<Data>) {
+                if (evaluates) report_evaluation(data);
+            }
+            for (trainer_callback* callback : callbacks_) callback->after_step(state_);
+        }
+        if (stopped) {
+            read();
+            for (trainer_callback* callback : callbacks_) callback->on_stop(state_);
+            log();
+        }
+        for (trainer_callback* callback : callbacks_) callback->on_train_end(state_);
+        return result(stopped ? training_end::stopped : training_end::finished);
     }
+
+    template <class Data>
+    evaluation_result evaluate_first(Data& data, extent windows) {
+        const scoped_range here(listener_, "evaluation", track::step);
+        const auto begin = clock::now();
+        is_evaluating_ = true;
+        detail::window_mean mean;
+        evaluation_result r;
+        windows = std::min(windows, data.windows());
+        for (extent first = 0; first < windows; first += arguments_.per_device_eval_batch_size) {
+            const auto batch = data.window(first, arguments_.per_device_eval_batch_size);
+            mean.add(inference_, model_->loss(inference_, batch), batch);
+            r.tokens += batch.size();
+        }
+        if (r.tokens == 0) fail<argument_error>("trainer: evaluate() of data without windows; hold some of it out");
+        r.loss = mean.value();
+        r.seconds = since(begin);
+        is_evaluating_ = false;
+        return r;
+    }
+
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
     /// Whether the device works asynchronously, so that reading from it means waiting.
-    static constexpr bool is_asynchronous = capturing_device<Device>;
-
-    /// The counters as a part of a checkpoint.
-    struct progress_part {
-        static constexpr const char* checkpoint_name = "trainer";
-        trainer* self;
-        trainer_progress state() { return self->progress(); }
-        void load(const trainer_progress& p) { self->restore(p); }
-    };
-    using optimizers = std::variant<adamw<Device, Model>, adamw_8bit<Device, Model>>;
-    static optimizers make_optimizer(Device& device, Model& model, const training_arguments& a,
-                                     std::vector<parameter_group> groups) {
-        if (a.optim == optimizer_name::adamw) {
-            return optimizers(std::in_place_index<0>, device, model,
-                              adamw_options{.lr = a.learning_rate,
-                                            .beta1 = a.adam_beta1,
-                                            .beta2 = a.adam_beta2,
-                                            .epsilon = a.adam_epsilon,
-                                            .weight_decay = a.weight_decay,
-                                            .seed = a.seed},
-                              std::move(groups));
-        }
-        return optimizers(std::in_place_index<1>, device, model,
-                          adamw_8bit_options{.lr = a.learning_rate,
-                                             .beta1 = a.adam_beta1,
-                                             .beta2 = a.adam_beta2,
-                                             .epsilon = a.adam_epsilon,
-                                             .weight_decay = a.weight_decay,
-                                             .seed = a.seed},
-                          std::move(groups));
-    }
+    static constexpr bool is_asynchronous = capturing_device<Device> || detail::plans_captures<Device>;
 
     struct one_step {
         trainer* self;
@@ -335,11 +337,65 @@ class trainer {
         }
         drop_step();
         tape_.restore(draws);
+    template <class Data>
+    detail::planned_run<Device, Model, Kind, Data> planned(Data& data) {
+        return {*device_, *model_, arguments_, asked_optimizer_, groups_, data};
+    }
+    /// Runs one step; where memory runs out, with smaller micro-batches if the arguments say so, as if the run had had
+    /// them in this step from its beginning.
+    template <class Data>
+    extent step_in_memory(Data& data) {
+        if (arguments_.auto_find_batch_size && arguments_.per_device_train_batch_size > 1) {
+            const random_state before = tape_.random_state();
+            while (arguments_.per_device_train_batch_size > 1) {
+                try {
+                    return step(data);
+                } catch (const out_of_memory& e) {
+                    take_smaller_batches(e, before);
+                }
+            }
+        }
+        try {
+            return step(data);
+        } catch (const out_of_memory& e) {
+            explain(e, data);
+        }
+    }
+    void take_smaller_batches(const out_of_memory& e, const random_state& before) {
+        extent parts = 2;  // the least number that divides the rows
+        while (arguments_.per_device_train_batch_size % parts != 0) ++parts;
+        arguments_.per_device_train_batch_size /= parts;
+        arguments_.gradient_accumulation_steps *= parts;
+        is_under_way_ = false;
+        drop_step();
+        tape_.restore(before);
+        device_->memory().release_cached();  // what the larger ones needed is in the way of what the smaller ones need
+        captured_.renew("micro-batches are smaller, since memory ran out");
+        for (trainer_callback* callback : callbacks_)
+            callback->on_out_of_memory(state_, arguments_.per_device_train_batch_size, e.what());
+    }
+    /// Throws the error again with what is known about the request that failed, and what would fit.
+    template <class Data>
+    [[noreturn]] void explain(const out_of_memory& e, Data& data) {
+        if (!device_->memory().has_contents()) throw;  // a plan, whose reader knows
+        const std::string place = detail::sentence("; asked for by ", place_of_last(), " in step ", state_.step + 1);
+        if (std::exchange(is_under_way_, false)) drop_step();
+        fail<out_of_memory>(e.what(), place, detail::explained(planned(data)));
+    }
+    /// The operation that ran last, its pass and its layer.
+    std::string place_of_last() const {
+        if (part_ != nullptr && !is_evaluating_) return part_;
+        if constexpr (watches) {
+            if (std::string place = tape_.hook().place_of_last(); !is_evaluating_ && !place.empty()) return place;
+        }
+        return (is_evaluating_ ? inference_.graph() : tape_.graph()).place_of_last();
     }
 
     /// Runs one step; returns its number of tokens.
     template <class Data>
     extent step(Data& data) {
+        part_ = "the step's batch";
+        is_evaluating_ = false;
         const auto batch = [&] {
             const scoped_range part(listener_, "data loading", track::data);
             const range here(listener_, "batch", pass::forward);
@@ -350,7 +406,7 @@ class trainer {
         if (looks_now()) {
             observed_step(batch);
         } else if constexpr (is_asynchronous && requires { batch.with_views(same_view{}); }) {
-            if (arguments_.capture_steps == step_capture::off || listener_ != nullptr || !capture_refused_.empty()) {
+            if (arguments_.capture_steps == step_capture::off || is_listened_to_ || !capture_refused_.empty()) {
                 take(batch);
             } else {
                 try {
@@ -400,6 +456,7 @@ class trainer {
 
     template <class Batch>
     void take(const Batch& batch) {
+        part_ = nullptr;
         const extent micro_batches = arguments_.gradient_accumulation_steps;
         for (const auto& micro : batch.split(micro_batches)) {
             const auto loss = [&] {
@@ -429,32 +486,25 @@ class trainer {
 
     void update() {
         const scoped_range whole(listener_, "optimizer", track::update);
+        part_ = "unscale (update)";
         auto gradients = [&] {
             const range here(listener_, "unscale", pass::update);
             return scaler_.unscale(accumulator_.take());
         }();
         if (guard_) guard_->watch(gradients);
         if (arguments_.max_grad_norm > 0) {
+            part_ = "clip_grad_norm (update)";
             const range here(listener_, "clip_grad_norm", pass::update);
             norm_ = clip_grad_norm(gradients, static_cast<float>(arguments_.max_grad_norm));
         }
+        part_ = arguments_.optim == optimizer_name::adamw ? "adamw (update)" : "adamw_8bit (update)";
         const range here(listener_, name(arguments_.optim), pass::update);
-        if (listener_ != nullptr && listener_->wants_work()) listener_->work(update_work());
+        if (listener_ != nullptr && listener_->wants_work()) listener_->work(detail::update_work(device_->memory().usage(), model_->parameters()));
         [[maybe_unused]] const auto outcome = std::visit([&](auto& o) { return o.step(gradients); }, optimizer_);
         if constexpr (watches) {
             if (finder_) finder_->end_step(outcome);
         }
         scaler_.update();
-    }
-
-    /// A step of AdamW: 15 flops an element; it reads gradients, reads and writes masters and moments, writes copies.
-    operation_work update_work() const {
-        const memory_usage& usage = device_->memory().usage();
-        const auto bytes = [&](memory_kind kind) { return static_cast<double>(usage.live(kind)); };
-        return {15.0 * static_cast<double>(model_->parameters().size()),
-                bytes(memory_kind::gradient) + 2 * bytes(memory_kind::master) + 2 * bytes(memory_kind::moment) +
-                    bytes(memory_kind::copy),
-                0, arithmetic::fp32, false};
     }
 
     /// Reads the figures from the device, and the clock, when the steps that were not read yet have finished.
@@ -523,7 +573,13 @@ class trainer {
     training_arguments arguments_;
     Device* device_;
     Model* model_;
-    optimizers optimizer_;
+    optimizer_name asked_optimizer_;
+    std::vector<parameter_group> groups_;
+    std::unique_ptr<memory_history> history_;
+    std::optional<memory_choice> choice_;
+    const char* part_ = nullptr;  ///< of a step, for messages, where it is not in an operation of the tape
+    bool is_evaluating_ = false;
+    detail::trainer_optimizers<Device, Model> optimizer_;
     accumulator<through_scaler, types<Model>> accumulator_;
     grad_scaler<Device> scaler_;
     std::optional<outlier_guard<Device>> guard_;
@@ -533,6 +589,7 @@ class trainer {
     inference<Device> inference_;
     std::vector<trainer_callback*> callbacks_;
     range_listener* listener_ = nullptr;
+    bool is_listened_to_ = false;  ///< by another listener than that of a plan
     std::atomic<bool> stop_{false};
 
     trainer_state state_;
@@ -545,7 +602,7 @@ class trainer {
     bool is_under_way_ = false;  ///< a step has begun; still true after an exception in it
     detail::recent step_seconds_;
     detail::token_meter window_, total_;
-    progress_part saved_progress_{this};
+    detail::progress_part<trainer> saved_progress_{this};
     std::int64_t window_steps_ = 0;
     struct {
         std::int64_t steps = 0;

@@ -45,6 +45,14 @@ enum class optimizer_name {
 /// "adamw" or "adamw_8bit".
 constexpr const char* name(optimizer_name o) { return o == optimizer_name::adamw ? "adamw" : "adamw_8bit"; }
 
+/// What a trainer may do to stay within its memory_budget (train/memory_budget.hpp).
+struct memory_measures {
+    bool micro_batches = true;  ///< smaller ones, and more of them: sums of gradients are rounded in another order
+    bool recomputation = true;  ///< the first blocks are computed again in the backward pass, as many as needed
+    bool logits = true;         ///< logits are computed again in the backward pass
+    bool eight_bit_moments = false;  ///< optim becomes adamw_8bit
+};
+
 /// Further arguments of some schedules, under the names of Hugging Face's lr_scheduler_kwargs.
 struct lr_scheduler_arguments {
     double lr_end = 1e-7;              ///< of polynomial: the rate at the end, at most learning_rate
@@ -104,6 +112,15 @@ struct training_arguments {
     overflow_search find_overflow = overflow_search::off;
     std::int64_t numerics_steps =
         0;  ///< steps between two numerics views (observe/numerics/numerics.hpp); 0: none. Needs a watched tape, too
+    std::size_t memory_budget =
+        0;  ///< the most bytes that may be in use on the device while train() runs, which begins with choosing how
+            ///< (train/memory_budget.hpp), for batches of equal shapes; 0: no limit
+    memory_measures memory_budget_measures{};  ///< what it may choose
+    bool auto_find_batch_size = false;  ///< where memory runs out in a step, it is taken again with micro-batches of half
+                                        ///< the rows, and twice as many of them
+    std::string memory_history{};  ///< FILE.html, .json or .pickle: the allocations of the run from the trainer's
+                                   ///< construction on (observe/memory/history.hpp), written when train() returns, and
+                                   ///< where memory runs out; empty: none
     std::uint64_t seed = 42;                       ///< for stochastic rounding and dropout
     step_capture capture_steps = step_capture::automatic;
 };
@@ -168,6 +185,13 @@ inline schedule_options schedule_of(const training_arguments& a) {
             .decay_steps = k.num_decay_steps, .warmup_type = k.warmup_type, .decay_type = k.decay_type};
 }
 
+inline void check_watching(const training_arguments& a, bool watches) {
+    if (watches || (a.find_overflow == overflow_search::off && a.numerics_steps == 0)) return;
+    fail<argument_error>(
+        "training_arguments: ", a.numerics_steps == 0 ? "find_overflow" : "numerics_steps",
+        " of a trainer that does not watch; make it as ht::trainer trainer{device, model, arguments, ht::watched}");
+}
+
 }  // namespace detail
 
 /// Throws argument_error, naming the first field outside its range.
@@ -218,6 +242,10 @@ inline void check(const training_arguments& a) {
     at_least("eval_steps", a.eval_steps, 0);
     at_least("numerics_steps", a.numerics_steps, 0);
     detail::check_saving(a);
+    if (a.memory_budget != 0 && a.checkpointing != 0) {
+        fail<argument_error>("training_arguments: checkpointing is ", a.checkpointing,
+                             " together with a memory_budget, which chooses the blocks that are computed again; expected 0");
+    }
     if (!(a.initial_loss_scale > 0 && is_finite(a.initial_loss_scale))) {
         fail<argument_error>("training_arguments: initial_loss_scale is ", a.initial_loss_scale,
                              "; expected more than 0");

@@ -12,6 +12,7 @@
 #include <halftone/observe/memory/plan.hpp>
 
 #include "train/loop.hpp"
+#include "train/plan_checks.hpp"
 
 namespace ht = halftone;
 
@@ -42,4 +43,14 @@ TEST_CASE("the plan of a training step on a device is what the step needs there"
     for (const ht::memory_allocation& a : all.allocations)
         CHECK((a.ended > a.began || a.kind == ht::memory_kind::workspace));  // which the device keeps
     CHECK(!all.segments.empty());
+}
+
+TEST_CASE("plan on a device: optimizers, packed documents, checkpoints and evaluations, to the byte, and captured steps") {
+    halftone::emulator::device gpu{{.check = halftone::emulator::checking::values_only}};
+    plan_checks::optimizers_and_rows<ht::amp_bf16>(gpu, 3);
+}
+
+TEST_CASE("plan on a device: fp8, split masters, 16-bit parameters, Llamas and an encoder, to the byte") {
+    halftone::emulator::device gpu{{.check = halftone::emulator::checking::values_only}};
+    plan_checks::policies_and_models(gpu, 3);
 }

@@ -10,6 +10,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/kernel/device.hpp>
+#include <halftone/observe/memory/plan.hpp>
 
 #include <emulator/device.hpp>
 
@@ -27,7 +28,11 @@ TEST_CASE("train_gpt on the emulated machine: the CPU's losses within 0.02 nats,
     ht::trainer_callback nobody;
     ht::emulator::device device{{.seed = 5, .check = ht::emulator::checking::values_only}};
     ht::cpu cpu{{.threads = 1}};
+    const ht::memory_plan plan = ht::plan(device, [&](auto& twin) {
+        run<ht::amp_bf16>(twin, o, ht::token_view{corpus}, {.observer = nobody, .listener = twin.listener(), .is_plan = true});
+    });
     const run_result there = run<ht::amp_bf16>(device, o, ht::token_view{corpus}, {nobody});
+    CHECK(plan.peak_bytes == there.training.peak_bytes);  // with the inputs of captured steps
     const run_result here = run<ht::amp_bf16>(cpu, o, ht::token_view{corpus}, {nobody});
     CHECK(there.parameters == here.parameters);
     CHECK(there.training.steps == 4);

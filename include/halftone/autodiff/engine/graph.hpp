@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -265,6 +266,32 @@ class graph {
     /// The random numbers of the next draw.
     random_draws random;
 
+    // ---- where a pass is, for the message of an error
+
+    /// Layer `index` of the list with this path begins: operations are in it until leave().
+    void enter(const char* list, int index) {
+        if (open_ < 0 && records_.empty()) list_layers_.clear();
+        list_layers_.push_back({list, index, open_, records_.size(), static_cast<std::size_t>(-1)});
+        open_ = static_cast<int>(list_layers_.size()) - 1;
+    }
+    void leave() noexcept {
+        list_layer& ended = list_layers_[static_cast<std::size_t>(open_)];
+        ended.end = records_.size();
+        open_ = ended.outer;
+    }
+    /// An operation of the forward pass begins.
+    void note(const char* operation) { running_ = {operation, open_, no_record}; }
+    /// The operation that began last, its pass, and the layer of a list in which it is: "linear (forward) of h.3"; empty:
+    /// none has begun.
+    std::string place_of_last() const;
+    /// That layer alone, "h.3"; empty: none.
+    std::string layer_of_last() const;
+    /// Tells it to the listener, if there is one that asks for layers.
+    void tell_layer() const {
+        if (listener == nullptr || !listener->wants_origins()) return;
+        if (const std::string layer = layer_of_last(); !layer.empty()) listener->layer(layer.c_str());
+    }
+
     // ---- lifetime: the tape and every handle keep the graph alive, so that a variable may outlive its tape
 
     void hold() { ++holders_; }
@@ -285,6 +312,12 @@ class graph {
         std::int64_t pass;
         bool wants_gradient;
     };
+    struct list_layer {
+        const char* list;
+        int index, outer;        ///< outer: the one around it, in list_layers_; -1: none
+        std::size_t first, end;  ///< its records
+    };
+    static constexpr std::size_t no_record = static_cast<std::size_t>(-1);
     ~graph() { clear(); }
 
     static constexpr std::int64_t any_pass = -1;
@@ -294,7 +327,9 @@ class graph {
         while (records_.size() > left) {
             const record last = records_.back();
             {
+                running_ = {last.operation, -1, records_.size() - 1};
                 const halftone::range here(listener, last.operation, pass::backward);
+                tell_layer();
                 last.backward(tape_, last.payload);
             }
             records_.pop_back();
@@ -330,8 +365,44 @@ class graph {
     record_memory memory_;
     void* tape_ = nullptr;  // of the backward pass that runs, or ran last
     bool is_recording_ = true;
+    std::vector<list_layer> list_layers_;  // of this pass, in the order in which they began
+    int open_ = -1;                        // the innermost one that has not ended
+    struct {
+        const char* operation = nullptr;
+        int layer = -1;                  // in list_layers_
+        std::size_t record = no_record;  // of an operation's backward pass
+    } running_;
     std::int64_t pass_ = 0;
     int holders_ = 1;
+};
+
+inline std::string graph::layer_of_last() const {
+    int layer = running_.layer;
+    if (running_.record != no_record) {
+        for (std::size_t i = 0; i < list_layers_.size(); ++i) {  // the last one: what was computed again began later
+            const list_layer& l = list_layers_[i];
+            if (l.first <= running_.record && running_.record < l.end) layer = static_cast<int>(i);
+        }
+    }
+    if (layer < 0) return {};
+    const list_layer& l = list_layers_[static_cast<std::size_t>(layer)];
+    return std::string(l.list) + '.' + std::to_string(l.index);
+}
+
+inline std::string graph::place_of_last() const {
+    if (running_.operation == nullptr) return {};
+    const std::string layer = layer_of_last();
+    return std::string(running_.operation) + " (" +
+           name(running_.record == no_record ? halftone::pass::forward : halftone::pass::backward) + ")" +
+           (layer.empty() ? "" : " of " + layer);
+}
+
+/// An operation of the forward pass, told to the graph's listener.
+struct forward_range : halftone::range {
+    forward_range(graph& g, const char* operation) : range(g.listener, operation, halftone::pass::forward) {
+        g.note(operation);
+        g.tell_layer();
+    }
 };
 
 }  // namespace detail

@@ -173,7 +173,7 @@ class hooked_tape
     /// Destroyed at the end of the operation's scope: values made afterwards are not its results.
     struct operation_scope {
         Hook* hook;
-        halftone::range told;
+        forward_range told;
         operation_scope(hooked_tape& t, const char* operation) : hook(&t.hook_), told(t.base::range(operation)) {
             hook->tell_layer();
         }
@@ -331,12 +331,34 @@ struct marked<Roles, P, Context> {
 template <class Roles, class P, class Context>
 using marked_roles = typename marked<Roles, P, Context>::type;
 
+/// While an object of this class lives, operations of a plain tape are in a layer of a list.
+class list_scope_of_graph {
+  public:
+    list_scope_of_graph(graph& g, const char* list, int index) : graph_(&g) { g.enter(list, index); }
+    list_scope_of_graph(const list_scope_of_graph&) = delete;
+    list_scope_of_graph& operator=(const list_scope_of_graph&) = delete;
+    ~list_scope_of_graph() { graph_->leave(); }
+
+  private:
+    graph* graph_;
+};
+template <class List>
+inline constexpr auto list_path_text = path_of<List>.text();
+
 /// An object that lives while the i-th layer of a list is called. `List` is the list's policy; its layers are one level
 /// below.
 template <class List, class Root>
 auto within_list(Root& root, int index) {
     if constexpr (layer_naming<Root>) {
-        return typename hook_of<Root>::list_scope(root.hook(), path_of<List>, index);
+        struct scopes {
+            typename hook_of<Root>::list_scope of_hook;
+            list_scope_of_graph of_graph;
+            scopes(Root& r, int i)
+                : of_hook(r.hook(), path_of<List>, i), of_graph(r.graph(), list_path_text<List>.data, i) {}
+        };
+        return scopes(root, index);
+    } else if constexpr (requires { root.graph().enter("", index); }) {
+        return list_scope_of_graph(root.graph(), list_path_text<List>.data, index);
     } else {
         struct nothing {};
         return nothing{};

@@ -68,7 +68,7 @@ class basic_context {
     /// Reports a forward operation to the listener, until the returned object is destroyed. `Where` names the layer
     /// (its roles, or the region's policy) for contexts that use it.
     template <class Where = void>
-    halftone::range range(const char* operation) const { return {graph_->listener, operation, pass::forward}; }
+    detail::forward_range range(const char* operation) const { return {*graph_, operation}; }
 
     /// Memory for a result of an operation, with undefined contents. Throws shape_error for an invalid shape.
     template <class T, int Rank>

@@ -77,8 +77,8 @@ class cpu {
           executor_(real.executor_),
           measures_(true) {}
     /// For observe/memory/plan.hpp: the same with memory that is counted, of which tapes tell `listener`.
-    cpu(const cpu& real, detail::memory_planning, range_listener& listener)
-        : memory_(std::make_unique<planned_memory>()),
+    cpu(const cpu& real, detail::memory_planning how, range_listener& listener)
+        : memory_(std::make_unique<planned_memory>(how.limit)),
           workspace_(*memory_),
           set_(real.set_),
           caches_(real.caches_),

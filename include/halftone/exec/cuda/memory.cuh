@@ -37,6 +37,7 @@ class cuda_memory final : public memory_resource {
     }
     /// Of the ranges of addresses for growable arenas: CUDA's granularity. The GPU is asked at first use.
     std::size_t page_bytes() const override { return pages().granularity(); }
+    std::size_t limit() const override { return limit_; }
     /// The pool of allocations; nullptr: the device's current pool, as for cudaMallocAsync.
     cudaMemPool_t pool() const { return pool_; }
 

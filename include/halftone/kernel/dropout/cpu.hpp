@@ -29,10 +29,10 @@ struct dropout<cpu> {
         check_dropout(x, base, y);
         const auto body = device.select(&portable::dropout_elements<X, Y>, &avx2::dropout_elements<X, Y>,
                                         &avx512::dropout_elements<X, Y>);
-        const random_record record = draw.kept_from == 0 ? random_record{} : *draw.record;
         const row_partition partition = partition_rows(x.size(), 1);
         static_assert(piece_elements % 64 == 0, "pieces are whole tiles of random numbers");
-        device.parallel_for(partition.count, [&](extent piece) {
+        device.parallel_for(partition.count, [&](extent piece) {  // which a plan does not call: it has no record
+            const random_record record = draw.kept_from == 0 ? random_record{} : *draw.record;
             body(x.data(), base.data(), y.data(), partition.begin(piece), partition.rows_of(piece), record, draw);
         });
     }

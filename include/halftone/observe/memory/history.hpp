@@ -319,6 +319,15 @@ class memory_history final : public memory_listener, public range_listener {
 
 namespace detail {
 
+/// A history that records from now on and is written to `file` where memory runs out; nullptr for an empty name. Throws
+/// output_error at once if the file cannot be made, and argument_error for an ending that says no format.
+template <class Device>
+std::unique_ptr<memory_history> memory_history_in(Device& device, const std::string& file) {
+    if (file.empty()) return nullptr;
+    static_cast<void>(output_file(file));
+    return std::make_unique<memory_history>(device, memory_history_options{.out_of_memory = file});
+}
+
 /// Replays the changes of a snapshot to find its peak.
 inline void find_peak(memory_snapshot& s) {
     s.peak_event = s.first_event - 1;

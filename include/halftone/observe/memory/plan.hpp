@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The memory that a program will need, to the byte, before it runs: by kind, by parameter, and the operation at its
-/// peak.
+/// The memory that a program will need, to the byte, before it runs: by kind, by parameter and layer, and the operation
+/// at its peak.
 ///
 ///     const ht::memory_plan plan = ht::plan(device, [&](auto& d) {      // d in place of the device
 ///         ht::nn::gpt<ht::amp_bf16> model{d, config};
@@ -14,14 +14,18 @@
 /// The program itself runs, on a twin of the device, which partitions work and allocates as the device does, but computes
 /// nothing and has no memory behind its addresses. So a plan takes the time of the host's code alone, needs almost no
 /// memory, and cannot differ from the run. Two steps suffice to find the peak of any number of equal steps. Values that
-/// the program reads from the device are zeros, or what the program has written there.
+/// the program reads from the device are zeros, or what the program has written there. A watched tape tells
+/// the layers of activations, other contexts their blocks.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <ostream>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,9 +35,9 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-/// The memory of one parameter, with the padding behind it in its slabs.
+/// The memory of one parameter, with the padding behind it in its slabs, or that of a layer.
 struct planned_parameter {
-    std::string path;  ///< "h.0.attn.qkv.weight"
+    std::string path;  ///< "h.0.attn.qkv.weight", of a layer "h.0.attn.qkv"
     std::array<std::size_t, memory_kinds> bytes{};
 
     /// Its bytes of a kind.
@@ -55,25 +59,45 @@ struct memory_plan {
     std::string operation;                                     ///< the operation that ran at the peak; empty: none
     pass of_pass = pass::forward;                              ///< its pass
     std::vector<planned_parameter> parameters;                 ///< in the order in which layers add them
+    std::vector<planned_parameter> activations;  ///< in use at the peak, by the layers that made them; an empty path for
+                                                 ///< those of no layer
 
     /// Bytes of a kind at the peak of the sum of all kinds.
     std::size_t at_peak(memory_kind kind) const { return bytes_at_peak[static_cast<std::size_t>(kind)]; }
     /// The most bytes of a kind at one time.
     std::size_t peak_of(memory_kind kind) const { return peak_bytes_by_kind[static_cast<std::size_t>(kind)]; }
-    /// The parameters' bytes by layer: the first `depth` components of their paths ("h.0"), in the same order.
+    /// The parameters' bytes, and those of activations at the peak, by layer: the first `depth` components of their
+    /// paths ("h.0"), in the same order.
     std::vector<planned_parameter> layers(int depth) const {
         std::vector<planned_parameter> lines;
-        for (const planned_parameter& p : parameters) {
-            std::size_t end = 0;
-            for (int i = 0; i < depth && end != std::string::npos; ++i) end = p.path.find('.', end == 0 ? 0 : end + 1);
-            if (end == std::string::npos) end = p.path.rfind('.');  // the parameter's name is not a layer
-            const std::string name = p.path.substr(0, end);
+        const auto add = [&lines](const std::string& name, const planned_parameter& p) {
             auto line = lines.begin();
             while (line != lines.end() && line->path != name) ++line;
             if (line == lines.end()) line = lines.insert(line, {name, {}});
             for (std::size_t k = 0; k < p.bytes.size(); ++k) line->bytes[k] += p.bytes[k];
+        };
+        const auto end_of = [depth](const std::string& path) {
+            std::size_t end = 0;
+            for (int i = 0; i < depth && end != std::string::npos; ++i) end = path.find('.', end == 0 ? 0 : end + 1);
+            return end;
+        };
+        for (const planned_parameter& p : parameters) {
+            const std::size_t end = end_of(p.path);  // the parameter's own name is no layer
+            add(p.path.substr(0, end == std::string::npos ? p.path.rfind('.') : end), p);
+        }
+        for (const planned_parameter& a : activations) {
+            if (!a.path.empty()) add(a.path.substr(0, end_of(a.path)), a);
         }
         return lines;
+    }
+    /// The `most` layers with the most bytes, the largest first.
+    std::vector<planned_parameter> largest_layers(std::size_t most, int depth = 2) const {
+        std::vector<planned_parameter> all = layers(depth);
+        std::stable_sort(all.begin(), all.end(), [](const planned_parameter& a, const planned_parameter& b) {
+            return a.total() > b.total();
+        });
+        if (all.size() > most) all.resize(most);
+        return all;
     }
 
     /// Prints the peak, the bytes of each kind at the peak, and the parameters' by layer, in MiB.
@@ -90,7 +114,8 @@ struct memory_plan {
             const auto kind = static_cast<memory_kind>(k);
             if (at_peak(kind) != 0) line(name(kind), at_peak(kind));
         }
-        out << "parameters: masters, copies, gradients and moments\n";
+        out << (activations.empty() ? "parameters: masters, copies, gradients and moments\n"
+                                    : "layers: masters, copies, gradients, moments, and activations at the peak\n");
         for (const planned_parameter& layer : layers(depth)) line(layer.path, layer.total());
     }
 };
@@ -100,10 +125,30 @@ namespace detail {
 /// Stores the operation that runs, and the bytes in use at each new peak.
 class plan_listener final : public range_listener, public memory_listener {
   public:
-    void begin(const char* operation, pass p) override { running_.push_back({operation, p}); }
+    bool wants_origins() const override { return true; }
+    void begin(const char* operation, pass p) override { running_.push_back({operation, p, no_layer}); }
     void end() override { running_.pop_back(); }
+    void layer(const char* path) override {
+        const std::string_view whole(path);  // "h.0 after h.0.attn.proj", "after norm" for operations between layers
+        running_.back().layer =
+            number_of(std::string(whole.substr(0, whole.starts_with("after ") ? 0 : whole.find(' '))));
+    }
 
+    void on_allocate(const void* block, std::size_t bytes, memory_kind kind) override {
+        if (kind != memory_kind::activation) return;
+        const std::size_t layer = running_layer();
+        live_[layer] += bytes;
+        layer_of_block_[block] = layer;
+    }
+    void on_free(const void* block, std::size_t bytes, memory_kind kind) override {
+        if (kind != memory_kind::activation) return;
+        const auto found = layer_of_block_.find(block);
+        if (found == layer_of_block_.end()) return;
+        live_[found->second] -= bytes;
+        layer_of_block_.erase(found);
+    }
     void on_peak(const memory_usage& usage) override {
+        at_peak_ = live_;
         plan_.operation = running_.empty() ? "" : running_.back().operation;
         plan_.of_pass = running_.empty() ? pass::forward : running_.back().of_pass;
         for (int k = 0; k < memory_kinds; ++k)
@@ -123,6 +168,12 @@ class plan_listener final : public range_listener, public memory_listener {
         plan_.held_bytes = usage.peak_held();
         for (int k = 0; k < memory_kinds; ++k)
             plan_.peak_bytes_by_kind[static_cast<std::size_t>(k)] = usage.peak(static_cast<memory_kind>(k));
+        for (std::size_t i = 0; i < at_peak_.size(); ++i) {
+            if (at_peak_[i] == 0) continue;
+            planned_parameter each{layers_[i], {}};
+            each.bytes[static_cast<std::size_t>(memory_kind::activation)] = at_peak_[i];
+            plan_.activations.push_back(std::move(each));
+        }
         return std::move(plan_);
     }
 
@@ -130,9 +181,27 @@ class plan_listener final : public range_listener, public memory_listener {
     struct running {
         const char* operation;
         pass of_pass;
+        std::size_t layer;
     };
+    static constexpr std::size_t no_layer = static_cast<std::size_t>(-1);
+
+    std::size_t running_layer() {
+        for (auto r = running_.rbegin(); r != running_.rend(); ++r) {
+            if (r->layer != no_layer) return r->layer;
+        }
+        return number_of({});
+    }
+    std::size_t number_of(const std::string& layer) {
+        const auto [known, is_new] = numbers_.try_emplace(layer, layers_.size());
+        if (is_new) layers_.push_back(layer), live_.push_back(0);
+        return known->second;
+    }
 
     std::vector<running> running_;
+    std::unordered_map<std::string, std::size_t> numbers_;
+    std::vector<std::string> layers_;             // by number
+    std::vector<std::size_t> live_, at_peak_;     // bytes of activations, by the layer's number
+    std::unordered_map<const void*, std::size_t> layer_of_block_;
     memory_plan plan_;
 };
 
@@ -145,16 +214,21 @@ template <simt_device Device>
 struct planning_twin<Device> {
     using type = measured<Device>;
 };
+template <class Device>
+struct planning_twin<measured<Device>> {
+    using type = measured<Device>;
+};
 
 }  // namespace detail
 
 /// The memory that calls(device) would need. `calls` is a function of any device (a generic lambda, say) that makes
-/// models, optimizers and tapes on its argument and runs some steps; it must not use another device. Throws what the
-/// program throws for its shapes and arguments.
+/// models, optimizers and tapes on its argument and runs some steps; it must not use another device. `memory_limit`: bytes
+/// that the program may take from the system, as the option of a context. Throws what the program throws for its shapes
+/// and arguments, and out_of_memory where the limit does not suffice.
 template <class Device, class Calls>
-memory_plan plan(Device& device, const Calls& calls) {
+memory_plan plan(Device& device, const Calls& calls, std::size_t memory_limit = static_cast<std::size_t>(-1)) {
     detail::plan_listener listener;
-    typename detail::planning_twin<Device>::type twin(device, detail::memory_planning{}, listener);
+    typename detail::planning_twin<Device>::type twin(device, detail::memory_planning{memory_limit}, listener);
     twin.memory().usage().listen(&listener);
     calls(twin);
     return listener.take(twin.memory().usage());

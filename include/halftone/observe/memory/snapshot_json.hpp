@@ -53,7 +53,7 @@ std::string json_list(std::size_t count, const Text& text) {
 }
 
 /// A list of names, each with its index, in the order of their first use.
-class name_list {
+class numbered_names {
   public:
     std::size_t index(const char* name) {
         const auto [place, is_new] = indices_.try_emplace(name, names_.size());
@@ -99,7 +99,7 @@ inline std::string kinds_json(const memory_snapshot::by_kind& bytes) {
 
 /// The snapshot as a JSON object.
 inline std::string memory_snapshot_json(const memory_snapshot& s) {
-    detail::name_list operations, layers;
+    detail::numbered_names operations, layers;
     detail::json_rows allocations, refused, steps, segments;
     std::string parts;
     const auto add = [&](detail::json_rows& rows, const memory_allocation& a) {

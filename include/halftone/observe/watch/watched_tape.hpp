@@ -85,6 +85,15 @@ class watch_hook : public tape_hook {
     void unwatch(const tensor_listener& listener) { std::erase(listeners_, &listener); }
     bool is_watched() const { return !listeners_.empty(); }
     void begin_step() { micro_batch_ = 0; }
+    /// The operation that began last, its pass and its layer: "linear (forward) of h.0.mlp.up"; empty: none has begun, or
+    /// nobody watches or asks for layers, which are not followed then.
+    std::string place_of_last() const {
+        if (current_ == nullptr || !(is_watched() || tells_layers())) return {};
+        std::string text = current_->operation + " (" + name(pass_) + ")";
+        if (!current_->layer.empty()) text += " of " + current_->layer;
+        if (!current_->after.empty()) text += " after " + current_->after;
+        return text;
+    }
 
     // ---- forward
 

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// The counters of a trainer between two steps. Included by trainer.hpp.
+#pragma once
+
+#include <cstdint>
+
+#include <halftone/train/loss_meter.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+/// The counters of a trainer, for resuming a run with the same figures.
+struct trainer_progress {
+    std::int64_t step = 0;          ///< steps taken, skipped ones included
+    std::int64_t window_steps = 0;  ///< of these, since the last log
+    double seconds = 0, step_ms = 0;
+    double tokens = 0, token_seconds = 0, window_tokens = 0, window_seconds = 0;
+    loss_meter_state losses{};
+
+    /// Calls f(name, field) for each field, for a checkpoint (io/fields.hpp).
+    static void visit_fields(auto& self, auto&& f) {
+        f("step", self.step), f("window_steps", self.window_steps), f("seconds", self.seconds), f("step_ms", self.step_ms);
+        f("tokens", self.tokens), f("token_seconds", self.token_seconds);
+        f("window_tokens", self.window_tokens), f("window_seconds", self.window_seconds), f("losses", self.losses);
+    }
+};
+
+namespace detail {
+
+/// A trainer's counters as a part of a checkpoint.
+template <class Trainer>
+struct progress_part {
+    static constexpr const char* checkpoint_name = "trainer";
+    Trainer* self;
+    trainer_progress state() { return self->progress(); }
+    void load(const trainer_progress& p) { self->restore(p); }
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
