@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Longer than 600 lines because a trainer is one class: its steps, evaluations, figures and refusals share its state.
 /// \file
 /// The training loop: micro-batches, a loss scale if the policy needs one, clipping, AdamW (or ht::adamw_8bit) with its schedule,
 /// evaluation, and the figures of all of these.
@@ -337,6 +338,7 @@ class trainer {
         }
         drop_step();
         tape_.restore(draws);
+    }
     template <class Data>
     detail::planned_run<Device, Model, Kind, Data> planned(Data& data) {
         return {*device_, *model_, arguments_, asked_optimizer_, groups_, data};
