@@ -139,6 +139,19 @@ TEST_CASE("softmax, a map, and sums") {
     CHECK(t.told.flops("forward map") == count_of([] { each(4 * 9, [] { x * x + constant * x; }); }));
 }
 
+TEST_CASE("a join of variables, given one by one or as a list") {
+    const auto a = numbers(ht::shape<2>{3, 5});
+    for (const bool is_list : {false, true}) {
+        tape_of_work t;
+        const auto x = t.tape.leaf(a.view()), y = t.tape.leaf(a.view());
+        const auto joined = is_list ? ht::cat(t.tape, 0, std::vector{x, y}) : ht::cat(t.tape, 0, x, y);
+        t.tape.backward(ht::sum(t.tape, joined));
+        CHECK(t.told.bytes("forward cat") == 2 * 4 * 30);
+        CHECK(t.told.flops("backward cat") == 30);
+        CHECK(t.told.bytes("backward cat") == 2 * 4 * 30);
+    }
+}
+
 TEST_CASE("norms of rows") {
     tape_of_work t;
     norms model{t.device};

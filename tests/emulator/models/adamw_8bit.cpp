@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// AdamW with moments in 8 bits where all it touches lies in a GPU's memory.
+/// AdamW with moments in 8 bits with all its operands in a GPU's memory.
 #include <halftone/kernel/gradient_norm/device.hpp>
 #include <halftone/kernel/optimizer_step/eight_bit/device.hpp>
 #include <halftone/kernel/quantize/device.hpp>

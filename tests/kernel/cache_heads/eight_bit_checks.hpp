@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Keys and values in eight bits, on every device: the bits of the definition, the bounds that follow from it, and nothing
-/// written beside it.
+/// else written.
 ///
 ///     eight_bit_checks::as_defined(device);
 ///     eight_bit_checks::within_bounds(device);
@@ -142,7 +142,7 @@ void within_bounds(Device& device) {
     CHECK(stored<float>(device, {0, -0.0f, 0}) == std::vector<float>{0, 0, 0});
 }
 
-/// A vector with an element that is not finite is NaN as a whole; others beside it are not touched.
+/// A vector with an element that is not finite becomes NaN as a whole; its neighbours stay as they are.
 template <class Device>
 void passes_on_infinities(Device& device) {
     const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();

@@ -79,7 +79,7 @@ TEST_CASE("8-bit state: a number has the code of the nearest one in the map, on 
     on_each_set([](ht::cpu& device, ht::isa) { finds_nearest_codes(device); });
 }
 
-/// Bit for bit what the tables of the map give, at and beside all boundaries and between them, of either sign.
+/// The same bits as the tables of the map, at and around all boundaries and between them, for both signs.
 template <bool HasSign>
 void arithmetic_finds_the_codes_of_the_tables() {
     const kernel::dynamic_map& map = HasSign ? maps().with_sign : maps().without_sign;
@@ -87,7 +87,7 @@ void arithmetic_finds_the_codes_of_the_tables() {
     std::vector<std::uint32_t> bits{0, 1, 0x00800000u, 0x2f800000u, 0x3f800000u, 0x3f7fffffu};
     for (std::uint32_t code = map.zero; code < 255; ++code) {
         const std::uint32_t boundary = kernel::first_nearer(map.value(static_cast<int>(code)), map.value(static_cast<int>(code) + 1));
-        for (const std::uint32_t beside : {boundary - 9, boundary - 1, boundary, boundary + 1, boundary + 9}) bits.push_back(beside);
+        for (const std::uint32_t near : {boundary - 9, boundary - 1, boundary, boundary + 1, boundary + 9}) bits.push_back(near);
     }
     for (std::uint32_t b = 0x30000000u; b < 0x3f800000u; b += 0x1357u) bits.push_back(b);
     int wrong = 0;

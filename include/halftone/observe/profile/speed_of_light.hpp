@@ -275,7 +275,7 @@ inline void light_table::print(std::ostream& out, std::size_t most) const {
                   1e3 * step_seconds, 1e-9 * model_flops, 100 * mfu, 1e-9 * peaks.of(arithmetic::fp32),
                   1e-9 * peaks.of(arithmetic::bf16), 1e-9 * peaks.bytes);
     out << line;
-    if (mfu > 1.05) out << "The peaks are too low: measured by code compiled without optimisation, or beside other programs.\n";
+    if (mfu > 1.05) out << "The peaks are too low: measured by code compiled without optimisation, or while other programs ran.\n";
 }
 
 }  // namespace HALFTONE_ABI

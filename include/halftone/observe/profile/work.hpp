@@ -115,7 +115,7 @@ inline operation_work& operator+=(operation_work& a, const operation_work& b) {
 
 // ---- the rules, by the operations' tags: of any record with such members
 
-/// The default: one flop for each element. Records with their gradients in a tuple, or with one dx.
+/// The default: one flop for each element. Records with their gradients in a tuple or a vector, or with one dx.
 template <class Op>
 struct work_rule {
     template <class Record>
@@ -130,6 +130,8 @@ struct work_rule {
     static void each_gradient(const Record& r, const F& f) {
         if constexpr (requires { std::tuple_size<std::remove_cvref_t<decltype(r.gradients)>>::value; }) {
             std::apply([&](const auto&... g) { (f(g), ...); }, r.gradients);
+        } else if constexpr (requires { r.gradients.begin(); }) {
+            for (const auto& g : r.gradients) f(g);
         } else if constexpr (requires { std::tuple_size<std::remove_cvref_t<decltype(r.destinations)>>::value; }) {
             std::apply([&](const auto&... g) { (f(g), ...); }, r.destinations);
         } else if constexpr (requires { r.dx.shape(); }) {

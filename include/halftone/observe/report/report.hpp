@@ -37,7 +37,7 @@ struct run_report {
     light_table light_sums{};                                          ///< the same table's sums; its rows are not used
     std::vector<policy_row> policies{};
     std::string numerics{};                                            ///< a part of a page, as numerics_body gives it
-    std::vector<std::pair<std::string, std::string>> links{};          ///< text, file beside the page
+    std::vector<std::pair<std::string, std::string>> links{};          ///< text, file next to the page
 
     explicit run_report(std::string run_name = "") : name(std::move(run_name)) {}
 
