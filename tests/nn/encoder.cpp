@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// An encoder and a classifier compared with transformers' on the CPU; invalid configurations.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -129,6 +130,36 @@ TEST_CASE("encoder: initial values") {
     inputs in(model.config());
     ht::inference eval{device};
     CHECK(support::doubles(model.logits(eval, in.tokens).view()) != support::doubles(other.logits(eval, in.tokens).view()));
+}
+
+TEST_CASE("encoder: the epsilon of the configuration is that of every norm") {
+    ht::cpu device{{.threads = 1}};
+    auto config = config_of("plain");
+    config.encoder.layer_norm_eps = 0.25f;
+    const bare_encoder model(device, config.encoder);
+    CHECK(model.bert.embed_norm.epsilon == 0.25f);
+    model.bert.h.each([](const auto& block) {
+        CHECK(block.attn_norm.epsilon == 0.25f);
+        CHECK(block.mlp_norm.epsilon == 0.25f);
+    });
+}
+
+TEST_CASE("encoder: the row of the padding token has no gradient, also where the token is visible") {
+    ht::cpu device{{.threads = 1}};
+    for (const bool has_padding : {false, true}) {
+        ht::nn::classifier<ht::full_fp32> model{device, config_of(has_padding ? "padded" : "plain")};
+        inputs in(model);
+        in.token_ids[0] = 0, in.token_ids[1] = 1;
+        ht::tape tape{device};
+        support::gradient_sink sink(model.parameters());
+        tape.backward(model.loss(tape, plain_batch{in.tokens, in.labels}), sink);
+        const std::vector<float> rows = sink.entry(0);  // (vocab_size, 16)
+        const auto is_zero = [&](int row) {
+            return std::all_of(rows.begin() + 16 * row, rows.begin() + 16 * (row + 1), [](float g) { return g == 0; });
+        };
+        CHECK(is_zero(0) == has_padding);
+        CHECK(!is_zero(1));
+    }
 }
 
 TEST_CASE("encoder: invalid configurations and batches") {

@@ -14,8 +14,8 @@
 ///     L1   block_columns: 64 to 1,024; sums in registers   +-----+ +----+
 ///
 /// - Packed: a, once, unless it is read in place; b never.
-/// - small_m wins up to 4 rows in any layout of b, and up to 48 (32 on narrow units) of a row-major one whose elements the
-///   unit takes: Zen 4, 4 x 768 x 768 1.3 (fp32) and 1.8 (bf16) times packed products, 32 rows 1.3. narrow_b wins where few
+/// - small_m wins up to 4 rows in any layout of b, up to 8 of one whose columns are contiguous on multiply-adds of 16 floats
+///   (bench/TRIED.md), and up to 48 (32 on narrow units) of a row-major one whose elements the unit takes: Zen 4, 4 x 768 x 768 1.3 (fp32) and 1.8 (bf16) times packed products, 32 rows 1.3. narrow_b wins where few
 ///   columns are all there is: 48 x 16 x 3072 2.3, 256 x 16 x 3072 1.15 (fp32, half a panel of sums would be idle).
 #pragma once
 

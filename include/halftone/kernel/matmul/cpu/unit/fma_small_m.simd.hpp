@@ -190,57 +190,34 @@ HALFTONE_INLINE void multiply_part_of_square(const float* const* a, extent p, co
     for (int r = 0; r < k; ++r) multiply_row<Rows>(a, p + r, square[r], sums);
 }
 
-/// c (Rows, Vectors) += a (Rows, k) times b (k, Vectors), whose columns are contiguous and column_stride elements apart;
-/// where there are fewer rows, the last one is computed again. Several vectors, which are whole, take turns, so that their
-/// chains of multiply-adds overlap.
-template <class Compute, int Rows, int Vectors, class T>
-HALFTONE_INLINE void fma_small_m_columns(const small_m_product<float, T>& product, extent column_stride) {
+/// c (Rows, columns) += a (Rows, k) times b (k, columns), whose columns are contiguous and column_stride elements apart;
+/// where there are fewer rows, the last one is computed again.
+template <class Compute, int Rows, class T>
+void fma_small_m_by_columns(const small_m_product<float, T>& product, extent column_stride) {
     constexpr int lanes = f32::lanes, depth = lanes * square_pairs<Compute, T>;
-    const float* a[Rows];
-    f32 sums[Vectors][Rows];
     const auto to = [&](int i) __attribute__((always_inline)) {
         return product.c + product.row_for(i) * product.c_stride;
     };
+    const float* a[Rows];
 #pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i) {
-        a[i] = product.a + product.row_for(i) * product.a_stride;
-#pragma GCC unroll 2
-        for (int v = 0; v < Vectors; ++v) sums[v][i] = load(to(i) + v * lanes);
-    }
-    const extent k = product.k, columns = product.columns;
-    extent p = 0;
-    for (; p + depth <= k && columns >= lanes; p += depth) {
-#pragma GCC unroll 2
-        for (int v = 0; v < Vectors; ++v)
-            multiply_square<Compute, Rows>(a, p, product.b + v * lanes * column_stride + p, column_stride, sums[v]);
-    }
-    for (; p < k; p += lanes) {
-        const int n = static_cast<int>(k - p < lanes ? k - p : lanes);
-        for (int v = 0; v < Vectors; ++v) {
-            multiply_part_of_square<Compute, Rows>(a, p, product.b + v * lanes * column_stride + p, column_stride,
-                                                   columns - v * lanes, n, sums[v]);
+    for (int i = 0; i < Rows; ++i) a[i] = product.a + product.row_for(i) * product.a_stride;
+    const extent k = product.k;
+    for (extent j = 0; j < product.columns; j += lanes) {
+        const T* const from = product.b + j * column_stride;
+        const extent wide = product.columns - j;
+        f32 sums[Rows];
+#pragma GCC unroll 8
+        for (int i = 0; i < Rows; ++i) sums[i] = load(to(i) + j);
+        extent p = 0;
+        for (; p + depth <= k && wide >= lanes; p += depth)
+            multiply_square<Compute, Rows>(a, p, from + p, column_stride, sums);
+        for (; p < k; p += lanes) {
+            const int n = static_cast<int>(k - p < lanes ? k - p : lanes);
+            multiply_part_of_square<Compute, Rows>(a, p, from + p, column_stride, wide, n, sums);
         }
-    }
 #pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 2
-        for (int v = 0; v < Vectors; ++v) store(to(i) + v * lanes, sums[v][i]);
+        for (int i = 0; i < Rows; ++i) store(to(i) + j, sums[i]);
     }
-}
-/// The same for any columns.
-template <class Compute, int Rows, class T>
-void fma_small_m_by_columns(const small_m_product<float, T>& product, extent column_stride) {
-    // With more rows the multiply-adds of one vector of sums do not wait for each other.
-    constexpr int vectors = Rows <= 2 ? 2 : 1;
-    constexpr extent wide = vectors * f32::lanes;
-    const auto part = [&](extent j) __attribute__((always_inline)) {
-        small_m_product<float, T> rest = product;
-        rest.b += j * column_stride, rest.c += j, rest.columns -= j;
-        return rest;
-    };
-    extent j = 0;
-    for (; j + wide <= product.columns; j += wide) fma_small_m_columns<Compute, Rows, vectors>(part(j), column_stride);
-    for (; j < product.columns; j += f32::lanes) fma_small_m_columns<Compute, Rows, 1>(part(j), column_stride);
 }
 
 /// c (rows, columns), with room for whole vectors, = or += a (rows, k) times unpacked b (k, columns): the bits of
