@@ -132,8 +132,8 @@ int run(const settings& o) {
     for (int i = 0; i < o.steps; ++i) steps.push_back(&all[engine() % all.size()]);
     const std::size_t in_use = calls::peak_of(all.back());
 
+    std::vector<std::unique_ptr<ht::host_memory>> memories;  // they outlive the arenas
     std::vector<contender> contenders;
-    std::vector<std::unique_ptr<ht::host_memory>> memories;
     for (const ht::arena_kind kind : {ht::arena_kind::segments, ht::arena_kind::planned, ht::arena_kind::growable, ht::arena_kind::caching}) {
         memories.push_back(std::make_unique<ht::host_memory>());
         memories.back()->set_arenas(kind);
