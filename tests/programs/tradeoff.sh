@@ -115,7 +115,7 @@ refuse 'there is no missing' --text missing
 refuse 'there is no one.neg' --text one
 refuse 'holds no files that end in .txt' --text none
 refuse '1.txt is empty' --text hollow
-refuse '0.2 of 2 texts is none' --text few
+refuse '0.2 of 2 .* is none' --text few
 refuse 'there is no first.neg' --text first
 refuse '3 do not divide a --width of 128' --text few --heads 3
 for option in layers width heads batch steps checkpointing; do
@@ -131,7 +131,7 @@ refuse '--threads is -1' --text few --threads -1
 refuse 'not expected' --text few --no-such-option
 "$program" --out first --text reviews >out 2>err
 code=$?
-((code == 2)) && grep -q '^tradeoff: output: .* no folder' err || fail "--out of a file ends with $code: $(cat err)"
+((code == 2)) && grep -q '^tradeoff: output: .*\(no folder\|cannot make the folder\)' err || fail "--out of a file ends with $code: $(cat err)"
 "$program" --help | grep -q -- --checkpointing || fail "--help"
 [[ $("$program" --version | tr -d '\r') =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"
 
