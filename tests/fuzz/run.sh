@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Fuzzes the readers of files (targets.hpp) from the seeds in seeds/.
 #
-#     tests/fuzz/run.sh                      a thousand inputs each, the same in every run, under sanitizers
+#     tests/fuzz/run.sh                      4,000 changed inputs each, the same in every run, under sanitizers
 #     tests/fuzz/run.sh --fuzz RUNS [NAME]   clang's libFuzzer, RUNS inputs for each target, or for one; prints new seeds' folder
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

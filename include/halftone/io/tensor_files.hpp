@@ -126,10 +126,17 @@ class tensor_files {
     std::map<std::string, place> by_name_;
 };
 
+namespace detail {
+
+/// "pt" is what transformers expects. A function, since g++ 12 fails on the initializer list in templates.
+inline std::map<std::string, std::string> usual_metadata() { return {{"format", "pt"}}; }
+
+}  // namespace detail
+
 /// How tensors are divided into files.
 struct tensor_file_options {
     std::uint64_t max_shard_bytes = 50'000'000'000;  ///< the most bytes of tensors in a file; a larger tensor has its own
-    std::map<std::string, std::string> metadata{{"format", "pt"}};  ///< "pt": what transformers expects
+    std::map<std::string, std::string> metadata = detail::usual_metadata();  ///< {{"format", "pt"}}
 };
 
 namespace detail {

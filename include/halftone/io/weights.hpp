@@ -37,7 +37,7 @@ using weight_transposes = std::function<bool(const std::string& path)>;
 struct save_weights_options {
     std::optional<dtype> type = std::nullopt;  ///< a floating-point type for all; by default each parameter's own
     std::uint64_t max_shard_bytes = tensor_file_options{}.max_shard_bytes;  ///< the most bytes in a file of a folder
-    std::map<std::string, std::string> metadata{{"format", "pt"}};
+    std::map<std::string, std::string> metadata = detail::usual_metadata();  ///< {{"format", "pt"}}
     weight_names names{};            ///< by default the paths
     weight_transposes transposed{};  ///< by default none
 };
