@@ -102,7 +102,7 @@ void lesson(auto& device) {
     // Training: a loop over the loader is an epoch, the next loop the next one.
     network<ht::amp_bf16> model{device};
     ht::adamw optimizer{device, model, {.lr = 1e-2}};
-    ht::accumulator acc{model};
+    ht::accumulator acc{model, ht::unscaled};
     ht::tape tape{device};
     double right = 0;
     for (int epoch = 1; epoch <= 60; ++epoch) {

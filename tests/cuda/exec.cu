@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// The context and its memory: transfers, fills, order, limits, and its description.
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
 
 #include <halftone/cuda.cuh>
+#include <halftone/data/data_loader.hpp>
 #include <halftone/exec/measure.hpp>
 #include <halftone/memory/arena.hpp>
 #include <halftone/tensor/tensor.hpp>
@@ -500,6 +504,49 @@ TEST_CASE("cuda: errors name their cause") {
     CHECK_THROWS_AS((ht::tensor<float, 1>(gpu.memory(), {1 << 20})), ht::out_of_memory);
     const ht::tensor<float, 1> fits(gpu.memory(), {1 << 10});
     CHECK(gpu.description().substr(0, 6) == "cuda, ");
+}
+
+/// Numbers of rows, on the host or on the GPU.
+struct number_batch {
+    ht::const_view<std::int32_t, 1> values;
+    template <class Function>
+    number_batch with_views(const Function& f) const {
+        return {f(values)};
+    }
+};
+struct collate_numbers {
+    number_batch operator()(std::span<const std::int32_t> rows, ht::batch_memory& memory) const {
+        const auto values = memory.make<std::int32_t>(ht::shape<1>{static_cast<ht::extent>(rows.size())});
+        std::copy(rows.begin(), rows.end(), values.data());
+        return {values};
+    }
+};
+
+TEST_CASE("cuda: a data loader's batches are copied from pinned memory, which is not overwritten before") {
+    std::vector<std::int32_t> rows(96);
+    std::iota(rows.begin(), rows.end(), 0);
+    for (const int workers : {0, 1, 3}) {
+        ht::cuda gpu;
+        const ht::tensor<std::int32_t, 2> seen{gpu.memory(), {32, 6}};
+        std::vector<std::int32_t> want;
+        {
+            ht::data_loader loader{gpu, rows, {.batch_size = 6, .num_workers = workers, .seed = 3}, collate_numbers{}};
+            ht::data_loader plain{rows, {.batch_size = 6, .seed = 3}, collate_numbers{}};
+            // The host launches all steps; each reads its batch when the GPU comes to it.
+            for (ht::extent step = 0; step < 32; ++step) {
+                const number_batch* batch = loader.next();
+                if (batch == nullptr) batch = loader.next();
+                REQUIRE(gpu.reaches(batch->values.data()));
+                gpu.copy(seen.data() + step * 6, batch->values.data(), 6 * sizeof(std::int32_t));
+                const number_batch* same = plain.next();
+                if (same == nullptr) same = plain.next();
+                want.insert(want.end(), same->values.data(), same->values.data() + 6);
+            }
+        }
+        std::vector<std::int32_t> got(32 * 6);
+        gpu.memory().read(got.data(), seen.data(), got.size() * sizeof got[0]);
+        CHECK(got == want);
+    }
 }
 
 }  // namespace

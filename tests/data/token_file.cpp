@@ -12,6 +12,7 @@
 
 #include <halftone/data/data_loader.hpp>
 #include <halftone/data/token_file.hpp>
+#include <halftone/train/training_data.hpp>
 
 #include "support/temporary_folder.hpp"
 
@@ -126,6 +127,7 @@ TEST_CASE("windows of a file are each read once per epoch") {
     CHECK(windows[99].back() == 1000);
     ht::data_loader loader{windows, {.batch_size = 8, .last = ht::last_batch::drop, .num_workers = 2},
                            ht::collate_windows};
+    static_assert(ht::training_data<decltype(loader)>);
     std::set<std::int32_t> first_ids;
     for (const ht::language_batch& batch : loader) {
         REQUIRE(batch.rows() == 8);
