@@ -141,6 +141,8 @@ void check(options& o) {
         }
         if (!o.speed_of_light) refuse("--peaks is of --speed-of-light, which is not given");
     }
+    if (o.speed_of_light && o.device != "cpu")
+        refuse("--speed-of-light: of a run on the CPU; --device is ", o.device, ", whose kernels --trace shows");
     if (o.width % o.heads != 0) refuse("--heads: ", o.heads, " do not divide a --width of ", o.width);
     if (o.model == "llama") check_llama(o);
     if (!(o.learning_rate >= 0 && o.learning_rate <= 1e6)) refuse("--lr is ", o.learning_rate, "; expected 0 or more");

@@ -17,6 +17,8 @@
 ///
 ///     limit = max(products / peak of their arithmetic + other flops / peak of fp32, bytes / peak of a copy)
 ///
+/// Times are those of the host's clock: of a CPU's operations, not of a GPU's kernels.
+///
 /// MFU, model flops utilisation, is the time that the products of the forward and backward passes would take at the
 /// peaks of their arithmetic, without those that checkpoints repeat, as a fraction of the time of the steps (Chowdhery
 /// et al. 2022, "PaLM", appendix B). Flops and bytes: observe/profile/work.hpp. Work of custom operations and of the
