@@ -14,6 +14,8 @@
 #include <halftone/observe/profile/peaks_file.hpp>
 #include <halftone/version.hpp>
 
+#include "initial_weights.hpp"
+
 namespace ht = halftone;
 
 namespace {
@@ -182,6 +184,9 @@ std::optional<options> parse_options(int argc, char** argv) {
                    "files and folders to read; without it this repository's own headers and documents");
     app.add_option("--tokens", o.tokens,
                    "a file of token ids in place of a text, as llm.c or nanoGPT write it (train.bin); no text is sampled at the end");
+    auto* const init = app.add_option("--init", o.init,
+                                      "the first weights: a GPT-2 as Hugging Face stores it, a folder, or a .safetensors file or index "
+                                      "beside its config.json, which tells the model's sizes; with --tokens");
     auto* const vocabulary =
         app.add_option("--vocabulary", o.vocabulary, "with --tokens: all ids are below it; 50257, GPT-2's, if not given")
             ->default_str("");
@@ -189,11 +194,11 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx instead of the fastest that this processor has");
     app.add_option("--threads", o.threads, "0: all cores");
-    app.add_option("--layers", o.layers, "transformer blocks");
-    app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
+    auto* const layers = app.add_option("--layers", o.layers, "transformer blocks");
+    auto* const heads = app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
     app.add_option("--kv-heads", o.kv_heads, "heads of keys and values of a llama; a divisor of the heads");
-    app.add_option("--width", o.width, "channels");
-    app.add_option("--context", o.context, "bytes in a window");
+    auto* const width = app.add_option("--width", o.width, "channels");
+    auto* const context = app.add_option("--context", o.context, "bytes or tokens in a window");
     app.add_option("--batch", o.batch, "windows in a micro-batch");
     app.add_option("--accumulation", o.accumulation, "micro-batches in a step");
     app.add_option("--checkpointing", o.checkpointing,
@@ -256,6 +261,17 @@ std::optional<options> parse_options(int argc, char** argv) {
     if (vocabulary->count() == 0 && !o.tokens.empty()) o.vocabulary = 50257;
     if (vocabulary->count() != 0 && o.tokens.empty()) refuse("--vocabulary is of --tokens, which is not given");
     if (!o.tokens.empty() && !o.text.empty()) refuse("--tokens and --text are both given; expected one of them");
+    if (init->count() != 0) {
+        if (o.model != "gpt") refuse("--init: a GPT-2 is a gpt; --model is ", o.model);
+        for (const CLI::Option* const each : {layers, heads, width, vocabulary}) {
+            if (each->count() != 0) refuse(each->get_name(), " is that of the model of --init; leave it out");
+        }
+        take_sizes_of_initial_weights(o);
+        if (o.tokens.empty() && o.vocabulary != 256)
+            refuse("--init: its vocabulary has ", o.vocabulary, " tokens, which are no bytes; give --tokens");
+        if (context->count() == 0) o.context = std::min(o.context, o.positions);
+        if (o.context > o.positions) refuse("--context is ", o.context, "; the model of --init has ", o.positions, " positions");
+    }
     if (!plant.empty()) parse_plant(plant, o);
     if (!budget.empty()) o.budget = parse_bytes("--budget", budget);
     check(o);

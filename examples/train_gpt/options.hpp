@@ -26,12 +26,14 @@ struct options {
     std::vector<std::filesystem::path> text;  ///< empty: this repository's own text
     std::filesystem::path tokens;             ///< a token file in place of a text; empty: none
     std::int64_t vocabulary = 256;            ///< of the token file; a text has the 256 bytes
+    std::filesystem::path init;               ///< a GPT-2 of Hugging Face, whose weights are the first; empty: none
     std::filesystem::path out = "train_gpt_out";
     std::string device = "cpu";
     std::string isa;                          ///< empty: this machine's fastest
     int threads = 0;                          ///< 0: all cores
 
     std::int64_t layers = 4, heads = 4, width = 256, context = 128;
+    std::int64_t positions = 0;               ///< of a model with the weights of --init: its context; 0: as context
     std::int64_t kv_heads = 2;                ///< of a llama: heads of keys and values
     std::int64_t batch = 4, accumulation = 1, steps = 500;
     std::int64_t checkpointing = 0;           ///< every n-th block is computed again in the backward pass; 0: none

@@ -9,6 +9,7 @@
 
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
+#include <halftone/io/gpt2.hpp>
 #include <halftone/train/checkpoints.hpp>
 #include <halftone/train/trainer.hpp>
 #include <iostream>
@@ -218,13 +219,14 @@ template <class Policy, class Device>
 run_result run(Device& device, const options& o, const ht::token_view& corpus, const surroundings& around) {
     ht::nn::gpt<Policy> model{device,
                               {.vocabulary = o.vocabulary,
-                               .context = o.context,
+                               .context = o.positions != 0 ? o.positions : o.context,
                                .layers = static_cast<int>(o.layers),
                                .heads = o.heads,
                                .width = o.width,
                                .logits = o.keeps_logits ? ht::keep_logits::where_small : ht::keep_logits::never,
                                .checkpointing = static_cast<int>(o.checkpointing)},
                               o.seed};
+    if (!o.init.empty() && !around.is_plan && !around.chooses_budget) ht::load_gpt2(model, o.init);
     if (o.recomputed_blocks != 0) model.checkpoint_where([&o](int block) { return block < o.recomputed_blocks; });
     return train_model(device, model, o, corpus, around);
 }

@@ -240,6 +240,18 @@ grep -q '^3000 tokens, 4 steps of 2 x 16 tokens$' out || fail "--tokens prints $
 grep -q 'nats a token' out || fail "--tokens prints no table of losses by token"
 if grep -q 'writes:' out; then fail "--tokens writes a text of ids"; fi
 
+# ---- weights of a GPT-2 to begin with: its sizes, and the same run from a folder and from a file in it
+
+gpt2=$here/../golden/gpt2
+few=(--batch 2 --eval-windows 4 --steps 2 --tokens train.bin --policy full_fp32)
+"$program" "${few[@]}" --init "$gpt2" --out init >out 2>err || fail "--init ends with $?: $(cat err)"
+grep -q '^3000 tokens, 2 steps of 2 x 16 tokens$' out || fail "--init prints $(head -n 2 out)"
+"$program" "${few[@]}" --init "$gpt2/model.safetensors" --out init_file >out 2>err || fail "--init with a file ends with $?: $(cat err)"
+train_loss() { grep -o '"train_loss": [0-9.]*' "$1/summary.json"; }
+[[ -n $(train_loss init) && $(train_loss init) == "$(train_loss init_file)" ]] || fail "--init: a folder and its file give other losses"
+"$program" "${few[@]}" --layers 2 --heads 4 --width 16 --context 16 --vocabulary 32 --out no_init >out 2>err || fail "a run of these sizes"
+[[ $(train_loss init) != "$(train_loss no_init)" ]] || fail "--init does nothing"
+
 # ---- bad input: one line, exit code 2, nothing left behind
 
 # refuse PATTERN ARGUMENT...; refuse_out PATTERN FOLDER the same for a folder to write to
@@ -276,6 +288,11 @@ refuse 'empty is empty' --tokens empty
 refuse 'token number 3 is 9; the vocabulary has 0 to 8' --tokens train.bin --vocabulary 9
 refuse 'expected one of them' --tokens train.bin --text text
 refuse '--vocabulary is of --tokens' --text text --vocabulary 9
+refuse '--init: io: cannot open' --tokens train.bin --init nowhere
+refuse '--layers is that of the model of --init' --tokens train.bin --init "$gpt2" --layers 2
+refuse 'which are no bytes; give --tokens' --text text --init "$gpt2"
+refuse '--context is 17; the model of --init has 16 positions' --tokens train.bin --init "$gpt2" --context 17
+refuse 'a GPT-2 is a gpt; --model is llama' --tokens train.bin --init "$gpt2" --model llama
 for option in layers heads width context batch accumulation steps; do
     refuse "--$option is 0; expected 1" --text text "--$option" 0
     refuse "--$option is -1; expected 1" --text text "--$option" -1
