@@ -34,17 +34,20 @@ struct quantize_heads_kernel {
         if (place < 0 || place >= cache_places) return;
         const extent from = token * (first_column + heads * head_size) + first_column + head * head_size,
                      to = head * cache_places + place;
+        const simt::global_span<const T> x = rows.part(from, head_size);
+        const simt::global_span<std::int8_t> out = codes.part(to * head_size, head_size);
+        const int size = static_cast<int>(head_size);
         // Magnitudes as bits: those of numbers that are not finite are the largest.
         simt::word most = 0;
-        for (extent d = simt.lane(); d < head_size; d += 32) {
-            const float x = static_cast<float>(simt.load(rows, from + d));
-            const simt::word magnitude = halftone::detail::bit_cast<simt::word>(x) & 0x7fffffffu;
+        for (int d = simt.lane(); d < size; d += 32) {
+            const float value = static_cast<float>(simt.load(x, d));
+            const simt::word magnitude = halftone::detail::bit_cast<simt::word>(value) & 0x7fffffffu;
             most = most < magnitude ? magnitude : most;
         }
         const float scale = scale_of_heads(halftone::detail::bit_cast<float>(simt::warp_max(simt, most)));
-        for (extent d = simt.lane(); d < head_size; d += 32)
-            simt.store(codes, to * head_size + d, code_of(static_cast<float>(simt.load(rows, from + d)), scale));
         if (simt.lane() == 0) simt.store(scales, to, scale);
+        for (int d = simt.lane(); d < size; d += 32)
+            simt.store(out, d, code_of(static_cast<float>(simt.load(x, d)), scale));
     }
 
   private:
