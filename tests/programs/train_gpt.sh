@@ -369,7 +369,7 @@ if [[ -z ${EMULATOR:-} ]]; then interrupt j TERM 143; fi  # Windows has none
 # ---- a run that is killed goes on with the same numbers; SIGTERM saves at the step's end
 
 # What must not depend on an interruption: losses and rates, step by step.
-numbers() { sed 's/"tokens_per_second":[^,]*,"step_ms":[^,]*,"peak_bytes":[^,]*,//' "$1/metrics.jsonl"; }
+numbers() { grep -v '"at_step"' "$1/metrics.jsonl" | sed 's/"tokens_per_second":[^,]*,"step_ms":[^,]*,"peak_bytes":[^,]*,//'; }
 long=("${small[@]}" --steps 100 --accumulation 2 --eval-every 40 --text text)
 "$program" "${long[@]}" --out whole_run --save-steps 30 >out 2>err || fail "--save-steps: $? $(cat err)"
 [[ $(ls whole_run/amp_fp16) == $'checkpoint-90\ncheckpoint-100' ]] || fail "--save-steps keeps $(ls whole_run/amp_fp16)"
