@@ -81,6 +81,8 @@ TEST_CASE("an event file to the byte, and a truncated one to its last whole even
     const std::vector<std::string> events = events_of(file);
     REQUIRE(events.size() == 4);
     CHECK(hex(events[0]) == "090000000000448f40" "1a0d" + hex("brain.Event:2"));
+    // The whole record, with its checksums as TensorBoard's own function gives them.
+    CHECK(hex(file.substr(0, 40)) == "1800000000000000" "a37f4b22" + hex(events[0]) + "aba33345");
     // wall_time, step 300, a summary with a value: tag and simple_value 2.5
     CHECK(hex(events[1]) == "090000000000448f40" "10ac02" "2a0d0a0b" "0a04" + hex("loss") + "1500002040");
     // min 1, max 4, num 4, sum 9, squares 25; limits 2, 3, 4; counts 3, 0, 1

@@ -96,7 +96,7 @@ TEST_CASE("a trace of training: parts add up to the step, layers are told, worke
 
 TEST_CASE("speed of light of training: lines are all of a step, checkpoints repeat what MFU does not count") {
     ht::speed_of_light light, again;
-    run<ht::full_fp32> one(&light), repeated(&again, nullptr, 1);
+    run<ht::amp_bf16> one(&light), repeated(&again, nullptr, 1);
     one.trainer.train(one.data);
     repeated.trainer.train(repeated.data);
     ht::machine_peaks peaks;
