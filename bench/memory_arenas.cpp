@@ -48,13 +48,20 @@ struct settings {
     bool tiny = false;
 };
 
-/// malloc with the arenas' alignment.
+/// malloc, aligned to 16 bytes; or with the arenas' alignment.
 class c_library {
   public:
+    explicit c_library(bool is_aligned) : is_aligned_(is_aligned) {}
     std::byte* allocate(std::size_t bytes) {
-        return static_cast<std::byte*>(std::aligned_alloc(ht::block_alignment, ht::round_up(bytes, ht::block_alignment)));
+        return static_cast<std::byte*>(is_aligned_ ? std::aligned_alloc(ht::block_alignment, bytes) : std::malloc(bytes));
     }
     void deallocate(std::byte* block, std::size_t) { std::free(block); }
+    /// Returns free memory to the system.
+    static void trim() {
+#if defined(__GLIBC__)
+        malloc_trim(0);
+#endif
+    }
     /// Bytes taken from the system; 0: not known.
     static std::size_t reserved() {
 #if defined(__GLIBC__)
@@ -64,6 +71,9 @@ class c_library {
         return 0;
 #endif
     }
+
+  private:
+    bool is_aligned_;
 };
 
 /// What one allocator is measured by.
@@ -101,8 +111,8 @@ contender contender_on(const std::string& name, std::shared_ptr<Allocator> on, c
         touching<Allocator> touched(*on);
         calls::replayed<touching<Allocator>>(touched).run(s);
     };
-    c.reserved_in = [on, reserved](const calls::sequence& s) {
-        std::size_t most = 0;
+    c.reserved_in = [on, reserved](const calls::sequence& s) mutable {
+        std::size_t most = reserved();
         calls::replayed<Allocator>(*on).run(s, [&] { most = std::max(most, reserved()); });
         return most;
     };
@@ -140,23 +150,27 @@ int run(const settings& o) {
         const auto arena = std::make_shared<ht::arena>(*memories.back(), ht::memory_kind::activation);
         contenders.push_back(contender_on(ht::name(kind), arena, [arena] { return arena->reserved(); }));
     }
-    const std::size_t before = c_library::reserved();
-    contenders.push_back(contender_on("malloc", std::make_shared<c_library>(), [before] {
-        const std::size_t now = c_library::reserved();
-        return now > before ? now - before : 0;
-    }));
+    for (const char* const name : {"malloc", "aligned_alloc"}) {
+        // What the other has left behind is not counted.
+        contenders.push_back(contender_on(name, std::make_shared<c_library>(name[0] == 'a'), [before = std::optional<std::size_t>()]() mutable {
+            if (!before) before = (c_library::trim(), c_library::reserved());
+            const std::size_t now = c_library::reserved();
+            return now > *before ? now - *before : 0;
+        }));
+    }
 
     for (contender& c : contenders) {
+        c.reserved_in({});
         for (int i = 0; i < 3; ++i) c.run(all.back());
         c.warm = c.reserved = c.reserved_in(all.back());
-        // malloc is asked after each call, which takes long: for fewer steps.
-        const std::size_t asked = c.name == "malloc" ? std::min<std::size_t>(steps.size(), 500) : steps.size();
+        // malloc and aligned_alloc are asked after each call, which takes long: for fewer steps.
+        const std::size_t asked = c.name.find("alloc") != std::string::npos ? std::min<std::size_t>(steps.size(), 500) : steps.size();
         for (std::size_t i = 0; i < asked; ++i) c.reserved = std::max(c.reserved, c.reserved_in(*steps[i]));
         const auto counted = std::min<std::size_t>(steps.size(), static_cast<std::size_t>(o.counted_steps));
         c.system_calls = bench::memory_calls_of([&] {
             for (std::size_t i = 0; i < counted; ++i) c.run(*steps[i]);
         });
-        std::printf("%-9s reserved\n", c.name.c_str());
+        std::printf("%-13s reserved\n", c.name.c_str());
     }
     const std::vector<const calls::sequence*> few(steps.begin(), steps.begin() + std::min<std::ptrdiff_t>(o.touched_steps, o.steps)),
         some(steps.begin(), steps.begin() + std::min<std::ptrdiff_t>(1000, o.steps));
