@@ -111,7 +111,7 @@ contender contender_on(const std::string& name, std::shared_ptr<Allocator> on, c
         touching<Allocator> touched(*on);
         calls::replayed<touching<Allocator>>(touched).run(s);
     };
-    c.reserved_in = [on, reserved](const calls::sequence& s) mutable {
+    c.reserved_in = [on, reserved](const calls::sequence& s) {
         std::size_t most = reserved();
         calls::replayed<Allocator>(*on).run(s, [&] { most = std::max(most, reserved()); });
         return most;
@@ -152,10 +152,11 @@ int run(const settings& o) {
     }
     for (const char* const name : {"malloc", "aligned_alloc"}) {
         // What the other has left behind is not counted.
-        contenders.push_back(contender_on(name, std::make_shared<c_library>(name[0] == 'a'), [before = std::optional<std::size_t>()]() mutable {
-            if (!before) before = (c_library::trim(), c_library::reserved());
+        const auto before = std::make_shared<std::optional<std::size_t>>();
+        contenders.push_back(contender_on(name, std::make_shared<c_library>(name[0] == 'a'), [before] {
+            if (!*before) *before = (c_library::trim(), c_library::reserved());
             const std::size_t now = c_library::reserved();
-            return now > *before ? now - *before : 0;
+            return now > **before ? now - **before : 0;
         }));
     }
 
