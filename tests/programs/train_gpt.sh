@@ -100,9 +100,9 @@ three=(--layers 3 "${small[@]:2}")
 moments() { grep -o '"moment": [0-9]*' "$1" | head -n 1 | grep -o '[0-9]*$'; }
 validation() { grep -m 1 -o '"validation_loss": [0-9.]*' "$1/summary.json" | grep -o '[0-9.]*$'; }
 eight=("${small[@]}" --policy amp_bf16 --text text --lr 3e-3)
-"$program" "${eight[@]}" --steps 150 --out wide_state >out 2>err || fail "before 8 bits: $?"
-"$program" "${eight[@]}" --steps 150 --out narrow_state --optimizer adamw_8bit >out 2>err || fail "--optimizer adamw_8bit: $? $(cat err)"
-"$program" "${eight[@]}" --steps 150 --out planned_state --optimizer adamw_8bit --plan >out 2>err || fail "--plan of adamw_8bit: $?"
+"$program" "${eight[@]}" --steps 80 --out wide_state >out 2>err || fail "before 8 bits: $?"
+"$program" "${eight[@]}" --steps 80 --out narrow_state --optimizer adamw_8bit >out 2>err || fail "--optimizer adamw_8bit: $? $(cat err)"
+"$program" "${eight[@]}" --steps 80 --out planned_state --optimizer adamw_8bit --plan >out 2>err || fail "--plan of adamw_8bit: $?"
 [[ $(peaks planned_state/plan.json) == "$(peaks narrow_state/summary.json)" ]] || fail "--plan of adamw_8bit tells $(peaks planned_state/plan.json); the run reports $(peaks narrow_state/summary.json)"
 (($(grep -c '"optimizer": "adamw_8bit"' narrow_state/summary.json) == 2)) || fail "summary.json does not name adamw_8bit"
 (($(moments narrow_state/summary.json) * 2 < $(moments wide_state/summary.json))) || fail "adamw_8bit has $(moments narrow_state/summary.json) bytes of moments, adamw $(moments wide_state/summary.json)"
