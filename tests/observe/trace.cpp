@@ -71,6 +71,12 @@ TEST_CASE("rows are the parts of a step, and events have their times, layers and
     CHECK(linear.duration() == 10);
     CHECK(linear.step == 7);
     CHECK(linear.is_operation);
+    trace.clear();
+    {
+        const ht::range outer(&trace, "outer", ht::pass::backward), inner(&trace, "inner", ht::pass::backward);
+        now += 1;
+    }
+    CHECK(std::string(trace.rows().at(0).events.at(0).name) == "outer");  // also where both have the same times
 }
 
 TEST_CASE("a schedule: skipped steps, then cycles of waiting, warming up and recording") {
