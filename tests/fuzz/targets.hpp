@@ -135,7 +135,7 @@ inline void idx(const std::uint8_t* bytes, std::size_t size) {
     for (ht::extent i = 0; i < images.size(); ++i) {
         for (const std::uint8_t pixel : images[i].pixels) sum += pixel;
     }
-    static volatile std::size_t used;
+    [[maybe_unused]] static volatile std::size_t used;
     used = sum;
 }
 /// A token file, which is opened by a name.

@@ -28,7 +28,8 @@ struct rule<gated_record<Op, E, Y, X, Rank>> {
         };
         const auto of_first = of(std::integral_constant<int, 0>{});
         const auto of_second = of(std::integral_constant<int, 1>{});
-        tape.give(dx, join<Op, X>(root, shape<1>{2 * half * rows}, rows, of_first, of_second));
+        using part = std::remove_cvref_t<decltype(of_first)>;
+        tape.give(dx, join<Op, X>(root, shape<1>{2 * half * rows}, rows, joined_inputs<part, part>{{of_first, of_second}}));
     }
 };
 
