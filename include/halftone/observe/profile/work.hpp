@@ -239,11 +239,20 @@ struct work_rule<op::mlp> {
               product(2 * hidden * static_cast<double>(r.up.shape()[1])),
               hidden_bytes(hidden * bytes_each<std::remove_cvref_t<decltype(r.pre)>>) {}
     };
+    /// A perceptron in 8 bits has a residual always: without one it is two layers.
+    template <class Record>
+    static bool adds_residual(const Record& r) {
+        if constexpr (requires { r.has_residual; }) {
+            return r.has_residual;
+        } else {
+            return true;
+        }
+    }
     template <class Record>
     static operation_work forward(const Record& r) {
         const sizes<Record> s(r);
         constexpr double bias = is_absent<decltype(r.up_bias)> ? 0 : 1;
-        const double residual = r.has_residual ? 1 : 0;
+        const double residual = adds_residual(r) ? 1 : 0;
         const double bytes = bytes_of(r.dx) + bytes_of(r.up) + bytes_of(r.down) + bytes_of(r.up_bias) +
                              bytes_of(r.down_bias) + (r.pre.is_empty() ? 1 : 2) * s.hidden_bytes +
                              (1 + residual) * bytes_of(r.dy);
