@@ -341,7 +341,10 @@ class graph {
         if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
         return memory_.take(bytes);
     }
-    void keep(const record& r) { records_.push_back(r); }
+    void keep(const record& r) {
+        if (open_ < 0 && records_.empty()) list_layers_.clear();  // those of the last pass
+        records_.push_back(r);
+    }
 
     static std::size_t at(index id) { return static_cast<std::size_t>(id); }
     template <class T>
