@@ -372,7 +372,7 @@ if [[ -z ${EMULATOR:-} ]]; then interrupt j TERM 143; fi  # Windows has none
 numbers() { grep -v '"at_step"' "$1/metrics.jsonl" | sed 's/"tokens_per_second":[^,]*,"step_ms":[^,]*,"peak_bytes":[^,]*,//'; }
 long=("${small[@]}" --steps 100 --accumulation 2 --eval-every 40 --text text)
 "$program" "${long[@]}" --out whole_run --save-steps 30 >out 2>err || fail "--save-steps: $? $(cat err)"
-[[ $(ls whole_run/amp_fp16) == $'checkpoint-90\ncheckpoint-100' ]] || fail "--save-steps keeps $(ls whole_run/amp_fp16)"
+[[ $(ls whole_run/amp_fp16) == $'checkpoint-100\ncheckpoint-90' ]] || fail "--save-steps keeps $(ls whole_run/amp_fp16)"
 "$program" "${long[@]}" --out without >out 2>err || fail "without --save-steps: $?"
 [[ $(numbers whole_run) == "$(numbers without)" ]] || fail "--save-steps changes the numbers"
 
@@ -395,7 +395,7 @@ if [[ -z ${EMULATOR:-} ]]; then
     "$program" "${long[@]}" --out killed --save-steps 30 --resume >out 2>err || fail "--resume: $? $(cat err)"
     [[ $(numbers killed) == "$(numbers whole_run)" ]] || fail "the metrics of a run that was killed three times differ: $(diff <(numbers killed) <(numbers whole_run))"
     [[ $(losses killed) == "$(losses whole_run)" ]] || fail "the losses of a run that was killed differ"
-    [[ $(ls killed) == $'amp_bf16\namp_fp16\nfull_fp32\nmetrics.jsonl\nsummary.json' ]] || fail "a run that was killed leaves $(ls killed)"
+    [[ $(ls killed) == $'amp_bf16\namp_fp16\nfull_fp32\nmetrics.jsonl\nreport.html\nsummary.json' ]] || fail "a run that was killed leaves $(ls killed)"
     # A damaged checkpoint is skipped with a line; other arguments are refused.
     printf x | dd of=killed/amp_bf16/checkpoint-100/model.safetensors bs=1 seek=900 conv=notrunc 2>/dev/null
     "$program" "${long[@]}" --out killed --save-steps 30 --resume >out 2>err || fail "--resume beside a damaged checkpoint: $?"
@@ -403,7 +403,7 @@ if [[ -z ${EMULATOR:-} ]]; then
     [[ $(numbers killed) == "$(numbers whole_run)" ]] || fail "the metrics beside a damaged checkpoint differ"
     "$program" "${long[@]}" --out killed --save-steps 30 --resume --lr 0.01 >out 2>err
     [[ $? == 2 && $(wc -l <err) == 1 ]] && grep -q '^train_gpt: --resume: killed/.* was saved with lr 0.001; here it is 0.01' err || fail "--resume with another rate says: $(cat err)"
-    "$program" "${long[@]}" --steps 3 --out fresh --resume --policy amp_bf16 >out 2>err || fail "--resume without a checkpoint: $?"
+    "$program" "${small[@]}" --steps 3 --text text --out fresh --resume --policy amp_bf16 >out 2>err || fail "--resume without a checkpoint: $?"
 fi
 
 # ---- a disk that fills up while it trains

@@ -49,6 +49,8 @@ class capture_dependency_list {
     bool settle() const;
     /// Lets each dependency return to the system what it holds and nothing uses.
     void release_cached() const;
+    /// Tells each dependency that a request failed for good.
+    void note_refusal() const;
 
   private:
     friend capture_dependency;
@@ -72,6 +74,8 @@ class capture_dependency {
     virtual bool settle() { return false; }
     /// See capture_dependency_list::release_cached. What moves or is gone then is a change.
     virtual void release_cached() {}
+    /// A request failed for good, of this object or of another one with the same memory.
+    virtual void note_refusal() {}
 
   protected:
     ~capture_dependency() {
@@ -116,6 +120,10 @@ inline bool capture_dependency_list::settle() const {
 
 inline void capture_dependency_list::release_cached() const {
     for (capture_dependency* f : all_) f->release_cached();
+}
+
+inline void capture_dependency_list::note_refusal() const {
+    for (capture_dependency* f : all_) f->note_refusal();
 }
 
 }  // namespace detail

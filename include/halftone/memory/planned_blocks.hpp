@@ -85,6 +85,7 @@ class planned_blocks final : public segment_blocks {
         if (live() == 0) most_ = 0;
         segment_blocks::release_cached();
     }
+    void note_refusal() override {}  // a slab is as large as its plan
     std::string reason() const override;
 
   private:

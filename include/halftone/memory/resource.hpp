@@ -275,6 +275,7 @@ inline void memory_resource::refuse(std::size_t bytes, memory_kind kind) const {
     }
     if (!overflows(bytes)) bytes = round_up(bytes, block_alignment);
     const std::string more = usage_.note_out_of_memory(bytes, kind);
+    capture_dependencies_.note_refusal();
     fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held,
                         more);
 }

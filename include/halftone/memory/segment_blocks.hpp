@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <halftone/memory/block_allocator.hpp>
@@ -28,7 +29,11 @@ class segment_blocks : public block_allocator {
     ~segment_blocks() override { drop_segments(); }
 
     std::byte* allocate(std::size_t bytes) override {
-        if (live_ == 0 && segments_.size() > 1) consolidate(reserved());
+        if (live_ == 0 && std::exchange(was_refused_, false)) {
+            release_cached();  // one segment of all that a failed step took could leave nothing for others
+        } else if (live_ == 0 && segments_.size() > 1) {
+            consolidate(reserved());
+        }
         return take(bytes);
     }
     void deallocate(std::byte* block, std::size_t bytes) noexcept override {
@@ -53,6 +58,7 @@ class segment_blocks : public block_allocator {
         });
         if (segments_.size() != before) change();
     }
+    void note_refusal() override { was_refused_ = true; }
     std::size_t reserved() const override {
         std::size_t bytes = 0;
         for (const segment& s : segments_) bytes += s.bytes;
@@ -115,6 +121,7 @@ class segment_blocks : public block_allocator {
     std::vector<segment> segments_;
     free_ranges free_;
     std::size_t live_ = 0;
+    bool was_refused_ = false;  ///< a request failed, here or elsewhere, since the last step began
 };
 
 }  // namespace detail
