@@ -3,6 +3,8 @@
 /// The model of classify_images.
 #pragma once
 
+#include <utility>
+
 #include <halftone/amp.hpp>
 #include <halftone/nn/conv2d.hpp>
 #include <halftone/nn/linear.hpp>
@@ -43,12 +45,13 @@ class small_conv_net : public ht::nn::model {
 
   private:
     auto features(auto&& ctx, const auto& images) const {
-        const auto convolve = [this](auto&& c, const auto& x) {
+        auto convolve = [this](auto&& c, const auto& x) {
             const auto half = ht::max_pool2d(c, ht::relu(c, conv1_(c, x)), {.kernel_size = 2, .stride = 2});
             const auto quarter = ht::max_pool2d(c, ht::relu(c, conv2_(c, half)), {.kernel_size = 2, .stride = 2});
             return ht::flatten(c, quarter, ht::axes<1, -1>);
         };
-        return is_checkpointed_ ? ht::checkpoint(ctx, convolve, images) : convolve(ctx, images);
+        // The checkpoint calls it again in the backward pass, and so keeps it.
+        return is_checkpointed_ ? ht::checkpoint(ctx, std::move(convolve), images) : convolve(ctx, images);
     }
 
     ht::nn::conv2d<ht::at<P, "conv1">> conv1_;
