@@ -33,11 +33,6 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-inline bool ends_with(const std::string& text, std::string_view end) {
-    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-inline bool begins_with(const std::string& text, std::string_view begin) { return text.compare(0, begin.size(), begin) == 0; }
-
 /// transformers' name, without the prefix, of a parameter of nn::gpt.
 inline std::string gpt2_name(const std::string& path) {
     static constexpr struct {
@@ -46,12 +41,12 @@ inline std::string gpt2_name(const std::string& path) {
                   {"attn.qkv.", "attn.c_attn."},  {"attn.proj.", "attn.c_proj."},    {"mlp.norm.", "ln_2."},
                   {"mlp.up.", "mlp.c_fc."},       {"mlp.down.", "mlp.c_proj."},      {"norm.", "ln_f."}};
     std::string block, rest = path;
-    if (begins_with(path, "h.")) {
+    if (path.starts_with("h.")) {
         const std::size_t end = path.find('.', 2);
         block = path.substr(0, end + 1), rest = path.substr(end + 1);
     }
     for (const auto& each : layers) {
-        if (!begins_with(rest, each.here)) continue;
+        if (!rest.starts_with(each.here)) continue;
         std::string last = rest.substr(each.here.size());
         if (last == "gain") last = "weight";
         return block + std::string(each.there) + last;
@@ -59,10 +54,10 @@ inline std::string gpt2_name(const std::string& path) {
     fail<argument_error>("gpt2: ", path, " is no parameter of ht::nn::gpt");
 }
 inline bool is_transposed_in_gpt2(const std::string& path) {
-    return begins_with(path, "h.") && ends_with(path, ".weight");
+    return path.starts_with("h.") && path.ends_with(".weight");
 }
 inline bool is_no_weight_of_gpt2(const std::string& name) {
-    return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias") || name == "lm_head.weight";
+    return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") || name == "lm_head.weight";
 }
 
 inline std::filesystem::path config_file_of(const std::filesystem::path& path) {
@@ -115,10 +110,10 @@ template <class P>
 void load_gpt2(nn::gpt<P>& model, const std::filesystem::path& path) {
     const tensor_files files(path);
     const std::string prefix = files.find("wte.weight") == nullptr ? "transformer." : "";
-    load_weights(model, path,
-                 {.names = [prefix](const std::string& at) { return prefix + detail::gpt2_name(at); },
-                  .transposed = &detail::is_transposed_in_gpt2,
-                  .ignored = &detail::is_no_weight_of_gpt2});
+    detail::load_weights_of(model.parameters(), files, path.string(),
+                            {.names = [prefix](const std::string& at) { return prefix + detail::gpt2_name(at); },
+                             .transposed = &detail::is_transposed_in_gpt2,
+                             .ignored = &detail::is_no_weight_of_gpt2});
 }
 
 /// Writes a model's weights and its config.json into a folder, which transformers loads. `type`, if given, is the type of

@@ -191,10 +191,11 @@ void save_weights(const Model& model, const std::filesystem::path& path, const s
     save_weights(model.parameters(), path, o);
 }
 
-/// Reads the parameters of a store; see load_weights for a model.
-inline void load_weights(store& parameters, const std::filesystem::path& path, const load_weights_options& o = {}) {
-    parameters.check_committed();
-    const tensor_files files(path);
+namespace detail {
+
+/// load_weights from files that are open; `where` begins the messages.
+inline void load_weights_of(store& parameters, const tensor_files& files, const std::string& where,
+                            const load_weights_options& o) {
     struct match {
         std::size_t entry;
         const tensor_info* from;
@@ -202,21 +203,21 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
     };
     std::vector<match> matches;
     std::set<std::string> used;
-    detail::name_list missing, unexpected, mismatched;
+    name_list missing, unexpected, mismatched;
     for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
         const store_entry& e = parameters.entries()[i];
-        const std::string named = detail::file_name_of(o.names, e.path);
+        const std::string named = file_name_of(o.names, e.path);
         if (named.empty()) continue;
         const tensor_info* const t = files.find(named);
-        const bool is_transposed = detail::is_stored_transposed(o.transposed, e);
+        const bool is_transposed = is_stored_transposed(o.transposed, e);
         used.insert(named);
         if (t == nullptr) {
             missing.add(named);
-        } else if (const auto shape = detail::shape_in_file(e, is_transposed); t->shape != shape) {
-            mismatched.add(named + ' ' + detail::shape_text(t->shape) + ", which is " + detail::shape_text(shape));
+        } else if (const auto shape = shape_in_file(e, is_transposed); t->shape != shape) {
+            mismatched.add(named + ' ' + shape_text(t->shape) + ", which is " + shape_text(shape));
         } else if (!is_float(t->type)) {
             mismatched.add(named + ", which is " + name(t->type) + " there");
-        } else if (detail::saved_dtype(parameters.groups()[e.group], e) < 0) {
+        } else if (saved_dtype(parameters.groups()[e.group], e) < 0) {
             mismatched.add(named + ", which has a number type of the user's");
         } else {
             matches.push_back({i, t, is_transposed});
@@ -226,21 +227,21 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
         if (used.count(t.name) == 0 && !(o.ignored && o.ignored(t.name))) unexpected.add(t.name);
     }
     std::string faults;
-    const auto say = [&faults](const char* what, const detail::name_list& list) {
+    const auto say = [&faults](const char* what, const name_list& list) {
         if (list.count != 0) faults += (faults.empty() ? "" : "; ") + std::string(what) + list.all();
     };
     if (o.matching != name_matching::any) say("missing: ", missing);
     if (o.matching == name_matching::exact) say("unexpected: ", unexpected);
     say("of another shape or type: ", mismatched);
     if (faults.empty() && matches.empty()) faults = "no tensor has the name of a parameter";
-    if (!faults.empty()) fail<safetensors_error>("load_weights: ", path.string(), " is of another model: ", faults);
+    if (!faults.empty()) fail<safetensors_error>("load_weights: ", where, " is of another model: ", faults);
 
     // Everything is read before anything is written to the model.
     std::vector<std::vector<std::byte>> values;
     std::vector<std::byte> stored;
     for (const match& m : matches) {
         const store_entry& e = parameters.entries()[m.entry];
-        const auto own = static_cast<dtype>(detail::saved_dtype(parameters.groups()[e.group], e));
+        const auto own = static_cast<dtype>(saved_dtype(parameters.groups()[e.group], e));
         values.emplace_back(e.count * size_of(own));
         if (m.from->type == own) {
             files.read(*m.from, values.back().data());
@@ -250,12 +251,20 @@ inline void load_weights(store& parameters, const std::filesystem::path& path, c
             convert(m.from->type, stored.data(), own, values.back().data(), e.count);
         }
         if (m.is_transposed) {
-            values.back() = detail::transposed_bytes(values.back().data(), static_cast<std::size_t>(e.shape[1]),
-                                                     static_cast<std::size_t>(e.shape[0]), size_of(own));
+            values.back() = transposed_bytes(values.back().data(), static_cast<std::size_t>(e.shape[1]),
+                                             static_cast<std::size_t>(e.shape[0]), size_of(own));
         }
     }
-    for (std::size_t i = 0; i < matches.size(); ++i) detail::write_values(parameters, matches[i].entry, values[i].data());
+    for (std::size_t i = 0; i < matches.size(); ++i) write_values(parameters, matches[i].entry, values[i].data());
     parameters.refresh();
+}
+
+}  // namespace detail
+
+/// Reads the parameters of a store; see load_weights for a model.
+inline void load_weights(store& parameters, const std::filesystem::path& path, const load_weights_options& o = {}) {
+    parameters.check_committed();
+    detail::load_weights_of(parameters, tensor_files(path), path.string(), o);
 }
 /// Reads a model's parameters from a file, an index or a folder (tensor_files). All or nothing: throws io_error, or
 /// safetensors_error with the names that are missing, unexpected, or of another shape or type, and the model is then as
