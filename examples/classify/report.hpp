@@ -41,17 +41,12 @@ inline void add_run_options(CLI::App& app, run_options& o) {
 }
 
 inline void check(const run_options& o) {
-    const auto refuse = [](const std::string& line) { throw exit_with(2, line); };
-    const auto range = [&](const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
-        if (value < least || value > most)
-            refuse(ht::detail::sentence(option, " is ", value, "; expected ", least, " to ", most));
-    };
-    range("--epochs", o.epochs, 1, 100000);
-    range("--batch", o.batch, 1, 1 << 20);
-    range("--threads", o.threads, 0, 4096);
-    range("--workers", o.workers, 0, 256);
+    check_range("--epochs", o.epochs, 1, 100000);
+    check_range("--batch", o.batch, 1, 1 << 20);
+    check_range("--threads", o.threads, 0, 4096);
+    check_range("--workers", o.workers, 0, 256);
     if (!(o.learning_rate > 0 && o.learning_rate < 10))
-        refuse(ht::detail::sentence("--lr is ", o.learning_rate, "; expected more than 0 and less than 10"));
+        refuse("--lr is ", o.learning_rate, "; expected more than 0 and less than 10");
     for (const std::string& run : o.runs) {
         if (run != "full_fp32" && run != "amp_fp16" && run != "amp_bf16" && run != "small_bf16")
             refuse("--policy: there is no '" + run + "'; expected full_fp32, amp_fp16, amp_bf16 or small_bf16");

@@ -5,17 +5,12 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <halftone/tensor/shape.hpp>
 
-/// Ends the program with one line on stderr and this exit code.
-struct exit_with : std::runtime_error {
-    exit_with(int exit_code, const std::string& line) : std::runtime_error(line), code(exit_code) {}
-    int code;
-};
+#include "../command_line.hpp"
 
 struct run_options {
     /// small_bf16 is amp_bf16 with adamw_8bit and checkpoints: less memory for more time.

@@ -32,18 +32,14 @@ run_result run_named(const std::string& name, const text_data& data, const text_
 }
 
 void check(const text_options& o, ht::extent words) {
-    const auto range = [](const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
-        if (value < least || value > most)
-            throw exit_with(2, ht::detail::sentence(option, " is ", value, "; expected ", least, " to ", most));
-    };
     check(static_cast<const run_options&>(o));
-    range("--length", o.length, 2, 1 << 16);
-    range("--layers", o.layers, 1, 1024);
-    range("--heads", o.heads, 1, 1024);
-    range("--width", o.width, 1, 1 << 14);
-    range("--words", words, 4, 1 << 24);
+    check_range("--length", o.length, 2, 1 << 16);
+    check_range("--layers", o.layers, 1, 1024);
+    check_range("--heads", o.heads, 1, 1024);
+    check_range("--width", o.width, 1, 1 << 14);
+    check_range("--words", words, 4, 1 << 24);
     if (o.width % o.heads != 0)
-        throw exit_with(2, ht::detail::sentence("--heads is ", o.heads, "; expected a divisor of --width, ", o.width));
+        refuse("--heads is ", o.heads, "; expected a divisor of --width, ", o.width);
 }
 
 /// A folder that did not exist, removed at the end of the scope.

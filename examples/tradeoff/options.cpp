@@ -10,15 +10,6 @@ namespace ht = halftone;
 
 namespace {
 
-template <class... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
-    throw exit_with(2, ht::detail::sentence(parts...));
-}
-
-void check_range(const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
-    if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
-}
-
 void check(const options& o) {
     check_range("--texts", o.texts, 10, 1'000'000);
     check_range("--layers", o.layers, 1, 1000);

@@ -6,14 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <stdexcept>
 #include <string>
 
-/// Ends the program with one line on stderr and this exit code.
-struct exit_with : std::runtime_error {
-    exit_with(int exit_code, const std::string& line) : std::runtime_error(line), code(exit_code) {}
-    int code;
-};
+#include "../command_line.hpp"
 
 struct options {
     std::filesystem::path text;           ///< folder with pos/ and neg/; empty: invented reviews

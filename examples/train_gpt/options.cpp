@@ -28,15 +28,6 @@ constexpr bool has_more = true;
 constexpr bool has_more = false;
 #endif
 
-template <class... Parts>
-[[noreturn]] void refuse(const Parts&... parts) {
-    throw exit_with(2, ht::detail::sentence(parts...));
-}
-
-void check_range(const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
-    if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
-}
-
 /// A lower bound of the run's memory: parameters, gradients and moments, the activations of a micro-batch, and the batch.
 double least_memory(const options& o) {
     const double width = static_cast<double>(o.width), layers = static_cast<double>(o.layers);

@@ -7,18 +7,13 @@
 #include <filesystem>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <halftone/data/tokens.hpp>
 
-/// Ends the program with one line on stderr and this exit code.
-struct exit_with : std::runtime_error {
-    exit_with(int exit_code, const std::string& line) : std::runtime_error(line), code(exit_code) {}
-    int code;
-};
+#include "../command_line.hpp"
 
 struct options {
     std::string model = "gpt";                ///< or llama
