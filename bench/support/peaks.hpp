@@ -25,7 +25,7 @@ inline peaks measure_peaks(halftone::cpu& device) {
 
 /// Measures the peaks and reports them.
 inline peaks measure_peaks(halftone::cpu& device, report& to) {
-    const peaks p = measure_peaks(device);
+    const peaks p = bench::measure_peaks(device);
     to.machine_figure("peak_fp32_flops", p.fp32, 1e9, "GFLOP/s from registers");
     to.machine_figure("peak_bf16_flops", p.bf16, 1e9, "GFLOP/s from registers");
     to.machine_figure("copy_bytes_per_second", p.copy_bytes, 1e9, "GB/s, read and written");

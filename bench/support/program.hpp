@@ -56,7 +56,7 @@ int run_program(const char* name, CLI::App& app, options& o, int argc, char** ar
     try {
         halftone::cpu device{{.threads = o.threads}};
         bench::report report(name, o, device);
-        const bench::peaks peaks = measure_peaks(device, report);
+        const bench::peaks peaks = bench::measure_peaks(device, report);
         const auto torch = torch_if_asked(o, report);
         body(session{device, o, report, peaks, torch.get()});
         return report.finish(name);

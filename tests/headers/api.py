@@ -35,6 +35,7 @@ TOPICS = (
     ('Data', ('data', 'io')),
     ('Watching a run', ('observe',)),
     ('Training', ('train',)),
+    ('Several ranks', ('dist',)),
     ('Definitions in double', ('reference',)),
 )
 Tag = collections.namedtuple('Tag', 'name file kind line scope scope_kind access')
