@@ -144,6 +144,9 @@ class accumulator<Kind, types<Models...>> {
     auto take() {
         if (!window_.is_open) fail<state_error>("accumulator: take() without a backward pass since the last take()");
         close();
+        for (detail::window::part& p : window_.parts) {
+            if (auto* const sharding = p.slabs.owner().sharding()) sharding->reduce(p.slabs);
+        }
         if constexpr (takes_scaled) {
             return scaled<gradients_type>(gradients_type(window_, nullptr), nullptr, window_.stamp);
         } else {
@@ -155,7 +158,10 @@ class accumulator<Kind, types<Models...>> {
     void discard() {
         if (window_.is_open) close();
         ++window_.clock->serial;
-        for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
+        for (detail::window::part& p : window_.parts) {
+            p.slabs.drop_whole();
+            p.slabs.owner().amaxes().forget();
+        }
     }
     /// Called by a tape at the end of a backward pass whose gradients passed through fp16 or another type with a short
     /// exponent range, because of a layer's policy, a region or an operation's explicit type.

@@ -91,6 +91,12 @@ struct end_part {
     std::int64_t index;
     HALFTONE_HD void operator()() const { kernel::end_part(*record, parts, index); }
 };
+struct add_measured {
+    kernel::gradient_record* record;
+    std::int32_t* found_inf;
+    measured_gradients all;
+    HALFTONE_HD void operator()() const { kernel::add_slab(*record, *found_inf, all.squares, all.found); }
+};
 /// Ends the pass and its last part.
 struct end_pass {
     kernel::gradient_record* record;
@@ -216,11 +222,22 @@ class gradients {
     void measure_models(Any& device, types<Ms...>) const {
         std::size_t part = 0;
         const auto measure = [&](auto signatures) {
-            measure_groups(device, part, signatures);
+            if (!measure_ranks(device, part)) measure_groups(device, part, signatures);
             if (++part == sizeof...(Ms)) return;
             device.run(detail::end_part{window_->record(), window_->part_records(), static_cast<std::int64_t>(part) - 1});
         };
         (measure(signatures_of<Ms>{}), ...);
+    }
+    /// If a store is divided among ranks, adds what all of them have; false for any other. The host waits.
+    template <class Any>
+    bool measure_ranks(Any& device, std::size_t part) const {
+        const gradient_slabs& slabs = window_->parts[part].slabs;
+        detail::store_sharding* const sharding = slabs.owner().sharding();
+        if (sharding == nullptr) return false;
+        const auto factors = detail::read_value(device, &window_->record()->factors);
+        const detail::measured_gradients all = sharding->measure(slabs, factors);
+        device.run(detail::add_measured{window_->record(), window_->found_inf() + part, all});
+        return true;
     }
     template <class Any, class... Storages>
     void measure_groups(Any& device, std::size_t part, types<Storages...>) const {

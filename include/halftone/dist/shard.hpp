@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// ZeRO: a model whose optimizer state, gradients and parameters are divided among ranks, as ranges of the store's slabs.
+/// The loop of amp.hpp changes in two lines:
+///
+///     ht::shard sharded{device, model, comm, ht::zero3{"h.*"}};      // first: before accumulators and optimizers
+///     ht::accumulator acc{sharded};
+///     ht::adamw optimizer{device, sharded, {.lr = 3e-4}};
+///     tape.backward(scaler.scale(model.loss(tape, batch) * (1.0 / comm.size())), acc);   // this rank's rows
+///     auto grads = scaler.unscale(acc.take());                       // sums over ranks; each rank has its range
+///     ht::clip_grad_norm(grads, 1.0f);                               // the norm of all ranges
+///     optimizer.step(grads);                                         // updates the range, and gathers what must be whole
+///
+/// The device is named because sums are its kernels' work, and a model does not know its device. Freeze parameters first,
+/// and make the model with the same seed on all ranks: rank 0's parameters are copied to the others.
+///
+/// Layout (memory/store_run.hpp): the parameters of a unit and storage types are a run, padded so that all ranks have equal
+/// pieces of it, multiples of 256 elements; padding() tells how much that adds. What a rank has of a run:
+///
+///                      zero1          zero2          zero3, in a unit         zero3, the rest
+///     moments          its piece      its piece      its piece                its piece
+///     gradients        all            its piece *    its piece *              its piece *
+///     masters          all            all            its piece                its piece **
+///     copies           all            all            its piece ***            all
+///
+///     * all, from the first gradient of a window until take()   ** all, if kernels read them
+///     *** and, for all units together, all of two: the one that is called, and the one that is on its way
+///
+/// So with zero3 a unit's parameters can be read only while the list calls it. All ranks must then call the same layers in
+/// the same order, also for evaluation.
+///
+/// Numeric contract: gradients are added by the tree of dist/reduce.hpp in the type `reduce` of each layer's policy.
+/// Updates are elementwise, and random numbers of stochastic rounding belong to elements, not to places. The norm is an
+/// exact sum (dist/exact_sum.hpp) of the sums of squares of 256 elements each, counted from each parameter's first. So
+/// all strategies give the same bits at a number of ranks.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <halftone/dist/agreement.hpp>
+#include <halftone/dist/communicator.hpp>
+#include <halftone/dist/exact_sum.hpp>
+#include <halftone/dist/reduce.hpp>
+#include <halftone/dist/unit_gather.hpp>
+#include <halftone/dist/zero.hpp>
+#include <halftone/policy/model.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+namespace detail {
+
+template <class... Storages>
+constexpr bool any_sparse(types<Storages...>) {
+    return (has_sparse_gradient<Storages> || ...);
+}
+
+}  // namespace detail
+
+/// A model whose parameters are divided among the ranks of a communicator, as Strategy (dist/zero.hpp) says. It is a model
+/// for accumulators and optimizers; device, model and communicator must outlive it, and it must outlive their use.
+template <class Device, class Model, class Strategy>
+class shard final : public detail::store_sharding {
+    static_assert(!detail::any_sparse(signatures_of<Model>{}),
+                  "halftone: shard: this model has a table with a sparse gradient (ht::nn::sparse_embedding), whose rows are "
+                  "not the same ones on all ranks and cannot be added: take ht::nn::embedding, whose table has a dense "
+                  "gradient");
+
+  public:
+    using sharding_strategy = Strategy;
+
+    /// Collective. Copies rank 0's parameters to the others, and divides them. Throws argument_error for a unit that is no
+    /// layer of a list, state_error for a model that has been sharded before, communication_error and out_of_memory.
+    shard(Device& device, Model& model, communicator& comm, Strategy strategy)
+        : device_(&device), model_(&model), comm_(&comm), strategy_(std::move(strategy)) {
+        store& parameters = model.parameters();
+        parameters.check_committed();
+        units_ = detail::find_units(parameters, strategy_.units);
+        broadcast(parameters);
+        detail::run_options options;
+        options.stage = Strategy::stage;
+        options.rank = rank();
+        options.ranks = ranks();
+        options.units = units_.of_entry;
+        parameters.divide(*this, options);
+        if (Strategy::stage >= 3) gather_.emplace(parameters, comm, units_.names);
+        std::size_t bytes = 0;
+        for_each_run([&]<class Storage>(std::size_t run) {
+            bytes = std::max(bytes, reduction_bytes<wire<Storage>>(comm, static_cast<extent>(runs()[run].count)));
+        });
+        if (comm.size() > 1) sums_ = buffer(parameters.memory(), bytes, memory_kind::gradient);
+    }
+    ~shard() override { model_->parameters().forget_sharding(); }
+
+    /// The store of the model's parameters.
+    store& parameters() { return model_->parameters(); }
+    const store& parameters() const { return std::as_const(*model_).parameters(); }
+    /// The model itself.
+    Model& model() const { return *model_; }
+    halftone::communicator& communicator() const { return *comm_; }
+    const Strategy& strategy() const { return strategy_; }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(*self.model_); }
+
+    /// The names of the units; the first is "the rest".
+    const std::vector<std::string>& units() const { return units_.names; }
+    /// How the slabs are divided.
+    const std::vector<store_run>& runs() const { return parameters().runs(); }
+    /// The number of elements that equal pieces add to the model's parameters, on all ranks together.
+    std::size_t padding() const {
+        std::size_t n = 0;
+        for (const store_run& r : runs()) n += r.count - r.used;
+        return n;
+    }
+    /// How units were gathered so far (zero3).
+    gather_counts counts() const { return gather_ ? gather_->counts() : gather_counts{}; }
+    /// Bytes of the memory for the unit that is called and the one on its way (zero3).
+    std::size_t gathered_bytes() const { return gather_ ? gather_->bytes() : 0; }
+
+    /// The values of a parameter, in host memory: its masters, or its copies if it has no masters. Collective.
+    template <class Storage, int Rank>
+    auto read(const parameter<Storage, Rank>& p) const;
+
+    // ---- called by accumulators, gradients, optimizers and lists of layers
+
+    void reduce(gradient_slabs& slabs) override {
+        if (comm_->size() > 1 || Strategy::stage >= 2)
+            for_each_run([&]<class Storage>(std::size_t run) { reduce_run<Storage>(slabs, run); });
+        if (comm_->size() == 1) return;
+        slabs.forget_squares();
+        detail::agree_on_reached(*comm_, slabs);
+        detail::agree_on_amaxes(*comm_, parameters().memory(), parameters().amaxes());
+        detail::agree_on_states(*comm_, parameters());
+    }
+    detail::measured_gradients measure(const gradient_slabs& slabs, const kernel::gradient_factors& factors) override;
+    void gather() override;
+
+    bool gathers() const override { return Strategy::stage >= 3; }
+    void open(std::size_t unit, detail::unit_pass pass) override {
+        if (gather_) gather_->open(unit, pass);
+    }
+    void close(std::size_t, detail::unit_pass) override {
+        if (gather_) gather_->close();
+    }
+    std::size_t current() const override { return gather_ ? gather_->current() : 0; }
+    const std::byte* gathered(std::size_t entry) const override { return gather_->values(entry); }
+
+  private:
+    template <class Storage>
+    using wire = typename Storage::reduce;
+
+    std::size_t rank() const { return static_cast<std::size_t>(comm_->rank()); }
+    std::size_t ranks() const { return static_cast<std::size_t>(comm_->size()); }
+
+    /// Calls f.template operator()<Storage>(run) for each run of parameters that are trained.
+    template <class F>
+    void for_each_run(const F& f) const {
+        for (std::size_t i = 0; i < runs().size(); ++i) {
+            if (runs()[i].kind == store_run::content::trained) with_storage(runs()[i].group, f, i, signatures_of<Model>{});
+        }
+    }
+    template <class F, class... Storages>
+    void with_storage(std::size_t group, const F& f, std::size_t run, types<Storages...>) const {
+        const void* const key = parameters().groups()[group].key;
+        ((key == store::key_of<Storages>() ? f.template operator()<Storages>(run) : void()), ...);
+    }
+
+    void broadcast(store& parameters) const {
+        parameters.await_readers();
+        for (const store::group& g : parameters.groups()) {
+            if (g.master.bytes() != 0) comm_->broadcast("parameters", g.master.data(), g.master.bytes(), 0);
+            if (g.copy.bytes() != 0) comm_->broadcast("copies of parameters", g.copy.data(), g.copy.bytes(), 0);
+        }
+    }
+
+    template <class Storage>
+    void reduce_run(gradient_slabs& slabs, std::size_t run) {
+        using T = typename Storage::accumulate;
+        const store_run& r = runs()[run];
+        const view<T, 1> all{reinterpret_cast<T*>(slabs.whole(run)), {static_cast<extent>(r.count)}};
+        const char* const what = units_.names[r.unit].c_str();
+        const std::span<std::byte> memory(sums_.data(), sums_.bytes());
+        if constexpr (Strategy::stage == 0) {
+            all_reduce<wire<Storage>>(*device_, *comm_, what, all, memory);
+        } else {
+            T* const mine = r.gradient.is_whole ? all.data() + rank() * r.piece
+                                                : reinterpret_cast<T*>(slabs.slab(r.group)) + r.gradient.first;
+            const view<T, 1> piece{mine, {static_cast<extent>(r.piece)}};
+            if (comm_->size() == 1) {
+                device_->copy(mine, all.data(), r.piece * sizeof(T));
+            } else {
+                reduce_scatter<wire<Storage>>(*device_, *comm_, what, all, piece, memory);
+            }
+            if (!r.gradient.is_whole) slabs.drop_whole(run);
+        }
+    }
+
+    /// The elements of an entry whose squares this rank adds.
+    element_range measured_here(const store::entry& e) const {
+        return detail::part_of_rank(e, runs()[e.run], rank());
+    }
+    template <class Storage>
+    void add_squares(detail::found_squares& own, const gradient_slabs& slabs, const kernel::gradient_factors& factors,
+                     std::size_t run) const;
+
+    Device* device_;
+    Model* model_;
+    halftone::communicator* comm_;
+    Strategy strategy_;
+    detail::unit_list units_;
+    std::optional<detail::unit_gather> gather_;
+    buffer sums_;  // of reductions
+};
+
+template <class Device, class Model, class Strategy>
+shard(Device&, Model&, communicator&, Strategy) -> shard<Device, Model, Strategy>;
+
+template <class Device, class Model, class Strategy>
+template <class Storage>
+void shard<Device, Model, Strategy>::add_squares(detail::found_squares& own, const gradient_slabs& slabs,
+                                                 const kernel::gradient_factors& factors, std::size_t run) const {
+    using T = typename Storage::accumulate;
+    constexpr std::size_t block = detail::run_options::granule;
+    std::vector<T> host;
+    for (const store::entry& e : parameters().entries()) {
+        if (e.run != run || e.frozen) continue;
+        const element_range part = measured_here(e);
+        const T* from = reinterpret_cast<const T*>(slabs.slab(e.group)) + (e.gradient + part.first);
+        if constexpr (!std::is_same_v<Device, cpu>) {
+            host.resize(part.count);
+            parameters().memory().read(host.data(), from, part.count * sizeof(T));
+            from = host.data();
+        }
+        std::vector<double> squares(part.count / block);
+        std::vector<std::int32_t> found(squares.size());
+        const auto take = [&](extent i) {
+            const auto b = static_cast<std::size_t>(i);
+            squares[b] = detail::squares_of_block(from + b * block, block, factors, found[b]);
+        };
+        if constexpr (std::is_same_v<Device, cpu>) {
+            device_->parallel_for(static_cast<extent>(squares.size()), take);
+        } else {
+            for (std::size_t b = 0; b < squares.size(); ++b) take(static_cast<extent>(b));
+        }
+        for (std::size_t b = 0; b < squares.size(); ++b) {
+            own.squares.add(squares[b]);
+            own.found = std::max(own.found, found[b]);
+        }
+        own.squares.carry();
+    }
+}
+
+template <class Device, class Model, class Strategy>
+detail::measured_gradients shard<Device, Model, Strategy>::measure(const gradient_slabs& slabs,
+                                                                   const kernel::gradient_factors& factors) {
+    detail::found_squares sum;
+    for_each_run([&]<class Storage>(std::size_t run) { add_squares<Storage>(sum, slabs, factors, run); });
+    const std::vector<detail::found_squares> all = gather_values(*comm_, "norm of gradients", sum);
+    sum = {};
+    for (const detail::found_squares& each : all) {
+        sum.squares.add(each.squares);
+        sum.found = std::max(sum.found, each.found);
+    }
+    return {sum.squares.value(), sum.found};
+}
+
+template <class Device, class Model, class Strategy>
+void shard<Device, Model, Strategy>::gather() {
+    if (gather_) gather_->forget();
+    if (Strategy::stage == 0 || comm_->size() == 1) return;
+    std::vector<pending> under_way;
+    const auto begin = [&](const char* what, const store_run& r, const buffer& slab, const run_place& p, std::size_t each) {
+        if (!p.is_there() || !p.is_whole) return;
+        std::byte* const all = slab.data() + p.first * each;
+        under_way.push_back(comm_->begin_all_gather(what, all + rank() * r.piece * each, all, r.piece * each));
+    };
+    for (const store_run& r : runs()) {
+        if (r.kind != store_run::content::trained) continue;
+        const store::group& g = parameters().groups()[r.group];
+        begin("parameters", r, g.master, r.master, g.param_bytes);
+        begin("copies of parameters", r, g.copy, r.copy, g.copy_bytes);
+    }
+    for (pending& p : under_way) p.wait();
+}
+
+template <class Device, class Model, class Strategy>
+template <class Storage, int Rank>
+auto shard<Device, Model, Strategy>::read(const parameter<Storage, Rank>& p) const {
+    const store::entry& e = parameters().entries()[p.entry()];
+    const store_run& r = runs()[e.run];
+    const store::group& g = parameters().groups()[r.group];
+    const auto count = static_cast<std::size_t>(p.shape().size());
+    const auto values = [&]<class T>(const buffer& slab, const run_place& at, T) {
+        std::vector<T> host(count);
+        const std::byte* from = slab.data() + (at.first + (at.is_whole ? e.in_run : 0)) * sizeof(T);
+        buffer all(parameters().memory(), at.is_whole ? 0 : r.count * sizeof(T), memory_kind::other);
+        if (!at.is_whole) {
+            comm_->all_gather(e.path.c_str(), from, all.data(), r.piece * sizeof(T));
+            from = all.data() + e.in_run * sizeof(T);
+        }
+        parameters().memory().read(host.data(), from, count * sizeof(T));
+        return host;
+    };
+    std::vector<typename Storage::param> host(count);
+    if constexpr (Storage::is_split) {
+        const auto nearest = values(g.copy, r.copy, bfloat16{});
+        if (r.master.is_there()) {
+            const auto rest = values(g.master, r.master, bfloat16_remainder{});
+            for (std::size_t i = 0; i < count; ++i) host[i] = join(float_halves{nearest[i], rest[i]});
+        } else {
+            for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<float>(nearest[i]);
+        }
+    } else if (r.master.is_there()) {
+        host = values(g.master, r.master, typename Storage::param{});
+    } else {
+        const auto copies = values(g.copy, r.copy, typename Storage::compute{});
+        for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<typename Storage::param>(static_cast<float>(copies[i]));
+    }
+    return host;
+}
+
+}  // namespace HALFTONE_ABI
+}  // namespace halftone

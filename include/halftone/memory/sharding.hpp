@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a store, accumulators, gradients, optimizers and lists of layers ask of the object that divides a store among
+/// ranks: ht::shard (dist/shard.hpp), the only one that implements it. A program with one rank has none and includes
+/// nothing of dist/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <halftone/config.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+
+class gradient_slabs;
+
+namespace kernel {
+struct gradient_factors;
+}
+
+/// Whether a model is an ht::shard.
+template <class Model>
+inline constexpr bool is_sharded = requires { typename Model::sharding_strategy; };
+
+namespace detail {
+
+/// What a read pass over all ranks' gradients found, the same on all of them.
+struct measured_gradients {
+    double squares = 0;
+    std::int32_t found = 0;  ///< found_nothing, found_infinity or found_nan
+};
+
+/// The pass in which a unit's parameters are needed.
+enum class unit_pass { forward, backward };
+
+/// How a store is divided among ranks. reduce, measure, gather, open and close are collective.
+class store_sharding {
+  public:
+    store_sharding() = default;
+    store_sharding(const store_sharding&) = delete;
+    store_sharding& operator=(const store_sharding&) = delete;
+    virtual ~store_sharding() = default;
+
+    /// Called when a window ends: adds the gradients of all ranks, and gives each its own.
+    virtual void reduce(gradient_slabs& slabs) = 0;
+    /// The sum of squares of all gradients, read with these factors, and whether all are finite.
+    virtual measured_gradients measure(const gradient_slabs& slabs, const kernel::gradient_factors& factors) = 0;
+    /// Called after a step, or after masters were written: gathers what this rank holds whole.
+    virtual void gather() = 0;
+
+    /// Whether units are gathered at all: with the other strategies every rank has all parameters.
+    virtual bool gathers() const = 0;
+    /// Called when a layer begins that is a unit, and when it has ended: its parameters are gathered between both.
+    virtual void open(std::size_t unit, unit_pass pass) = 0;
+    virtual void close(std::size_t unit, unit_pass pass) = 0;
+    /// The unit that is open; 0: none.
+    virtual std::size_t current() const = 0;
+    /// The first element of an entry's gathered parameters. Throws state_error if its unit is not open.
+    virtual const std::byte* gathered(std::size_t entry) const = 0;
+};
+
+}  // namespace detail
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
