@@ -216,10 +216,10 @@ class bucket_schedule : public gradient_progress {
     }
 
     communicator* comm_;
+    std::vector<buffer> memory_;   // before those who use it
     std::vector<bucket> buckets_;
     std::vector<std::uint32_t> order_;                  // indices of buckets, as they are exchanged
     std::vector<std::vector<std::size_t>> ranges_of_;   // by gradient: the buckets that it is in
-    std::vector<buffer> memory_;
     std::size_t begun_ = 0;                             // of order_, in this window
     bool is_ordered_ = false;
     data_parallel_counts counts_;
@@ -266,7 +266,7 @@ class data_parallel<Device, accumulator<Kind, types<Models...>>> final : private
     /// This rank's number, and how many there are.
     int rank() const { return comm().rank(); }
     int size() const { return comm().size(); }
-    halftone::communicator& communicator() const { return comm(); }
+    using detail::bucket_schedule::comm;
     /// What was exchanged so far.
     const data_parallel_counts& counts() const { return detail::bucket_schedule::counts(); }
 
