@@ -238,6 +238,14 @@ struct sums_rows<types<Models...>> {
 
 }  // namespace detail
 
+/// Adds the losses of the current step of all ranks, in a loss_meter before its end_step(), or an outlier_guard before its
+/// watch(): the step's loss is then that of the batch of all ranks. Collective. On a GPU it waits for the device.
+template <class Losses>
+void add_up(communicator& comm, Losses& losses) {
+    const step_losses own = losses.step();
+    losses.set_step({all_reduce_sum(comm, "losses", own.sum), all_reduce_sum(comm, "weights of losses", own.weight)});
+}
+
 /// Adds the gradients of an accumulator over the ranks of a communicator. Device, communicator and accumulator must outlive
 /// it; one for each accumulator.
 template <class Device, class Accumulator>
@@ -298,12 +306,10 @@ class data_parallel<Device, accumulator<Kind, types<Models...>>> final : private
         return {loss / static_cast<double>(ranks.size()), ranks.size()};
     }
 
-    /// Adds the losses of the current step of all ranks, in a loss_meter before its end_step(), or an outlier_guard before
-    /// its watch(): the step's loss is then that of the batch of all ranks. Collective. On a GPU it waits for the device.
+    /// halftone::add_up for these ranks.
     template <class Losses>
     void add_up(Losses& losses) const {
-        const halftone::step_losses own = losses.step();
-        losses.set_step({all_reduce_sum(comm(), "losses", own.sum), all_reduce_sum(comm(), "weights of losses", own.weight)});
+        halftone::add_up(comm(), losses);
     }
 
   private:
