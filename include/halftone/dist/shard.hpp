@@ -6,7 +6,7 @@
 ///     ht::shard sharded{device, model, comm, ht::zero3{"h.*"}};      // first: before accumulators and optimizers
 ///     ht::accumulator acc{sharded};
 ///     ht::adamw optimizer{device, sharded, {.lr = 3e-4}};
-///     tape.backward(scaler.scale(model.loss(tape, batch) * (1.0 / comm.size())), acc);   // this rank's rows
+///     tape.backward(scaler.scale(model.loss(tape, batch) / sharded), acc);         // this rank's rows
 ///     auto grads = scaler.unscale(acc.take());                       // sums over ranks; each rank has its range
 ///     ht::clip_grad_norm(grads, 1.0f);                               // the norm of all ranges
 ///     optimizer.step(grads);                                         // updates the range, and gathers what must be whole
@@ -42,6 +42,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/autodiff/engine/rank_loss.hpp>
 #include <halftone/dist/agreement.hpp>
 #include <halftone/dist/communicator.hpp>
 #include <halftone/dist/exact_sum.hpp>
@@ -125,8 +126,31 @@ class shard final : public detail::store_sharding {
     template <class Storage, int Rank>
     auto read(const parameter<Storage, Rank>& p) const;
 
+    /// A loss over the number of ranks, as a part of the loss of all of them, which have equally many rows.
+    template <class Loss>
+    friend auto operator/(const Loss& loss, const shard& ranks) -> rank_loss<decltype(loss / 1.0)> {
+        return {loss / static_cast<double>(ranks.comm_->size()), ranks.comm_->size()};
+    }
+    /// The share of all ranks' batches, by their targets that count, that is in `micro`, a part of this rank's `batch`.
+    /// Collective: the ranks' counts are added. On a GPU it waits for the device.
+    template <class Context, class Micro, class Batch>
+    rank_share share_of(Context&& context, const Micro& micro, const Batch& batch) const {
+        auto& root = context.root();
+        kernel::target_counts counts = halftone::share_of(context, micro, batch).read();
+        counts = kernel::target_counts_of(counts.counted, all_reduce_sum(*comm_, "targets", counts.of));
+        const auto share = root.template make<kernel::target_counts>(halftone::shape<0>{}, false);
+        root.device().memory().write(share.view().data(), &counts, sizeof counts);
+        return {loss_share(share), comm_->size()};
+    }
+
     // ---- called by accumulators, gradients, optimizers and lists of layers
 
+    void expect_loss(int of) const override {
+        if (of == comm_->size()) return;
+        fail<state_error>("shard: its gradients are added over ", comm_->size(), " ranks, and this loss is that of ", of,
+                          "; make it a part of the loss of all ranks: loss / sharded, or loss * sharded.share_of(tape, "
+                          "micro, batch) where targets are counted");
+    }
     void reduce(gradient_slabs& slabs) override {
         if (comm_->size() > 1 || Strategy::stage >= 2)
             for_each_run([&]<class Storage>(std::size_t run) { reduce_run<Storage>(slabs, run); });

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/memory/gradient_listener.hpp>
 #include <halftone/memory/gradient_rows.hpp>
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/memory/store.hpp>
@@ -53,6 +54,11 @@ class gradient_slabs {
     }
 
     halftone::store& owner() const { return *store_; }
+    /// From now on `listener` is told of every claim, with this number; nullptr: no listener.
+    void listen(detail::gradient_listener* listener, std::size_t part) {
+        listener_ = listener;
+        part_ = part;
+    }
 
     /// The result of claim().
     struct place {
@@ -70,6 +76,7 @@ class gradient_slabs {
         if (rows_[entry])
             fail<argument_error>("gradients: that of ", e.path,
                                  " is sparse and has no place in a slab; claim_rows makes room for it");
+        if (listener_ != nullptr) listener_->claim(part_, entry);
         const bool first = !claimed_[entry];
         claimed_[entry] = true;
         if (is_divided(e)) whole(e.run);
@@ -91,6 +98,7 @@ class gradient_slabs {
                                                        extent tokens) {
         check_layout();
         if (store_->entries()[p.entry()].frozen) return {};
+        if (listener_ != nullptr) listener_->claim(part_, p.entry());
         detail::row_memory& memory = *rows_[p.entry()];
         const extent before = memory.make_room(device, tokens, !claimed_[p.entry()]);
         claimed_[p.entry()] = true;
@@ -224,6 +232,8 @@ class gradient_slabs {
     std::vector<std::unique_ptr<detail::row_memory>> rows_;  // by entry; null for dense gradients
     std::vector<square_sum> squares_;                        // by entry
     std::vector<bool> claimed_, reached_;                    // by entry: in the current window; in the last one that ended
+    detail::gradient_listener* listener_ = nullptr;
+    std::size_t part_ = 0;  // its number for the listener
 };
 
 }  // namespace HALFTONE_ABI

@@ -42,6 +42,8 @@ class store_sharding {
     store_sharding& operator=(const store_sharding&) = delete;
     virtual ~store_sharding() = default;
 
+    /// Called when a backward pass begins, of a loss of so many ranks' rows. Throws state_error for any other number.
+    virtual void expect_loss(int ranks) const = 0;
     /// Called when a window ends: adds the gradients of all ranks, and gives each its own.
     virtual void reduce(gradient_slabs& slabs) = 0;
     /// The sum of squares of all gradients, read with these factors, and whether all are finite.
