@@ -31,7 +31,7 @@
 ///
 /// Numeric contract: gradients are added by the tree of dist/reduce.hpp in the type `reduce` of each layer's policy.
 /// Updates are elementwise, and random numbers of stochastic rounding belong to elements, not to places. The norm is an
-/// exact sum (dist/exact_sum.hpp) of the sums of squares of 256 elements each, counted from each parameter's first. So
+/// exact sum (scale/exact_sum.hpp) of the sums of squares of 256 elements each, counted from each parameter's first. So
 /// all strategies give the same bits at a number of ranks.
 #pragma once
 
@@ -45,11 +45,11 @@
 #include <halftone/autodiff/engine/rank_loss.hpp>
 #include <halftone/dist/agreement.hpp>
 #include <halftone/dist/communicator.hpp>
-#include <halftone/dist/exact_sum.hpp>
 #include <halftone/dist/reduce.hpp>
 #include <halftone/dist/unit_gather.hpp>
 #include <halftone/dist/zero.hpp>
 #include <halftone/policy/model.hpp>
+#include <halftone/scale/exact_sum.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -160,7 +160,18 @@ class shard final : public detail::store_sharding {
         detail::agree_on_amaxes(*comm_, parameters().memory(), parameters().amaxes());
         detail::agree_on_states(*comm_, parameters());
     }
-    detail::measured_gradients measure(const gradient_slabs& slabs, const kernel::gradient_factors& factors) override;
+    element_range measured_here(std::size_t entry) const override {
+        const store::entry& e = parameters().entries()[entry];
+        return detail::part_of_rank(e, runs()[e.run], rank());
+    }
+    detail::found_squares unite(const detail::found_squares& own) override {
+        detail::found_squares sum;
+        for (const detail::found_squares& each : gather_values(*comm_, "norm of gradients", own)) {
+            sum.squares.add(each.squares);
+            sum.found = std::max(sum.found, each.found);
+        }
+        return sum;
+    }
     void gather() override;
 
     bool gathers() const override { return Strategy::stage >= 3; }
@@ -223,14 +234,6 @@ class shard final : public detail::store_sharding {
         }
     }
 
-    /// The elements of an entry whose squares this rank adds.
-    element_range measured_here(const store::entry& e) const {
-        return detail::part_of_rank(e, runs()[e.run], rank());
-    }
-    template <class Storage>
-    void add_squares(detail::found_squares& own, const gradient_slabs& slabs, const kernel::gradient_factors& factors,
-                     std::size_t run) const;
-
     Device* device_;
     Model* model_;
     halftone::communicator* comm_;
@@ -242,55 +245,6 @@ class shard final : public detail::store_sharding {
 
 template <class Device, class Model, class Strategy>
 shard(Device&, Model&, communicator&, Strategy) -> shard<Device, Model, Strategy>;
-
-template <class Device, class Model, class Strategy>
-template <class Storage>
-void shard<Device, Model, Strategy>::add_squares(detail::found_squares& own, const gradient_slabs& slabs,
-                                                 const kernel::gradient_factors& factors, std::size_t run) const {
-    using T = typename Storage::accumulate;
-    constexpr std::size_t block = detail::run_options::granule;
-    std::vector<T> host;
-    for (const store::entry& e : parameters().entries()) {
-        if (e.run != run || e.frozen) continue;
-        const element_range part = measured_here(e);
-        const T* from = reinterpret_cast<const T*>(slabs.slab(e.group)) + (e.gradient + part.first);
-        if constexpr (!std::is_same_v<Device, cpu>) {
-            host.resize(part.count);
-            parameters().memory().read(host.data(), from, part.count * sizeof(T));
-            from = host.data();
-        }
-        std::vector<double> squares(part.count / block);
-        std::vector<std::int32_t> found(squares.size());
-        const auto take = [&](extent i) {
-            const auto b = static_cast<std::size_t>(i);
-            squares[b] = detail::squares_of_block(from + b * block, block, factors, found[b]);
-        };
-        if constexpr (std::is_same_v<Device, cpu>) {
-            device_->parallel_for(static_cast<extent>(squares.size()), take);
-        } else {
-            for (std::size_t b = 0; b < squares.size(); ++b) take(static_cast<extent>(b));
-        }
-        for (std::size_t b = 0; b < squares.size(); ++b) {
-            own.squares.add(squares[b]);
-            own.found = std::max(own.found, found[b]);
-        }
-        own.squares.carry();
-    }
-}
-
-template <class Device, class Model, class Strategy>
-detail::measured_gradients shard<Device, Model, Strategy>::measure(const gradient_slabs& slabs,
-                                                                   const kernel::gradient_factors& factors) {
-    detail::found_squares sum;
-    for_each_run([&]<class Storage>(std::size_t run) { add_squares<Storage>(sum, slabs, factors, run); });
-    const std::vector<detail::found_squares> all = gather_values(*comm_, "norm of gradients", sum);
-    sum = {};
-    for (const detail::found_squares& each : all) {
-        sum.squares.add(each.squares);
-        sum.found = std::max(sum.found, each.found);
-    }
-    return {sum.squares.value(), sum.found};
-}
 
 template <class Device, class Model, class Strategy>
 void shard<Device, Model, Strategy>::gather() {

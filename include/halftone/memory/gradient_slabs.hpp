@@ -156,6 +156,10 @@ class gradient_slabs {
         return {reinterpret_cast<const typename Storage::accumulate*>(at(e)), p.shape()};
     }
 
+    /// After a window: whether they are sums of several ranks' gradients, of which all ranks must find the same norm.
+    bool are_of_ranks() const { return are_of_ranks_; }
+    void set_of_ranks() { are_of_ranks_ = true; }
+
     // ---- of a store that is divided among ranks: its runs of parameters (memory/store_run.hpp)
 
     /// The gradients of a run as this rank's backward passes left them. Where this rank keeps a piece only, the others have
@@ -228,6 +232,7 @@ class gradient_slabs {
     halftone::store* store_;
     unsigned layout_;
     std::vector<buffer> slabs_;
+    bool are_of_ranks_ = false;
     std::vector<buffer> whole_;  // by run, of those of which this rank keeps a piece, within a window
     std::vector<std::unique_ptr<detail::row_memory>> rows_;  // by entry; null for dense gradients
     std::vector<square_sum> squares_;                        // by entry

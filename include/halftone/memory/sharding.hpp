@@ -14,10 +14,7 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 
 class gradient_slabs;
-
-namespace kernel {
-struct gradient_factors;
-}
+struct element_range;
 
 /// Whether a model is an ht::shard.
 template <class Model>
@@ -25,16 +22,12 @@ inline constexpr bool is_sharded = requires { typename Model::sharding_strategy;
 
 namespace detail {
 
-/// What a read pass over all ranks' gradients found, the same on all of them.
-struct measured_gradients {
-    double squares = 0;
-    std::int32_t found = 0;  ///< found_nothing, found_infinity or found_nan
-};
+struct found_squares;
 
 /// The pass in which a unit's parameters are needed.
 enum class unit_pass { forward, backward };
 
-/// How a store is divided among ranks. reduce, measure, gather, open and close are collective.
+/// How a store is divided among ranks. reduce, unite, gather, open and close are collective.
 class store_sharding {
   public:
     store_sharding() = default;
@@ -46,8 +39,10 @@ class store_sharding {
     virtual void expect_loss(int ranks) const = 0;
     /// Called when a window ends: adds the gradients of all ranks, and gives each its own.
     virtual void reduce(gradient_slabs& slabs) = 0;
-    /// The sum of squares of all gradients, read with these factors, and whether all are finite.
-    virtual measured_gradients measure(const gradient_slabs& slabs, const kernel::gradient_factors& factors) = 0;
+    /// The elements of an entry whose squares this rank adds, as many as follow it to the next entry.
+    virtual element_range measured_here(std::size_t entry) const = 0;
+    /// What all ranks together found, the same on all of them.
+    virtual found_squares unite(const found_squares& own) = 0;
     /// Called after a step, or after masters were written: gathers what this rank holds whole.
     virtual void gather() = 0;
 

@@ -11,13 +11,15 @@
 /// digits in 64-bit words, so that carries can wait.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include <halftone/kernel/common/update/records.hpp>
-#include <halftone/memory/sharding.hpp>
+#include <halftone/memory/resource.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/tensor/shape.hpp>
 
@@ -99,6 +101,36 @@ double squares_of_block(const T* g, std::size_t count, const kernel::gradient_fa
     }
     if (found != kernel::found_nothing) return 0;
     return ((partial[0] + partial[1]) + (partial[2] + partial[3])) + ((partial[4] + partial[5]) + (partial[6] + partial[7]));
+}
+
+/// Adds the squares of a parameter's gradients, or of some whole blocks of them, in the device's memory.
+template <class T, class Device>
+void add_squares(Device& device, memory_resource& memory, const T* from, std::size_t count,
+                 const kernel::gradient_factors& factors, found_squares& all) {
+    constexpr std::size_t block = 256;
+    std::vector<T> host;
+    if (dynamic_cast<const host_memory*>(&memory) == nullptr) {
+        host.resize(count);
+        memory.read(host.data(), from, count * sizeof(T));
+        from = host.data();
+    }
+    const std::size_t blocks = (count + block - 1) / block;
+    std::vector<double> squares(blocks);
+    std::vector<std::int32_t> found(blocks);
+    const auto take = [&](extent i) {
+        const auto b = static_cast<std::size_t>(i);
+        squares[b] = squares_of_block(from + b * block, std::min(block, count - b * block), factors, found[b]);
+    };
+    if constexpr (requires { device.parallel_for(extent{1}, take); }) {
+        device.parallel_for(static_cast<extent>(blocks), take);
+    } else {
+        for (std::size_t b = 0; b < blocks; ++b) take(static_cast<extent>(b));
+    }
+    for (std::size_t b = 0; b < blocks; ++b) {
+        all.squares.add(squares[b]);
+        all.found = std::max(all.found, found[b]);
+    }
+    all.squares.carry();
 }
 
 }  // namespace detail
