@@ -169,7 +169,7 @@ class trainer {
     training_result train(Data& data) {
         if (arguments_.memory_budget != 0 && !choice_) fit_to_budget(data);
         const training_result r = train_steps(data, true);
-        if (history_) history_->dump(arguments_.memory_history);
+        if (history_ && rank() == 0) history_->dump(arguments_.memory_history);
         return r;
     }
 
