@@ -192,6 +192,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
                                                     std::cerr << "train_gpt: " << line << std::endl;
                                                 }};
     ht::trainer_checkpoints checkpoints{trainer, saving};
+    if (around.ranks != nullptr) trainer.join(*around.ranks);
 
     run_result result;
     result.parameters = model.parameters().size();
@@ -203,7 +204,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
-    if (o.write > 0 && o.tokens.empty() && std::isfinite(result.validation->loss)) {
+    if (o.write > 0 && o.tokens.empty() && around.is_first_rank() && std::isfinite(result.validation->loss)) {
         std::string prompt;
         const ht::token_view held_out = data.validation();
         for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i)
