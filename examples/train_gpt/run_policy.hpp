@@ -11,6 +11,7 @@
 #include <halftone/data/batches.hpp>
 #include <halftone/io/gpt2.hpp>
 #include <halftone/train/checkpoints.hpp>
+#include <halftone/train/ranks.hpp>
 #include <halftone/train/trainer.hpp>
 #include <iostream>
 #if defined(TRAIN_GPT_MORE)
@@ -192,7 +193,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
                                                     std::cerr << "train_gpt: " << line << std::endl;
                                                 }};
     ht::trainer_checkpoints checkpoints{trainer, saving};
-    if (around.ranks != nullptr) trainer.join(*around.ranks);
+    if (around.ranks != nullptr) ht::join(trainer, *around.ranks);
 
     run_result result;
     result.parameters = model.parameters().size();

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/dist/threads.hpp>
+#include <halftone/train/ranks.hpp>
 
 #include "train/small_gpt.hpp"
 
@@ -68,7 +69,7 @@ run train(int n, ht::extent accumulation, const ht::thread_options& how = {}) {
             one r{a};
             keeper kept;
             r.trainer.add_callback(kept);
-            r.trainer.join(comm);
+            ht::join(r.trainer, comm);
             const ht::training_result result = r.trainer.train(r.data);
             ht::check_equal(comm, r.model);
             CHECK(result.steps == 8);
@@ -120,17 +121,17 @@ TEST_CASE("trainer: stop() on the first rank stops all, and training goes on") {
         kept.stops_at = 3;
         kept.trainer = &r.trainer;
         r.trainer.add_callback(kept);
-        r.trainer.join(comm);
+        ht::join(r.trainer, comm);
         const auto first = r.trainer.train(r.data);
         CHECK(first.steps == 3);
         if (first.end == ht::training_end::stopped) ++stopped;
         CHECK(r.trainer.train(r.data).steps == 8);
         ht::check_equal(comm, r.model);
-        CHECK_THROWS_AS(r.trainer.join(comm), ht::state_error);
+        CHECK_THROWS_AS(ht::join(r.trainer, comm), ht::state_error);
         ht::training_arguments a = arguments;
         a.auto_find_batch_size = true;
         one adapting{a};
-        CHECK_THROWS_AS(adapting.trainer.join(comm), ht::argument_error);
+        CHECK_THROWS_AS(ht::join(adapting.trainer, comm), ht::argument_error);
     });
     CHECK(stopped == 2);
 }
