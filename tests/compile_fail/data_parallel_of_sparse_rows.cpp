@@ -4,13 +4,14 @@
 #include <halftone/kernel.hpp>
 #include <halftone/nn/embedding.hpp>
 #include <halftone/nn/model.hpp>
+#include <halftone/nn/sparse_embedding.hpp>
 
 namespace ht = halftone;
 
 template <class P>
 struct model_type : ht::nn::model {
 #if defined(HALFTONE_TEST_RIGHT)
-    ht::nn::embedding<ht::at<P, "embed">> embed;
+    ht::nn::token_embedding<ht::at<P, "embed">> embed;
 #else
     ht::nn::sparse_embedding<ht::at<P, "embed">> embed;
 #endif
