@@ -20,15 +20,7 @@
 /// runs out, the error says what was asked for, by which operation of which layer, what is held, by which layers, and what
 /// would fit.
 ///
-/// Several ranks train together (dist/data_parallel.hpp): each joins its trainer before train() and gives it the same data,
-/// of which it takes its rows.
-///
-///     ht::run_ranks(4, [&](ht::communicator& comm) {
-///         ht::cpu device{{.threads = 1}};
-///         ...                                                    // a model, data and a trainer as above
-///         trainer.join(comm);                                    // a step has the rows of 4 * per_device_train_batch_size
-///         trainer.train(data);                                   // callbacks are called on rank 0
-///     });
+/// Several ranks train together after ht::join(trainer, comm) (train/ranks.hpp).
 ///
 /// The loop is the one in amp.hpp, and uses only public functions. After the first steps a step allocates nothing. On a
 /// device that supports capture (a GPU) it is a captured step, and the host waits for the device only after the first
@@ -45,7 +37,6 @@
 #include <variant>
 #include <vector>
 
-#include <halftone/dist/data_parallel.hpp>
 #include <halftone/observe/memory/history.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
 #include <halftone/observe/overflow/overflow.hpp>
@@ -62,6 +53,7 @@
 #include <halftone/train/token_meter.hpp>
 #include <halftone/train/trainer_optimizer.hpp>
 #include <halftone/train/trainer_progress.hpp>
+#include <halftone/train/trainer_ranks.hpp>
 #include <halftone/train/training_arguments.hpp>
 #include <halftone/train/training_data.hpp>
 #include <halftone/train/window_mean.hpp>
@@ -125,26 +117,19 @@ class trainer {
     trainer(const trainer&) = delete;
     trainer& operator=(const trainer&) = delete;
 
-    /// From now on trains with the other ranks of `comm`, which must outlive the trainer; all join the same model and arguments,
-    /// and rank 0's parameters are copied to all. A step's batch is that of all ranks: per_device_train_batch_size rows for
-    /// each rank and micro-batch, and rank r has the r-th of equal parts of them. Losses, evaluations and figures are those of
-    /// all ranks; callbacks are called on rank 0 alone, and what stop() stops on one rank stops on all. Dropout draws other
-    /// numbers on each rank. train(), evaluate() and this are collective. Steps are not captured. Throws argument_error for
-    /// arguments that let one rank choose its own micro-batches (auto_find_batch_size, memory_budget) and as data_parallel
-    /// does, state_error if called twice.
-    void join(communicator& comm) {
-        if (comm_ != nullptr) fail<state_error>("trainer: join() was called twice");
+    /// Called by ht::join (train/ranks.hpp): `make(device, accumulator, arguments)` gives the ranks.
+    template <class Make>
+    void join(const Make& make) {
+        if (ranks_ != nullptr) fail<state_error>("trainer: join() was called twice");
         if (arguments_.auto_find_batch_size || arguments_.memory_budget != 0)
             fail<argument_error>("trainer: join() with auto_find_batch_size or a memory_budget, by which each rank would choose "
-                                 "micro-batches of its own; give all ranks their size");
-        ranks_ = std::make_shared<data_parallel<Device, accumulator<through_scaler, types<Model>>>>(
-            *device_, comm, accumulator_,
-            data_parallel_options{.micro_batches = static_cast<int>(arguments_.gradient_accumulation_steps)});
-        comm_ = &comm;
-        if (comm.size() > 1) capture_refused_ = "trainer: steps of several ranks are not captured";
+                                 "micro-batches of its own; give all ranks the same");
+        ranks_ = make(*device_, accumulator_, std::as_const(arguments_));
+        if (ranks_->size() > 1) capture_refused_ = "trainer: steps of several ranks are not captured";
     }
-    /// The ranks that it has joined; nullptr: none.
-    communicator* ranks() const { return comm_; }
+    /// This rank's number, and how many have joined; 0 and 1 for a trainer alone.
+    int rank() const { return ranks_ == nullptr ? 0 : ranks_->rank(); }
+    int rank_count() const { return ranks_ == nullptr ? 1 : ranks_->size(); }
 
     /// The callback must outlive the trainer's last call.
     void add_callback(trainer_callback& callback) { callbacks_.push_back(&callback); }
@@ -169,7 +154,7 @@ class trainer {
     training_result train(Data& data) {
         if (arguments_.memory_budget != 0 && !choice_) fit_to_budget(data);
         const training_result r = train_steps(data, true);
-        if (history_) history_->dump(arguments_.memory_history);
+        if (history_ && rank() == 0) history_->dump(arguments_.memory_history);
         return r;
     }
 
@@ -330,9 +315,9 @@ class trainer {
             mean.add(inference_, model_->loss(inference_, batch), batch);
             r.tokens += batch.size();
         }
-        if (comm_ != nullptr) {
-            add_up(*comm_, mean);
-            r.tokens = all_reduce_sum(*comm_, "tokens", r.tokens);
+        if (ranks_) {
+            mean.set_step(ranks_->add_up(mean.step()));
+            r.tokens = ranks_->add_up(r.tokens);
         }
         if (r.tokens == 0) fail<argument_error>("trainer: evaluate() of data without windows; hold some of it out");
         r.loss = mean.value();
@@ -341,8 +326,6 @@ class trainer {
         return r;
     }
 
-    int rank() const { return comm_ == nullptr ? 0 : comm_->rank(); }
-    int rank_count() const { return comm_ == nullptr ? 1 : comm_->size(); }
     /// Calls f(callback) for each callback, on rank 0 alone.
     template <class F>
     void tell(const F& f) const {
@@ -350,8 +333,8 @@ class trainer {
         for (trainer_callback* callback : callbacks_) f(*callback);
     }
     bool is_to_stop() {
-        const int own = stop_.exchange(false) ? 1 : 0;
-        return (comm_ == nullptr ? own : all_reduce_max(*comm_, "stop", own)) != 0;
+        const bool own = stop_.exchange(false);
+        return ranks_ ? ranks_->is_any(own) : own;
     }
     /// Ranks but the first have seeds of their own for the tape's random numbers, also after a checkpoint of rank 0's.
     void draw_as_rank() {
@@ -539,9 +522,9 @@ class trainer {
             }
             learn(of_ranks(loss / static_cast<float>(micro_batches)), loss);
         }
-        if (comm_ != nullptr) {
-            add_up(*comm_, losses_);
-            if (guard_) add_up(*comm_, *guard_);
+        if (ranks_) {
+            losses_.set_step(ranks_->add_up(losses_.step()));
+            if (guard_) guard_->set_step(ranks_->add_up(guard_->step()));
         }
         update();
         losses_.end_step();
@@ -667,8 +650,7 @@ class trainer {
     std::optional<measured_norm<Device>> norm_;  ///< of the last step; none without clipping
     captured_step<Device, one_step> captured_;
     std::string capture_refused_;
-    communicator* comm_ = nullptr;  ///< of the ranks that it has joined
-    std::shared_ptr<void> ranks_;   ///< their data_parallel; after the accumulator, which it refers to
+    std::unique_ptr<detail::trainer_ranks> ranks_;  ///< that it has joined; after the accumulator, to which they refer
     bool has_keeper_ = false;
     bool is_warm_ = false;       ///< warm_up() was called
     bool is_under_way_ = false;  ///< a step has begun; still true after an exception in it
