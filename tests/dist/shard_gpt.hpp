@@ -32,6 +32,7 @@ struct options {
     std::vector<std::string> units{};
     int steps = 3;
     int micro_batches = 1;
+    bool told = true;                ///< whether the division is told their number
     float clip = 0;                  ///< 0: no clipping
     bool eight_bit = false;          ///< ht::adamw_8bit
     int checkpointing = 0;
@@ -46,7 +47,6 @@ struct seen {
     std::vector<float> norms;        ///< of gradients, the same on all ranks
     std::vector<float> logits;       ///< of the trained model
     std::vector<int> skips;
-    double ema = 0;
 };
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -74,7 +74,8 @@ using model = ht::nn::gpt<P>;
 template <class P>
 std::unique_ptr<ht::detail::store_sharding> divide(ht::cpu& device, model<P>& m, ht::communicator& comm, const options& o) {
     const auto make = [&](auto strategy) -> std::unique_ptr<ht::detail::store_sharding> {
-        return std::make_unique<ht::shard<ht::cpu, model<P>, decltype(strategy)>>(device, m, comm, std::move(strategy));
+        return std::make_unique<ht::shard<ht::cpu, model<P>, decltype(strategy)>>(
+            device, m, comm, std::move(strategy), ht::shard_options{.micro_batches = o.told ? o.micro_batches : 0});
     };
     switch (o.stage) {
         case 0: return make(ht::zero0(o.units));

@@ -23,8 +23,9 @@
 ///     masters          all            all            its piece                its piece **
 ///     copies           all            all            its piece ***            all
 ///
-///     * all, from the first gradient of a window until take()   ** all, if kernels read them
-///     *** and, for all units together, all of two: the one that is called, and the one that is on its way
+///     * all, from the first gradient of a window until the sums: of a unit, when the last backward pass has left it; of the
+///       rest, in take()   ** all, if kernels read them   *** and, for all units together, all of two: the one that is called,
+///       and the one that is on its way
 ///
 /// So with zero3 a unit's parameters can be read only while the list calls it. All ranks must then call the same layers in
 /// the same order, also for evaluation.
@@ -36,8 +37,10 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,7 +57,41 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
+/// How gradients are added; the same on all ranks.
+struct shard_options {
+    /// Backward passes in each window, of which the last one is accompanied by the sums of units; 0: not known, all are added
+    /// in take().
+    int micro_batches = 1;
+    /// Gradients that are added at once, in fp32: parameters of a unit, or of the rest, are divided into runs of so many
+    /// bytes, unless a single parameter has more.
+    std::size_t bucket_bytes = std::size_t{25} << 20;
+};
+
 namespace detail {
+
+/// The sum of a run over ranks, which has begun.
+class sum_under_way {
+  public:
+    sum_under_way() = default;
+    sum_under_way(const sum_under_way&) = delete;
+    sum_under_way& operator=(const sum_under_way&) = delete;
+    virtual ~sum_under_way() = default;
+    virtual void finish() = 0;
+};
+template <class Sum>
+class sum_of_run final : public sum_under_way {
+  public:
+    sum_of_run(Sum sum, gradient_slabs& slabs, std::size_t run) : sum_(std::move(sum)), slabs_(&slabs), run_(run) {}
+    void finish() override {
+        sum_.wait();
+        slabs_->drop_whole(run_);
+    }
+
+  private:
+    Sum sum_;
+    gradient_slabs* slabs_;
+    std::size_t run_;
+};
 
 template <class... Storages>
 constexpr bool any_sparse(types<Storages...>) {
@@ -77,8 +114,11 @@ class shard final : public detail::store_sharding {
 
     /// Collective. Copies rank 0's parameters to the others, and divides them. Throws argument_error for a unit that is no
     /// layer of a list, state_error for a model that has been sharded before, communication_error and out_of_memory.
-    shard(Device& device, Model& model, communicator& comm, Strategy strategy)
-        : device_(&device), model_(&model), comm_(&comm), strategy_(std::move(strategy)) {
+    shard(Device& device, Model& model, communicator& comm, Strategy strategy, const shard_options& how = {})
+        : device_(&device), model_(&model), comm_(&comm), strategy_(std::move(strategy)), options_(how) {
+        if (how.micro_batches < 0)
+            fail<argument_error>("shard: micro_batches is ", how.micro_batches, "; expected 0 or more");
+        if (how.bucket_bytes == 0) fail<argument_error>("shard: bucket_bytes is 0; expected 1 or more");
         store& parameters = model.parameters();
         parameters.check_committed();
         units_ = detail::find_units(parameters, strategy_.units);
@@ -88,13 +128,14 @@ class shard final : public detail::store_sharding {
         options.rank = rank();
         options.ranks = ranks();
         options.units = units_.of_entry;
+        options.most = how.bucket_bytes / sizeof(float);
         parameters.divide(*this, options);
         if (Strategy::stage >= 3) gather_.emplace(parameters, comm, units_.names);
         std::size_t bytes = 0;
         for_each_run([&]<class Storage>(std::size_t run) {
             bytes = std::max(bytes, reduction_bytes<wire<Storage>>(comm, static_cast<extent>(runs()[run].count)));
         });
-        if (comm.size() > 1) sums_ = buffer(parameters.memory(), bytes, memory_kind::gradient);
+        if (comm.size() > 1) sums_ = buffer(parameters.memory(), 2 * bytes, memory_kind::gradient);
     }
     ~shard() override { model_->parameters().forget_sharding(); }
 
@@ -145,20 +186,45 @@ class shard final : public detail::store_sharding {
 
     // ---- called by accumulators, gradients, optimizers and lists of layers
 
-    void expect_loss(int of) const override {
-        if (of == comm_->size()) return;
-        fail<state_error>("shard: its gradients are added over ", comm_->size(), " ranks, and this loss is that of ", of,
-                          "; make it a part of the loss of all ranks: loss / sharded, or loss * sharded.share_of(tape, "
-                          "micro, batch) where targets are counted");
+    void begin_pass(gradient_slabs& slabs, int number, int of) override {
+        if (of != comm_->size()) {
+            fail<state_error>("shard: its gradients are added over ", comm_->size(), " ranks, and this loss is that of ", of,
+                              "; make it a part of the loss of all ranks: loss / sharded, or loss * sharded.share_of(tape, "
+                              "micro, batch) where targets are counted");
+        }
+        if (options_.micro_batches != 0 && number > options_.micro_batches) {
+            fail<state_error>("shard: micro-batch ", number, " of a window of ", options_.micro_batches,
+                              " (micro_batches), whose gradients have been sent; call take() after ", options_.micro_batches,
+                              ", or let micro_batches be right");
+        }
+        slabs_ = number == options_.micro_batches && comm_->size() > 1 ? &slabs : nullptr;
+    }
+    void complete(std::size_t unit) override {
+        if (slabs_ == nullptr) return;
+        for_each_run([&]<class Storage>(std::size_t run) {
+            if (runs()[run].unit != unit || slabs_->is_sent(run)) return;
+            slabs_->send(run);
+            begin<Storage>(*slabs_, run);
+        });
     }
     void reduce(gradient_slabs& slabs) override {
-        if (comm_->size() > 1 || Strategy::stage >= 2)
-            for_each_run([&]<class Storage>(std::size_t run) { reduce_run<Storage>(slabs, run); });
+        slabs_ = nullptr;
+        if (comm_->size() > 1 || Strategy::stage >= 2) {
+            for_each_run([&]<class Storage>(std::size_t run) {
+                if (!slabs.is_sent(run)) begin<Storage>(slabs, run);
+            });
+        }
+        finish(0);
+        slabs.drop_whole();
         if (comm_->size() == 1) return;
         slabs.forget_squares();
         detail::agree_on_reached(*comm_, slabs);
         detail::agree_on_amaxes(*comm_, parameters().memory(), parameters().amaxes());
         detail::agree_on_states(*comm_, parameters());
+    }
+    void cancel() noexcept override {
+        slabs_ = nullptr;
+        under_way_.clear();
     }
     element_range measured_here(std::size_t entry) const override {
         const store::entry& e = parameters().entries()[entry];
@@ -174,14 +240,15 @@ class shard final : public detail::store_sharding {
     }
     void gather() override;
 
-    bool gathers() const override { return Strategy::stage >= 3; }
     void open(std::size_t unit, detail::unit_pass pass) override {
         if (gather_) gather_->open(unit, pass);
+        current_ = unit;
     }
     void close(std::size_t, detail::unit_pass) override {
         if (gather_) gather_->close();
+        current_ = 0;
     }
-    std::size_t current() const override { return gather_ ? gather_->current() : 0; }
+    std::size_t current() const override { return current_; }
     const std::byte* gathered(std::size_t entry) const override { return gather_->values(entry); }
 
   private:
@@ -212,25 +279,39 @@ class shard final : public detail::store_sharding {
         }
     }
 
+    /// Begins to add a run over ranks. Its memory is one half of sums_, so that it waits for the run before the last.
     template <class Storage>
-    void reduce_run(gradient_slabs& slabs, std::size_t run) {
+    void begin(gradient_slabs& slabs, std::size_t run) {
         using T = typename Storage::accumulate;
         const store_run& r = runs()[run];
         const view<T, 1> all{reinterpret_cast<T*>(slabs.whole(run)), {static_cast<extent>(r.count)}};
+        T* const mine = r.gradient.is_whole ? all.data() + rank() * r.piece
+                                            : reinterpret_cast<T*>(slabs.slab(r.group)) + r.gradient.first;
+        if (comm_->size() == 1) {
+            device_->copy(mine, all.data(), r.piece * sizeof(T));
+            return slabs.drop_whole(run);
+        }
+        finish(1);
+        const std::size_t half = sums_.bytes() / 2;
+        const std::span<std::byte> memory(sums_.data() + (begun_++ % 2) * half, half);
         const char* const what = units_.names[r.unit].c_str();
-        const std::span<std::byte> memory(sums_.data(), sums_.bytes());
         if constexpr (Strategy::stage == 0) {
-            all_reduce<wire<Storage>>(*device_, *comm_, what, all, memory);
+            keep(begin_all_reduce<wire<Storage>>(*device_, *comm_, what, all, memory), slabs, run);
         } else {
-            T* const mine = r.gradient.is_whole ? all.data() + rank() * r.piece
-                                                : reinterpret_cast<T*>(slabs.slab(r.group)) + r.gradient.first;
             const view<T, 1> piece{mine, {static_cast<extent>(r.piece)}};
-            if (comm_->size() == 1) {
-                device_->copy(mine, all.data(), r.piece * sizeof(T));
-            } else {
-                reduce_scatter<wire<Storage>>(*device_, *comm_, what, all, piece, memory);
-            }
-            if (!r.gradient.is_whole) slabs.drop_whole(run);
+            keep(begin_reduce_scatter<wire<Storage>>(*device_, *comm_, what, all, piece, memory), slabs, run);
+        }
+    }
+    template <class Sum>
+    void keep(Sum sum, gradient_slabs& slabs, std::size_t run) {
+        under_way_.push_back(std::make_unique<detail::sum_of_run<Sum>>(std::move(sum), slabs, run));
+    }
+    /// Waits until no more than so many runs are under way.
+    void finish(std::size_t left) {
+        while (under_way_.size() > left) {
+            const auto first = std::move(under_way_.front());
+            under_way_.pop_front();
+            first->finish();
         }
     }
 
@@ -240,11 +321,18 @@ class shard final : public detail::store_sharding {
     Strategy strategy_;
     detail::unit_list units_;
     std::optional<detail::unit_gather> gather_;
-    buffer sums_;  // of reductions
+    shard_options options_;
+    gradient_slabs* slabs_ = nullptr;  // within a window's last pass
+    buffer sums_;                      // of two runs that are added
+    std::size_t begun_ = 0;
+    std::size_t current_ = 0;          // the unit that is open
+    std::deque<std::unique_ptr<detail::sum_under_way>> under_way_;
 };
 
 template <class Device, class Model, class Strategy>
 shard(Device&, Model&, communicator&, Strategy) -> shard<Device, Model, Strategy>;
+template <class Device, class Model, class Strategy>
+shard(Device&, Model&, communicator&, Strategy, const shard_options&) -> shard<Device, Model, Strategy>;
 
 template <class Device, class Model, class Strategy>
 void shard<Device, Model, Strategy>::gather() {

@@ -36,7 +36,7 @@ class gradient_slabs {
           claimed_(owner.entries().size(), false),
           reached_(owner.entries().size(), false) {
         owner.check_committed();
-        whole_.resize(owner.runs().size());
+        whole_.resize(owner.runs().size()), sent_.resize(owner.runs().size());
         for (const store::group& g : owner.groups()) {
             slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes,
                                 memory_kind::gradient);
@@ -79,7 +79,13 @@ class gradient_slabs {
         if (listener_ != nullptr) listener_->claim(part_, entry);
         const bool first = !claimed_[entry];
         claimed_[entry] = true;
-        if (is_divided(e)) whole(e.run);
+        if (store_->is_divided()) {
+            if (sent_[e.run]) {
+                fail<state_error>("gradients: that of ", e.path, " has been sent to the other ranks, and its unit is called again; "
+                                  "let micro_batches of ht::shard be 0, so that all are sent in take()");
+            }
+            if (is_divided(e)) whole(e.run);
+        }
         return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
     }
 
@@ -111,8 +117,7 @@ class gradient_slabs {
         check_layout();
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
             const store::entry& e = store_->entries()[i];
-            if (!claimed_[i] && !e.frozen && !rows_[i] && !is_divided(e))
-                store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+            if (!claimed_[i]) clear_unclaimed(e, i);
             if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
             if (!claimed_[i]) squares_[i] = {};
             reached_[i] = claimed_[i];
@@ -174,10 +179,20 @@ class gradient_slabs {
         }
         return whole_[run].data();
     }
-    /// Frees that memory.
+    /// Within a window's last pass: no gradient of the run may be claimed any more; those that were not are zero.
+    void send(std::size_t run) {
+        for (std::size_t i = 0; i < claimed_.size(); ++i) {
+            const store::entry& e = store_->entries()[i];
+            if (e.run == run && !claimed_[i]) clear_unclaimed(e, i);
+        }
+        sent_[run] = true;
+    }
+    bool is_sent(std::size_t run) const { return sent_[run]; }
+    /// Frees the memory of one run, or of all, whose window then has ended.
     void drop_whole(std::size_t run) { whole_[run] = buffer(); }
     void drop_whole() {
         for (buffer& b : whole_) b = buffer();
+        sent_.assign(sent_.size(), false);
     }
     /// The first element of a group's slab.
     std::byte* slab(std::size_t group) const { return slabs_[group].data(); }
@@ -216,6 +231,10 @@ class gradient_slabs {
         if (e.frozen) fail<state_error>("gradients: ", e.path, " is frozen and has no gradient");
         return *rows_[p.entry()];
     }
+    void clear_unclaimed(const store::entry& e, std::size_t entry) {
+        if (e.frozen || rows_[entry] || is_divided(e) || (store_->is_divided() && sent_[e.run])) return;
+        store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+    }
     /// Whether this rank keeps a piece of the gradient only.
     bool is_divided(const store::entry& e) const {
         return store_->is_divided() && !store_->runs()[e.run].gradient.is_whole;
@@ -234,6 +253,7 @@ class gradient_slabs {
     std::vector<buffer> slabs_;
     bool are_of_ranks_ = false;
     std::vector<buffer> whole_;  // by run, of those of which this rank keeps a piece, within a window
+    std::vector<bool> sent_;     // by run, within a window
     std::vector<std::unique_ptr<detail::row_memory>> rows_;  // by entry; null for dense gradients
     std::vector<square_sum> squares_;                        // by entry
     std::vector<bool> claimed_, reached_;                    // by entry: in the current window; in the last one that ended

@@ -35,10 +35,15 @@ class store_sharding {
     store_sharding& operator=(const store_sharding&) = delete;
     virtual ~store_sharding() = default;
 
-    /// Called when a backward pass begins, of a loss of so many ranks' rows. Throws state_error for any other number.
-    virtual void expect_loss(int ranks) const = 0;
+    /// Called when backward pass `number` (from 1) of a window begins, of a loss of so many ranks' rows. Throws state_error
+    /// for a loss that is not one of all ranks.
+    virtual void begin_pass(gradient_slabs& slabs, int number, int ranks) = 0;
+    /// Called within a backward pass: it has come to a unit's begin, and gives its parameters no more gradients.
+    virtual void complete(std::size_t unit) = 0;
     /// Called when a window ends: adds the gradients of all ranks, and gives each its own.
     virtual void reduce(gradient_slabs& slabs) = 0;
+    /// Called when a window is discarded.
+    virtual void cancel() noexcept = 0;
     /// The elements of an entry whose squares this rank adds, as many as follow it to the next entry.
     virtual element_range measured_here(std::size_t entry) const = 0;
     /// What all ranks together found, the same on all of them.
@@ -46,8 +51,6 @@ class store_sharding {
     /// Called after a step, or after masters were written: gathers what this rank holds whole.
     virtual void gather() = 0;
 
-    /// Whether units are gathered at all: with the other strategies every rank has all parameters.
-    virtual bool gathers() const = 0;
     /// Called when a layer begins that is a unit, and when it has ended: its parameters are gathered between both.
     virtual void open(std::size_t unit, unit_pass pass) = 0;
     virtual void close(std::size_t unit, unit_pass pass) = 0;

@@ -164,6 +164,7 @@ class accumulator<Kind, types<Models...>> {
         if (listener_ != nullptr) listener_->discard();
         ++window_.clock->serial;
         for (detail::window::part& p : window_.parts) {
+            if (p.slabs.owner().is_divided()) p.slabs.owner().sharding()->cancel();
             p.slabs.drop_whole();
             p.slabs.owner().amaxes().forget();
         }
@@ -200,8 +201,8 @@ class accumulator<Kind, types<Models...>> {
     template <class Loss>
     void begin_pass(const Loss& loss) {
         const int ranks = detail::ranks_of_loss<std::remove_cvref_t<Loss>>::read(loss);
-        for (const detail::window::part& p : window_.parts) {
-            if (auto* const sharding = p.slabs.owner().sharding()) sharding->expect_loss(ranks);
+        for (detail::window::part& p : window_.parts) {
+            if (auto* const sharding = p.slabs.owner().sharding()) sharding->begin_pass(p.slabs, received() + 1, ranks);
         }
         if (listener_ != nullptr) listener_->begin_pass(received() + 1, ranks);
     }

@@ -7,8 +7,8 @@
 ///     auto y = layer(ctx, x);
 ///     unit.finish();                                              // not called after an exception
 ///
-/// On a tape, a record at each end does the same in the backward pass, which meets the last one first. A checkpoint that
-/// computes the layer again opens it again.
+/// On a tape, a record at each end does the same in the backward pass, which meets the last one first; when it comes to the
+/// first one, the unit's gradients are complete. A checkpoint that computes the layer again opens it again.
 #pragma once
 
 #include <halftone/autodiff/engine/operation.hpp>
@@ -31,6 +31,7 @@ struct unit_record {
     void backward(Tape&) {
         if (begins) {
             sharding->close(unit, unit_pass::backward);
+            sharding->complete(unit);
         } else {
             sharding->open(unit, unit_pass::backward);
         }
@@ -44,7 +45,7 @@ class unit_scope {
         if (entry == store::nowhere || owner.unit_of(entry) == 0) return;
         sharding_ = owner.sharding();
         unit_ = owner.unit_of(entry);
-        if (!sharding_->gathers() || sharding_->current() == unit_) {
+        if (sharding_->current() == unit_) {
             sharding_ = nullptr;
             return;
         }
