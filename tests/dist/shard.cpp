@@ -218,7 +218,7 @@ TEST_CASE("shard: what is refused") {
         CHECK_THROWS_WITH_AS((ht::shard{device, m, comm, ht::zero3{"x.*"}}), doctest::Contains("names no layer"),
                              ht::argument_error);
         ht::shard sharded{device, m, comm, ht::zero1{}};
-        CHECK_THROWS_WITH_AS((ht::shard{device, m, comm, ht::zero1{}}), doctest::Contains("sharded twice"), ht::state_error);
+        CHECK_THROWS_WITH_AS((ht::shard{device, m, comm, ht::zero1{}}), doctest::Contains("sharded before"), ht::state_error);
         CHECK_THROWS_WITH_AS(m.parameters().freeze("fc1"), doctest::Contains("before ht::shard"), ht::state_error);
         CHECK_THROWS_WITH_AS((ht::muon{device, m, {.hidden = {"*"}}}), doctest::Contains("whole matrices"), ht::state_error);
         ht::accumulator acc{m, ht::unscaled};

@@ -47,6 +47,7 @@
 
 #include <halftone/autodiff/engine/rank_loss.hpp>
 #include <halftone/dist/agreement.hpp>
+#include <halftone/dist/check_equal.hpp>
 #include <halftone/dist/communicator.hpp>
 #include <halftone/dist/reduce.hpp>
 #include <halftone/dist/unit_gather.hpp>
@@ -113,7 +114,7 @@ class shard final : public detail::store_sharding {
     using sharding_strategy = Strategy;
 
     /// Collective. Copies rank 0's parameters to the others, and divides them. Throws argument_error for a unit that is no
-    /// layer of a list, state_error for a model that has been sharded before, communication_error and out_of_memory.
+    /// layer of a list, and if ranks give different models or options; state_error for a model that has been sharded before, communication_error and out_of_memory.
     shard(Device& device, Model& model, communicator& comm, Strategy strategy, const shard_options& how = {})
         : device_(&device), model_(&model), comm_(&comm), strategy_(std::move(strategy)), options_(how) {
         if (how.micro_batches < 0)
@@ -121,8 +122,10 @@ class shard final : public detail::store_sharding {
         if (how.bucket_bytes == 0) fail<argument_error>("shard: bucket_bytes is 0; expected 1 or more");
         store& parameters = model.parameters();
         parameters.check_committed();
+        if (parameters.is_divided()) fail<state_error>("shard: this model has been sharded before; one ht::shard divides it");
         units_ = detail::find_units(parameters, strategy_.units);
-        broadcast(parameters);
+        check_options();
+        detail::broadcast_parameters(comm, parameters);
         detail::run_options options;
         options.stage = Strategy::stage;
         options.rank = rank();
@@ -130,12 +133,12 @@ class shard final : public detail::store_sharding {
         options.units = units_.of_entry;
         options.most = how.bucket_bytes / sizeof(float);
         parameters.divide(*this, options);
-        if (Strategy::stage >= 3) gather_.emplace(parameters, comm, units_.names);
-        std::size_t bytes = 0;
-        for_each_run([&]<class Storage>(std::size_t run) {
-            bytes = std::max(bytes, reduction_bytes<wire<Storage>>(comm, static_cast<extent>(runs()[run].count)));
-        });
-        if (comm.size() > 1) sums_ = buffer(parameters.memory(), 2 * bytes, memory_kind::gradient);
+        try {
+            take_memory();
+        } catch (...) {
+            parameters.forget_sharding();
+            throw;
+        }
     }
     ~shard() override { model_->parameters().forget_sharding(); }
 
@@ -144,7 +147,7 @@ class shard final : public detail::store_sharding {
     const store& parameters() const { return std::as_const(*model_).parameters(); }
     /// The model itself.
     Model& model() const { return *model_; }
-    halftone::communicator& communicator() const { return *comm_; }
+    communicator& comm() const { return *comm_; }
     const Strategy& strategy() const { return strategy_; }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(*self.model_); }
 
@@ -271,12 +274,21 @@ class shard final : public detail::store_sharding {
         ((key == store::key_of<Storages>() ? f.template operator()<Storages>(run) : void()), ...);
     }
 
-    void broadcast(store& parameters) const {
-        parameters.await_readers();
-        for (const store::group& g : parameters.groups()) {
-            if (g.master.bytes() != 0) comm_->broadcast("parameters", g.master.data(), g.master.bytes(), 0);
-            if (g.copy.bytes() != 0) comm_->broadcast("copies of parameters", g.copy.data(), g.copy.bytes(), 0);
-        }
+    void take_memory() {
+        if (Strategy::stage >= 3) gather_.emplace(parameters(), *comm_, units_.names);
+        std::size_t bytes = 0;
+        for_each_run([&]<class Storage>(std::size_t run) {
+            bytes = std::max(bytes, reduction_bytes<wire<Storage>>(*comm_, static_cast<extent>(runs()[run].count)));
+        });
+        if (comm_->size() > 1) sums_ = buffer(parameters().memory(), 2 * bytes, memory_kind::gradient);
+    }
+
+    void check_options() const {
+        detail::checksum own;
+        own.add(options_.micro_batches), own.add(options_.bucket_bytes), own.add(Strategy::stage);
+        for (const std::string& name : units_.names) own.add(name.c_str());
+        if (const detail::difference d = detail::first_difference(*comm_, "options of shard", {own.value()}); d.rank >= 0)
+            fail<argument_error>("shard: the strategy, its units or its options on rank ", d.rank, " are not those of rank 0");
     }
 
     /// Begins to add a run over ranks. Its memory is one half of sums_, so that it waits for the run before the last.
@@ -317,7 +329,7 @@ class shard final : public detail::store_sharding {
 
     Device* device_;
     Model* model_;
-    halftone::communicator* comm_;
+    communicator* comm_;
     Strategy strategy_;
     detail::unit_list units_;
     std::optional<detail::unit_gather> gather_;

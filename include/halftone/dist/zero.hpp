@@ -10,6 +10,7 @@
 /// else is the rest, which is one unit that stays.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
 #include <utility>

@@ -245,7 +245,7 @@ class store final : public detail::capture_dependency {
     void divide(detail::store_sharding& sharding, const detail::run_options& options) {
         check_committed();
         await_readers();
-        if (is_divided()) fail<state_error>("store: sharded twice; one ht::shard divides a model's parameters");
+        if (is_divided()) fail<state_error>("store: its slabs are divided already");
         sharding_ = &sharding;
         rank_ = options.rank;
         keep_runs(options);
