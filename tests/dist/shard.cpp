@@ -113,10 +113,10 @@ void check_whole_numbers(const Make& make, float clip) {
     for (const int ranks : {2, 3, 4}) {
         CAPTURE(ranks);
         const numbers want = trained_alone<P>(ranks, make, clip);
-        CHECK(trained<P>(ranks, ht::zero0{}, make, whole, clip) == want);
-        CHECK(trained<P>(ranks, ht::zero1{}, make, whole, clip) == want);
-        CHECK(trained<P>(ranks, ht::zero2{}, make, whole, clip) == want);
-        CHECK(trained<P>(ranks, ht::zero3{}, make, whole, clip) == want);
+        for (int stage = 0; stage <= 3; ++stage) {
+            CAPTURE(stage);
+            CHECK(trained<P>(ranks, ht::zero(stage), make, whole, clip) == want);
+        }
     }
 }
 

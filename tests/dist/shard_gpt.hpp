@@ -70,22 +70,6 @@ struct rows {
 template <class P>
 using model = ht::nn::gpt<P>;
 
-/// The division of a model by a stage that is known at run time.
-template <class P>
-std::unique_ptr<ht::detail::store_sharding> divide(ht::cpu& device, model<P>& m, ht::communicator& comm, const options& o) {
-    const auto make = [&](auto strategy) -> std::unique_ptr<ht::detail::store_sharding> {
-        return std::make_unique<ht::shard<ht::cpu, model<P>, decltype(strategy)>>(
-            device, m, comm, std::move(strategy), ht::shard_options{.micro_batches = o.told ? o.micro_batches : 0});
-    };
-    switch (o.stage) {
-        case 0: return make(ht::zero0(o.units));
-        case 1: return make(ht::zero1(o.units));
-        case 2: return make(ht::zero2(o.units));
-        case 3: return make(ht::zero3(o.units));
-        default: return nullptr;
-    }
-}
-
 inline ht::nn::gpt_config config_of(const options& o) {
     return {.vocabulary = 64, .context = 16, .layers = 3, .heads = 2, .width = 32, .checkpointing = o.checkpointing};
 }
@@ -131,7 +115,10 @@ std::vector<seen> train(int ranks, const options& o, const Look& look) {
             ht::cpu device{{.threads = 1}};
             model<P> m{device, config_of(o), 7};
             if (o.frozen != nullptr) m.parameters().freeze(o.frozen);
-            const auto sharding = divide<P>(device, m, comm, o);
+            std::optional<ht::shard<ht::cpu, model<P>, ht::zero>> sharded;
+            if (o.stage >= 0)
+                sharded.emplace(device, m, comm, ht::zero(o.stage, o.units),
+                                ht::shard_options{.micro_batches = o.told ? o.micro_batches : 0});
             seen& mine = all[static_cast<std::size_t>(comm.rank())];
             if (o.eight_bit) {
                 ht::adamw_8bit optimizer{device, m, {.lr = 0.01, .min_8bit_size = 256}};

@@ -127,7 +127,7 @@ class shard final : public detail::store_sharding {
         check_options();
         detail::broadcast_parameters(comm, parameters);
         detail::run_options options;
-        options.stage = Strategy::stage;
+        options.stage = stage();
         options.rank = rank();
         options.ranks = ranks();
         options.units = units_.of_entry;
@@ -149,6 +149,7 @@ class shard final : public detail::store_sharding {
     Model& model() const { return *model_; }
     communicator& comm() const { return *comm_; }
     const Strategy& strategy() const { return strategy_; }
+    const shard_options& options() const { return options_; }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(*self.model_); }
 
     /// The names of the units; the first is "the rest".
@@ -212,7 +213,7 @@ class shard final : public detail::store_sharding {
     }
     void reduce(gradient_slabs& slabs) override {
         slabs_ = nullptr;
-        if (comm_->size() > 1 || Strategy::stage >= 2) {
+        if (comm_->size() > 1 || stage() >= 2) {
             for_each_run([&]<class Storage>(std::size_t run) {
                 if (!slabs.is_sent(run)) begin<Storage>(slabs, run);
             });
@@ -258,6 +259,8 @@ class shard final : public detail::store_sharding {
     template <class Storage>
     using wire = typename Storage::reduce;
 
+    /// Known at compile time, unless the strategy is ht::zero.
+    int stage() const { return strategy_.stage; }
     std::size_t rank() const { return static_cast<std::size_t>(comm_->rank()); }
     std::size_t ranks() const { return static_cast<std::size_t>(comm_->size()); }
 
@@ -275,7 +278,7 @@ class shard final : public detail::store_sharding {
     }
 
     void take_memory() {
-        if (Strategy::stage >= 3) gather_.emplace(parameters(), *comm_, units_.names);
+        if (stage() >= 3) gather_.emplace(parameters(), *comm_, units_.names);
         std::size_t bytes = 0;
         for_each_run([&]<class Storage>(std::size_t run) {
             bytes = std::max(bytes, reduction_bytes<wire<Storage>>(*comm_, static_cast<extent>(runs()[run].count)));
@@ -285,7 +288,7 @@ class shard final : public detail::store_sharding {
 
     void check_options() const {
         detail::checksum own;
-        own.add(options_.micro_batches), own.add(options_.bucket_bytes), own.add(Strategy::stage);
+        own.add(options_.micro_batches), own.add(options_.bucket_bytes), own.add(stage());
         for (const std::string& name : units_.names) own.add(name.c_str());
         if (const detail::difference d = detail::first_difference(*comm_, "options of shard", {own.value()}); d.rank >= 0)
             fail<argument_error>("shard: the strategy, its units or its options on rank ", d.rank, " are not those of rank 0");
@@ -307,7 +310,7 @@ class shard final : public detail::store_sharding {
         const std::size_t half = sums_.bytes() / 2;
         const std::span<std::byte> memory(sums_.data() + (begun_++ % 2) * half, half);
         const char* const what = units_.names[r.unit].c_str();
-        if constexpr (Strategy::stage == 0) {
+        if (stage() == 0) {
             keep(begin_all_reduce<wire<Storage>>(*device_, *comm_, what, all, memory), slabs, run);
         } else {
             const view<T, 1> piece{mine, {static_cast<extent>(r.piece)}};
@@ -349,7 +352,7 @@ shard(Device&, Model&, communicator&, Strategy, const shard_options&) -> shard<D
 template <class Device, class Model, class Strategy>
 void shard<Device, Model, Strategy>::gather() {
     if (gather_) gather_->forget();
-    if (Strategy::stage == 0 || comm_->size() == 1) return;
+    if (stage() == 0 || comm_->size() == 1) return;
     std::vector<pending> under_way;
     const auto begin = [&](const char* what, const store_run& r, const buffer& slab, const run_place& p, std::size_t each) {
         if (!p.is_there() || !p.is_whole) return;

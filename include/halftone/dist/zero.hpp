@@ -62,6 +62,16 @@ struct zero3 : detail::zero_units {
     static constexpr const char* name = "zero3";
 };
 
+/// One of the others, chosen at run time: ht::zero{3, {"h.*"}}.
+struct zero : detail::zero_units {
+    int stage;
+
+    /// Throws argument_error unless the stage is 0 to 3.
+    explicit zero(int of, std::vector<std::string> patterns = {}) : zero_units(std::move(patterns)), stage(of) {
+        if (of < 0 || of > 3) fail<argument_error>("shard: a stage of ", of, "; expected 0 to 3");
+    }
+};
+
 namespace detail {
 
 /// The units of a model, in the order of the store; the first is the rest.
