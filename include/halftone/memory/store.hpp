@@ -275,10 +275,13 @@ class store final : public detail::capture_dependency {
     element_range gradients_here(const entry& e) const { return here(e, &store_run::gradient); }
     /// Those whose masters this rank has.
     element_range masters_here(const entry& e) const { return here(e, &store_run::master); }
-    /// Throws state_error unless this rank has all of an entry's masters and copies.
-    void check_whole(const entry& e, const char* operation) const {
-        if (is_divided() && !(runs_[e.run].master.is_whole && runs_[e.run].copy.is_whole))
-            fail<state_error>(operation, ": ", e.path, " is sharded, and this rank has a part of it only");
+    /// Whether this rank has masters and copies of so many elements of an entry from `first` on.
+    bool is_here(const entry& e, std::size_t first, std::size_t count) const {
+        const auto has = [&](const run_place store_run::*slab) {
+            const element_range part = here(e, slab);
+            return !(runs_[e.run].*slab).is_there() || (part.first <= first && first + count <= part.first + part.count);
+        };
+        return !is_divided() || (has(&store_run::master) && has(&store_run::copy));
     }
 
     /// The number of parameters, without padding and layers' states.
