@@ -250,7 +250,7 @@ class store final : public detail::capture_dependency {
         rank_ = options.rank;
         keep_runs(options);
     }
-    /// The division ends: what was divided stays so and can no longer be read.
+    /// The division ends: what is divided can no longer be read.
     void forget_sharding() { sharding_ = nullptr; }
     /// Whether the slabs are divided among ranks.
     bool is_divided() const { return !runs_.empty(); }
@@ -268,8 +268,7 @@ class store final : public detail::capture_dependency {
     std::size_t room(const entry& e) const {
         return round_up(e.count, is_divided() ? detail::run_options::granule : granule);
     }
-    /// The elements of an entry, with those of the gap after it, that this rank updates: all, unless the store is
-    /// divided.
+    /// The elements of an entry, with those of the gap after it, that this rank updates.
     element_range updated_here(const entry& e) const { return here(e, &store_run::moment); }
     /// Those whose gradients this rank has after a window.
     element_range gradients_here(const entry& e) const { return here(e, &store_run::gradient); }
