@@ -78,6 +78,7 @@ HALFTONE_INLINE void store_pairs(const pack<Result, Rest...>& results, extent ro
 template <class Operands, class Results>
 void finish_block(const void* given, const float* sums, extent sums_stride, extent row, extent column, extent rows,
                   extent columns, bool non_temporal) {
+    if constexpr (!is_compiled_set) return;
     const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
     const auto factor = factor_of(epilogue.operands);
     const auto take = [&](extent i, extent j, int n, f32* arguments) {
