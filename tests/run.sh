@@ -70,6 +70,8 @@ quick=(-DHALFTONE_TEST_ONE_SET=ON -DHALFTONE_LESSONS_TOGETHER=ON -DHALFTONE_TRAI
 more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 if [[ $extent != some ]]; then
     selection=(-C More)
+    wish mpicxx libopenmpi-dev
+    wish mpirun openmpi-bin
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 fi
 if [[ $extent == full ]]; then
