@@ -44,6 +44,7 @@ json arguments_of(const options& o) {
             {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps},
             {"optimizer", o.optimizer}, {"lr", o.learning_rate}, {"seed", o.seed}};
     if (!o.tokens.empty()) arguments["vocabulary"] = o.vocabulary;
+    if (o.ranks > 1) arguments["ranks"] = o.ranks;
     return arguments;
 }
 
@@ -70,6 +71,7 @@ class observer final : public ht::trainer_callback {
           monitor_(monitor),
           page_(page),
           progress_(std::cerr, policy, o.steps, {.columns = ht::terminal_columns(stderr)}) {
+        if (o.ranks > 1) fields_["ranks"] = o.ranks;
         static_cast<void>(monitor_.take());  // what was before the run
         if (!o.tensorboard) return;
         events_.emplace(o.out / "tensorboard" / policy);
@@ -203,12 +205,15 @@ void write_report(const options& o, const machine& where, const std::vector<run_
 
 }  // namespace
 
-reporter::reporter(const options& o, const machine& where, std::string_view corpus) {
-    // What decides a run's numbers.
+std::string run_arguments(const options& o, std::string_view corpus) {
     json arguments = arguments_of(o);
     arguments["text"] = checksum_of(corpus);
     arguments["eval_every"] = o.eval_every;
-    const std::string text = arguments.dump();
+    return arguments.dump();
+}
+
+reporter::reporter(const options& o, const machine& where, std::string_view corpus) {
+    const std::string text = run_arguments(o, corpus);
     // In this order: the folder is made first.
     state_.reset(new state{o, where, text, ht::output_folder(o.out),
                            ht::metrics_file(o.out / "metrics.jsonl", rejoin_metrics(o, text)),
