@@ -290,7 +290,7 @@ class shard final : public detail::store_sharding {
         detail::checksum own;
         own.add(options_.micro_batches), own.add(options_.bucket_bytes), own.add(stage());
         for (const std::string& name : units_.names) own.add(name.c_str());
-        if (const detail::difference d = detail::first_difference(*comm_, "options of shard", {own.value()}); d.rank >= 0)
+        if (const auto d = detail::first_difference(*comm_, "options of shard", {own.value()}); d.rank >= 0)
             fail<argument_error>("shard: the strategy, its units or its options on rank ", d.rank, " are not those of rank 0");
     }
 
