@@ -380,4 +380,37 @@ TEST_CASE("caching arena: small and large segments, split and joined") {
     CHECK(memory.usage().held() == 2 * mebibyte);
 }
 
+TEST_CASE("caching arena: a small block comes out of a large segment where no small one has room, and goes back there") {
+    ht::planned_memory memory;
+    memory.set_arenas(arena_kind::caching);
+    ht::arena space(memory, memory_kind::activation);
+    std::byte* const large = space.allocate(20 * mebibyte);
+    space.deallocate(large, 20 * mebibyte);
+    CHECK(space.reserved() == 20 * mebibyte);
+    // As in a step of a short sequence behind the warm-up: what was large is small now.
+    std::byte* const a = space.allocate(mebibyte);
+    std::byte* const b = space.allocate(100);
+    CHECK(a == large);
+    CHECK(b == large + mebibyte);
+    CHECK(space.allocate(2 * mebibyte) == b + 512);
+    CHECK(space.reserved() == 20 * mebibyte);
+    std::byte* const rest = space.allocate(17 * mebibyte - 512);
+    std::byte* const small = space.allocate(100);  // a segment of small blocks, as there is no room at all
+    CHECK(space.reserved() == 22 * mebibyte);
+    CHECK(space.allocate(100) == small + 512);
+    for (const auto& [block, bytes] : {std::pair{b, std::size_t{100}}, {b + 512, 2 * mebibyte}, {a, mebibyte}, {rest, 17 * mebibyte - 512}})
+        space.deallocate(block, bytes);
+    CHECK(space.allocate(20 * mebibyte) == large);
+    // Blocks of small segments are not taken for large ones.
+    std::byte* const other = space.allocate(mebibyte + 1);
+    CHECK((other < small || other >= small + 2 * mebibyte));
+    space.deallocate(other, mebibyte + 1);
+    space.deallocate(large, 20 * mebibyte);
+    space.deallocate(small, 100);
+    space.deallocate(small + 512, 100);
+    CHECK(memory.usage().live() == 0);
+    memory.release_cached();
+    CHECK(memory.usage().held() == 0);
+}
+
 }  // namespace

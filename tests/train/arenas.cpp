@@ -170,7 +170,8 @@ reserved_bytes of_random_lengths(arena_kind kind, const std::vector<calls::seque
 
 TEST_CASE("arenas: after a warm-up at the largest length, 10,000 steps of random lengths reserve nothing more") {
     ht::cpu device{{.threads = 2}};
-    const ht::nn::gpt_config config{.vocabulary = 256, .context = 1024, .layers = 4, .heads = 4, .width = 128};
+    // Blocks of a caching arena's large pool at the largest length, of its small pool at others.
+    const ht::nn::gpt_config config{.vocabulary = 256, .context = 1024, .layers = 4, .heads = 8, .width = 640};
     std::vector<ht::extent> lengths;
     for (ht::extent length = 32; length <= 1024; ++length) lengths.push_back(length);
     const auto steps = calls::of_lengths<ht::amp_bf16>(device, config, 1, lengths);
