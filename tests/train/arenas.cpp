@@ -168,10 +168,9 @@ reserved_bytes of_random_lengths(arena_kind kind, const std::vector<calls::seque
     return r;
 }
 
-TEST_CASE("arenas: after a warm-up at the largest length, 10,000 steps of random lengths reserve nothing more") {
+/// Of one row of 32 to 1,024 tokens.
+void expect_nothing_behind_the_warm_up(const ht::nn::gpt_config& config) {
     ht::cpu device{{.threads = 2}};
-    // Blocks of a caching arena's large pool at the largest length, of its small pool at others.
-    const ht::nn::gpt_config config{.vocabulary = 256, .context = 1024, .layers = 4, .heads = 8, .width = 640};
     std::vector<ht::extent> lengths;
     for (ht::extent length = 32; length <= 1024; ++length) lengths.push_back(length);
     const auto steps = calls::of_lengths<ht::amp_bf16>(device, config, 1, lengths);
@@ -182,7 +181,16 @@ TEST_CASE("arenas: after a warm-up at the largest length, 10,000 steps of random
         CAPTURE(r.peak_live);
         CHECK(r.at_end == r.warm);
         CHECK(r.calls_at_end == r.calls_warm);
+        MESSAGE(ht::name(kind), ": ", r.at_end, " bytes reserved, ", r.peak_live, " in use at one time");
     }
+}
+
+TEST_CASE("arenas: after a warm-up at the largest length, 10,000 steps of random lengths reserve nothing more") {
+    // Its blocks are a caching arena's large ones at the largest length, and small ones at others.
+    expect_nothing_behind_the_warm_up({.vocabulary = 256, .context = 1024, .layers = 4, .heads = 8, .width = 640});
+}
+TEST_CASE("arenas: the same of GPT-2 with 124 million parameters" * doctest::skip()) {
+    expect_nothing_behind_the_warm_up({.vocabulary = 50304, .context = 1024, .layers = 12, .heads = 12, .width = 768});
 }
 
 }  // namespace
