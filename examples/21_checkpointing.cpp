@@ -90,7 +90,7 @@ result step(auto& device, const auto& pass) {
     std::vector<float> data(static_cast<std::size_t>(rows * width));
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = 2 * ht::uniform(ht::random_bits(1, 0, 0, i)) - 1;
     network model{device};
-    ht::sgd optimizer{device, model, {.lr = 0.5}};
+    ht::sgd optimizer{device, model, {.lr = 1e-3}};
     ht::accumulator acc{model, ht::unscaled};
     ht::tape tape{device};
     const variable x = tape.to_device(ht::const_view<float, 2>(data.data(), {rows, width}));

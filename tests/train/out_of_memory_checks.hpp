@@ -69,7 +69,7 @@ inline void expect_told(const std::string& what) {
 /// Runs with less and less scarcity until nothing is refused; every `stride`-th request is the first to fail.
 template <class P, class Kind, class Device>
 void expect_errors_everywhere(Device& device, long stride = 1) {
-    const std::string corpus = small::text();
+    const std::string corpus = small::text().substr(0, 400);  // five windows to evaluate on
     const ht::nn::gpt_config config{.vocabulary = 32, .context = 8, .layers = 2, .heads = 2, .width = 32};
     scarcity source;
     device.memory().usage().listen(&source);
@@ -104,8 +104,8 @@ void expect_errors_everywhere(Device& device, long stride = 1) {
     CHECK(device.memory().usage().held() == 0);
     device.memory().usage().listen(nullptr);
     MESSAGE(errors, " requests refused, ", passes_told, " of an operation of a block");
-    CHECK(errors >= 8);
-    CHECK(passes_told >= 1);
+    CHECK(errors >= (stride == 1 ? 8 : 2));
+    CHECK((passes_told >= 1 || stride != 1));
 }
 
 }  // namespace out_of_memory_checks

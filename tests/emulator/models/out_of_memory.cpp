@@ -18,7 +18,7 @@ void expect_errors(long stride) {
 
 // With the policy of the other models that `ctest -C More` runs, whose kernels are compiled there anyway.
 TEST_CASE("out of memory on a device at some requests: one error, nothing lost, and the next run is as a fresh one") {
-    expect_errors(23);
+    expect_errors(7);
 }
 TEST_CASE("out of memory on a device at each request in turn, to the end of the run" * doctest::skip()) { expect_errors(1); }
 
