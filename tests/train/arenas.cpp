@@ -181,7 +181,7 @@ void expect_nothing_behind_the_warm_up(const ht::nn::gpt_config& config) {
         CAPTURE(r.peak_live);
         CHECK(r.at_end == r.warm);
         CHECK(r.calls_at_end == r.calls_warm);
-        MESSAGE(ht::name(kind), ": ", r.at_end, " bytes reserved, ", r.peak_live, " in use at one time");
+        MESSAGE(std::string(ht::name(kind)), ": ", r.at_end, " bytes reserved, ", r.peak_live, " in use at one time");
     }
 }
 
