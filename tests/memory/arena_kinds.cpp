@@ -413,4 +413,43 @@ TEST_CASE("caching arena: a small block comes out of a large segment where no sm
     CHECK(memory.usage().held() == 0);
 }
 
+TEST_CASE("caching arena: what is left of a small block is one of its own from 512 bytes on, of a large one above 1 MiB") {
+    ht::planned_memory memory;
+    memory.set_arenas(arena_kind::caching);
+    ht::arena space(memory, memory_kind::activation);
+    std::byte* const a = space.allocate(mebibyte);
+    std::byte* const b = space.allocate(mebibyte - 512);
+    CHECK(space.allocate(512) == b + mebibyte - 512);
+    CHECK(space.reserved() == 2 * mebibyte);
+    std::byte* const large = space.allocate(10 * mebibyte - 512);  // of 20 MiB, which blocks of less than 10 MiB share
+    CHECK(space.reserved() == 22 * mebibyte);
+    std::byte* const next = space.allocate(9 * mebibyte + 512);    // leaves 1 MiB, which stays with it
+    CHECK(next == large + 10 * mebibyte - 512);
+    std::byte* const own = space.allocate(10 * mebibyte);
+    CHECK(space.reserved() == 32 * mebibyte);
+    std::byte* const more = space.allocate(mebibyte);
+    CHECK(space.reserved() == 34 * mebibyte);
+    for (const auto& [block, bytes] : {std::pair{a, mebibyte}, {more, mebibyte}, {b, mebibyte - 512}, {b + mebibyte - 512, std::size_t{512}},
+                                       {large, 10 * mebibyte - 512}, {next, 9 * mebibyte + 512}, {own, 10 * mebibyte}})
+        space.deallocate(block, bytes);
+    memory.release_cached();
+    CHECK(memory.usage().held() == 0);
+}
+
+TEST_CASE("caching arena: captured steps are told of segments that are added or returned, and that more may be needed") {
+    ht::planned_memory memory;
+    memory.set_arenas(arena_kind::caching);
+    ht::arena space(memory, memory_kind::activation);
+    const auto empty = memory.capture_dependencies().now();
+    std::byte* const block = space.allocate(100);
+    CHECK(memory.capture_dependencies().first_change_since(empty) != nullptr);
+    CHECK(space.settle());
+    CHECK(!space.settle());
+    const auto before = memory.capture_dependencies().now();
+    space.deallocate(block, 100);
+    CHECK(memory.capture_dependencies().first_change_since(before) == nullptr);
+    memory.release_cached();
+    CHECK(memory.capture_dependencies().first_change_since(before) != nullptr);
+}
+
 }  // namespace
