@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Lesson 21: gradient checkpointing by hand, and what it costs.
+/// Lesson 23: gradient checkpointing by hand, and what it costs.
 ///
 /// A backward pass needs what the forward pass computed. A program can keep the input of each block instead, and compute the
 /// block again when its gradient is due. Here that is written out, then left to ht::checkpoint, then nested.
