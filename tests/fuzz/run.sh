@@ -18,7 +18,7 @@ if [[ ${1:-} == --fuzz ]]; then
         if [[ ${3:-$name} == "$name" ]]; then
             clang++ "${flags[@]}" -O2 -fsanitize=fuzzer,address -DFUZZ_TARGET=$number "$here/libfuzzer.cpp" -pthread -o "$work/$name"
             mkdir -p "$work/corpus_$name"
-            # Without stacks of allocations, which a finding's input gives when it is run again, and which take half the time.
+            # Without the stacks of allocations, which take time: an input with a finding can be run again with them.
             ASAN_OPTIONS=malloc_context_size=0:quarantine_size_mb=16 "$work/$name" -runs="${2:-1000000}" -seed=1 -max_len=8192 -rss_limit_mb=4096 -print_final_stats=1 \
                 -artifact_prefix="$PWD/$name-" "$work/corpus_$name" "$here/seeds/$name" 2>&1 | tail -n 12
         fi

@@ -37,6 +37,31 @@ TEST_CASE("checkpoint: a run whose batches come from a loader goes on in the mid
     keeping::trainer_resumes_in_an_epoch<ht::amp_fp16>();
 }
 
+/// Takes no state.
+struct refusing {
+    static constexpr const char* checkpoint_name = "refusing";
+    struct nothing {
+        std::int64_t number = 0;
+        static void visit_fields(auto& self, auto&& f) { f("number", self.number); }
+    };
+    nothing state() const { return {}; }
+    void load(const nothing&) { throw ht::argument_error("not today"); }
+};
+
+TEST_CASE("checkpoint: a load that is refused at its end restores the histories of delayed scaling, too") {
+    const support::temporary_folder folder;
+    run<delayed_fp8, keeping::by_adamw> r(2);
+    refusing last;
+    for (int i = 0; i < 3; ++i) r.step(i);
+    r.with_parts([&](auto&... parts) { ht::save_checkpoint(folder.path(), {.step = 3}, parts..., last); });
+    for (int i = 3; i < 6; ++i) r.step(i);
+    const std::string before = r.bytes();
+    r.with_parts([&](auto&... parts) {
+        CHECK_THROWS_AS(ht::load_checkpoint(folder.path() / "checkpoint-3", {}, parts..., last), ht::checkpoint_error);
+    });
+    CHECK(r.bytes() == before);
+}
+
 #if defined(HALFTONE_FULL_TESTS)
 template <class Optimizer>
 void under_all() {
