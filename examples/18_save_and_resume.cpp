@@ -5,7 +5,7 @@
 /// A run that is interrupted should go on as if it had not been: with the same bits, which is how you know that nothing
 /// was forgotten. What has to be saved is more than the weights: the masters in fp32, the optimizer's moments and step
 /// count, the loss scale and its counter, the random numbers of dropout. Here a run of eight steps is compared with one
-/// that is killed after five, of which a checkpoint has three.
+/// that is killed after five, of which a checkpoint has three. In the end weights go to Python and come back.
 #include <cstdio>
 #include <filesystem>
 #include <vector>
@@ -121,6 +121,22 @@ void lesson(auto& device) {
     for (const ht::tensor_info& t : file.tensors()) std::printf("%s %s, %zu numbers\n", t.name.c_str(), ht::name(t.type), t.count());
     // Prints: down.bias BF16, 1 numbers
     // Prints: up.weight BF16, 48 numbers
+
+    // 5. And back. Say that Python has doubled all of them, and saved them in float32: safetensors.torch.save_file(tensors,
+    // "changed.safetensors"). What is loaded is converted to the masters' type.
+    std::vector<std::vector<float>> values;
+    std::vector<ht::tensor_source> changed;
+    values.reserve(file.tensors().size());
+    for (const ht::tensor_info& t : file.tensors()) {
+        values.push_back(file.read<float>(t.name));
+        for (float& v : values.back()) v *= 2;
+        changed.push_back(ht::tensor_source::of<float>(t.name, t.shape, values.back()));
+    }
+    ht::write_safetensors(folder / "changed.safetensors", changed);
+    ht::load_weights(other, folder / "changed.safetensors");
+    const bool doubled = ht::to_host(device, other.up.weight.master())(0, 0) == 2 * file.read<float>("up.weight")[0];
+    std::printf("loaded again: %s\n", doubled ? "twice what they were" : "something else");
+    // Prints: loaded again: twice what they were
     fs::remove_all(folder);
 }
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// How the programs here refuse a command line: one line on stderr, and exit code 2.
+/// How the programs here end: what is wrong with a command line, with data or with the machine is one line on stderr and an
+/// exit code.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <iostream>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -23,4 +27,28 @@ template <class... Parts>
 
 inline void check_range(const char* option, std::int64_t value, std::int64_t least, std::int64_t most) {
     if (value < least || value > most) refuse(option, " is ", value, "; expected ", least, " to ", most);
+}
+
+/// main() of a program: what f() returns, or the exit code of its exception: 2 for bad input, 1 for what nobody expects.
+/// `needs` is what memory may not suffice for. If f() sets `is_silent`, exceptions with another code than 1 are told by another
+/// process.
+template <class Function>
+int run_main(const char* program, const char* needs, const Function& f, const bool& is_silent = false) {
+    const auto complain = [&](int code, const std::string& line) {
+        if (!is_silent || code == 1) std::cerr << program << ": " << line << '\n';
+        return code;
+    };
+    try {
+        return f();
+    } catch (const exit_with& e) {
+        return complain(e.code, e.what());
+    } catch (const halftone::error& e) {
+        return complain(2, e.what());
+    } catch (const std::filesystem::filesystem_error& e) {
+        return complain(2, e.what());
+    } catch (const std::bad_alloc&) {
+        return complain(2, std::string("not enough memory for ") + needs);
+    } catch (const std::exception& e) {
+        return complain(1, e.what());
+    }
 }

@@ -6,19 +6,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <new>
 #include <string>
 #include <vector>
-
-#include <CLI/CLI.hpp>
 
 #include <halftone/data/data_error.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/metrics/metrics.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
-#include <halftone/version.hpp>
 
+#include "../parse.hpp"
 #include "run.hpp"
 
 #if !defined(HALFTONE_COMMIT)
@@ -35,7 +32,8 @@ inline void add_run_options(CLI::App& app, run_options& o) {
     app.add_option("--epochs", o.epochs, "how often each sample is trained on");
     app.add_option("--batch", o.batch, "samples in a step");
     app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to 0 by the last step");
-    app.add_option("--threads", o.threads, "threads that compute; 0: all cores");
+    app.add_option("--device", o.device, "cpu or cuda");
+    app.add_option("--threads", o.threads, "threads of the CPU that compute; 0: all cores");
     app.add_option("--workers", o.workers, "threads that make batches meanwhile; 0: none");
     app.add_option("--seed", o.seed, "seed of weights and of the order");
 }
@@ -45,6 +43,7 @@ inline void check(const run_options& o) {
     check_range("--batch", o.batch, 1, 1 << 20);
     check_range("--threads", o.threads, 0, 4096);
     check_range("--workers", o.workers, 0, 256);
+    if (o.device != "cpu" && o.device != "cuda") refuse("--device: there is no '", o.device, "'; expected cpu or cuda");
     if (!(o.learning_rate > 0 && o.learning_rate < 10))
         refuse("--lr is ", o.learning_rate, "; expected more than 0 and less than 10");
     for (const std::string& run : o.runs) {
@@ -69,10 +68,12 @@ inline void print_results(std::ostream& out, const std::vector<run_result>& runs
 /// Calls run_one(name) for each run, prints the table, and writes out/summary.json, which is complete or not there.
 template <class RunOne>
 void run_all(const char* program, const run_options& o, nlohmann::ordered_json arguments, const RunOne& run_one) {
+    const ht::cpu cpu{{.threads = o.threads}};
+    const gpu_names gpu = o.device == "cuda" ? describe_gpu() : gpu_names{};
+    const std::string device = o.device == "cuda" ? gpu.device : cpu.description();
     ht::output_folder folder(o.out);
     ht::output_file file(o.out / "summary.json");  // opened early, so that an unwritable folder is reported before training
-    const ht::cpu device{{.threads = o.threads}};
-    std::cout << device.description() << std::endl;
+    std::cout << device << std::endl;
     std::vector<run_result> runs;
     for (const std::string& name : o.runs) runs.push_back(run_one(name));
     std::cout << '\n';
@@ -81,14 +82,15 @@ void run_all(const char* program, const run_options& o, nlohmann::ordered_json a
     arguments["workers"] = o.workers, arguments["seed"] = o.seed;
     nlohmann::ordered_json summary{{"program", program},
                                    {"commit", HALFTONE_COMMIT},
-                                   {"machine", {{"cpu", ht::cpu_model()}, {"isa", ht::name(device.instruction_set())},
-                                                {"threads", device.threads()}, {"gpu", nullptr}}},
+                                   {"machine", {{"cpu", ht::cpu_model()}, {"isa", ht::name(cpu.instruction_set())},
+                                                {"threads", cpu.threads()},
+                                                {"gpu", gpu.gpu.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(gpu.gpu)}}},
                                    {"arguments", arguments},
                                    {"runs", nlohmann::ordered_json::array()}};
     for (const run_result& r : runs) {
         summary["runs"].push_back({{"policy", r.name == "small_bf16" ? "amp_bf16" : r.name},
                                    {"name", r.name},
-                                   {"device", device.description()},
+                                   {"device", device},
                                    {"parameters", r.parameters},
                                    {"steps", r.steps},
                                    {"train_loss", r.train_loss},
@@ -104,39 +106,4 @@ void run_all(const char* program, const run_options& o, nlohmann::ordered_json a
     file.write(summary.dump(2) + "\n");
     file.commit();
     folder.keep();
-}
-
-/// main() of a program: errors give one line and an exit code, 2 for bad input.
-template <class Function>
-int end_of(const char* program, const Function& f) {
-    const auto complain = [&](int code, const char* what) {
-        std::cerr << program << ": " << what << '\n';
-        return code;
-    };
-    try {
-        f();
-        return 0;
-    } catch (const CLI::Success&) {  // answered
-        return 0;
-    } catch (const CLI::ParseError& e) {
-        return complain(2, e.what());
-    } catch (const exit_with& e) {
-        return complain(e.code, e.what());
-    } catch (const ht::error& e) {
-        return complain(2, e.what());
-    } catch (const std::bad_alloc&) {
-        return complain(2, "not enough memory for these sizes and this data");
-    } catch (const std::exception& e) {
-        return complain(1, e.what());
-    }
-}
-
-/// Parses; prints help and version if asked for, and throws CLI::Success then.
-inline void parse(CLI::App& app, int argc, char** argv) {
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& e) {
-        app.exit(e);
-        throw;
-    }
 }

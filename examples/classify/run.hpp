@@ -19,10 +19,14 @@ struct run_options {
     std::int64_t epochs = 3;
     std::int64_t batch = 64;
     double learning_rate = 2e-3;
-    int threads = 0;  ///< of the device; 0: all cores
+    std::string device = "cpu";  ///< or cuda
+    int threads = 0;  ///< of the CPU; 0: all cores
     int workers = 1;  ///< that make batches
     std::uint64_t seed = 1;
 };
+
+/// small: moments in 8 bits, and activations that are computed again.
+enum class memory_use { usual, small };
 
 struct run_result {
     std::string name;
@@ -38,3 +42,10 @@ struct run_result {
     std::int64_t skipped_steps = 0;
     double loss_scale = 0;
 };
+
+/// Its description and its name: "cuda, NVIDIA H200".
+struct gpu_names {
+    std::string device, gpu;
+};
+/// Of the GPU. Throws exit_with(3) if there is none. Each program's gpu.cu has it if CUDA is available, no_gpu.cpp otherwise.
+gpu_names describe_gpu();

@@ -45,15 +45,14 @@ struct collate_images {
 
 }  // namespace
 
-template <class P, memory_use Use>
-run_result run(const std::string& name, const image_data& data, const run_options& o) {
-    ht::cpu device{{.threads = o.threads}};
+template <class P, memory_use Use, class Device>
+run_result run(Device& device, const std::string& name, const image_data& data, const run_options& o) {
     const ht::labelled_images& images = data.training;
     small_conv_net<P> model{device, images.channels(), images.height(), images.width(), data.classes, o.seed};
     const collate_images collate{images.channels(), images.height(), images.width()};
-    ht::data_loader training{images, {.batch_size = o.batch, .num_workers = o.workers, .seed = o.seed}, collate};
+    ht::data_loader training{device, images, {.batch_size = o.batch, .num_workers = o.workers, .seed = o.seed}, collate};
     ht::data_loader test{
-        data.test, {.batch_size = 256, .order = ht::row_order::in_order, .num_workers = o.workers}, collate};
+        device, data.test, {.batch_size = 256, .order = ht::row_order::in_order, .num_workers = o.workers}, collate};
     const auto logits = [&model](auto& eval, const image_batch& batch) { return model.logits(eval, batch.images); };
     if constexpr (Use == memory_use::small) {
         model.checkpoint_every(1);

@@ -5,30 +5,30 @@
 /// and cost. `classify_text --help` lists the options; without --data it writes invented reviews to a folder, and trains on
 /// them.
 ///
-/// Exit codes: 0; 2 for invalid arguments, data or output folder, with one line and nothing left behind; 1 for everything
-/// else.
+/// Exit codes: 0; 2 for invalid arguments, data or output folder, with one line and nothing left behind; 3 for a device that
+/// does not exist; 1 for everything else.
 #include <chrono>
 #include <optional>
 
 #include <halftone/data/labelled_text.hpp>
 #include <halftone/data/synthetic_reviews.hpp>
 #include <halftone/data/vocabulary.hpp>
+#include <halftone/exec/cpu/cpu.hpp>
 
 #include "../classify/report.hpp"
 #include "model.hpp"
 
-extern template run_result run<ht::full_fp32, memory_use::usual>(const std::string&, const text_data&, const text_options&);
-extern template run_result run<ht::amp_fp16, memory_use::usual>(const std::string&, const text_data&, const text_options&);
-extern template run_result run<ht::amp_bf16, memory_use::usual>(const std::string&, const text_data&, const text_options&);
-extern template run_result run<ht::amp_bf16, memory_use::small>(const std::string&, const text_data&, const text_options&);
+extern template run_result run<ht::full_fp32, memory_use::usual>(ht::cpu&, const std::string&, const text_data&, const text_options&);
+extern template run_result run<ht::amp_fp16, memory_use::usual>(ht::cpu&, const std::string&, const text_data&, const text_options&);
+extern template run_result run<ht::amp_bf16, memory_use::usual>(ht::cpu&, const std::string&, const text_data&, const text_options&);
+extern template run_result run<ht::amp_bf16, memory_use::small>(ht::cpu&, const std::string&, const text_data&, const text_options&);
 
 namespace {
 
-run_result run_named(const std::string& name, const text_data& data, const text_options& o) {
-    if (name == "full_fp32") return run<ht::full_fp32, memory_use::usual>(name, data, o);
-    if (name == "amp_fp16") return run<ht::amp_fp16, memory_use::usual>(name, data, o);
-    if (name == "amp_bf16") return run<ht::amp_bf16, memory_use::usual>(name, data, o);
-    return run<ht::amp_bf16, memory_use::small>(name, data, o);
+run_result run_policy(const std::string& name, const text_data& data, const text_options& o) {
+    if (o.device == "cuda") return run_on_gpu(name, data, o);
+    ht::cpu device{{.threads = o.threads}};
+    return run_named(device, name, data, o);
 }
 
 void check(const text_options& o, ht::extent words) {
@@ -59,7 +59,7 @@ void train(const ht::labelled_text& texts, const std::optional<ht::labelled_text
     std::optional<ht::encoded_texts> test_ids;
     if (test) {
         if (test->class_names() != texts.class_names())
-            throw exit_with(2, "--test: the folders of the classes differ from those of --data");
+            refuse("--test: the folders of the classes differ from those of --data");
         test_ids.emplace(*test, words, o.length);
     }
     const ht::random_split parts{texts.size(), test ? 0.0 : held_out, o.seed};
@@ -68,13 +68,13 @@ void train(const ht::labelled_text& texts, const std::optional<ht::labelled_text
     std::cout << parts.training.size() << " training texts, " << (test ? test->size() : static_cast<ht::extent>(parts.held_out.size()))
               << " test texts, " << texts.classes() << " classes, " << words.size() << " ids\n";
     run_all("classify_text", o, {{"data", source}, {"length", o.length}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}},
-            [&](const std::string& name) { return run_named(name, data, o); });
+            [&](const std::string& name) { return run_policy(name, data, o); });
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    return end_of("classify_text", [&] {
+    return run_main("classify_text", "these sizes and this data", [&] {
         text_options o;
         o.out = "classify_text_out";
         o.epochs = 4;
@@ -84,7 +84,6 @@ int main(int argc, char** argv) {
         ht::extent words = 10000, reviews = 400;
         double held_out = 0.1;
         CLI::App app{"Trains a small encoder to tell the class of a text under several policies, and compares them."};
-        app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, ".", HALFTONE_VERSION_MINOR, ".", HALFTONE_VERSION_PATCH));
         app.add_option("--data", folder, "folder with a folder for each class and a .txt file for each text; without it, invented reviews");
         app.add_option("--test", test_folder, "another such folder for the test; without it, a part of --data is held out");
         app.add_option("--classes", classes, "names of the classes' folders, separated by commas; without them, all but unsup")->delimiter(',');
@@ -96,10 +95,10 @@ int main(int argc, char** argv) {
         app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
         app.add_option("--width", o.width, "channels");
         add_run_options(app, o);
-        parse(app, argc, argv);
+        if (!parse(app, argc, argv)) return 0;
         check(o, words);
-        if (!(held_out > 0 && held_out < 1)) throw exit_with(2, ht::detail::sentence("--held-out is ", held_out, "; expected more than 0 and less than 1"));
-        if (reviews < 2 || reviews > 1000000) throw exit_with(2, ht::detail::sentence("--reviews is ", reviews, "; expected 2 to 1000000"));
+        check_range("--reviews", reviews, 2, 1000000);
+        if (!(held_out > 0 && held_out < 1)) refuse("--held-out is ", held_out, "; expected more than 0 and less than 1");
         std::string source = folder.string();
         std::optional<ht::labelled_text> texts, test;
         if (folder.empty()) {
@@ -112,5 +111,6 @@ int main(int argc, char** argv) {
         }
         if (!test_folder.empty()) test.emplace(test_folder, ht::labelled_text_options{.classes = classes});
         train(*texts, test, words, held_out, source, o);
+        return 0;
     });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The data and the sizes of classify_text.
+/// The data and the sizes of classify_text, and its runs.
 #pragma once
 
 #include <halftone/data/labelled_batches.hpp>
@@ -23,8 +23,16 @@ struct text_options : run_options {
     std::int64_t layers = 2, heads = 4, width = 64;
 };
 
-enum class memory_use { usual, small };
+/// Defined in a separate file for each policy and device, to keep compile times short.
+template <class P, memory_use Use, class Device>
+run_result run(Device& device, const std::string& name, const text_data& data, const text_options& o);
 
-/// Defined in a separate file for each policy, to keep compile times short.
-template <class P, memory_use Use>
-run_result run(const std::string& name, const text_data& data, const text_options& o);
+template <class Device>
+run_result run_named(Device& device, const std::string& name, const text_data& data, const text_options& o) {
+    if (name == "full_fp32") return run<ht::full_fp32, memory_use::usual>(device, name, data, o);
+    if (name == "amp_fp16") return run<ht::amp_fp16, memory_use::usual>(device, name, data, o);
+    if (name == "amp_bf16") return run<ht::amp_bf16, memory_use::usual>(device, name, data, o);
+    return run<ht::amp_bf16, memory_use::small>(device, name, data, o);
+}
+
+run_result run_on_gpu(const std::string& name, const text_data& data, const text_options& o);

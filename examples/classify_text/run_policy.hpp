@@ -8,9 +8,8 @@
 #include "../classify/train.hpp"
 #include "model.hpp"
 
-template <class P, memory_use Use>
-run_result run(const std::string& name, const text_data& data, const text_options& o) {
-    ht::cpu device{{.threads = o.threads}};
+template <class P, memory_use Use, class Device>
+run_result run(Device& device, const std::string& name, const text_data& data, const text_options& o) {
     ht::nn::classifier<P> model{device,
                                 {.encoder = {.vocab_size = data.vocabulary,
                                              .hidden_size = o.width,
@@ -25,7 +24,7 @@ run_result run(const std::string& name, const text_data& data, const text_option
     const ht::collate_padded collate{data.padding};
     // Batches of texts of similar length, so that little is padding.
     ht::data_loader training{
-        trained, {.batch_size = o.batch, .num_workers = o.workers, .bucket_batches = 16, .seed = o.seed}, collate};
+        device, trained, {.batch_size = o.batch, .num_workers = o.workers, .bucket_batches = 16, .seed = o.seed}, collate};
     const auto logits = [&model](auto& eval, const ht::labelled_batch& batch) {
         return model.logits(eval, batch.tokens, {}, ht::key_lengths(batch.lengths));
     };
@@ -33,10 +32,10 @@ run_result run(const std::string& name, const text_data& data, const text_option
         const ht::loader_options in_order{
             .batch_size = o.batch, .order = ht::row_order::in_order, .num_workers = o.workers};
         if (data.test != nullptr) {
-            ht::data_loader test{*data.test, in_order, collate};
+            ht::data_loader test{device, *data.test, in_order, collate};
             return train(name, device, model, optimizer, training, test, logits, o);
         }
-        ht::data_loader test{held_out, in_order, collate};
+        ht::data_loader test{device, held_out, in_order, collate};
         return train(name, device, model, optimizer, training, test, logits, o);
     };
     if constexpr (Use == memory_use::small) {

@@ -13,7 +13,6 @@
 #include <chrono>
 #include <csignal>
 #include <iostream>
-#include <new>
 
 #include <halftone/data/labelled_text.hpp>
 #include <halftone/data/synthetic_reviews.hpp>
@@ -189,22 +188,8 @@ int run(const options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const auto complain = [](int code, const char* what) {
-        std::cerr << "tradeoff: " << what << '\n';
-        return code;
-    };
-    try {
+    return run_main("tradeoff", "these sizes and these texts", [&] {
         const auto o = parse_options(argc, argv);
         return o ? run(*o) : 0;
-    } catch (const exit_with& e) {
-        return complain(e.code, e.what());
-    } catch (const ht::error& e) {
-        return complain(2, e.what());
-    } catch (const fs::filesystem_error& e) {
-        return complain(2, e.what());
-    } catch (const std::bad_alloc&) {
-        return complain(2, "not enough memory for these sizes and these texts");
-    } catch (const std::exception& e) {
-        return complain(1, e.what());
-    }
+    });
 }

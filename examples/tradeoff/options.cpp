@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "options.hpp"
 
-#include <CLI/CLI.hpp>
-
-#include <halftone/error.hpp>
-#include <halftone/version.hpp>
+#include "../parse.hpp"
 
 namespace ht = halftone;
 
@@ -35,8 +32,6 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.name("tradeoff");
     app.allow_windows_style_options(false);  // a path may begin with a slash there, too
     app.option_defaults()->always_capture_default();
-    app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
-                                                           HALFTONE_VERSION_PATCH));
     app.add_option("--text", o.text,
                    "folder with the folders pos and neg of .txt files, as aclImdb/train; without it reviews are invented");
     app.add_option("--texts", o.texts, "number of invented reviews of each class");
@@ -54,14 +49,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--seed", o.seed, "seed of weights, batches and invented reviews");
     app.add_option("--threads", o.threads, "0: all cores");
     app.add_flag("--plan", o.plan, "do not train: print the memory that each row would need, to the byte");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& e) {  // --help, --version
-        app.exit(e);
-        return std::nullopt;
-    } catch (const CLI::ParseError& e) {
-        refuse(e.what());
-    }
+    if (!parse(app, argc, argv)) return std::nullopt;
     check(o);
     return o;
 }

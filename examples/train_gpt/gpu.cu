@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include <optional>
-#include <memory>
 
-#include <halftone/exec/cuda/cuda.cuh>
 #include <halftone/observe/trace/kernels.cuh>
 #include <halftone/observe/trace/listeners.hpp>
 #include <halftone/policy/presets.hpp>
 
+#include "../with_gpu.cuh"
 #include "gpu.hpp"
 #include "history.hpp"
 #include "planned.hpp"
@@ -31,24 +30,6 @@ extern template run_result run<ht::fp8_hybrid>(planned_gpu&, const options&, con
 extern template run_result run_llama<ht::full_fp32>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
 extern template run_result run_llama<ht::amp_fp16>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
 extern template run_result run_llama<ht::amp_bf16>(planned_gpu&, const options&, const ht::token_view&, const surroundings&);
-
-namespace {
-
-/// Calls f with a GPU, or throws exit_with(3) if there is none.
-template <class Function>
-auto with_gpu(const Function& f) {
-    const auto begin = [] {
-        try {
-            return std::make_unique<ht::cuda>();
-        } catch (const ht::error& e) {
-            throw exit_with(3, std::string("--device cuda: ") + e.what());
-        }
-    };
-    const auto device = begin();
-    return f(*device);
-}
-
-}  // namespace
 
 gpu_names describe_gpu() {
     return with_gpu([](ht::cuda& device) { return gpu_names{device.description(), device.properties().name}; });

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <csignal>
 #include <iostream>
-#include <new>
 
 #include <halftone/dist/reduce.hpp>
 #include <halftone/dist/threads.hpp>
@@ -192,28 +191,18 @@ int train(const options& o, ht::communicator* world) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    bool is_first = true;  // others are silent about what all of them find
-    const auto complain = [&](int code, const char* what) {
-        if (is_first || code == 1) std::cerr << "train_gpt: " << what << '\n';
-        return code;
-    };
-    try {
-        const processes all(argc, argv);
-        is_first = all.is_first();
-        if (!is_first) std::cout.rdbuf(nullptr);
-        const auto o = parse_options(argc, argv, all.size());
-        if (!o) return 0;
-        if (!is_first) return train_beside(*o, *all.world());
-        return o->plan ? tell_plans(*o) : train(*o, all.world());
-    } catch (const exit_with& e) {
-        return complain(e.code, e.what());
-    } catch (const ht::communication_error& e) {
-        return complain(1, e.what());
-    } catch (const ht::error& e) {
-        return complain(2, e.what());
-    } catch (const std::bad_alloc&) {
-        return complain(2, "not enough memory for these sizes and this text");
-    } catch (const std::exception& e) {
-        return complain(1, e.what());
-    }
+    bool is_silent = false;  // the first process tells what all of them find
+    return run_main("train_gpt", "these sizes and this text", [&] {
+        try {
+            const processes all(argc, argv);
+            is_silent = !all.is_first();
+            if (is_silent) std::cout.rdbuf(nullptr);
+            const auto o = parse_options(argc, argv, all.size());
+            if (!o) return 0;
+            if (is_silent) return train_beside(*o, *all.world());
+            return o->plan ? tell_plans(*o) : train(*o, all.world());
+        } catch (const ht::communication_error& e) {
+            throw exit_with(1, e.what());
+        }
+    }, is_silent);
 }

@@ -7,13 +7,11 @@
 #include <string_view>
 #include <system_error>
 
-#include <CLI/CLI.hpp>
-
 #include <halftone/exec/cpu/isa.hpp>
 #include <halftone/observe/metrics/machine.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
-#include <halftone/version.hpp>
 
+#include "../parse.hpp"
 #include "initial_weights.hpp"
 
 namespace ht = halftone;
@@ -183,8 +181,6 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
     app.name("train_gpt");
     app.allow_windows_style_options(false);  // a path may begin with a slash there, too
     app.option_defaults()->always_capture_default();
-    app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
-                                                           HALFTONE_VERSION_PATCH));
     app.add_option("--model", o.model, "gpt or, if this build includes it, llama");
     app.add_option(
            "--policy", o.policies,
@@ -266,14 +262,7 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
     std::string plant;
     app.add_option("--plant", plant,
                    "LAYER:STEP, for example h.1.mlp:30: make a layer overflow in a step, to see the report of --watch");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& e) {  // --help, --version
-        app.exit(e);
-        return std::nullopt;
-    } catch (const CLI::ParseError& e) {
-        refuse(e.what());
-    }
+    if (!parse(app, argc, argv)) return std::nullopt;
     if (vocabulary->count() == 0 && !o.tokens.empty()) o.vocabulary = 50257;
     if (vocabulary->count() != 0 && o.tokens.empty()) refuse("--vocabulary is of --tokens, which is not given");
     if (!o.tokens.empty() && !o.text.empty()) refuse("--tokens and --text are both given; expected one of them");

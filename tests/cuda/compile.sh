@@ -85,6 +85,8 @@ bench/cuda/rows.cu 60 full
 examples/own_project/main.cu 20 consumer
 examples/own_project/one_file.cu 20 full
 examples/train_gpt/gpu.cu 10 full
+examples/classify_images/gpu.cu 10 full
+examples/classify_text/gpu.cu 10 full
 tests/cuda/exec.cu 10
 tests/cuda/float8.cu 20 each
 FILES
@@ -93,6 +95,7 @@ FILES
     if [[ $full == yes ]]; then
         printf 'examples/train_gpt/%s.cu 160\n' amp_fp16 full_fp32 more/tf32 >>"$work/files"
         echo "examples/train_gpt/more/fp8_hybrid.cu 210" >>"$work/files"
+        printf 'examples/classify_%s.cu 200\n' images/amp_bf16 images/small_bf16 text/amp_bf16 text/small_bf16 >>"$work/files"
         printf 'examples/%s.cpp 170\n' 04_loss_scaling 05_own_model 06_gradient_penalty 07_sparse_embeddings >>"$work/files"
         printf '%s 20 bytes\n' bench/cuda/matmul_bytes.cu tests/cuda/bytes.cu >>"$work/files"
         printf '%s 150\n' bench/cuda/smoke.cu bench/cuda/step.cu tests/cuda/captured_step.cu tests/cuda/attention_tf32.cu >>"$work/files"

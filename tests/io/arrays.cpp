@@ -3,9 +3,11 @@
 /// .npy files both ways, checksums, number types, and DLPack's structures.
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include <doctest/doctest.h>
 
+#include <halftone/io/checkpoint/verify.hpp>
 #include <halftone/io/dlpack.hpp>
 #include <halftone/io/npy.hpp>
 
@@ -107,6 +109,51 @@ TEST_CASE("io: the checksum is zlib's CRC-32") {
     const std::string long_text = "The quick brown fox jumps over the lazy dog";
     for (std::size_t cut = 0; cut <= long_text.size(); ++cut) CHECK(sum(long_text, cut) == 0x414fa339u);
     CHECK(sum("", 0) == 0);
+}
+
+TEST_CASE("io: the checksum of long pieces, wherever they begin and end, is that of their bits; of joined pieces, too") {
+    std::mt19937 random(1);
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text += static_cast<char>(random());
+    const auto defined = [](const char* bytes, std::size_t count) {  // bit by bit
+        std::uint32_t value = ~std::uint32_t{0};
+        for (std::size_t i = 0; i < count; ++i) {
+            value ^= static_cast<unsigned char>(bytes[i]);
+            for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? 0xedb88320u : 0u);
+        }
+        return ~value;
+    };
+    for (const std::size_t first : {0u, 1u, 7u, 16u, 33u}) {
+        for (const std::size_t count : {255u, 256u, 257u, 319u, 320u, 383u, 1000u, 2944u}) {
+            CAPTURE(first);
+            CAPTURE(count);
+            const std::uint32_t expected = defined(text.data() + first, count);
+            for (const std::size_t cut : {std::size_t{0}, std::size_t{5}, count / 2, count}) {
+                ht::detail::crc32 whole, a, b;
+                whole.add(text.data() + first, cut), whole.add(text.data() + first + cut, count - cut);
+                CHECK(whole.value() == expected);
+                a.add(text.data() + first, cut), b.add(text.data() + first + cut, count - cut);
+                CHECK(ht::detail::crc32_joined(a.value(), b.value(), count - cut) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("io: a large file is read whole by several threads, with the sum of all its bytes") {
+    std::string text((std::size_t{33} << 20) + 12345, 'a');
+    for (std::size_t i = 0; i < text.size(); i += 1 + i / 3000) text[i] = static_cast<char>(i * 31);
+    const support::temporary_folder folder;
+    for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{16} << 20, text.size()}) {
+        const ht::detail::input_file in(folder.write("large", text.substr(0, size)));
+        std::string back(size, '\0');
+        ht::detail::crc32 sum;
+        sum.add(text.data(), size);
+        CHECK(ht::detail::read_and_sum(in, reinterpret_cast<std::byte*>(back.data())) == sum.value());
+        CHECK(back == text.substr(0, size));
+        if (size == 0) continue;
+        std::filesystem::resize_file(folder.path() / "large", size - 1);  // found by the thread that reads the end
+        CHECK_THROWS_AS(ht::detail::read_and_sum(in, reinterpret_cast<std::byte*>(back.data())), ht::io_error);
+    }
 }
 
 TEST_CASE("io: numbers are converted between all floating-point types, each rounded once") {

@@ -3,6 +3,7 @@
 /// A run that is saved, destroyed, built anew and loaded goes on with the bits of one that was not interrupted.
 #include <doctest/doctest.h>
 
+#include "io/resume_checks.hpp"
 #include "io/run.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -10,29 +11,8 @@ namespace ht = halftone;
 
 namespace {
 
+using keeping::resumes;
 using keeping::run;
-
-/// Six steps straight, and three, a save, three: the same losses, and the same bytes of everything.
-template <class P, class Optimizer>
-void resumes(int micro_batches) {
-    const support::temporary_folder folder;
-    run<P, Optimizer> straight(micro_batches);
-    std::vector<float> losses;
-    for (int i = 0; i < 6; ++i) losses.push_back(straight.step(i));
-    {
-        run<P, Optimizer> first(micro_batches);
-        for (int i = 0; i < 3; ++i) CHECK(first.step(i) == losses[static_cast<std::size_t>(i)]);
-        first.save(folder.path(), 3);
-    }
-    run<P, Optimizer> second(micro_batches);
-    second.step(7);  // what it did before does not matter
-    CHECK(second.load(folder.path() / "checkpoint-3").step == 3);
-    for (int i = 3; i < 6; ++i) CHECK(second.step(i) == losses[static_cast<std::size_t>(i)]);
-    CHECK(second.bytes() == straight.bytes());
-    CHECK(straight.optimizer.steps() + straight.optimizer.skipped_steps() == 6);
-    CHECK(straight.optimizer.steps() >= 2);
-    if (ht::model_needs_scaling<keeping::net<P>>) CHECK(straight.optimizer.skipped_steps() > 0);
-}
 
 using delayed_fp8 = ht::with_scaling<ht::fp8_hybrid, ht::delayed_scaling<3>>;
 using split_bf16 = ht::with_split_master<ht::amp_bf16>;
@@ -50,6 +30,36 @@ TEST_CASE("checkpoint: a resumed run has the bits of an uninterrupted one, with 
     resumes<ht::amp_fp16, keeping::by_lion>(2);
     resumes<ht::amp_fp16, keeping::by_muon>(1);
     resumes<ht::amp_fp16, keeping::by_adafactor>(3);
+}
+
+TEST_CASE("checkpoint: a run whose batches come from a loader goes on in the middle of an epoch, with other workers") {
+    keeping::resumes_in_an_epoch<ht::amp_fp16, keeping::by_adamw>();
+    keeping::trainer_resumes_in_an_epoch<ht::amp_fp16>();
+}
+
+/// Takes no state.
+struct refusing {
+    static constexpr const char* checkpoint_name = "refusing";
+    struct nothing {
+        std::int64_t number = 0;
+        static void visit_fields(auto& self, auto&& f) { f("number", self.number); }
+    };
+    nothing state() const { return {}; }
+    void load(const nothing&) { throw ht::argument_error("not today"); }
+};
+
+TEST_CASE("checkpoint: a load that is refused at its end restores the histories of delayed scaling, too") {
+    const support::temporary_folder folder;
+    run<delayed_fp8, keeping::by_adamw> r(2);
+    refusing last;
+    for (int i = 0; i < 3; ++i) r.step(i);
+    r.with_parts([&](auto&... parts) { ht::save_checkpoint(folder.path(), {.step = 3}, parts..., last); });
+    for (int i = 3; i < 6; ++i) r.step(i);
+    const std::string before = r.bytes();
+    r.with_parts([&](auto&... parts) {
+        CHECK_THROWS_AS(ht::load_checkpoint(folder.path() / "checkpoint-3", {}, parts..., last), ht::checkpoint_error);
+    });
+    CHECK(r.bytes() == before);
 }
 
 #if defined(HALFTONE_FULL_TESTS)

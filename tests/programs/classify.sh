@@ -102,6 +102,7 @@ refuse "$images" '--classes is 1' --data data --classes 1
 refuse "$images" '--epochs is 0' --data data --epochs 0
 refuse "$images" '--lr is nan' --data data --lr nan
 refuse "$images" "there is no 'fp8'" --data data --policy fp8
+refuse "$images" "--device: there is no 'tpu'" --data data --device tpu
 refuse "$images" 'named twice' --data data --policy amp_bf16,amp_bf16
 refuse "$images" '--workers is -1' --data data --workers -1
 refuse "$images" 'not expected' --data data --no-such-option
@@ -113,6 +114,15 @@ refuse "$texts" 'one/bad/1.txt is empty' --data one
 refuse "$texts" '--heads is 3' --data folder --heads 3
 refuse "$texts" '--held-out is 1' --data folder --held-out 1
 refuse "$texts" '--words is 3' --data folder --words 3
+
+# Without a GPU, or built without CUDA: exit code 3, and nothing left behind.
+for call in "$images --data data" "$texts --data folder --length 8"; do
+    $call --device cuda --out refused >out 2>err
+    code=$?
+    if ((code == 0)); then rm -rf refused; continue; fi  # there is one
+    ((code == 3)) && (($(wc -l <err) == 1)) && grep -q '^classify_[a-z]*: --device cuda: ' err || fail "--device cuda ends with $code: $(cat err)"
+    [[ ! -e refused ]] || fail "--device cuda leaves $(find refused)"
+done
 
 if ((failures)); then exit 1; fi
 echo "classify_images and classify_text behave"

@@ -302,7 +302,7 @@ refuse 'empty is empty' --tokens empty
 refuse 'token number 3 is 9; the vocabulary has 0 to 8' --tokens train.bin --vocabulary 9
 refuse 'expected one of them' --tokens train.bin --text text
 refuse '--vocabulary is of --tokens' --text text --vocabulary 9
-refuse '--init: io: cannot open' --tokens train.bin --init nowhere
+refuse '--init: io: there is no' --tokens train.bin --init nowhere
 refuse '--layers is that of the model of --init' --tokens train.bin --init "$gpt2" --layers 2
 refuse 'which are no bytes; give --tokens' --text text --init "$gpt2"
 refuse '--context is 17; the model of --init has 16 positions' --tokens train.bin --init "$gpt2" --context 17

@@ -8,6 +8,9 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/data/data_loader.hpp>
+#include <halftone/data/token_file.hpp>
+
 #include "train/failing_gpt.hpp"
 #include "train/small_gpt.hpp"
 
@@ -111,6 +114,57 @@ TEST_CASE("the loss falls, and evaluation is the mean over the held-out windows"
     CHECK(after.loss == doctest::Approx(sum / static_cast<double>(one.data.windows())).epsilon(1e-5));
     ht::language_data nothing{ht::token_view{corpus}, {.context = 8, .vocabulary = 32, .held_out = 0}};
     CHECK_THROWS_AS(one.trainer.evaluate(nothing), ht::argument_error);
+}
+
+namespace {
+
+/// The held-out windows of the data as a source of a loader.
+struct held_out_windows {
+    ht::token_view tokens;
+    ht::extent size() const { return (tokens.size() - 1) / small::config.context; }
+    std::vector<std::int32_t> operator[](ht::extent i) const {
+        std::vector<std::int32_t> ids;
+        for (ht::extent k = 0; k <= small::config.context; ++k) ids.push_back(tokens[i * small::config.context + k]);
+        return ids;
+    }
+};
+
+/// A batch of so many rows that takes any number of tokens.
+struct wide_batch {
+    ht::extent of_rows, of_tokens;
+    ht::extent rows() const { return of_rows; }
+    ht::extent size() const { return of_tokens; }
+};
+
+}  // namespace
+
+TEST_CASE("evaluation over a data loader is that over the same windows, also during training") {
+    ht::training_arguments a = arguments;
+    a.eval_steps = 6;
+    run<ht::amp_bf16> r(a);
+    const held_out_windows source{r.data.validation()};
+    ht::data_loader loader{source, {.batch_size = 16, .order = ht::row_order::in_order, .num_workers = 1}, ht::collate_windows};
+    CHECK(source.size() == r.data.windows());
+    const ht::evaluation_result first = r.trainer.evaluate(loader);
+    CHECK(first.loss == r.trainer.evaluate(r.data).loss);
+    CHECK(first.tokens == r.trainer.evaluate(r.data).tokens);
+    CHECK(loader.position().epoch == 1);
+    log_keeper told;
+    r.trainer.add_callback(told);
+    r.trainer.train(r.data, loader);
+    CHECK(told.evaluated_at == std::vector<std::int64_t>{6, 12});
+    CHECK(told.evaluations[0] < first.loss);
+    CHECK(told.evaluations[1] == r.trainer.evaluate(r.data).loss);
+}
+
+TEST_CASE("the mean loss of batches without targets is weighted by their rows") {
+    ht::cpu device{{.threads = 1}};
+    ht::inference eval{device};
+    ht::detail::window_mean mean;
+    const float one = 1, four = 4;
+    mean.add(eval, eval.to_device(ht::view<const float, 0>{&one, {}}), wide_batch{1, 700});
+    mean.add(eval, eval.to_device(ht::view<const float, 0>{&four, {}}), wide_batch{2, 6});
+    CHECK(mean.value() == 3);
 }
 
 TEST_CASE("callbacks receive every step, every log and every evaluation") {

@@ -24,7 +24,7 @@
 #include <halftone/data/batch_memory.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/data/data_error.hpp>
-#include <halftone/data/file_reader.hpp>
+#include <halftone/io/file_reader.hpp>
 #include <halftone/tensor/shape.hpp>
 
 namespace halftone {
@@ -52,16 +52,16 @@ class token_file {
         : file_("token_file", path) {
         if (options.vocabulary < 0 || options.vocabulary > INT32_MAX)
             fail<argument_error>("token_file: a vocabulary of ", options.vocabulary, "; expected 0 to ", INT32_MAX);
-        if (file_.bytes() == 0) fail<data_error>("token_file: ", file_.name(), " is empty");
+        if (file_.size() == 0) fail<data_error>("token_file: ", file_.name(), " is empty");
         format_ = options.format == token_format::automatic ? format_of_file() : options.format;
         if (format_ == token_format::llm_c) {
             read_header();
         } else {
-            if (file_.bytes() % 2 != 0) {
-                fail<data_error>("token_file: ", file_.name(), " has ", file_.bytes(),
+            if (file_.size() % 2 != 0) {
+                fail<data_error>("token_file: ", file_.name(), " has ", file_.size(),
                                  " bytes; expected an even number, two for each token");
             }
-            size_ = static_cast<extent>(file_.bytes() / 2);
+            size_ = static_cast<extent>(file_.size() / 2);
         }
         if (options.vocabulary != 0) check_ids(options.vocabulary);
     }
@@ -78,8 +78,8 @@ class token_file {
         unsigned char bytes[4 * at_once];
         for (extent done = 0; done < count;) {
             const extent n = std::min(at_once, count - done);
-            file_.read(header_ + static_cast<std::uint64_t>(first + done) * static_cast<std::uint64_t>(width_),
-                       static_cast<std::size_t>(n * width_), bytes);
+            file_.read(bytes, header_ + static_cast<std::uint64_t>(first + done) * static_cast<std::uint64_t>(width_),
+                       static_cast<std::size_t>(n * width_));
             for (extent i = 0; i < n; ++i) {
                 const unsigned char* const b = bytes + i * width_;
                 to[done + i] = width_ == 2 ? b[0] | b[1] << 8 : number_of(b);
@@ -104,19 +104,19 @@ class token_file {
     }
     std::int32_t number_at(std::uint64_t byte) const {
         unsigned char b[4];
-        file_.read(byte, 4, b);
+        file_.read(b, byte, 4);
         return number_of(b);
     }
 
     token_format format_of_file() const {
-        if (file_.bytes() < 4) return token_format::nano_gpt;
+        if (file_.size() < 4) return token_format::nano_gpt;
         const std::int32_t magic = number_at(0);
         // llm.c's magic numbers are dates of 2024. As two tokens they would be 308 and a number above GPT-2's vocabulary.
         return magic >= 20240101 && magic <= 20241231 ? token_format::llm_c : token_format::nano_gpt;
     }
     void read_header() {
-        if (file_.bytes() < header_bytes) {
-            fail<data_error>("token_file: ", file_.name(), " has ", file_.bytes(), " bytes; expected a header of ",
+        if (file_.size() < header_bytes) {
+            fail<data_error>("token_file: ", file_.name(), " has ", file_.size(), " bytes; expected a header of ",
                              header_bytes);
         }
         const std::int32_t magic = number_at(0), version = number_at(4), count = number_at(8);
@@ -132,9 +132,9 @@ class token_file {
         header_ = header_bytes;
         if (count < 1) fail<data_error>("token_file: ", file_.name(), " says ", count, " tokens; expected 1 or more");
         const std::uint64_t expected = header_ + static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(width_);
-        if (file_.bytes() != expected) {
+        if (file_.size() != expected) {
             fail<data_error>("token_file: ", file_.name(), " says ", count, " tokens, which take ", expected,
-                             " bytes with the header; it has ", file_.bytes());
+                             " bytes with the header; it has ", file_.size());
         }
         size_ = count;
     }
@@ -153,7 +153,7 @@ class token_file {
         }
     }
 
-    detail::file_reader file_;
+    detail::file_reader<data_error> file_;
     token_format format_ = token_format::nano_gpt;
     int width_ = 2;
     std::uint64_t header_ = 0;

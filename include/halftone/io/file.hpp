@@ -10,8 +10,7 @@
 ///     out.commit();                                     // flushed to the disk, then renamed
 ///
 /// A commit is: write, fsync the file, close, rename, fsync the folder. So after a crash at any time the final name is
-/// that of the old file or of the complete new one. Bytes are read with pread, and not through mmap, where an I/O error,
-/// or a file that another process truncates, would end the program.
+/// that of the old file or of the complete new one.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +33,7 @@
 #endif
 
 #include <halftone/io/crc32.hpp>
+#include <halftone/io/file_reader.hpp>
 #include <halftone/io/io_error.hpp>
 
 namespace halftone {
@@ -45,31 +45,20 @@ namespace detail {
 }
 
 #if defined(_WIN32)
-inline int open_file(const std::filesystem::path& path, bool writes) {
-    return writes ? ::_wopen(path.c_str(), _O_BINARY | _O_CREAT | _O_TRUNC | _O_WRONLY, _S_IREAD | _S_IWRITE)
-                  : ::_wopen(path.c_str(), _O_BINARY | _O_RDONLY);
+inline int open_to_write(const std::filesystem::path& path) {
+    return ::_wopen(path.c_str(), _O_BINARY | _O_CREAT | _O_TRUNC | _O_WRONLY, _S_IREAD | _S_IWRITE);
 }
-inline int close_file(int file) { return ::_close(file); }
 inline int flush_file(int file) { return ::_commit(file); }
 inline std::ptrdiff_t write_some(int file, const void* from, std::size_t bytes) {
     return ::_write(file, from, static_cast<unsigned>(bytes));
 }
-inline std::ptrdiff_t read_some(int file, void* to, std::size_t bytes, std::uint64_t offset) {
-    if (::_lseeki64(file, static_cast<long long>(offset), SEEK_SET) < 0) return -1;
-    return ::_read(file, to, static_cast<unsigned>(bytes));
-}
 inline void flush_folder(const std::filesystem::path&) {}  // Windows has nothing like it
 #else
-inline int open_file(const std::filesystem::path& path, bool writes) {
-    return writes ? ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666)
-                  : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe is refused, not waited for
+inline int open_to_write(const std::filesystem::path& path) {
+    return ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0666);
 }
-inline int close_file(int file) { return ::close(file); }
 inline int flush_file(int file) { return ::fsync(file); }
 inline std::ptrdiff_t write_some(int file, const void* from, std::size_t bytes) { return ::write(file, from, bytes); }
-inline std::ptrdiff_t read_some(int file, void* to, std::size_t bytes, std::uint64_t offset) {
-    return ::pread(file, to, bytes, static_cast<off_t>(offset));
-}
 /// Makes the names in a folder durable.
 inline void flush_folder(const std::filesystem::path& folder) {
     const std::filesystem::path& named = folder.empty() ? std::filesystem::path(".") : folder;
@@ -82,9 +71,6 @@ inline void flush_folder(const std::filesystem::path& folder) {
 }
 #endif
 
-/// The most bytes that one call reads or writes.
-inline constexpr std::size_t most_at_once = std::size_t{1} << 26;
-
 /// Gives a file or a folder another name, which replaces a file of that name.
 inline void rename_path(const std::filesystem::path& from, const std::filesystem::path& to) {
     std::error_code failed;
@@ -92,52 +78,11 @@ inline void rename_path(const std::filesystem::path& from, const std::filesystem
     if (failed) fail<io_error>("io: cannot rename ", from.string(), " to ", to.string(), ": ", failed.message());
 }
 
-/// A regular file, opened for reading.
-class input_file {
+/// A file that is read, whose exceptions are io_error.
+class input_file : public file_reader<io_error> {
   public:
     /// Throws io_error if it cannot be opened, or is a folder, a device or a pipe.
-    explicit input_file(std::filesystem::path path) : path_(std::move(path)) {
-        std::error_code ignored;
-        if (std::filesystem::is_directory(path_, ignored)) fail<io_error>("io: ", path_.string(), " is a folder");
-        file_ = open_file(path_, false);
-        if (file_ < 0) fail_io("open", path_, errno);
-        std::error_code failed;
-        const bool is_regular = std::filesystem::is_regular_file(path_, failed);
-        size_ = is_regular ? std::filesystem::file_size(path_, failed) : 0;
-        if (failed || !is_regular) {
-            close_file(file_);
-            fail<io_error>("io: ", path_.string(), " is no regular file");
-        }
-    }
-    input_file(const input_file&) = delete;
-    input_file& operator=(const input_file&) = delete;
-    input_file(input_file&& other) noexcept
-        : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)), size_(other.size_) {}
-    ~input_file() {
-        if (file_ >= 0) close_file(file_);
-    }
-
-    const std::filesystem::path& path() const { return path_; }
-    /// Its size when it was opened.
-    std::uint64_t size() const { return size_; }
-
-    /// Reads exactly these bytes. Throws io_error for an I/O error, and for a file that has become shorter.
-    void read(void* to, std::uint64_t offset, std::size_t bytes) const {
-        auto* at = static_cast<char*>(to);
-        while (bytes > 0) {
-            const std::ptrdiff_t got = read_some(file_, at, std::min(bytes, most_at_once), offset);
-            if (got < 0 && errno == EINTR) continue;
-            if (got < 0) fail_io("read", path_, errno);
-            if (got == 0)
-                fail<io_error>("io: ", path_.string(), " ends after ", offset, " bytes; expected ", bytes, " more");
-            at += got, offset += static_cast<std::uint64_t>(got), bytes -= static_cast<std::size_t>(got);
-        }
-    }
-
-  private:
-    std::filesystem::path path_;
-    int file_ = -1;
-    std::uint64_t size_ = 0;
+    explicit input_file(std::filesystem::path path) : file_reader("io", std::move(path)) {}
 };
 
 /// The contents of a small file. Throws io_error, also if it has more than `most` bytes.
@@ -165,7 +110,7 @@ class durable_file {
         if (naming_ == file_naming::part_first) written_ += ".part";
         std::error_code ignored;
         if (std::filesystem::is_directory(path_, ignored)) fail<io_error>("io: ", path_.string(), " is a folder");
-        file_ = open_file(written_, true);
+        file_ = open_to_write(written_);
         if (file_ < 0) fail_io("write", written_, errno);
     }
     durable_file(const durable_file&) = delete;

@@ -179,12 +179,13 @@ struct planned_run {
         const bool goes_on = few.eval_steps != 0 && few.eval_steps < few.max_steps;
         if (goes_on) callback.last = std::min<std::int64_t>(2, few.max_steps - 1);
         run.add_callback(callback);
-        run.train_steps(data, false);
+        constexpr typename trainer<Twin, Model, Kind>::no_evaluation nothing{};
+        run.train_steps(data, nothing);
         if constexpr (evaluation_data<Data>) {
             if (few.eval_steps == 0 || few.eval_steps > few.max_steps) return;
             run.evaluate_first(data, 2 * few.per_device_eval_batch_size);
             run.stop_.store(false);
-            if (goes_on) run.train_steps(data, false);
+            if (goes_on) run.train_steps(data, nothing);
         }
     }
 };

@@ -152,10 +152,17 @@ class trainer {
     /// the request that failed.
     template <training_data Data>
     training_result train(Data& data) {
-        if (arguments_.memory_budget != 0 && !choice_) fit_to_budget(data);
-        const training_result r = train_steps(data, true);
-        if (history_ && rank() == 0) history_->dump(arguments_.memory_history);
-        return r;
+        if constexpr (evaluation_data<Data>) {
+            return train_and_evaluate(data, [&] { return evaluate(data); });
+        } else {
+            return train_and_evaluate(data, no_evaluation{});
+        }
+    }
+    /// The same, evaluating on other data: windows, or a data loader that is used for nothing else.
+    template <training_data Data, class Evaluation>
+        requires(evaluation_data<Evaluation> || evaluation_loader<Evaluation>)
+    training_result train(Data& data, Evaluation& evaluation) {
+        return train_and_evaluate(data, [&] { return evaluate(evaluation); });
     }
 
     /// Chooses how the run stays within its memory_budget, and does so from now on (train/memory_budget.hpp). Throws
@@ -187,6 +194,14 @@ class trainer {
         } catch (const out_of_memory& e) {
             explain(e, data);
         }
+    }
+    /// The mean loss over the rest of an epoch of a data loader: all of it, for one that is used for nothing else. Of several
+    /// ranks each has a loader of its own part.
+    template <evaluation_loader Loader>
+    evaluation_result evaluate(Loader& loader) {
+        return evaluate_each([&](const auto& f) {
+            while (const auto* batch = loader.next()) f(*batch, true);
+        });
     }
 
     /// Makes train() return after the current step. May be called from a callback, another thread or a signal handler.
@@ -259,8 +274,19 @@ class trainer {
     using clock = std::chrono::steady_clock;
     static_assert(std::atomic<bool>::is_always_lock_free);
 
-    template <class Data>
-    training_result train_steps(Data& data, bool may_evaluate) {
+    struct no_evaluation {};
+    template <class Data, class Evaluate>
+    training_result train_and_evaluate(Data& data, const Evaluate& evaluate_now) {
+        if (arguments_.memory_budget != 0 && !choice_) fit_to_budget(data);
+        const training_result r = train_steps(data, evaluate_now);
+        if (history_ && rank() == 0) history_->dump(arguments_.memory_history);
+        return r;
+    }
+
+    /// evaluate_now() returns an evaluation_result, or is a no_evaluation.
+    template <class Data, class Evaluate>
+    training_result train_steps(Data& data, const Evaluate& evaluate_now) {
+        constexpr bool may_evaluate = !std::is_same_v<Evaluate, no_evaluation>;
         const auto begin = clock::now();
         const double seconds_before = state_.seconds;
         bool stopped = false;
@@ -280,14 +306,13 @@ class trainer {
             if (detail::ranges_exist && listener_ != nullptr) listener_->end_step();
             ++unread_.steps;
             const bool logs = state_.step % arguments_.logging_steps == 0 || state_.step == arguments_.max_steps;
-            const bool evaluates =
-                evaluation_data<Data> && may_evaluate && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
+            const bool evaluates = may_evaluate && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
             if (!is_asynchronous || logs || evaluates || state_.step == 1) read();
             state_.seconds = seconds_before + since(begin);
             tell([&](trainer_callback& c) { c.on_step(state_); });
             if (logs) log();
-            if constexpr (evaluation_data<Data>) {
-                if (evaluates) report_evaluation(data);
+            if constexpr (may_evaluate) {
+                if (evaluates) report(evaluate_now());
             }
             tell([&](trainer_callback& c) { c.after_step(state_); });
         }
@@ -302,23 +327,29 @@ class trainer {
 
     template <class Data>
     evaluation_result evaluate_first(Data& data, extent windows) {
+        windows = std::min(windows, data.windows());
+        const extent size = arguments_.per_device_eval_batch_size, parts = (windows + size - 1) / size, ranks = rank_count();
+        // Ranks take turns. Those that must call the model together repeat the last part where there is none for them.
+        const bool is_together = ranks_ && ranks_->calls_together() && parts != 0;
+        const extent turns = is_together ? (parts + ranks - 1) / ranks * ranks : parts;
+        return evaluate_each([&](const auto& f) {
+            for (extent part = rank(); part < turns; part += ranks) f(data.window(std::min(part, parts - 1) * size, size), part < parts);
+        });
+    }
+    /// each(f) calls f(batch, counts) for each batch of this rank.
+    template <class Each>
+    evaluation_result evaluate_each(const Each& each) {
         const scoped_range here(listener_, "evaluation", track::step);
         const auto begin = clock::now();
         is_evaluating_ = true;
         detail::window_mean mean;
         evaluation_result r;
-        windows = std::min(windows, data.windows());
-        const extent each = arguments_.per_device_eval_batch_size, parts = (windows + each - 1) / each, ranks = rank_count();
-        // Ranks take turns. Those that must call the model together repeat the last part where there is none for them.
-        const bool is_together = ranks_ && ranks_->calls_together() && parts != 0;
-        const extent turns = is_together ? (parts + ranks - 1) / ranks * ranks : parts;
-        for (extent part = rank(); part < turns; part += ranks) {
-            const auto batch = data.window(std::min(part, parts - 1) * each, each);
+        each([&](const auto& batch, bool counts) {
             const auto loss = model_->loss(inference_, batch);
-            if (part >= parts) continue;
+            if (!counts) return;
             mean.add(inference_, loss, batch);
             r.tokens += batch.size();
-        }
+        });
         if (ranks_) {
             mean.set_step(ranks_->add_up(mean.step()));
             r.tokens = ranks_->add_up(r.tokens);
@@ -592,9 +623,7 @@ class trainer {
         if (o.is_skipped()) tell([&](trainer_callback& c) { c.on_overflow(state_, o); });
     }
 
-    template <class Data>
-    void report_evaluation(Data& data) {
-        const evaluation_result r = evaluate(data);
+    void report(const evaluation_result& r) {
         state_.seconds += r.seconds;
         tell([&](trainer_callback& c) { c.on_evaluate(state_, r); });
     }

@@ -42,5 +42,12 @@ concept evaluation_data = requires(Data& data, extent first, extent rows) {
     data.window(first, rows).size();
 };
 
+/// A data loader for evaluation: next() gives its batches, and nullptr at the end of an epoch.
+template <class Loader>
+concept evaluation_loader = requires(Loader& loader) {
+    loader.next()->size();
+    loader.position();
+};
+
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

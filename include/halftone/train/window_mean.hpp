@@ -15,14 +15,18 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
-/// Weighted by the number of targets that count, if a batch has targets (autodiff/engine/share.hpp), otherwise by
-/// tokens.
+/// Weighted by the number of targets that count, if a batch has targets (autodiff/engine/share.hpp), otherwise by rows, if
+/// it has rows(), or by its size().
 class window_mean {
   public:
     template <class Context, class Batch>
     void add(Context& context, const variable<float, 0>& loss, const Batch& batch) {
         double weight = static_cast<double>(batch.size());
-        if constexpr (counts_targets<Batch>) weight = share_of(context, batch).read().counted;
+        if constexpr (counts_targets<Batch>) {
+            weight = share_of(context, batch).read().counted;
+        } else if constexpr (requires { batch.rows(); }) {
+            weight = static_cast<double>(batch.rows());
+        }
         if (weight == 0) return;  // the loss is NaN
         sum_ += static_cast<double>(loss.item()) * weight;
         weights_ += weight;

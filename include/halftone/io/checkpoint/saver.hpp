@@ -15,7 +15,7 @@
 /// states. The rest changes only in optimizers' steps, assignments and loads, which wait for the copy
 /// (memory/read_latch.hpp); who writes to a master by hand calls the store's await_readers() before. The copy takes as
 /// many bytes of host memory as the checkpoint, which are kept for the next one. On a GPU save() copies everything to the
-/// host itself.
+/// host itself. On Linux the thread writes with a lower priority than the threads that compute.
 #pragma once
 
 #include <algorithm>
@@ -27,6 +27,10 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#if defined(__linux__)
+#include <sys/resource.h>
+#endif
 
 #include <halftone/io/checkpoint/part.hpp>
 #include <halftone/io/checkpoint/write.hpp>
@@ -103,6 +107,14 @@ class snapshot {
     std::vector<rest> later_;
 };
 
+/// Lets the threads that compute go before this one, which writes to a disk: where all processors compute, it would otherwise
+/// take its share of them.
+inline void yield_to_steps() {
+#if defined(__linux__)
+    static_cast<void>(::setpriority(PRIO_PROCESS, 0, 10));  // there, of this thread alone
+#endif
+}
+
 /// Announces a reader to each store once.
 class latches {
   public:
@@ -153,6 +165,7 @@ class checkpoint_saver {
         writer_ = std::thread([this, o, contents = std::move(contents), held = std::move(held)] {
             snapshot_.finish();
             held->release();
+            detail::yield_to_steps();
             try {
                 detail::write_checkpoint(folder_, o, *contents);
             } catch (...) {

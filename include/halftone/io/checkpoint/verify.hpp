@@ -7,11 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
 
+#include <halftone/exec/cpu/processors.hpp>
 #include <halftone/io/checkpoint/manifest.hpp>
 #include <halftone/io/fields.hpp>
 #include <halftone/io/safetensors.hpp>
@@ -46,6 +50,45 @@ struct loaded_file {
     const std::byte* at(const tensor_info& t) const { return bytes.get() + t.first; }
 };
 
+/// Reads a file whole; returns its checksum. Large ones are read by several threads.
+inline std::uint32_t read_and_sum(const input_file& in, std::byte* to) {
+    const auto size = static_cast<std::size_t>(in.size());
+    constexpr std::size_t piece = std::size_t{1} << 20;  // is still in the cache when its checksum is computed
+    const std::size_t most = size < 16 * piece ? 1 : static_cast<std::size_t>(std::min(usable_processors(), 4));
+    const std::size_t threads = std::clamp<std::size_t>(size / (8 * piece), 1, most), each = (size + threads - 1) / threads;
+    std::vector<std::uint32_t> sums(threads);
+    std::vector<std::exception_ptr> failures(threads);
+    const auto read = [&](std::size_t t) noexcept {
+        try {
+            crc32 sum;
+            const std::size_t end = std::min(size, (t + 1) * each);
+            for (std::size_t done = t * each; done < end; done += piece) {
+                const std::size_t count = std::min(end - done, piece);
+                in.read(to + done, done, count);
+                sum.add(to + done, count);
+            }
+            sums[t] = sum.value();
+        } catch (...) {
+            failures[t] = std::current_exception();
+        }
+    };
+    std::vector<std::thread> others;
+    others.reserve(threads);
+    try {
+        for (std::size_t t = 1; t < threads; ++t) others.emplace_back(read, t);
+    } catch (const std::system_error&) {  // no more threads
+    }
+    read(0);
+    for (std::size_t t = others.size() + 1; t < threads; ++t) read(t);
+    for (std::thread& thread : others) thread.join();
+    std::uint32_t sum = 0;
+    for (std::size_t t = 0; t < threads; ++t) {
+        if (failures[t] != nullptr) std::rethrow_exception(failures[t]);
+        sum = t == 0 ? sums[0] : crc32_joined(sum, sums[t], std::min(size, (t + 1) * each) - t * each);
+    }
+    return sum;
+}
+
 /// Reads a file and checks its size, its checksum and its format.
 inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& file) {
     const input_file in(path);
@@ -55,14 +98,7 @@ inline loaded_file read_part_file(const std::filesystem::path& path, const nlohm
     loaded_file loaded;
     const auto size = static_cast<std::size_t>(in.size());
     loaded.bytes.reset(new std::byte[size]);  // not cleared, as make_unique would
-    crc32 sum;
-    for (std::size_t done = 0; done < size;) {  // a piece is in the cache when its checksum is computed
-        const std::size_t count = std::min(size - done, std::size_t{1} << 20);
-        in.read(loaded.bytes.get() + done, done, count);
-        sum.add(loaded.bytes.get() + done, count);
-        done += count;
-    }
-    if (file["crc32"] != hex(sum.value())) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs");
+    if (file["crc32"] != hex(read_and_sum(in, loaded.bytes.get()))) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs");
     loaded.header = read_safetensors(path.string(), size, [&](void* to, std::uint64_t first, std::size_t count) {
         std::memcpy(to, loaded.bytes.get() + first, count);
     });

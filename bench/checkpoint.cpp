@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// What a checkpoint of GPT-2 124M costs a training run on the CPU: weights and AdamW's moments, 1.5 GB.
+///
+///     bench_checkpoint --json checkpoint.json                          // a minute or two, 3.1 GB of disk in the folder of the call
+///
+/// Saving: rounds of some steps alone and of the steps that begin while a save is under way (io/checkpoint/saver.hpp). Reported
+/// are the milliseconds for which save() blocks the loop, and the mean time of the steps beside a save divided by the mean
+/// of the steps alone in the same round, as the median over the rounds. Loading: the time of load_checkpoint divided by that of
+/// one thread that reads the same files into new memory, in turn. Files are in the page cache, as after a save.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <halftone/amp.hpp>
+#include <halftone/data/batches.hpp>
+#include <halftone/io/checkpoint.hpp>
+#include <halftone/observe/metrics/machine.hpp>
+#include <halftone/observe/metrics/output_file.hpp>
+
+#if !defined(HALFTONE_COMMIT)
+#define HALFTONE_COMMIT "unknown"
+#endif
+
+namespace {
+
+namespace ht = halftone;
+namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
+using gpt = ht::nn::gpt<ht::amp_bf16>;
+
+struct settings {
+    int layers = 12, threads = 0, rounds = 3, steps = 4;
+    ht::extent width = 768, heads = 12, vocabulary = 50304, context = 1024, batch = 4, length = 64;
+    fs::path folder = "bench_checkpoint_out";
+    std::string json_file;
+};
+
+template <class F>
+double milliseconds(const F& f) {
+    const auto begin = std::chrono::steady_clock::now();
+    f();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+double mean(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double v : values) sum += v;
+    return sum / static_cast<double>(values.size());
+}
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+}
+double largest(const std::vector<double>& values) { return *std::max_element(values.begin(), values.end()); }
+
+/// A run with all that is saved of it, on one batch of random tokens.
+class training {
+  public:
+    training(ht::cpu& device, const settings& o)
+        : device_(device),
+          model_(device, {.vocabulary = o.vocabulary, .context = o.context, .layers = o.layers, .heads = o.heads, .width = o.width}) {
+        std::mt19937 engine(1);
+        std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(o.vocabulary - 1));
+        for (auto* ids : {&tokens_, &targets_}) {
+            ids->resize(static_cast<std::size_t>(o.batch * o.length));
+            for (auto& id : *ids) id = any(engine);
+        }
+        batch_ = {{tokens_.data(), {o.batch, o.length}}, {targets_.data(), {o.batch, o.length}}};
+    }
+    void step() {
+        tape_.backward(model_.loss(tape_, batch_), acc_);
+        auto gradients = acc_.take();
+        ht::clip_grad_norm(device_, gradients, 1.0f);
+        optimizer_.step(gradients);
+    }
+    /// f(parts...) with the parts of a checkpoint.
+    template <class F>
+    auto with_parts(const F& f) {
+        return f(model_, optimizer_, tape_);
+    }
+    std::size_t parameters() const { return model_.parameters().size(); }
+
+  private:
+    ht::cpu& device_;
+    gpt model_;
+    ht::adamw<ht::cpu, gpt> optimizer_{device_, model_, {.lr = 3e-4, .weight_decay = 0.1}};
+    ht::accumulator<ht::unscaled_t, ht::types<gpt>> acc_{model_, ht::unscaled};
+    ht::tape<ht::cpu> tape_{device_};
+    std::vector<std::int32_t> tokens_, targets_;
+    ht::language_batch batch_;
+};
+
+/// A round: some steps alone, a save, and the steps beside it.
+struct saved_round {
+    std::vector<double> alone, beside;
+    double blocked_ms = 0, save_ms = 0;
+    double ratio() const { return mean(beside) / mean(alone); }
+};
+saved_round save_once(training& run, ht::checkpoint_saver& saver, const settings& o, int round) {
+    saved_round r;
+    for (int i = 0; i < o.steps; ++i) r.alone.push_back(milliseconds([&] { run.step(); }));
+    r.save_ms = milliseconds([&] {
+        r.blocked_ms = milliseconds([&] {
+            run.with_parts([&](auto&... parts) { saver.save({.step = round + 1, .save_total_limit = 1}, parts...); });
+        });
+        do r.beside.push_back(milliseconds([&] { run.step(); }));
+        while (saver.is_saving());
+    });
+    saver.wait();
+    return r;
+}
+
+json tell_saving(training& run, const settings& o) {
+    ht::checkpoint_saver saver(o.folder);
+    std::vector<double> blocked, ratios;
+    json rounds = json::array();
+    run.step(), run.step();
+    save_once(run, saver, o, 0);  // memory for the copy
+    for (int i = 1; i <= o.rounds; ++i) {
+        const saved_round r = save_once(run, saver, o, i);
+        blocked.push_back(r.blocked_ms), ratios.push_back(r.ratio());
+        std::printf("save %d: the loop blocked for %.1f ms; %zu steps of %.0f ms beside it, %.0f ms alone: %.3f times\n", i, r.blocked_ms,
+                    r.beside.size(), mean(r.beside), mean(r.alone), r.ratio());
+        std::fflush(stdout);
+        rounds.push_back({{"blocked_ms", r.blocked_ms}, {"save_ms_at_most", r.save_ms}, {"step_ms_alone", r.alone}, {"step_ms_beside", r.beside},
+                          {"ratio", r.ratio()}});
+    }
+    std::printf("saving: blocks for %.1f ms at most (target 50); steps beside a save take %.3f times as long (target 1.10)\n",
+                largest(blocked), median(ratios));
+    return {{"blocked_ms", largest(blocked)}, {"times_step_time", median(ratios)}, {"rounds", rounds}};
+}
+
+/// Reads all files of a folder into new memory.
+void read_files(const fs::path& folder) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        const ht::detail::input_file in(entry.path());
+        const auto size = static_cast<std::size_t>(in.size());
+        const std::unique_ptr<std::byte[]> bytes(new std::byte[size]);
+        in.read(bytes.get(), 0, size);
+    }
+}
+
+json tell_loading(training& run, const settings& o) {
+    const fs::path newest = ht::list_checkpoints(o.folder).front().path;
+    const auto load = [&] {
+        run.with_parts([&](auto&... parts) { ht::load_checkpoint(newest, {}, parts...); });
+    };
+    std::uintmax_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(newest)) bytes += entry.file_size();
+    std::vector<double> reading, loading, ratios;
+    read_files(newest), load();
+    for (int i = 0; i < 2 * o.rounds + 1; ++i) {
+        reading.push_back(milliseconds([&] { read_files(newest); }));
+        loading.push_back(milliseconds(load));
+        ratios.push_back(loading.back() / reading.back());
+    }
+    std::printf("loading %.2f GB: %.0f ms, reading the files %.0f ms: %.3f times as long (target 1.50)\n",
+                static_cast<double>(bytes) / 1e9, median(loading), median(reading), median(ratios));
+    return {{"bytes", bytes}, {"load_ms", loading}, {"read_ms", reading}, {"times_reading", median(ratios)}};
+}
+
+int run(const settings& o) {
+    if (fs::exists(o.folder)) {
+        std::fprintf(stderr, "bench_checkpoint: %s exists; name another --folder, which is removed at the end\n", o.folder.string().c_str());
+        return 2;
+    }
+    struct removed {
+        fs::path folder;
+        ~removed() {
+            std::error_code ignored;
+            fs::remove_all(folder, ignored);
+        }
+    } const at_the_end{o.folder};
+    ht::cpu device{{.threads = o.threads}};
+    training run(device, o);
+    std::printf("%s, %zu parameters, steps of %lld x %lld tokens\n", device.description().c_str(), run.parameters(),
+                static_cast<long long>(o.batch), static_cast<long long>(o.length));
+    json all{{"program", "bench_checkpoint"},
+             {"commit", HALFTONE_COMMIT},
+             {"machine", {{"cpu", ht::cpu_model()}, {"isa", ht::name(device.instruction_set())}, {"threads", device.threads()}}},
+             {"parameters", run.parameters()},
+             {"batch", o.batch},
+             {"length", o.length}};
+    all["saving"] = tell_saving(run, o);
+    all["loading"] = tell_loading(run, o);
+    if (!o.json_file.empty()) {
+        ht::output_file file(o.json_file);
+        file.write(all.dump(2) + "\n");
+        file.commit();
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    settings o;
+    CLI::App app{"Times what saving and loading a checkpoint costs a training run."};
+    app.option_defaults()->always_capture_default();
+    app.add_option("--layers", o.layers)->check(CLI::Range(1, 1000));
+    app.add_option("--width", o.width);
+    app.add_option("--heads", o.heads);
+    app.add_option("--vocabulary", o.vocabulary);
+    app.add_option("--batch", o.batch, "sequences in a step");
+    app.add_option("--length", o.length, "tokens in a sequence");
+    app.add_option("--threads", o.threads, "0: all cores");
+    app.add_option("--rounds", o.rounds, "saves that are timed")->check(CLI::Range(1, 1000));
+    app.add_option("--steps", o.steps, "steps alone in a round")->check(CLI::Range(1, 1000));
+    app.add_option("--folder", o.folder, "a folder for the checkpoints, which must not exist and is removed at the end");
+    app.add_option("--json", o.json_file);
+    CLI11_PARSE(app, argc, argv);
+    try {
+        return run(o);
+    } catch (const std::exception& e) {
+        std::fprintf(stderr, "bench_checkpoint: %s\n", e.what());
+        return 1;
+    }
+}

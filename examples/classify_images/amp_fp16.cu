@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+#include <halftone/cuda.cuh>
+
+#include "run_policy.hpp"
+
+template run_result run<ht::amp_fp16, memory_use::usual>(ht::cuda&, const std::string&, const image_data&, const run_options&);

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+#include <halftone/cuda.cuh>
+
+#include "run_policy.hpp"
+
+template run_result run<ht::amp_bf16, memory_use::small>(ht::cuda&, const std::string&, const text_data&, const text_options&);
