@@ -11,8 +11,9 @@
 #include <halftone/tensor/shape.hpp>
 
 #include "../command_line.hpp"
+#include "../seeing.hpp"
 
-struct run_options {
+struct run_options : seeing_options {
     /// small_bf16 is amp_bf16 with adamw_8bit and checkpoints: less memory for more time.
     std::vector<std::string> runs{"full_fp32", "amp_fp16", "amp_bf16", "small_bf16"};
     std::filesystem::path out;
@@ -22,6 +23,7 @@ struct run_options {
     int threads = 0;  ///< of the device; 0: all cores
     int workers = 1;  ///< that make batches
     std::uint64_t seed = 1;
+    seen_runs::run* seen = nullptr;  ///< what the run tells
 };
 
 struct run_result {
@@ -37,4 +39,5 @@ struct run_result {
     std::size_t peak_bytes = 0;
     std::int64_t skipped_steps = 0;
     double loss_scale = 0;
+    std::vector<halftone::policy_row> policies{};  ///< the types of its layers
 };

@@ -42,7 +42,8 @@ image_data read_data(const std::filesystem::path& folder, ht::extent classes) {
     return data;
 }
 
-run_result run_named(const std::string& name, const image_data& data, const run_options& o) {
+run_result run_named(const std::string& name, const image_data& data, run_options o, seen_runs::run& seen) {
+    o.seen = &seen;
     if (name == "full_fp32") return run<ht::full_fp32, memory_use::usual>(name, data, o);
     if (name == "amp_fp16") return run<ht::amp_fp16, memory_use::usual>(name, data, o);
     if (name == "amp_bf16") return run<ht::amp_bf16, memory_use::usual>(name, data, o);
@@ -75,6 +76,6 @@ int main(int argc, char** argv) {
         const image_data data = read_data(folder, classes);
         std::cout << data.training.size() << " training images, " << data.test.size() << " test images of "
                   << data.training.height() << " x " << data.training.width() << '\n';
-        run_all("classify_images", o, {{"data", folder.string()}}, [&](const std::string& name) { return run_named(name, data, o); });
+        run_all("classify_images", o, {{"data", folder.string()}}, [&](const std::string& name, seen_runs::run& seen) { return run_named(name, data, o, seen); });
     });
 }

@@ -47,7 +47,8 @@ struct collate_images {
 
 template <class P, memory_use Use>
 run_result run(const std::string& name, const image_data& data, const run_options& o) {
-    ht::cpu device{{.threads = o.threads}};
+    ht::cpu device{{.threads = o.threads, .executor = o.seen->view.executor()}};
+    o.seen->view.watch(device.memory());
     const ht::labelled_images& images = data.training;
     small_conv_net<P> model{device, images.channels(), images.height(), images.width(), data.classes, o.seed};
     const collate_images collate{images.channels(), images.height(), images.width()};

@@ -24,7 +24,8 @@ extern template run_result run<ht::amp_bf16, memory_use::small>(const std::strin
 
 namespace {
 
-run_result run_named(const std::string& name, const text_data& data, const text_options& o) {
+run_result run_named(const std::string& name, const text_data& data, text_options o, seen_runs::run& seen) {
+    o.seen = &seen;
     if (name == "full_fp32") return run<ht::full_fp32, memory_use::usual>(name, data, o);
     if (name == "amp_fp16") return run<ht::amp_fp16, memory_use::usual>(name, data, o);
     if (name == "amp_bf16") return run<ht::amp_bf16, memory_use::usual>(name, data, o);
@@ -68,7 +69,7 @@ void train(const ht::labelled_text& texts, const std::optional<ht::labelled_text
     std::cout << parts.training.size() << " training texts, " << (test ? test->size() : static_cast<ht::extent>(parts.held_out.size()))
               << " test texts, " << texts.classes() << " classes, " << words.size() << " ids\n";
     run_all("classify_text", o, {{"data", source}, {"length", o.length}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}},
-            [&](const std::string& name) { return run_named(name, data, o); });
+            [&](const std::string& name, seen_runs::run& seen) { return run_named(name, data, o, seen); });
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 
 template <class P, memory_use Use>
 run_result run(const std::string& name, const text_data& data, const text_options& o) {
-    ht::cpu device{{.threads = o.threads}};
+    ht::cpu device{{.threads = o.threads, .executor = o.seen->view.executor()}};
+    o.seen->view.watch(device.memory());
     ht::nn::classifier<P> model{device,
                                 {.encoder = {.vocab_size = data.vocabulary,
                                              .hidden_size = o.width,

@@ -70,7 +70,7 @@ TEST_CASE("an event file to the byte, and a truncated one to its last whole even
     const support::temporary_folder folder;
     std::filesystem::path path;
     {
-        ht::tensorboard_file events(folder.path() / "run", &at_noon);
+        ht::tensorboard_file events(folder.path() / "run", {.now = &at_noon});
         path = events.path();
         events.scalar("loss", 2.5, 300);
         events.histogram("h", ht::metrics_histogram::of({1, 2, 2, 4}, 3), 1);
