@@ -13,6 +13,12 @@
 
 #include <doctest/doctest.h>
 
+#if defined(__linux__)
+#include <csignal>
+
+#include <sys/resource.h>
+#endif
+
 #include <halftone/observe/metrics/metrics.hpp>
 #include <halftone/observe/metrics/system.hpp>
 #include <halftone/observe/metrics/tensorboard.hpp>
@@ -104,12 +110,44 @@ TEST_CASE("histograms: equal ranges, without what is not finite") {
     CHECK(ht::metrics_histogram::of({nan}).upper.empty());
 }
 
-TEST_CASE("a folder that cannot be written to is reported; a full disk, too, and what was written stays") {
+TEST_CASE("a folder that cannot be written to is reported, or the run goes on without") {
     const support::temporary_folder folder;
     std::ofstream(folder.path() / "file") << "x";
     CHECK_THROWS_AS(ht::tensorboard_file(folder.path() / "file"), ht::output_error);
     CHECK_THROWS_AS(ht::tensorboard_file(folder.path() / "file" / "below"), ht::output_error);
+    int notes = 0;
+    ht::tensorboard_file none(folder.path() / "file" / "below", {.on_error = ht::write_errors::go_on, .on_note = [&](const std::string&) { ++notes; }});
+    none.scalar("loss", 1, 1);
+    CHECK(notes == 1);
+    CHECK(none.path().empty());
 }
+
+#if defined(__linux__)
+TEST_CASE("a disk that fills up leaves an event file of whole events, which grows again when there is room") {
+    const support::temporary_folder folder;
+    int notes = 0;
+    ht::tensorboard_file events(folder.path(), {.on_error = ht::write_errors::go_on, .on_note = [&](const std::string&) { ++notes; }, .now = &at_noon});
+    events.scalar("loss", 1, 1);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    rlimit full = before;
+    full.rlim_cur = 200;
+    setrlimit(RLIMIT_FSIZE, &full);
+    for (int step = 2; step < 20; ++step) events.scalar("loss", 1, step);
+    const std::string then = bytes_of(events.path());
+    const std::size_t whole = events_of(then).size();
+    events.scalar("loss", 1, 20);
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    CHECK(notes == 1);
+    CHECK(whole > 2);
+    CHECK(whole < 8);
+    CHECK(events_of(then + "x").size() == whole);  // nothing but whole events
+    events.scalar("loss", 1, 21);
+    CHECK(events_of(bytes_of(events.path())).size() == whole + 1);
+}
+#endif
 
 TEST_CASE("any sink gets a step's figures and the system's") {
     struct collecting : ht::metrics_sink {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A recorder's schedule, rings and lanes, and its Chrome trace: measured by a clock that the test controls.
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <halftone/dist/listened.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
 #include <halftone/observe/profile/speed_of_light.hpp>
@@ -165,6 +167,47 @@ TEST_CASE("a Chrome trace: rows are named, times are exact, events nest, memory 
     CHECK(counts);
     CHECK(j["otherData"]["dropped_events"] == 0);
     CHECK(ht::detail::json_string("a\"b\\\n") == "\"a\\\"b\\\\ \"");
+}
+
+namespace {
+
+/// A communicator of one rank, which waits 5 ns for every collective.
+struct alone final : ht::communicator {
+    struct work final : ht::detail::collective {
+        bool is_done() override { return false; }
+        void wait() override { now += 5; }
+    };
+    alone() : communicator(0, 1, {}) {}
+    const char* engine() const override { return "alone"; }
+    ht::pending begin_exchange(const char*, const void*, void*, std::size_t) override { return ht::pending(std::make_unique<work>()); }
+    ht::pending begin_all_gather(const char*, const void*, void*, std::size_t) override { return ht::pending(std::make_unique<work>()); }
+    ht::pending begin_broadcast(const char*, void*, std::size_t, int) override { return ht::pending(std::make_unique<work>()); }
+    void barrier(const char*) override { now += 7; }
+    std::unique_ptr<ht::communicator> split(int, int) override { return std::make_unique<alone>(); }
+};
+
+}  // namespace
+
+TEST_CASE("collectives have a row of their own, where they begin and where they are waited for") {
+    now = 0;
+    ht::trace_recorder trace{{.clock = &hand_turned}};
+    alone one;
+    ht::listened_communicator told{one, &trace};
+    CHECK(std::string(told.engine()) == "alone");
+    ht::pending later = told.begin_all_gather("weights", nullptr, nullptr, 4);
+    CHECK(!later.is_done());
+    now += 2;
+    later.wait();
+    told.split(0, 0)->barrier("the end");
+    told.broadcast("weights", nullptr, 4, 0), told.exchange("gradients", nullptr, nullptr, 4);
+    const auto rows = trace.rows();
+    REQUIRE(rows.size() == 1);
+    CHECK(rows[0].title == "collectives");
+    std::string names;
+    for (const ht::trace_event& e : rows[0].events)
+        names += std::string(e.name) + " of " + e.layer + ": " + std::to_string(e.duration()) + "\n";
+    CHECK(names == "all_gather of weights: 0\nall_gather, its end of weights: 5\nbarrier of the end: 7\nbroadcast of weights: 0\n"
+                   "broadcast, its end of weights: 5\nexchange of gradients: 0\nexchange, its end of gradients: 5\n");
 }
 
 TEST_CASE("several listeners in one place") {
