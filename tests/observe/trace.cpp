@@ -179,9 +179,9 @@ struct alone final : ht::communicator {
     };
     alone() : communicator(0, 1, {}) {}
     const char* engine() const override { return "alone"; }
-    ht::pending begin_exchange(const char*, const void*, void*, std::size_t) override { return ht::pending(std::make_unique<work>()); }
-    ht::pending begin_all_gather(const char*, const void*, void*, std::size_t) override { return ht::pending(std::make_unique<work>()); }
-    ht::pending begin_broadcast(const char*, void*, std::size_t, int) override { return ht::pending(std::make_unique<work>()); }
+    ht::pending begin_exchange(const char*, const void*, void*, std::size_t) override { return ++now, ht::pending(std::make_unique<work>()); }
+    ht::pending begin_all_gather(const char*, const void*, void*, std::size_t) override { return ++now, ht::pending(std::make_unique<work>()); }
+    ht::pending begin_broadcast(const char*, void*, std::size_t, int) override { return ++now, ht::pending(std::make_unique<work>()); }
     void barrier(const char*) override { now += 7; }
     std::unique_ptr<ht::communicator> split(int, int) override { return std::make_unique<alone>(); }
 };
@@ -206,8 +206,8 @@ TEST_CASE("collectives have a row of their own, where they begin and where they 
     std::string names;
     for (const ht::trace_event& e : rows[0].events)
         names += std::string(e.name) + " of " + e.layer + ": " + std::to_string(e.duration()) + "\n";
-    CHECK(names == "all_gather of weights: 0\nall_gather, its end of weights: 5\nbarrier of the end: 7\nbroadcast of weights: 0\n"
-                   "broadcast, its end of weights: 5\nexchange of gradients: 0\nexchange, its end of gradients: 5\n");
+    CHECK(names == "all_gather of weights: 1\nall_gather, its end of weights: 5\nbarrier of the end: 7\nbroadcast of weights: 1\n"
+                   "broadcast, its end of weights: 5\nexchange of gradients: 1\nexchange, its end of gradients: 5\n");
 }
 
 TEST_CASE("several listeners in one place") {

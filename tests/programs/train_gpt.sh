@@ -178,7 +178,8 @@ for part in 'Loss scale' 'Speed of light, amp_bf16' 'Policy, amp_bf16' 'Numerics
 done
 ! grep -Eq '<script|https?:' seen/report.html || fail "report.html is not by itself"
 if command -v python3 >/dev/null 2>&1; then
-    for reader in "tensorboard seen/tensorboard/amp_bf16 seen/metrics.jsonl" "perfetto seen/trace.json"; do
+    for reader in "tensorboard seen/tensorboard/amp_bf16 seen/metrics.jsonl" "perfetto seen/trace.json" \
+        "wandb seen/metrics.jsonl" "mlflow seen/metrics.jsonl" "trackio seen/metrics.jsonl"; do
         read -ra words <<<"$reader"
         python3 "$here/readers.py" "${words[@]}" >out 2>&1
         code=$?
