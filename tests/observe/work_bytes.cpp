@@ -127,7 +127,7 @@ TEST_CASE("bytes of norms: a row's statistics are kept for the backward pass") {
           }));
 }
 
-TEST_CASE("bytes of attention: weights of queries and keys are not stored") {
+TEST_CASE("bytes of attention: of the scores of a query two floats are stored") {
     constexpr extent batch = 2, time = 5, heads = 3, size = 4, width = heads * size;
     tape_of_work t;
     t.run(
@@ -148,7 +148,7 @@ TEST_CASE("bytes of attention: weights of queries and keys are not stored") {
     CHECK(t.told.bytes("forward attention") == bytes_of([&](memory& m) {
               each_pair([&](extent b, extent i, extent j, extent d) {
                   m("qkv", 4, at(b, i, 0, d)), m("qkv", 4, at(b, j, 1, d)), m("qkv", 4, at(b, j, 2, d));
-                  m("o", 4, (b * time + i) * width + d), m("logsumexp", 4, (b * heads + d / size) * time + i);
+                  m("o", 4, (b * time + i) * width + d), m("logsumexp", 8, (b * heads + d / size) * time + i);
               });
           }));
     CHECK(t.told.bytes("backward attention") == bytes_of([&](memory& m) {
@@ -156,7 +156,7 @@ TEST_CASE("bytes of attention: weights of queries and keys are not stored") {
                   for (const char* tensor : {"qkv", "dqkv"})
                       m(tensor, 4, at(b, i, 0, d)), m(tensor, 4, at(b, j, 1, d)), m(tensor, 4, at(b, j, 2, d));
                   for (const char* tensor : {"o", "do"}) m(tensor, 4, (b * time + i) * width + d);
-                  m("logsumexp", 4, (b * heads + d / size) * time + i);
+                  m("logsumexp", 8, (b * heads + d / size) * time + i);
               });
           }));
 }
