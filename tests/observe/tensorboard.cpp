@@ -178,6 +178,7 @@ TEST_CASE("the system is sampled on a thread of its own") {
     REQUIRE(!samples.empty());
     CHECK(samples.size() <= 3);
     CHECK(samples.back().seconds > 0);
+    CHECK(monitor.take().size() <= 3);  // not those that were taken before, and no more than wait
 #if defined(__linux__)
     CHECK(samples.back().rss_bytes > 1 << 20);
 #endif

@@ -210,6 +210,90 @@ TEST_CASE("collectives have a row of their own, where they begin and where they 
                    "broadcast, its end of weights: 5\nexchange of gradients: 1\nexchange, its end of gradients: 5\n");
 }
 
+TEST_CASE("what begins while nothing is recorded is left out; outside of steps the step is 0; a step may end with an exception") {
+    now = 0;
+    ht::cpu device{{.threads = 1}};
+    ht::trace_recorder trace{device, {.schedule = {.wait = 1, .active = 2, .repeat = 1}, .clock = &hand_turned}};
+    step(trace, 1);
+    CHECK(trace.memory().empty());
+    {
+        const ht::range outer(&trace, "outer", ht::pass::forward);  // begins before the recording, ends within it
+        trace.begin_step(2);
+        now += 1;
+    }
+    trace.begin_step(3);  // without an end of the step before
+    trace.end_step();
+    CHECK(steps_of(trace).size() == 2);
+    for (const ht::trace_row& row : trace.rows()) {
+        for (const ht::trace_event& e : row.events) CHECK(std::string(e.name) != "outer");
+    }
+    CHECK(!trace.memory().empty());
+    ht::trace_recorder all{{.clock = &hand_turned}};
+    step(all, 5);
+    {
+        const ht::range evaluation(&all, "evaluation", ht::pass::forward);
+    }
+    CHECK(all.rows().at(1).events.back().step == 0);
+    all.begin_step(6);
+    now += 1;
+    all.begin_step(7);
+    all.end_step();
+    const auto steps = all.rows().at(0).events;
+    REQUIRE(steps.size() == 3);
+    CHECK(steps[2].begin >= steps[1].end);  // not inside the one that did not end
+}
+
+TEST_CASE("workers have the layer of the operation, and nothing while nothing is recorded; kernels alone leave memory out") {
+    ht::thread_pool pool{2};
+    ht::trace_recorder trace{{.schedule = {.wait = 1, .active = 1, .repeat = 1}, .parts = ht::trace_parts::kernels}};
+    ht::traced_executor workers{pool, trace};
+    ht::cpu device{{.executor = &workers}};
+    trace.count_memory(device.memory().usage());
+    for (int s = 1; s <= 3; ++s) {
+        trace.begin_step(s);
+        const ht::range outer(&trace, "block", ht::pass::forward);
+        trace.layer("h.7");
+        {
+            const ht::range inner(&trace, "map", ht::pass::forward);
+            device.parallel_for(64, [&](ht::extent) {});
+        }
+        trace.end_step();
+    }
+    int workers_seen = 0;
+    for (const ht::trace_row& row : trace.rows()) {
+        CHECK(row.title == "worker " + std::to_string(workers_seen++));
+        REQUIRE(row.events.size() == 1);  // of the second step
+        CHECK(std::string(row.events[0].name) == "map");
+        CHECK(std::string(row.events[0].layer) == "h.7");
+        CHECK(row.events[0].is_operation);
+    }
+    CHECK(workers_seen > 0);
+    CHECK(ht::chrome_trace(trace).find("\"ph\":\"C\"") == std::string::npos);
+}
+
+TEST_CASE("several listeners end in the opposite order, and are told what they want to hear alone") {
+    struct logging final : ht::range_listener {
+        std::string* log;
+        bool wants;
+        std::string name;
+        logging(std::string& to, bool all, std::string title) : log(&to), wants(all), name(std::move(title)) {}
+        void begin(const char*, ht::pass) override { *log += "begin " + name + ", "; }
+        void end() override { *log += "end " + name + ", "; }
+        bool wants_origins() const override { return wants; }
+        void layer(const char*) override { *log += "layer " + name + ", "; }
+        bool wants_work() const override { return wants; }
+        void work(const ht::operation_work&) override { *log += "work " + name + ", "; }
+    };
+    std::string log;
+    logging one(log, false, "1"), two(log, true, "2");
+    ht::listener_list both{{&one, &two}};
+    {
+        const ht::range r(&both, "x", ht::pass::forward);
+        both.layer("h"), both.work({});
+    }
+    CHECK(log == "begin 1, begin 2, layer 2, work 2, end 2, end 1, ");
+}
+
 TEST_CASE("several listeners in one place") {
     now = 0;
     ht::trace_recorder trace{{.clock = &hand_turned}};
@@ -288,6 +372,50 @@ TEST_CASE("speed of light: what a custom operation is made of counts as its own,
     CHECK(t.rows[2].operation == "checkpoint");
 }
 
+TEST_CASE("speed of light: parts of the backward pass, what an exception left open, other arithmetic than products, low peaks") {
+    now = 0;
+    ht::speed_of_light light{&hand_turned};
+    light.begin_step(1);
+    light.begin_scope("lost", ht::track::forward);  // its end does not come
+    now += 100'000'000;
+    light.begin_step(1);
+    {
+        const ht::scoped_range part(&light, "backward", ht::track::backward);
+        now += 5'000'000;
+        const ht::range r(&light, "norm", ht::pass::backward);
+        light.work({.flops = 40e6, .bytes = 10e6});
+        now += 20'000'000;
+    }
+    light.end_step();
+    {
+        const ht::range outside(&light, "evaluation", ht::pass::forward);
+        now += 1000;
+    }
+    ht::machine_peaks peaks;
+    for (double& rate : peaks.flops) rate = 1e9;
+    peaks.bytes = 1e9;
+    const ht::light_table t = light.table(peaks);
+    double sum = 0;
+    for (const ht::light_row& r : t.rows) {
+        sum += r.seconds;
+        CHECK(r.operation != "lost");
+        CHECK(r.operation != "evaluation");
+        if (r.operation == "backward") CHECK(r.pass == ht::pass::backward);
+        if (r.operation == "norm") CHECK(r.limit == doctest::Approx(40e-3));
+    }
+    CHECK(sum == doctest::Approx(25e-3));
+    CHECK(t.step_seconds == doctest::Approx(25e-3));
+    std::ostringstream some;
+    t.print(some, 0);  // norm takes half of its limit, which saves nothing of the others' 5 ms
+    CHECK(some.str().find("   25.000     5.000     0.040     10.00") != std::string::npos);
+    CHECK(some.str().find("too low") == std::string::npos);
+    ht::light_table low = t;
+    low.mfu = 1.2;
+    std::ostringstream warned;
+    low.print(warned);
+    CHECK(warned.str().find("The peaks are too low") != std::string::npos);
+}
+
 TEST_CASE("peaks as a file") {
     const support::temporary_folder folder;
     const auto file = folder.path() / "peaks.json";
@@ -301,7 +429,11 @@ TEST_CASE("peaks as a file") {
     const ht::machine_peaks read = ht::read_peaks(file);
     CHECK(read.bytes == 2e10);
     CHECK(read.of(ht::arithmetic::bf16) == 1.5e11);  // as fp32
-    for (const char* text : {"", "[]", "{\"bytes\": 1}", "{\"flops\": {\"fp32\": -1}, \"bytes\": 1}"}) {
+    peaks.flops[static_cast<int>(ht::arithmetic::bf16)] = 3e11;
+    write(ht::peaks_json(peaks).dump());
+    CHECK(ht::read_peaks(file).of(ht::arithmetic::bf16) == 3e11);
+    for (const char* text : {"", "[]", "{\"bytes\": 1}", "{\"flops\": {\"fp32\": -1}, \"bytes\": 1}",
+                             "{\"flops\": {\"fp32\": 1}}"}) {
         write(text);
         CHECK_THROWS_AS(ht::read_peaks(file), ht::argument_error);
     }
