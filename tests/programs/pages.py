@@ -55,12 +55,16 @@ def look(browser, file, out):
     for width in (1280, 400):
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            page.set_default_timeout(300_000)  # on a busy machine
             place = f"{file.name}, {width} pixels, {scheme}"
             page.on("console", lambda m, place=place: wrong.append(f"{place}: {m.text}") if m.type in ("error", "warning") else None)
             page.on("pageerror", lambda e, place=place: wrong.append(f"{place}: {e}"))
             page.on("request", lambda r, place=place: None if r.url.startswith("file:") else wrong.append(f"{place}: asks for {r.url}"))
             page.goto(file.resolve().as_uri())
-            wrong += [f"{place}: {text}" for text in page.evaluate(LOOK)]
+            seen = [f"{place}: {text}" for text in page.evaluate(LOOK)]
+            print("\n".join(seen), flush=True) if seen else None
+            wrong += seen
+            print(place, flush=True)
             page.screenshot(path=out / f"{file.stem}_{width}_{scheme}.png", full_page=True)
             if scheme == "dark" and width == 1280:
                 page.pdf(path=out / f"{file.stem}.pdf", format="A4", print_background=True)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Counts the instructions of a training step with callgrind: without ranges (-DHALFTONE_NO_RANGES) there are as many as if the
 # classes of ranges had no members and no code, whether somebody listens or not; with ranges that a trace records at most 1% more than
-# with ranges that nobody hears. About 10 minutes. Status 77: there is no valgrind.
+# with ranges that nobody hears. Some minutes. Status 77: there is no valgrind.
 #
 #     tests/valgrind/ranges.sh [FOLDER]          # programs and counts stay in FOLDER
 set -uo pipefail
@@ -28,7 +28,7 @@ awk '/^class (range|scoped_range) \{/ { inside = 1; name = $2 }
 build() { "${CXX:-g++}" -std=c++20 -O2 -I"$1" "${@:3}" "$root/tests/valgrind/step.cpp" -o "$work/$2" -lpthread || exit 1; }
 build "$root/include" off -DHALFTONE_NO_RANGES
 build "$work/include_without" without -DHALFTONE_NO_RANGES
-build "$root/include" on
+build "$root/include" on -DSTEP_OF_GPT
 
 # count PROGRAM LISTENER: instructions of a step.
 count() {
@@ -43,9 +43,8 @@ off=$(count off none)
 attached=$(count off attached)
 none=$(count on none)
 traced=$(count on traced)
-light=$(count on light)
-echo "instructions of a step: $without without the classes, $off with ranges off, $attached with a listener that hears nothing;"
-echo "    $none with ranges that nobody hears, $traced that a trace records, $light that the speed of light counts on a watched tape"
+echo "instructions of a perceptron's step: $without without the classes, $off with ranges off, $attached with a listener that hears nothing;"
+echo "of a GPT's step: $none with ranges that nobody hears, $traced that a trace records"
 expect "a count is missing" test -n "$without" -a -n "$off" -a -n "$attached" -a -n "$none" -a -n "$traced"
 expect "ranges that are off have $((off - without)) instructions" test "$off" = "$without"
 expect "ranges that are off and listened to have $((attached - off)) instructions" test "$attached" = "$off"
