@@ -112,6 +112,13 @@ TEST_CASE("a disk that fills up: the file ends with the last whole piece, and gr
     file.write(line);
     file.commit();
     CHECK(support::temporary_folder::read(folder.path() / "a") == line + line + line + line);
+    folder.write("b.part", line + line);
+    ht::output_file more(folder.path() / "b", ht::part_file::continued);
+    {
+        const full_disk full(70);
+        CHECK_THROWS_AS(more.write(line), ht::output_error);
+    }
+    CHECK(support::temporary_folder::read(folder.path() / "b.part") == line + line);  // of an earlier run
 }
 #endif
 

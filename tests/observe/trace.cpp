@@ -271,6 +271,29 @@ TEST_CASE("workers have the layer of the operation, and nothing while nothing is
     CHECK(ht::chrome_trace(trace).find("\"ph\":\"C\"") == std::string::npos);
 }
 
+TEST_CASE("a Chrome trace: nanoseconds as three decimals, outer events first, nothing before 0, rows by part") {
+    const support::temporary_folder folder;
+    now = 5'000'000;
+    ht::trace_recorder trace{{.clock = &hand_turned}};
+    ht::trace_lane& lane = trace.lane("stream");
+    lane.add("early", "", now - 4567, now - 4500);  // of another clock's beginning, as kernels of a GPU may be
+    {
+        const ht::scoped_range outer(&trace, "data loading", ht::track::data);
+        {
+            const ht::scoped_range inner(&trace, "tokenise", ht::track::data);  // begins at the same time
+            now += 1234;
+        }
+        now += 1'000'089;
+    }
+    trace.write(folder.path() / "trace.json");
+    const auto j = trace_checks::read(folder.path() / "trace.json");
+    trace_checks::check(j);
+    CHECK(trace_checks::sum_of(j, "data loading", "tokenise") == doctest::Approx(1.234));
+    CHECK(trace_checks::sum_of(j, "data loading", "data loading") == doctest::Approx(1001.323));
+    CHECK(trace_checks::sum_of(j, "stream", "early") == doctest::Approx(0.067));
+    CHECK(trace_checks::rows_of(j).size() == 2);
+}
+
 TEST_CASE("several listeners end in the opposite order, and are told what they want to hear alone") {
     struct logging final : ht::range_listener {
         std::string* log;
@@ -414,6 +437,23 @@ TEST_CASE("speed of light: parts of the backward pass, what an exception left op
     std::ostringstream warned;
     low.print(warned);
     CHECK(warned.str().find("The peaks are too low") != std::string::npos);
+}
+
+TEST_CASE("speed of light: an operation of a layer inside another operation is a line of its own") {
+    now = 0;
+    ht::speed_of_light light{&hand_turned};
+    light.begin_step(1);
+    {
+        const ht::range outer(&light, "my_block", ht::pass::forward);
+        const ht::range inner(&light, "linear", ht::pass::forward);
+        light.layer("h.0");
+        now += 10;
+    }
+    light.end_step();
+    const ht::light_table t = light.table({});
+    CHECK(t.rows[0].operation == "linear");
+    CHECK(t.rows[0].layer == "h.0");
+    CHECK(t.rows[0].seconds == doctest::Approx(10e-9));
 }
 
 TEST_CASE("peaks as a file") {
