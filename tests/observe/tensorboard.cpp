@@ -116,6 +116,7 @@ TEST_CASE("histograms: equal ranges, without what is not finite") {
     CHECK(h.counts == std::vector<double>{2, 2});
     CHECK(ht::metrics_histogram::of({5, 5}).counts == std::vector<double>{2});
     CHECK(ht::metrics_histogram::of({nan}).upper.empty());
+    CHECK(ht::metrics_histogram::of({0.3, 0.89}, 1).upper == std::vector<double>{0.89});  // which 0.3 + (0.89 - 0.3) is not
 }
 
 TEST_CASE("a folder that cannot be written to is reported, or the run goes on without") {

@@ -52,7 +52,8 @@ table.data tr{break-inside:avoid}
 @media (max-width:600px){body{padding:.6rem}.strip-axis .odd{display:none}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere}}
 @page{margin:1.5cm}
 @media print{:root{color-scheme:light;--ink:#000;--dim:#444;--page:#fff;--strip:#e8e8e8;--line:#888;--in:#1f5fa8;--low:#c2410c}
-body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}}
+body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}
+table.data{font-size:8pt}table.data td,table.data th{padding-right:.4rem}.bar{width:2.5rem}}
 )page";
 
 /// The beginning of a page with drawings; `style` is CSS of its own.
