@@ -26,6 +26,8 @@ def runs_of(file):
                 print(f"{file}, line {number}: not whole; it and what follows is left out", file=sys.stderr)
                 break
             figures = {**entry, **entry.pop("system", {})}
+            for i, gpu in enumerate(figures.pop("gpus", [])):
+                figures.update({f"gpu{i}/{name}": value for name, value in gpu.items()})
             numbers = {k: v for k, v in figures.items() if k not in ("step", "at_step") and isinstance(v, (int, float))
                        and not isinstance(v, bool) and math.isfinite(v)}
             step = entry.get("step", entry.get("at_step"))

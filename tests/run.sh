@@ -80,6 +80,7 @@ if [[ $extent == full ]]; then
         -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF -DHALFTONE_OWN_MODELS=ON -DHALFTONE_CLASSIFIERS=ON)
     wish clang++ clang
     wish pip3 python3-pip
+    wish valgrind valgrind
     if [[ $(uname -m) == x86_64 ]]; then
         wish qemu-x86_64 qemu-user
         wish aarch64-linux-gnu-g++ g++-aarch64-linux-gnu

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// The command line and the reports of classify_images and classify_text: a table, and summary.json.
+/// The command line and the reports of classify_images and classify_text: a table, summary.json, and what seeing.hpp has.
 #pragma once
 
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ inline void add_run_options(CLI::App& app, run_options& o) {
     app.add_option("--policy", o.runs,
                    "full_fp32, amp_fp16, amp_bf16 and small_bf16 (amp_bf16 with adamw_8bit and checkpoints), separated by commas")
         ->delimiter(',');
-    app.add_option("--out", o.out, "folder for summary.json; it is made if it does not exist");
+    app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json and report.html; it is made if it does not exist");
     app.add_option("--epochs", o.epochs, "how often each sample is trained on");
     app.add_option("--batch", o.batch, "samples in a step");
     app.add_option("--lr", o.learning_rate, "learning rate after warm-up; it falls to 0 by the last step");
@@ -36,6 +37,7 @@ inline void add_run_options(CLI::App& app, run_options& o) {
     app.add_option("--threads", o.threads, "threads of the CPU that compute; 0: all cores");
     app.add_option("--workers", o.workers, "threads that make batches meanwhile; 0: none");
     app.add_option("--seed", o.seed, "seed of weights and of the order");
+    add_seeing_options(app, o);
 }
 
 inline void check(const run_options& o) {
@@ -65,17 +67,50 @@ inline void print_results(std::ostream& out, const std::vector<run_result>& runs
     }
 }
 
-/// Calls run_one(name) for each run, prints the table, and writes out/summary.json, which is complete or not there.
+/// What report.html shows beside the curves.
+inline ht::report page_of(const char* program, const nlohmann::ordered_json& arguments, const std::string& device,
+                          const std::vector<run_result>& runs) {
+    ht::report page{.title = program, .of_loss = "nats a sample", .of_rate = "samples a second"};
+    page.facts = {{"processor", ht::cpu_model()}, {"device", device}, {"commit", HALFTONE_COMMIT}};
+    for (const auto& [name, value] : arguments.items())
+        page.facts.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
+    const auto number = [](const char* format, double value) {
+        char text[40];
+        std::snprintf(text, sizeof text, format, value);
+        return std::string(text);
+    };
+    for (const run_result& r : runs) {
+        ht::run_report& run = page.runs.emplace_back(r.name);
+        run.figures = {{"training loss, nats a sample", number("%.4f", r.train_loss)},
+                       {"test accuracy", number("%.2f%%", 100 * r.accuracy)},
+                       {"samples a second", number("%.0f", r.samples_per_second)},
+                       {"ms a step", number("%.2f", r.step_ms)},
+                       {"waited for batches", number("%.2f%%", 100 * r.waited / r.seconds)},
+                       {"peak memory, MiB", number("%.1f", static_cast<double>(r.peak_bytes) / (1 << 20))},
+                       {"skipped steps", std::to_string(r.skipped_steps)},
+                       {"parameters", std::to_string(r.parameters)}};
+        run.policies = r.policies;
+    }
+    return page;
+}
+
+/// Calls run_one(name, what it tells) for each run, prints the table, and writes metrics.jsonl, report.html and
+/// summary.json.
 template <class RunOne>
 void run_all(const char* program, const run_options& o, nlohmann::ordered_json arguments, const RunOne& run_one) {
     const ht::cpu cpu{{.threads = o.threads}};
     const gpu_names gpu = o.device == "cuda" ? describe_gpu() : gpu_names{};
     const std::string device = o.device == "cuda" ? gpu.device : cpu.description();
-    ht::output_folder folder(o.out);
-    ht::output_file file(o.out / "summary.json");  // opened early, so that an unwritable folder is reported before training
+    file_writes writes(program, o.on_write_error);
+    std::optional<ht::output_folder> folder;
+    std::optional<ht::output_file> file;  // opened early, so that an unwritable folder is reported before training
+    writes([&] { folder.emplace(o.out); });
+    writes([&] { file.emplace(o.out / "summary.json"); });
+    seen_runs seen(o.out, o, writes);
     std::cout << device << std::endl;
     std::vector<run_result> runs;
-    for (const std::string& name : o.runs) runs.push_back(run_one(name));
+    for (const std::string& name : o.runs)
+        runs.push_back(run_one(name, seen.begin(name, {.out = o.out, .threads = o.threads, .is_alone = o.runs.size() == 1})));
     std::cout << '\n';
     print_results(std::cout, runs);
     arguments["epochs"] = o.epochs, arguments["batch"] = o.batch, arguments["lr"] = o.learning_rate;
@@ -103,7 +138,8 @@ void run_all(const char* program, const run_options& o, nlohmann::ordered_json a
                                    {"skipped_steps", r.skipped_steps},
                                    {"loss_scale", r.loss_scale}});
     }
-    file.write(summary.dump(2) + "\n");
-    file.commit();
-    folder.keep();
+    seen.commit(page_of(program, arguments, device, runs));
+    if (file) writes([&] { file->write(summary.dump(2) + "\n"), file->commit(); });
+    if (folder) folder->keep();
+    if (writes.any_failed()) throw exit_with(2, "not all files could be written");
 }

@@ -11,8 +11,9 @@
 #include <halftone/tensor/shape.hpp>
 
 #include "../command_line.hpp"
+#include "../seeing.hpp"
 
-struct run_options {
+struct run_options : seeing_options {
     /// small_bf16 is amp_bf16 with adamw_8bit and checkpoints: less memory for more time.
     std::vector<std::string> runs{"full_fp32", "amp_fp16", "amp_bf16", "small_bf16"};
     std::filesystem::path out;
@@ -23,6 +24,7 @@ struct run_options {
     int threads = 0;  ///< of the CPU; 0: all cores
     int workers = 1;  ///< that make batches
     std::uint64_t seed = 1;
+    seen_runs::run* seen = nullptr;  ///< what the run tells
 };
 
 /// small: moments in 8 bits, and activations that are computed again.
@@ -41,6 +43,7 @@ struct run_result {
     std::size_t peak_bytes = 0;
     std::int64_t skipped_steps = 0;
     double loss_scale = 0;
+    std::vector<halftone::policy_row> policies{};  ///< the types of its layers
 };
 
 /// Its description and its name: "cuda, NVIDIA H200".

@@ -14,6 +14,7 @@
 #include <halftone/observe/metrics/progress.hpp>
 #include <halftone/observe/metrics/terminal.hpp>
 #include <halftone/optim/adamw_8bit.hpp>
+#include <halftone/policy/table.hpp>
 
 #include "run.hpp"
 
@@ -43,30 +44,62 @@ run_result train(const std::string& name, Device& device, Model& model, Optimize
     ht::grad_scaler scaler{device, {.growth_interval = 200, .enabled = ht::model_needs_scaling<Model>}};
     ht::accumulator acc{model};
     ht::tape tape{device};
-    ht::progress bar{std::cerr, name, steps, {.columns = ht::terminal_columns(stderr)}};
+    ht::progress bar{std::cerr, name, steps, {.columns = ht::terminal_columns(stderr), .unit = "samples"}};
+    ht::range_listener* const listener = o.seen->view.listener();
+    tape.listen(listener);
 
-    run_result result{.name = name, .parameters = model.parameters().size()};
+    run_result result{.name = name, .parameters = model.parameters().size(), .policies = ht::policies_of<Model>()};
     std::vector<double> step_seconds;
     double samples = 0;
+    const std::int64_t logging_steps = std::max<std::int64_t>(1, steps / 20);
+    ht::step_metrics told;
+    double told_losses = 0;
     const auto begin = clock::now();
     for (std::int64_t epoch = 0; epoch < o.epochs; ++epoch) {
         double loss_sum = 0, rows = 0;
-        for (const auto& batch : training) {
+        for (auto at = training.begin(); at != training.end();) {
+            const auto& batch = *at;
             const auto step_begin = clock::now();
-            const auto loss = model.loss(tape, batch);
+            if (listener != nullptr) listener->begin_step(result.steps + 1);
+            const auto loss = [&] {
+                const ht::scoped_range part(listener, "forward", ht::track::forward);
+                return model.loss(tape, batch);
+            }();
             const double value = static_cast<double>(loss.item()), count = static_cast<double>(batch.labels.size());
             loss_sum += value * count, rows += count, samples += count;
-            tape.backward(scaler.scale(loss), acc);
-            auto grads = scaler.unscale(acc.take());
-            ht::clip_grad_norm(grads, 1.0f);
-            optimizer.step(grads);
-            scaler.update();
+            {
+                const ht::scoped_range part(listener, "backward", ht::track::backward);
+                tape.backward(scaler.scale(loss), acc);
+            }
+            {
+                const ht::scoped_range part(listener, "optimizer", ht::track::update);
+                auto grads = scaler.unscale(acc.take());
+                told.grad_norm = static_cast<double>(ht::clip_grad_norm(grads, 1.0f).value());
+                optimizer.step(grads);
+                scaler.update();
+            }
             step_seconds.push_back(since(step_begin));
-            bar.update({.step = ++result.steps,
+            told.step = ++result.steps, told.step_loss = value, told_losses += value;
+            told.learning_rate = optimizer.last_lr(), told.loss_scale = static_cast<double>(scaler.get_scale());
+            told.tokens_per_second = samples / since(begin), told.step_ms = 1e3 * step_seconds.back();
+            told.skipped = optimizer.skipped_steps(), told.peak_bytes = device.memory().usage().peak();
+            bar.update({.step = told.step,
                         .loss = value,
-                        .learning_rate = optimizer.last_lr(),
-                        .loss_scale = ht::model_needs_scaling<Model> ? static_cast<double>(scaler.get_scale()) : 0},
+                        .learning_rate = told.learning_rate,
+                        .loss_scale = ht::model_needs_scaling<Model> ? told.loss_scale : 0,
+                        .tokens_per_second = told.tokens_per_second,
+                        .bytes = static_cast<double>(told.peak_bytes)},
                        since(begin));
+            o.seen->on_step(told);
+            if (told.step % logging_steps == 0 || told.step == steps) {
+                told.loss = told_losses / static_cast<double>((told.step - 1) % logging_steps + 1), told_losses = 0;
+                o.seen->on_log(told);
+            }
+            {
+                const ht::scoped_range part(listener, "data loading", ht::track::data);  // of the next step
+                ++at;
+            }
+            if (listener != nullptr) listener->end_step();
         }
         result.train_loss = loss_sum / rows;
     }
@@ -81,5 +114,6 @@ run_result train(const std::string& name, Device& device, Model& model, Optimize
     result.skipped_steps = optimizer.skipped_steps();
     result.loss_scale = static_cast<double>(scaler.get_scale());
     result.accuracy = accuracy(device, test, logits);
+    o.seen->on_test("test/accuracy", result.accuracy, result.steps);
     return result;
 }

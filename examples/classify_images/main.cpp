@@ -48,9 +48,10 @@ image_data read_data(const std::filesystem::path& folder, ht::extent classes) {
     return data;
 }
 
-run_result run_policy(const std::string& name, const image_data& data, const run_options& o) {
+run_result run_policy(const std::string& name, const image_data& data, run_options o, seen_runs::run& seen) {
+    o.seen = &seen;
     if (o.device == "cuda") return run_on_gpu(name, data, o);
-    ht::cpu device{{.threads = o.threads}};
+    ht::cpu device{{.threads = o.threads, .executor = seen.view.executor()}};
     return run_named(device, name, data, o);
 }
 
@@ -74,7 +75,8 @@ int main(int argc, char** argv) {
         const image_data data = read_data(folder, classes);
         std::cout << data.training.size() << " training images, " << data.test.size() << " test images of "
                   << data.training.height() << " x " << data.training.width() << '\n';
-        run_all("classify_images", o, {{"data", folder.string()}}, [&](const std::string& name) { return run_policy(name, data, o); });
+        run_all("classify_images", o, {{"data", folder.string()}},
+                [&](const std::string& name, seen_runs::run& seen) { return run_policy(name, data, o, seen); });
         return 0;
     });
 }

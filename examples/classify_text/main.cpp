@@ -25,9 +25,10 @@ extern template run_result run<ht::amp_bf16, memory_use::small>(ht::cpu&, const 
 
 namespace {
 
-run_result run_policy(const std::string& name, const text_data& data, const text_options& o) {
+run_result run_policy(const std::string& name, const text_data& data, text_options o, seen_runs::run& seen) {
+    o.seen = &seen;
     if (o.device == "cuda") return run_on_gpu(name, data, o);
-    ht::cpu device{{.threads = o.threads}};
+    ht::cpu device{{.threads = o.threads, .executor = seen.view.executor()}};
     return run_named(device, name, data, o);
 }
 
@@ -68,7 +69,7 @@ void train(const ht::labelled_text& texts, const std::optional<ht::labelled_text
     std::cout << parts.training.size() << " training texts, " << (test ? test->size() : static_cast<ht::extent>(parts.held_out.size()))
               << " test texts, " << texts.classes() << " classes, " << words.size() << " ids\n";
     run_all("classify_text", o, {{"data", source}, {"length", o.length}, {"layers", o.layers}, {"heads", o.heads}, {"width", o.width}},
-            [&](const std::string& name) { return run_policy(name, data, o); });
+            [&](const std::string& name, seen_runs::run& seen) { return run_policy(name, data, o, seen); });
 }
 
 }  // namespace

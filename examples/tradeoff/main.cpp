@@ -5,7 +5,7 @@
 ///
 /// The texts are a folder with the folders pos and neg, one file a text (aclImdb/train, say); without one, short reviews are
 /// invented. The rows train in turn, a few steps each, so that all of them share what else the machine does. Prints a table,
-/// and writes summary.json and tradeoff.html, a page with the curve.
+/// and writes summary.json, tradeoff.html, a page with the curve, report.html, the rows side by side, and metrics.jsonl.
 ///
 /// Exit codes: 0; 2 for invalid arguments, texts or output folder, with one line and nothing left behind; 130 after Ctrl-C,
 /// with no results; 1 for everything else.
@@ -23,15 +23,16 @@
 #include <halftone/observe/metrics/terminal.hpp>
 #include <halftone/policy/presets.hpp>
 
+#include "../seeing.hpp"
 #include "report.hpp"
 
 namespace ht = halftone;
 namespace fs = std::filesystem;
 
 extern template std::unique_ptr<any_run> make_run<ht::full_fp32>(ht::cpu&, const row&, const options&, ht::extent,
-                                                                 ht::trainer_callback&);
+                                                                 ht::trainer_callback&, ht::range_listener*);
 extern template std::unique_ptr<any_run> make_run<ht::amp_bf16>(ht::cpu&, const row&, const options&, ht::extent,
-                                                                ht::trainer_callback&);
+                                                                ht::trainer_callback&, ht::range_listener*);
 
 namespace {
 
@@ -52,9 +53,9 @@ std::vector<row> all_rows() {
 }
 
 std::unique_ptr<any_run> make_row(ht::cpu& device, const row& r, const options& o, ht::extent vocabulary,
-                                  ht::trainer_callback& observer) {
-    return r.is_bf16 ? make_run<ht::amp_bf16>(device, r, o, vocabulary, observer)
-                     : make_run<ht::full_fp32>(device, r, o, vocabulary, observer);
+                                  ht::trainer_callback& observer, ht::range_listener* listener) {
+    return r.is_bf16 ? make_run<ht::amp_bf16>(device, r, o, vocabulary, observer, listener)
+                     : make_run<ht::full_fp32>(device, r, o, vocabulary, observer, listener);
 }
 
 /// The folder with pos/ and neg/: the options', or that of invented reviews, which are written at the first time.
@@ -101,7 +102,7 @@ void plan_row(finished_row& r, const options& o, source& from) {
     ht::cpu device{{.threads = o.threads}};
     ht::trainer_callback silent;
     const ht::memory_plan plan = ht::plan(device, [&](ht::cpu& twin) {
-        const auto run = make_row(twin, r.what, few, from.vocabulary, silent);
+        const auto run = make_row(twin, r.what, few, from.vocabulary, silent, twin.listener());
         run->train(from.data, few.steps);
         r.result.parameters = run->parameters();
     });
@@ -109,46 +110,73 @@ void plan_row(finished_row& r, const options& o, source& from) {
     r.result.operation_at_peak = plan.operation.empty() ? "" : plan.operation + ", " + ht::name(plan.of_pass);
 }
 
-/// Draws the progress of all rows as one.
-class observer final : public ht::trainer_callback {
+/// The progress of all rows, drawn as one.
+class shared_bar {
   public:
-    observer(ht::progress& bar, std::int64_t& done) : bar_(&bar), done_(&done) {}
-    void on_step(const ht::trainer_state& s) override {
-        bar_->update({.step = ++*done_, .loss = s.loss, .learning_rate = s.learning_rate, .tokens_per_second = s.tokens_per_second},
-                     std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
+    explicit shared_bar(std::int64_t steps)
+        : bar_(std::cerr, "tradeoff", steps, {.columns = ht::terminal_columns(stderr)}) {}
+    void step(const ht::trainer_state& s) {
+        bar_.update({.step = ++done_,
+                     .loss = s.loss,
+                     .learning_rate = s.learning_rate,
+                     .tokens_per_second = s.tokens_per_second,
+                     .bytes = static_cast<double>(s.peak_bytes)},
+                    std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count());
     }
+    ht::progress& bar() { return bar_; }
 
   private:
-    ht::progress* bar_;
-    std::int64_t* done_;
+    ht::progress bar_;
+    std::int64_t done_ = 0;
     std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+/// Tells the bar and the row's files.
+class observer final : public ht::trainer_callback {
+  public:
+    observer(shared_bar& bar, seen_runs::run& seen) : bar_(&bar), seen_(&seen) {}
+    void on_step(const ht::trainer_state& s) override {
+        bar_->step(s);
+        seen_->on_step(s);
+    }
+    void on_log(const ht::trainer_state& s) override { seen_->on_log(s); }
+
+  private:
+    shared_bar* bar_;
+    seen_runs::run* seen_;
+};
+
 /// Trains all rows in turn. False after Ctrl-C.
-bool train(std::vector<finished_row>& rows, const options& o, source& from) {
+bool train(std::vector<finished_row>& rows, const options& o, source& from, seen_runs& seen, file_writes& writes) {
     std::vector<std::unique_ptr<ht::cpu>> devices;
+    std::vector<std::unique_ptr<observer>> watches;
     std::vector<std::unique_ptr<any_run>> runs;
-    ht::progress bar(std::cerr, "tradeoff", o.steps * static_cast<std::int64_t>(rows.size()),
-                     {.columns = ht::terminal_columns(stderr)});
-    std::int64_t done = 0;
-    observer watch(bar, done);
+    std::vector<seen_runs::run*> told;
+    shared_bar bar(o.steps * static_cast<std::int64_t>(rows.size()));
+    writes.print_above(&bar.bar());
     for (const finished_row& r : rows) {
-        devices.push_back(std::make_unique<ht::cpu>(ht::cpu_options{.threads = o.threads}));
-        runs.push_back(make_row(*devices.back(), r.what, o, from.vocabulary, watch));
+        seen_runs::run& own = seen.begin(r.what.name, {.out = o.out, .steps = o.steps, .threads = o.threads, .is_alone = false});
+        told.push_back(&own);
+        devices.push_back(std::make_unique<ht::cpu>(ht::cpu_options{.threads = o.threads, .executor = own.view.executor()}));
+        own.view.watch(devices.back()->memory());
+        watches.push_back(std::make_unique<observer>(bar, own));
+        runs.push_back(make_row(*devices.back(), r.what, o, from.vocabulary, *watches.back(), own.view.listener()));
     }
     const std::int64_t turn = std::max<std::int64_t>(1, std::min<std::int64_t>(10, o.steps / 5));
     for (std::int64_t step = 0; step < o.steps; step += turn) {
         for (const auto& run : runs) {
-            if (received_signal != 0) return false;
+            if (received_signal != 0) return writes.print_above(nullptr), false;
             run->train(from.data, std::min(turn, o.steps - step));
         }
     }
-    bar.finish();
+    writes.print_above(nullptr);
+    bar.bar().finish();
     for (std::size_t i = 0; i < rows.size(); ++i) {
         row_result measured = runs[i]->finish(from.data);
         measured.planned = rows[i].result.planned;
         measured.operation_at_peak = rows[i].result.operation_at_peak;
         rows[i].result = measured;
+        told[i]->on_test("test/accuracy", measured.accuracy, o.steps);
     }
     return true;
 }
@@ -176,13 +204,18 @@ int run(const options& o) {
     }
     std::signal(SIGINT, note_signal);
     std::signal(SIGTERM, note_signal);
-    if (!train(rows, o, from)) return 128 + received_signal;
-    print_table(std::cout, rows);
-    write(o.out / "summary.json", summary_json(o, from.around, rows));
-    write(o.out / "tradeoff.html", page(o, from.around, rows));
+    file_writes writes("tradeoff", o.on_write_error);
+    {
+        seen_runs seen(o.out, o, writes);
+        if (!train(rows, o, from, seen, writes)) return 128 + received_signal;
+        print_table(std::cout, rows);
+        writes([&] { write(o.out / "summary.json", summary_json(o, from.around, rows)); });
+        writes([&] { write(o.out / "tradeoff.html", page(o, from.around, rows)); });
+        seen.commit(report_page(o, from.around, rows));
+    }
     folder.keep();
     std::cout << "\nthe curve: " << (o.out / "tradeoff.html").string() << '\n';
-    return 0;
+    return writes.any_failed() ? 2 : 0;
 }
 
 }  // namespace

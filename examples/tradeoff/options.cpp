@@ -35,7 +35,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--text", o.text,
                    "folder with the folders pos and neg of .txt files, as aclImdb/train; without it reviews are invented");
     app.add_option("--texts", o.texts, "number of invented reviews of each class");
-    app.add_option("--out", o.out, "folder for summary.json and tradeoff.html, and for the invented reviews");
+    app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json, tradeoff.html and report.html, and for the invented reviews");
     app.add_option("--layers", o.layers, "transformer blocks");
     app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
     app.add_option("--width", o.width, "channels");
@@ -49,6 +49,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--seed", o.seed, "seed of weights, batches and invented reviews");
     app.add_option("--threads", o.threads, "0: all cores");
     app.add_flag("--plan", o.plan, "do not train: print the memory that each row would need, to the byte");
+    add_seeing_options(app, o);
     if (!parse(app, argc, argv)) return std::nullopt;
     check(o);
     return o;

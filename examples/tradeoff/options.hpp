@@ -9,8 +9,9 @@
 #include <string>
 
 #include "../command_line.hpp"
+#include "../seeing_options.hpp"
 
-struct options {
+struct options : seeing_options {
     std::filesystem::path text;           ///< folder with pos/ and neg/; empty: invented reviews
     std::filesystem::path out = "tradeoff_out";
     std::int64_t texts = 1000;            ///< invented reviews of each class

@@ -80,6 +80,27 @@ void print_table(std::ostream& out, const std::vector<finished_row>& rows) {
     }
 }
 
+ht::report report_page(const options& o, const surroundings& around, const std::vector<finished_row>& rows) {
+    ht::report page{.title = "tradeoff: " + std::to_string(o.layers) + " blocks, " + std::to_string(o.steps) + " steps", .of_loss = "nats a text"};
+    page.facts = {{"processor", ht::cpu_model()}, {"device", around.device}, {"commit", HALFTONE_COMMIT}, {"texts", around.text}};
+    const auto number = [](const char* format, double value) {
+        char text[40];
+        std::snprintf(text, sizeof text, format, value);
+        return std::string(text);
+    };
+    for (const finished_row& r : rows) {
+        ht::run_report& run = page.runs.emplace_back(r.what.name);
+        run.figures = {{"training loss, nats a text", number("%.4f", r.result.training.train_loss)},
+                       {"validation loss", number("%.4f", r.result.validation_loss)},
+                       {"accuracy", number("%.1f%%", 100 * r.result.accuracy)},
+                       {"ms a step", number("%.2f", r.result.training.step_ms)},
+                       {"peak memory, MiB", number("%.1f", mebibytes(r.result.measured.peak))},
+                       {"planned peak, MiB", number("%.1f", mebibytes(r.result.planned.peak))}};
+        run.policies = r.result.policies;
+    }
+    return page;
+}
+
 std::string summary_json(const options& o, const surroundings& around, const std::vector<finished_row>& rows) {
     json summary{{"program", "tradeoff"},
                  {"commit", HALFTONE_COMMIT},

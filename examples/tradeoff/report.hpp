@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <halftone/observe/report/report.hpp>
+
 #include "run.hpp"
 
 /// What all rows have in common.
@@ -31,3 +33,5 @@ void print_table(std::ostream& out, const std::vector<finished_row>& rows);
 /// The contents of summary.json and of tradeoff.html.
 std::string summary_json(const options& o, const surroundings& around, const std::vector<finished_row>& rows);
 std::string page(const options& o, const surroundings& around, const std::vector<finished_row>& rows);
+/// What report.html shows beside the curves.
+halftone::report report_page(const options& o, const surroundings& around, const std::vector<finished_row>& rows);

@@ -6,8 +6,10 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/policy/table.hpp>
 #include <halftone/train/callback.hpp>
 
 #include "options.hpp"
@@ -34,6 +36,7 @@ struct row_result {
     halftone::training_result training;
     double validation_loss = 0;     ///< nats a text
     double accuracy = 0;            ///< the fraction of the held-out texts that get their label
+    std::vector<halftone::policy_row> policies;  ///< the types of its layers
 };
 
 /// A run on a device, which can be trained in turn with others, so that all rows share what else the machine does.
@@ -47,8 +50,8 @@ class any_run {
     virtual row_result finish(review_data& data) = 0;
 };
 
-/// Makes the model, its optimizer and its trainer; `observer` is called after every step. Defined in a file for each
-/// policy, to keep compile times short.
+/// Makes the model, its optimizer and its trainer; `observer` is called after every step, `listener` is told the ranges.
+/// Defined in a file for each policy, to keep compile times short.
 template <class Policy>
 std::unique_ptr<any_run> make_run(halftone::cpu& device, const row& r, const options& o, halftone::extent vocabulary,
-                                  halftone::trainer_callback& observer);
+                                  halftone::trainer_callback& observer, halftone::range_listener* listener);

@@ -17,7 +17,8 @@ namespace ht = halftone;
 template <class Policy>
 class run final : public any_run {
   public:
-    run(ht::cpu& device, const row& r, const options& o, ht::extent vocabulary, ht::trainer_callback& observer)
+    run(ht::cpu& device, const row& r, const options& o, ht::extent vocabulary, ht::trainer_callback& observer,
+        ht::range_listener* listener)
         : device_(&device),
           model_(device, vocabulary, 2,
                  {.context = o.length,
@@ -41,6 +42,7 @@ class run final : public any_run {
         trainer_.add_callback(observer);
         stopper_.target = &trainer_;
         trainer_.add_callback(stopper_);
+        trainer_.listen(listener);
     }
 
     std::size_t parameters() const override { return model_.parameters().size(); }
@@ -56,6 +58,7 @@ class run final : public any_run {
         std::copy(std::begin(result_.peak_bytes_of), std::end(result_.peak_bytes_of), r.measured.by_kind.begin());
         r.validation_loss = trainer_.evaluate(data).loss;
         r.accuracy = accuracy(data);
+        r.policies = ht::policies_of<review_model<Policy>>();
         return r;
     }
 
@@ -97,6 +100,6 @@ class run final : public any_run {
 
 template <class Policy>
 std::unique_ptr<any_run> make_run(ht::cpu& device, const row& r, const options& o, ht::extent vocabulary,
-                                  ht::trainer_callback& observer) {
-    return std::make_unique<run<Policy>>(device, r, o, vocabulary, observer);
+                                  ht::trainer_callback& observer, ht::range_listener* listener) {
+    return std::make_unique<run<Policy>>(device, r, o, vocabulary, observer, listener);
 }

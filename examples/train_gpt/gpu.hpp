@@ -6,8 +6,8 @@
 
 #include <string>
 
+#include "../seeing.hpp"
 #include "run.hpp"
-#include "view.hpp"
 
 /// Its description and its name: "cuda, NVIDIA H200".
 struct gpu_names {

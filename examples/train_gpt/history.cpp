@@ -28,7 +28,8 @@ run_history::run_history(ht::memory_resource& memory, const std::string& policy,
     : listener_(also) {
     if (o.memory_history.empty()) return;
     const std::string file = file_of(policy, o), title = "Memory of " + o.model + ", " + policy;
-    static_cast<void>(ht::output_file(file));  // a folder that cannot be written to is reported before training
+    // A folder that cannot be written to is reported before training.
+    if (o.on_write_error == ht::write_errors::stop) static_cast<void>(ht::output_file(file));
     state_.reset(new state{file, ht::memory_history(memory, {.out_of_memory = file, .title = title})});
     state_->history.also_tell(also);
     listener_ = &state_->history;

@@ -8,6 +8,7 @@
 
 #include <halftone/memory/resource.hpp>
 
+#include "../seeing.hpp"
 #include "run.hpp"
 
 /// The history of one policy's run, or nothing if the options ask for none.
@@ -37,6 +38,7 @@ run_result with_history(halftone::memory_resource& memory, const std::string& po
     surroundings recorded = around;
     recorded.listener = history.listener();
     run_result result = run(recorded);
-    history.write();
+    if (around.writes != nullptr) (*around.writes)([&] { history.write(); });
+    else history.write();
     return result;
 }

@@ -4,9 +4,9 @@
 /// amp_bf16 (and, if built and requested, tf32 and fp8_hybrid, or a Llama in the GPT's place), and compares their cost and
 /// their losses. `train_gpt --help` lists the options.
 ///
-/// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind; 3 for a device
-/// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far and, with --save-steps, a
-/// checkpoint; 1 for everything else.
+/// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind, and where files
+/// could not be written, with what was written before; 3 for a device that does not exist; 130 after Ctrl-C, which ends at
+/// a step boundary with the summary so far and, with --save-steps, a checkpoint; 1 for everything else.
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -17,8 +17,11 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/processors.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
+#include <halftone/observe/profile/peaks.hpp>
+#include <halftone/observe/profile/peaks_file.hpp>
 #include <halftone/policy/presets.hpp>
 
+#include "../seeing.hpp"
 #include "cpu_runs.hpp"
 #include "estimate.hpp"
 #include "gpu.hpp"
@@ -26,7 +29,6 @@
 #include "memory.hpp"
 #include "processes.hpp"
 #include "report.hpp"
-#include "view.hpp"
 
 namespace ht = halftone;
 
@@ -50,6 +52,14 @@ machine describe(const options& o) {
         where.gpu = names.gpu;
     }
     return where;
+}
+
+/// The peaks of the options' file, or measured ones.
+ht::machine_peaks peaks_of(const options& o) {
+    if (!o.speed_of_light) return {};
+    if (!o.peaks.empty()) return ht::read_peaks(o.peaks);
+    ht::cpu device{cpu_options_of(o)};
+    return ht::measure_peaks(device);
 }
 
 ht::cpu_options cpu_options_of_rank(const options& o) {
@@ -154,7 +164,8 @@ int train(const options& o, ht::communicator* world) {
     }
     note_signals();
     const std::string estimate = o.estimate && o.ranks == 1 ? estimate_of(each, corpus.view()) : "";
-    reporter report(o, where, corpus.all_bytes());
+    file_writes writes("train_gpt", o.on_write_error);
+    reporter report(o, where, corpus.all_bytes(), writes);
 
     std::cout << where.device << '\n';
     std::cout << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "
@@ -167,25 +178,27 @@ int train(const options& o, ht::communicator* world) {
     for (std::size_t i = 0; i < o.policies.size(); ++i) {
         const std::string& policy = o.policies[i];
         if (is_interrupted_on(world)) break;
-        run_view view(policy, o, report.page_of(policy));
+        run_view view({.out = o.out, .steps = o.steps, .threads = o.threads, .is_alone = o.policies.size() == 1, .is_on_gpu = o.device == "cuda"},
+                      o, report.page_of(policy));
         {
             const auto observer = report.observe(policy);
-            runs.push_back(run_policy(policy, each[i], corpus.view(),
-                                      {.observer = *observer,
-                                       .listener = view.listener(),
-                                       .is_interrupted = &is_interrupted,
-                                       .checkpoints = report.checkpoints(policy),
-                                       .arguments = report.arguments(),
-                                       .ranks = world},
-                                      view));
+            const surroundings around{.observer = *observer,
+                                      .listener = view.listener(),
+                                      .is_interrupted = &is_interrupted,
+                                      .checkpoints = report.checkpoints(policy),
+                                      .arguments = report.arguments(),
+                                      .ranks = world,
+                                      .on_shadow = [&](const ht::shadow_report& r) { report.write_shadow(policy, r); },
+                                      .writes = &writes};
+            runs.push_back(run_policy(policy, each[i], corpus.view(), around, view));
         }
-        view.finish(std::cout, runs.back().training.steps, peaks);
+        view.finish(std::cout, runs.back().training.steps, peaks, writes);
     }
     std::cout << '\n';
     print_table(std::cout, runs, corpus.unit());
     print_text(std::cout, runs);
     report.commit(runs, chosen);
-    return is_interrupted() ? 128 + received_signal : 0;
+    return is_interrupted() ? 128 + received_signal : writes.any_failed() ? 2 : 0;
 }
 
 }  // namespace

@@ -238,11 +238,7 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
                  "print for each operation its flops, bytes and time, and what could be saved at the machine's peaks, which "
                  "are measured in about a second; the report has the table, too");
     app.add_option("--peaks", o.peaks, "read the peaks from this JSON file: {\"flops\": {\"fp32\": 1e11}, \"bytes\": 2e10}");
-    app.add_flag("--trace", o.trace,
-                 "write a timeline of three steps to trace.json in --out, for https://ui.perfetto.dev; with several policies "
-                 "one file each, as in trace_amp_bf16.json");
-    app.add_flag("--tensorboard", o.tensorboard, "write event files for TensorBoard to the folder tensorboard in --out");
-    app.add_flag("--report,!--no-report", o.report, "write report.html to --out");
+    add_seeing_options(app, o);
     app.add_flag("--estimate,!--no-estimate", o.estimate,
                  "before a run of 300 steps or more, tell how long it will take, measured by three steps");
     app.add_flag("--watch", o.watch, "report for each skipped step which operation overflowed first");

@@ -14,8 +14,9 @@
 #include <halftone/data/tokens.hpp>
 
 #include "../command_line.hpp"
+#include "../seeing_options.hpp"
 
-struct options {
+struct options : seeing_options {
     std::string model = "gpt";                ///< or llama
     std::vector<std::string> policies{"full_fp32", "amp_fp16", "amp_bf16"};
     std::vector<std::filesystem::path> text;  ///< empty: this repository's own text
@@ -52,12 +53,7 @@ struct options {
     bool keeps_logits = true;                 ///< by --budget: whether logits are kept for the backward pass where small
     bool plan = false;                        ///< tell the memory that training would need, and do not train
     std::string memory_history;               ///< file for the history of memory, by its ending; empty: none
-    bool profile = false;
-    bool trace = false;                       ///< write a timeline of a few steps
-    bool speed_of_light = false;              ///< print how far operations are from the machine's peaks
-    std::filesystem::path peaks;              ///< file with the peaks; empty: measure them
-    bool tensorboard = false;                 ///< write event files
-    bool report = true;                       ///< write report.html
+    std::filesystem::path peaks;              ///< file with the machine's peaks; empty: measure them
     bool estimate = true;                     ///< tell the time of the whole run before it begins
     bool watch = false;                       ///< report for each skipped step where it overflowed
     std::int64_t numerics_every = 0;          ///< steps between two numerics reports; 0: none

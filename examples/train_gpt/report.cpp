@@ -18,6 +18,7 @@
 #include <halftone/observe/numerics/html.hpp>
 #include <halftone/observe/numerics/json.hpp>
 #include <halftone/observe/overflow/json.hpp>
+#include <halftone/observe/shadow/html.hpp>
 
 #if !defined(HALFTONE_COMMIT)
 #define HALFTONE_COMMIT "unknown"
@@ -30,9 +31,10 @@ struct reporter::state {
     options o;
     machine where;
     std::string arguments;
-    ht::output_folder folder;
-    ht::metrics_file metrics;
-    ht::output_file summary;  // opened early, so that an unwritable folder is reported before training
+    file_writes& write;
+    std::optional<ht::output_folder> folder{};
+    std::optional<ht::metrics_file> metrics{};
+    std::optional<ht::output_file> summary{};  // opened early, so that an unwritable folder is reported before training
     ht::system_monitor monitor{};
     std::deque<ht::run_report> pages{};  // which observers refer to
 };
@@ -61,22 +63,33 @@ ht::metrics_histogram exponents_of(const ht::numerics_row& r) {
     return h;
 }
 
+void write_file(const std::filesystem::path& path, const std::string& text) {
+    ht::output_file file(path);
+    file.write(text);
+    file.commit();
+}
+
 class observer final : public ht::trainer_callback {
   public:
-    observer(const std::string& policy, const std::string& device, const options& o, ht::metrics_file& metrics,
+    observer(const std::string& policy, const std::string& device, const options& o, ht::metrics_file& metrics, file_writes& write,
              ht::system_monitor& monitor, ht::run_report& page)
         : fields_{{"policy", policy}, {"device", device}},
           folder_(o.out),
           metrics_(metrics),
+          write_(write),
           monitor_(monitor),
           page_(page),
           progress_(std::cerr, policy, o.steps, {.columns = ht::terminal_columns(stderr)}) {
         if (o.ranks > 1) fields_["ranks"] = o.ranks;
         static_cast<void>(monitor_.take());  // what was before the run
+        write_.print_above(&progress_);
         if (!o.tensorboard) return;
-        events_.emplace(o.out / "tensorboard" / policy);
+        events_.emplace(o.out / "tensorboard" / policy,
+                        ht::tensorboard_options{.on_error = write_.on_error(), .on_note = write_.on_note()});
         events_->text("arguments", "```\n" + arguments_of(o).dump(2) + "\n```", 0);
     }
+
+    ~observer() override { write_.print_above(nullptr); }
 
     void on_step(const ht::trainer_state& s) override {
         const bool is_scaled = s.loss_scale != 1;
@@ -84,7 +97,8 @@ class observer final : public ht::trainer_callback {
                           .loss = s.loss,
                           .learning_rate = s.learning_rate,
                           .loss_scale = is_scaled ? s.loss_scale : 0,
-                          .tokens_per_second = s.tokens_per_second},
+                          .tokens_per_second = s.tokens_per_second,
+                          .bytes = static_cast<double>(s.peak_bytes)},
                          s.seconds);
         page_.add(s);
     }
@@ -109,9 +123,7 @@ class observer final : public ht::trainer_callback {
     void on_numerics(const ht::trainer_state&, const ht::numerics_view& view) override {
         const std::string policy = fields_["policy"].get<std::string>(), step = std::to_string(view.step);
         const auto write = [&](const std::string& ending, const std::string& text) {
-            ht::output_file file(folder_ / ("numerics_" + policy + "_" + step + ending));
-            file.write(text);
-            file.commit();
+            write_([&] { write_file(folder_ / ("numerics_" + policy + "_" + step + ending), text); });
         };
         write(".json", ht::numerics_json(view).dump() + "\n");
         write(".html", ht::numerics_html(view, policy + ", step " + step));
@@ -149,6 +161,7 @@ class observer final : public ht::trainer_callback {
     json fields_;
     std::filesystem::path folder_;
     ht::metrics_file& metrics_;
+    file_writes& write_;
     ht::system_monitor& monitor_;
     ht::run_report& page_;
     std::optional<ht::tensorboard_file> events_;
@@ -198,9 +211,7 @@ void write_report(const options& o, const machine& where, const std::vector<run_
     const json arguments = arguments_of(o);
     for (const auto& [name, value] : arguments.items())
         all.facts.push_back({name, value.is_string() ? value.get<std::string>() : value.dump()});
-    ht::output_file file(o.out / "report.html");
-    file.write(ht::report_html(all));
-    file.commit();
+    write_file(o.out / "report.html", ht::report_html(all));
 }
 
 }  // namespace
@@ -212,12 +223,15 @@ std::string run_arguments(const options& o, std::string_view corpus) {
     return arguments.dump();
 }
 
-reporter::reporter(const options& o, const machine& where, std::string_view corpus) {
-    const std::string text = run_arguments(o, corpus);
-    // In this order: the folder is made first.
-    state_.reset(new state{o, where, text, ht::output_folder(o.out),
-                           ht::metrics_file(o.out / "metrics.jsonl", rejoin_metrics(o, text)),
-                           ht::output_file(o.out / "summary.json")});
+reporter::reporter(const options& o, const machine& where, std::string_view corpus, file_writes& write) {
+    state_.reset(new state{o, where, run_arguments(o, corpus), write});
+    state& s = *state_;
+    const bool has_folder = write([&] { s.folder.emplace(o.out); });
+    s.metrics.emplace(o.out / "metrics.jsonl",
+                      ht::metrics_file_options{.part = has_folder ? rejoin_metrics(o, s.arguments) : ht::part_file::kept,
+                                               .on_error = write.on_error(),
+                                               .on_note = write.on_note()});
+    write([&] { s.summary.emplace(o.out / "summary.json"); });
 }
 reporter::~reporter() = default;
 
@@ -225,7 +239,7 @@ std::string reporter::checkpoints(const std::string& policy) const { return (sta
 std::string reporter::arguments() const { return state_->arguments; }
 
 std::unique_ptr<ht::trainer_callback> reporter::observe(const std::string& policy) {
-    return std::make_unique<observer>(policy, state_->where.device, state_->o, state_->metrics, state_->monitor,
+    return std::make_unique<observer>(policy, state_->where.device, state_->o, *state_->metrics, state_->write, state_->monitor,
                                       page_of(policy));
 }
 
@@ -234,6 +248,12 @@ ht::run_report& reporter::page_of(const std::string& policy) {
         if (page.name == policy) return page;
     }
     return state_->pages.emplace_back(policy);
+}
+
+void reporter::write_shadow(const std::string& policy, const ht::shadow_report& shadow) {
+    const std::string name = "shadow_" + policy + ".html", title = "Shadow run of " + policy + ", step " + std::to_string(state_->o.shadow_step);
+    state_->write([&] { write_file(state_->o.out / name, ht::shadow_html(shadow, title)); });
+    page_of(policy).links.push_back({title, name});
 }
 
 void reporter::commit(const std::vector<run_result>& runs, const std::vector<budget_result>& budgets) {
@@ -273,11 +293,12 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<bud
                                         {"keeps_logits", chosen.keeps_logits},
                                         {"more_operations", budgets[i].more_work}};
     }
-    state_->summary.write(summary.dump(2) + "\n");
-    if (o.report) write_report(o, state_->where, runs, state_->pages);
-    state_->metrics.commit();
-    state_->summary.commit();
-    state_->folder.keep();
+    file_writes& write = state_->write;
+    if (state_->summary) write([&] { state_->summary->write(summary.dump(2) + "\n"); });
+    if (o.report) write([&] { write_report(o, state_->where, runs, state_->pages); });
+    state_->metrics->commit();
+    if (state_->summary) write([&] { state_->summary->commit(); });
+    if (state_->folder) state_->folder->keep();
 }
 
 void print_table(std::ostream& out, const std::vector<run_result>& runs, const std::string& unit) {

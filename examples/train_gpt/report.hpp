@@ -11,6 +11,7 @@
 #include <halftone/observe/memory/plan.hpp>
 #include <halftone/observe/report/report.hpp>
 
+#include "../seeing.hpp"
 #include "memory.hpp"
 #include "run.hpp"
 
@@ -28,8 +29,9 @@ std::string run_arguments(const options& o, std::string_view corpus);
 class reporter {
   public:
     /// Makes the folder and opens the file in it; with --resume it begins with what earlier runs reported up to their
-    /// checkpoints. Throws halftone::output_error, and exit_with(2) if the run that is resumed had other arguments.
-    reporter(const options& o, const machine& where, std::string_view corpus);
+    /// checkpoints. Throws halftone::output_error, as `writes` says, and exit_with(2) if the run that is resumed had other
+    /// arguments.
+    reporter(const options& o, const machine& where, std::string_view corpus, file_writes& writes);
     ~reporter();
 
     /// The folder of a policy's checkpoints, and what a resumed run must have the same.
@@ -42,8 +44,11 @@ class reporter {
     /// What report.html will show of a policy's run.
     halftone::run_report& page_of(const std::string& policy);
 
+    /// Writes the page of a policy's shadow run, to which the report links.
+    void write_shadow(const std::string& policy, const halftone::shadow_report& shadow);
+
     /// Writes summary.json and report.html, and keeps all files; `budgets` has what --budget chose for each run, or is empty. Throws
-    /// halftone::output_error; then no file is left.
+    /// halftone::output_error, as `writes` says; then metrics.jsonl.part and event files are left.
     void commit(const std::vector<run_result>& runs, const std::vector<budget_result>& budgets);
 
   private:

@@ -55,7 +55,7 @@ std::string checksum_of(std::string_view text) {
 }
 
 ht::part_file rejoin_metrics(const options& o, const std::string& arguments) {
-    if (o.save_steps == 0 && !o.resume) return ht::part_file::fresh;
+    if (o.save_steps == 0 && !o.resume) return ht::part_file::kept;
     const fs::path part = o.out / "metrics.jsonl.part";
     std::string kept;
     if (o.resume) {

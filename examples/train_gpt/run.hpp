@@ -3,6 +3,7 @@
 /// The run of one policy: the same model, weights and batches for every policy.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@
 
 #include "options.hpp"
 
+class file_writes;
+namespace halftone {
+inline namespace HALFTONE_ABI {
+struct shadow_report;
+}
+}  // namespace halftone
+
 /// The surroundings of a run: what the rest of the program passes to it.
 struct surroundings {
     halftone::trainer_callback& observer;
@@ -28,6 +36,8 @@ struct surroundings {
     std::string arguments{};                        ///< what a resumed run must have the same, as JSON
     bool chooses_budget = false;                    ///< the run ends where it has chosen how to fit its budget
     halftone::communicator* ranks = nullptr;        ///< with --ranks: the ranks that train together
+    std::function<void(const halftone::shadow_report&)> on_shadow{};  ///< gets the report of --shadow
+    file_writes* writes = nullptr;                  ///< what becomes of files that cannot be written; nullptr: errors
 
     bool is_first_rank() const { return ranks == nullptr || ranks->rank() == 0; }
 };

@@ -97,8 +97,8 @@ class planter final : public ht::trainer_callback {
 template <class Device, class Model, class Trainer>
 class shadower final : public ht::trainer_callback {
   public:
-    shadower(Device& device, Model& model, Trainer& trainer, ht::language_data& data, const options& o)
-        : device_(&device), model_(&model), trainer_(&trainer), data_(&data), o_(&o) {
+    shadower(Device& device, Model& model, Trainer& trainer, ht::language_data& data, const options& o, const surroundings& around)
+        : device_(&device), model_(&model), trainer_(&trainer), data_(&data), o_(&o), around_(&around) {
         if (o.shadow_step == 1) look();
     }
     void on_step(const ht::trainer_state& s) override {
@@ -118,6 +118,7 @@ class shadower final : public ht::trainer_callback {
         report.print(std::cout);
         const ht::shadow_row* first = report.first();
         std::cout << (first == nullptr ? "no tensor is beyond its bound" : "first: " + first->text()) << std::endl;
+        if (around_->on_shadow) around_->on_shadow(report);
     }
 
     Device* device_;
@@ -125,6 +126,7 @@ class shadower final : public ht::trainer_callback {
     Trainer* trainer_;
     ht::language_data* data_;
     const options* o_;
+    const surroundings* around_;
 };
 #endif
 
@@ -188,7 +190,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
 #if defined(TRAIN_GPT_MORE)
     auto shadow = [&] {
         if constexpr (std::is_same_v<Model, ht::nn::gpt<typename Model::policy>>) {
-            return shadower{device, model, trainer, data, o};
+            return shadower{device, model, trainer, data, o, around};
         } else {
             return ht::trainer_callback{};
         }

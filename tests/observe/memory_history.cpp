@@ -313,6 +313,8 @@ TEST_CASE("memory_history: the JSON has every allocation; the page has the JSON,
     CHECK(page.find("<h1>5 steps &amp; &lt;more&gt;</h1>") != std::string::npos);
     CHECK(page.find("3 blocks outlive their step") != std::string::npos);
     CHECK(page.find("steps 3 to 5") != std::string::npos);
+    const std::size_t still = page.find("<noscript>");  // what browsers without the script draw
+    CHECK(page.find("style=\"fill:var(--activation)\" d=\"M", still) < page.find("</noscript>", still));
     for (const char* const outside : {"http", "src=", "import ", "@import", "url("})
         CHECK(page.find(outside) == std::string::npos);
     const std::size_t data = page.find("id=\"data\">") + 10;

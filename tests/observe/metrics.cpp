@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// metrics.jsonl has the documented fields, one line per step.
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -45,3 +47,46 @@ TEST_CASE("a line a step, flushed, with the promised fields") {
     CHECK(json::parse(line)["validation_loss"] == 2.25);
     CHECK(!std::getline(in, line));
 }
+
+TEST_CASE("a run whose figures cannot be written ends with output_error, or goes on and says it once") {
+    const support::temporary_folder folder;
+    const auto file = folder.write("file", "x");
+    CHECK_THROWS_AS(ht::metrics_file(file / "below"), ht::output_error);
+    std::vector<std::string> notes;
+    const auto note = [&](const std::string& line) { notes.push_back(line); };
+    {
+        ht::metrics_file metrics(file / "below", {.on_error = ht::write_errors::go_on, .on_note = note});
+        metrics.write({.step = 1});
+        metrics.commit();
+    }
+    REQUIRE(notes.size() == 1);
+    CHECK(notes[0].starts_with("output: cannot write " + (file / "below.part").string()));
+    {
+        ht::metrics_file silent(file / "below", {.on_error = ht::write_errors::go_on});
+        silent.write({.step = 1});
+    }
+    {
+        ht::metrics_file late(folder.path() / "late", {.on_error = ht::write_errors::go_on, .on_note = note});
+        late.write_line({{"step", 1}});
+        std::filesystem::create_directories(folder.path() / "late/in");  // a folder takes the name before the commit
+        late.commit();
+    }
+    CHECK(notes.size() == 2);
+    CHECK(support::temporary_folder::read(folder.path() / "late.part") == "{\"step\":1}\n");
+    CHECK(support::temporary_folder::read(file) == "x");
+}
+
+#if defined(__linux__)
+TEST_CASE("a full disk: each failure is told once, until a line can be written again") {
+    const support::temporary_folder folder;
+    std::error_code failed;
+    std::filesystem::create_symlink("/dev/full", folder.path() / "m.part", failed);
+    REQUIRE(!failed);
+    int notes = 0;
+    ht::metrics_file metrics(folder.path() / "m", {.on_error = ht::write_errors::go_on, .on_note = [&](const std::string&) { ++notes; }});
+    metrics.write({.step = 1}), metrics.write({.step = 2});
+    CHECK(notes == 1);
+    ht::metrics_file stops(folder.path() / "m");
+    CHECK_THROWS_AS(stops.write({.step = 1}), ht::output_error);
+}
+#endif

@@ -2,8 +2,16 @@
 /// \file
 /// Files are written completely or not at all; folders remain only if something remains in them.
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
+
+#if defined(__linux__)
+#include <csignal>
+
+#include <sys/resource.h>
+#endif
 
 #include <halftone/observe/metrics/output_file.hpp>
 
@@ -62,7 +70,70 @@ TEST_CASE("a full disk is an error when it happens") {
     ht::output_file file(folder.path() / "a");
     CHECK_THROWS_AS(file.write("x"), ht::output_error);
 }
+
+namespace {
+
+/// While it lives no file can grow beyond so many bytes, as on a disk that is full.
+class full_disk {
+  public:
+    explicit full_disk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+        getrlimit(RLIMIT_FSIZE, &before_);
+        rlimit now = before_;
+        now.rlim_cur = bytes;
+        setrlimit(RLIMIT_FSIZE, &now);
+    }
+    full_disk(const full_disk&) = delete;
+    full_disk& operator=(const full_disk&) = delete;
+    ~full_disk() {
+        setrlimit(RLIMIT_FSIZE, &before_);
+        std::signal(SIGXFSZ, handler_);
+    }
+
+  private:
+    void (*handler_)(int);
+    rlimit before_{};
+};
+
+}  // namespace
+
+TEST_CASE("a disk that fills up: the file ends with the last whole piece, and grows again when there is room") {
+    const support::temporary_folder folder;
+    ht::output_file file(folder.path() / "a", ht::part_file::kept);
+    const std::string line = std::string(29, 'x') + "\n";
+    file.write(line);
+    {
+        const full_disk full(100);
+        file.write(line), file.write(line);
+        CHECK_THROWS_WITH_AS(file.write(line), ("output: cannot write " + (folder.path() / "a.part").string() + ": File too large").c_str(),
+                             ht::output_error);
+        CHECK(support::temporary_folder::read(folder.path() / "a.part").size() == 90);
+        CHECK_THROWS_AS(file.write(line), ht::output_error);
+    }
+    file.write(line);
+    file.commit();
+    CHECK(support::temporary_folder::read(folder.path() / "a") == line + line + line + line);
+    folder.write("b.part", line + line);
+    ht::output_file more(folder.path() / "b", ht::part_file::continued);
+    {
+        const full_disk full(70);
+        CHECK_THROWS_AS(more.write(line), ht::output_error);
+    }
+    CHECK(support::temporary_folder::read(folder.path() / "b.part") == line + line);  // of an earlier run
+}
 #endif
+
+TEST_CASE("a part that is kept stays with what was written, and an empty one does not") {
+    const support::temporary_folder folder;
+    { ht::output_file file(folder.path() / "empty", ht::part_file::kept); }
+    {
+        ht::output_file file(folder.path() / "some", ht::part_file::kept);
+        file.write("line\n");
+    }
+    CHECK(!fs::exists(folder.path() / "empty.part"));
+    CHECK(support::temporary_folder::read(folder.path() / "some.part") == "line\n");
+    { ht::output_file anew(folder.path() / "some", ht::part_file::kept); }
+    CHECK(!fs::exists(folder.path() / "some.part"));
+}
 
 TEST_CASE("folders are made, and removed unless they are kept") {
     const support::temporary_folder folder;

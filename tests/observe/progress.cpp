@@ -16,7 +16,7 @@ namespace ht = halftone;
 namespace {
 
 const ht::progress_state halfway{
-    .step = 50, .loss = 2.41314, .learning_rate = 3e-4, .loss_scale = 65536, .tokens_per_second = 11234};
+    .step = 50, .loss = 2.41314, .learning_rate = 3e-4, .loss_scale = 65536, .tokens_per_second = 11234, .bytes = 84.4 * (1 << 20)};
 
 std::vector<std::string> lines_of(const std::string& text) {
     std::vector<std::string> lines;
@@ -37,7 +37,7 @@ std::string drawn(int columns, const ht::progress_state& state = halfway, double
 TEST_CASE("the bar, where the terminal is wide enough for all fields") {
     CHECK(drawn(140) ==
           "\ramp_fp16  50% [###############---------------]  50/100  loss 2.4131  lr 3.00e-04  scale 65536  11.2k "
-          "tokens/s  0:20 left\x1b[K");
+          "tokens/s  84 MiB  0:20 left\x1b[K");
 }
 
 TEST_CASE("a narrow terminal loses fields and never wraps") {
@@ -48,13 +48,25 @@ TEST_CASE("a narrow terminal loses fields and never wraps") {
         REQUIRE(static_cast<int>(line.size()) - 4 < columns + (columns == 1));
         // A field is shown whole or not at all.
         for (const std::string field :
-             {"  50/100", "  loss 2.4131", "  lr 3.00e-04", "  scale 65536", "  11.2k tokens/s", "  0:20 left"}) {
+             {"  50/100", "  loss 2.4131", "  lr 3.00e-04", "  scale 65536", "  11.2k tokens/s", "  84 MiB", "  0:20 left"}) {
             REQUIRE((line.find(field.substr(0, 5)) == std::string::npos) == (line.find(field) == std::string::npos));
         }
     }
     CHECK(drawn(40) == "\ramp_fp16  50%  loss 2.4131  0:20 left\x1b[K");
     CHECK(drawn(27) == "\ramp_fp16  50%  loss 2.4131\x1b[K");
     CHECK(drawn(80).find("50/100  loss 2.4131") != std::string::npos);
+}
+
+TEST_CASE("memory in its unit, and rates of other things than tokens") {
+    const auto memory = [](double mebibytes) { return drawn(140, {.step = 1, .bytes = mebibytes * (1 << 20)}); };
+    CHECK(memory(0).find("iB") == std::string::npos);
+    CHECK(memory(1.25).find("  1.2 MiB  ") != std::string::npos);
+    CHECK(memory(9999).find("  9999 MiB  ") != std::string::npos);
+    CHECK(memory(20480).find("  20.0 GiB  ") != std::string::npos);
+    std::ostringstream out;
+    ht::progress bar(out, "p", 100, {.unit = "samples"});
+    bar.update(halfway, 20);
+    CHECK(out.str().find("  11.2k samples/s  84 MiB  0:20 left") != std::string::npos);
 }
 
 TEST_CASE("the line is redrawn ten times a second at most, but the last step is always shown") {

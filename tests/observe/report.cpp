@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/observe/report/report.hpp>
+#include <halftone/observe/report/strip.hpp>
 
 namespace ht = halftone;
 
@@ -85,6 +86,48 @@ TEST_CASE("a chart of nothing is empty; of zeros and of one point it is drawn") 
     CHECK(one.find("&lt;t&gt;") != std::string::npos);
     CHECK(one.find("nan") == std::string::npos);
     CHECK(one.find("inf") == std::string::npos);
+}
+
+TEST_CASE("points with numbers and rings, bars of parts, strips: inside their places") {
+    ht::detail::chart c{.title = "t", .of_x = "MiB", .from_zero = true, .x_from_zero = true};
+    c.points = {{10, 5, "1", "first: 10 & 5", 12}, {4, 20, "2", "second", 0}};
+    const std::string points = c.svg();
+    CHECK(count_of(points, "class=\"point\"") == 2);
+    CHECK(count_of(points, "class=\"ring\"") == 1);
+    CHECK(points.find("first: 10 &amp; 5") != std::string::npos);
+    CHECK(points.find(">2</text></g>") != std::string::npos);
+    CHECK(points.find(">0</text>") != std::string::npos);  // both axes begin there
+    for (const std::string coordinate : {"cx=\"", "cy=\""}) {
+        for (std::size_t at = points.find(coordinate); at != std::string::npos; at = points.find(coordinate, at + 1)) {
+            const double v = std::stod(points.substr(at + 4));
+            CHECK(v > 9);
+            CHECK(v < (coordinate == "cx=\"" ? 345 : 172));
+        }
+    }
+    CHECK(ht::detail::bar_chart{.title = "t"}.svg().empty());
+    ht::detail::bar_chart bars{.title = "t", .unit = "MiB", .mark_name = "planned"};
+    bars.rows = {{"1", "a", {{"master", 3}, {"copy", 0}, {"activation", 1}}, 2}, {"2", "b", {{"master", 8}}, 0}};
+    const std::string drawn = bars.svg();
+    CHECK(count_of(drawn, "<rect") == 3);
+    CHECK(count_of(drawn, "class=\"mark\"") == 1);
+    CHECK(drawn.find("x=\"22\" y=\"59\" width=\"330\"") != std::string::npos);  // the longest is as wide as the place
+    CHECK(drawn.find("x=\"22\" y=\"17\" width=\"123.8\"") != std::string::npos);
+    CHECK(drawn.find("x=\"145.8\" y=\"17\" width=\"41.2\"") != std::string::npos);
+    CHECK(drawn.find("M104.5 14v20") != std::string::npos);
+    CHECK(drawn.find("copy") == std::string::npos);
+    const ht::detail::strip_axis axis{-30, 18};
+    CHECK(axis.rectangle(-40, -28, "low") == "<rect class=\"low\" x=\"0\" width=\"3\" height=\"10\"/>");
+    CHECK(axis.rectangle(19, 25, "low").empty());
+    CHECK(axis.column(18, "in", 0.5) == "<rect class=\"in\" x=\"48\" width=\"1\" height=\"10\" fill-opacity=\"0.50\"/>");
+    CHECK(axis.open("x").find("viewBox=\"0 0 49 10\"") != std::string::npos);
+    CHECK(axis.ticks().find("left:61.22%\">0<") != std::string::npos);
+}
+
+TEST_CASE("all pages have the colours of runs, kinds of memory and passes, in light and dark") {
+    const std::string page = ht::detail::drawn_page_begin("t");
+    for (int k = 0; k < ht::memory_kinds; ++k) CHECK(count_of(page, "--" + std::string(ht::name(static_cast<ht::memory_kind>(k))) + ":#") == 2);
+    for (int s = 0; s < 8; ++s) CHECK(count_of(page, "--s" + std::to_string(s) + ":#") == 2);
+    for (const char* pass : {"--forward:#", "--backward:#", "--update:#", "--outlived:#"}) CHECK(count_of(page, pass) == 2);
 }
 
 TEST_CASE("a report: one file, no script, nothing loaded, under a megabyte for 100,000 steps of three runs") {

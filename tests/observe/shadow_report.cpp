@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/observe/shadow/html.hpp>
 #include <halftone/observe/shadow/json.hpp>
 
 namespace {
@@ -68,6 +69,15 @@ TEST_CASE("shadow report: its line, table and JSON") {
         R"("type":"float16","elements":32,"beyond":5,"ratio":null,"at":7,"value":null,"expected":70000.0,"bound":34.2})");
     CHECK(j["rows"][2]["pass"].is_null());
     CHECK(j["rows"][2]["tensor"] == "weight");
+    const std::string page = ht::shadow_html(report, "<fp16>");
+    CHECK(page.find("&lt;fp16&gt;") != std::string::npos);
+    CHECK(page.find("The first: h.1 own (after h.1.mlp), backward") != std::string::npos);
+    CHECK(page.find(">infinite<") < page.find("norm.gain</td>"));  // the largest ratio first
+    CHECK(page.find("norm.gain</td>") < page.find("h.0.mlp mlp</td>"));
+    CHECK(page.find("beyond its bound</span>") != std::string::npos);
+    CHECK(page.find("nan") == std::string::npos);
+    CHECK(page.find("<script") == std::string::npos);
+    CHECK(ht::shadow_html({}, "none").find("No tensor is beyond its bound") != std::string::npos);
 }
 
 }  // namespace

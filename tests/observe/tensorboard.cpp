@@ -13,6 +13,12 @@
 
 #include <doctest/doctest.h>
 
+#if defined(__linux__)
+#include <csignal>
+
+#include <sys/resource.h>
+#endif
+
 #include <halftone/observe/metrics/metrics.hpp>
 #include <halftone/observe/metrics/system.hpp>
 #include <halftone/observe/metrics/tensorboard.hpp>
@@ -70,7 +76,7 @@ TEST_CASE("an event file to the byte, and a truncated one to its last whole even
     const support::temporary_folder folder;
     std::filesystem::path path;
     {
-        ht::tensorboard_file events(folder.path() / "run", &at_noon);
+        ht::tensorboard_file events(folder.path() / "run", {.now = &at_noon});
         path = events.path();
         events.scalar("loss", 2.5, 300);
         events.histogram("h", ht::metrics_histogram::of({1, 2, 2, 4}, 3), 1);
@@ -94,6 +100,14 @@ TEST_CASE("an event file to the byte, and a truncated one to its last whole even
     for (std::size_t cut = 1; cut < 40; ++cut) CHECK(events_of(file.substr(0, file.size() - cut)).size() == 3);
 }
 
+TEST_CASE("steps of one byte and of several") {
+    // Field 2, then the number in sevens of bits, the lowest first.
+    CHECK(hex(ht::detail::event_at(0, 127).text()).ends_with("107f"));
+    CHECK(hex(ht::detail::event_at(0, 128).text()).ends_with("108001"));
+    CHECK(hex(ht::detail::event_at(0, 255).text()).ends_with("10ff01"));
+    CHECK(hex(ht::detail::event_at(0, 1 << 20).text()).ends_with("10808040"));
+}
+
 TEST_CASE("histograms: equal ranges, without what is not finite") {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     const auto h = ht::metrics_histogram::of({0, 1, 2, 3, nan, HUGE_VAL}, 2);
@@ -102,14 +116,53 @@ TEST_CASE("histograms: equal ranges, without what is not finite") {
     CHECK(h.counts == std::vector<double>{2, 2});
     CHECK(ht::metrics_histogram::of({5, 5}).counts == std::vector<double>{2});
     CHECK(ht::metrics_histogram::of({nan}).upper.empty());
+    CHECK(ht::metrics_histogram::of({0.3, 0.89}, 1).upper == std::vector<double>{0.89});  // which 0.3 + (0.89 - 0.3) is not
 }
 
-TEST_CASE("a folder that cannot be written to is reported; a full disk, too, and what was written stays") {
+TEST_CASE("a folder that cannot be written to is reported, or the run goes on without") {
     const support::temporary_folder folder;
     std::ofstream(folder.path() / "file") << "x";
     CHECK_THROWS_AS(ht::tensorboard_file(folder.path() / "file"), ht::output_error);
     CHECK_THROWS_AS(ht::tensorboard_file(folder.path() / "file" / "below"), ht::output_error);
+    int notes = 0;
+    ht::tensorboard_file none(folder.path() / "file" / "below", {.on_error = ht::write_errors::go_on, .on_note = [&](const std::string&) { ++notes; }});
+    none.scalar("loss", 1, 1);
+    CHECK(notes == 1);
+    CHECK(none.path().empty());
 }
+
+#if defined(__linux__)
+TEST_CASE("a disk that fills up leaves an event file of whole events, which grows again when there is room") {
+    const support::temporary_folder folder;
+    int notes = 0;
+    ht::tensorboard_file events(folder.path(), {.on_error = ht::write_errors::go_on, .on_note = [&](const std::string&) { ++notes; }, .now = &at_noon});
+    events.scalar("loss", 1, 1);
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    rlimit full = before;
+    full.rlim_cur = 200;
+    setrlimit(RLIMIT_FSIZE, &full);
+    for (int step = 2; step < 20; ++step) events.scalar("loss", 1, step);
+    const std::string then = bytes_of(events.path());
+    const std::size_t whole = events_of(then).size();
+    events.scalar("loss", 1, 20);
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    CHECK(notes == 1);
+    CHECK(whole > 2);
+    CHECK(whole < 8);
+    CHECK(events_of(then + "x").size() == whole);  // nothing but whole events
+    events.scalar("loss", 1, 21);
+    CHECK(events_of(bytes_of(events.path())).size() == whole + 1);
+    setrlimit(RLIMIT_FSIZE, &full);
+    std::signal(SIGXFSZ, SIG_IGN);
+    events.scalar("loss", 1, 22);
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    CHECK(notes == 2);  // told again, since there was room in between
+}
+#endif
 
 TEST_CASE("any sink gets a step's figures and the system's") {
     struct collecting : ht::metrics_sink {
@@ -140,6 +193,8 @@ TEST_CASE("the system is sampled on a thread of its own") {
     REQUIRE(!samples.empty());
     CHECK(samples.size() <= 3);
     CHECK(samples.back().seconds > 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (const auto& later : monitor.take()) CHECK(later.seconds > samples.back().seconds);  // each is taken once
 #if defined(__linux__)
     CHECK(samples.back().rss_bytes > 1 << 20);
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// A recorder's schedule, rings and lanes, and its Chrome trace: measured by a clock that the test controls.
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -9,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <halftone/dist/listened.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
 #include <halftone/observe/profile/speed_of_light.hpp>
@@ -167,6 +169,154 @@ TEST_CASE("a Chrome trace: rows are named, times are exact, events nest, memory 
     CHECK(ht::detail::json_string("a\"b\\\n") == "\"a\\\"b\\\\ \"");
 }
 
+namespace {
+
+/// A communicator of one rank, which waits 5 ns for every collective.
+struct alone final : ht::communicator {
+    struct work final : ht::detail::collective {
+        bool is_done() override { return false; }
+        void wait() override { now += 5; }
+    };
+    alone() : communicator(0, 1, {}) {}
+    const char* engine() const override { return "alone"; }
+    ht::pending begin_exchange(const char*, const void*, void*, std::size_t) override { return ++now, ht::pending(std::make_unique<work>()); }
+    ht::pending begin_all_gather(const char*, const void*, void*, std::size_t) override { return ++now, ht::pending(std::make_unique<work>()); }
+    ht::pending begin_broadcast(const char*, void*, std::size_t, int) override { return ++now, ht::pending(std::make_unique<work>()); }
+    void barrier(const char*) override { now += 7; }
+    std::unique_ptr<ht::communicator> split(int, int) override { return std::make_unique<alone>(); }
+};
+
+}  // namespace
+
+TEST_CASE("collectives have a row of their own, where they begin and where they are waited for") {
+    now = 0;
+    ht::trace_recorder trace{{.clock = &hand_turned}};
+    alone one;
+    ht::listened_communicator told{one, &trace};
+    CHECK(std::string(told.engine()) == "alone");
+    ht::pending later = told.begin_all_gather("weights", nullptr, nullptr, 4);
+    CHECK(!later.is_done());
+    now += 2;
+    later.wait();
+    told.split(0, 0)->barrier("the end");
+    told.broadcast("weights", nullptr, 4, 0), told.exchange("gradients", nullptr, nullptr, 4);
+    const auto rows = trace.rows();
+    REQUIRE(rows.size() == 1);
+    CHECK(rows[0].title == "collectives");
+    std::string names;
+    for (const ht::trace_event& e : rows[0].events)
+        names += std::string(e.name) + " of " + e.layer + ": " + std::to_string(e.duration()) + "\n";
+    CHECK(names == "all_gather of weights: 1\nall_gather, its end of weights: 5\nbarrier of the end: 7\nbroadcast of weights: 1\n"
+                   "broadcast, its end of weights: 5\nexchange of gradients: 1\nexchange, its end of gradients: 5\n");
+}
+
+TEST_CASE("what begins while nothing is recorded is left out; outside of steps the step is 0; a step may end with an exception") {
+    now = 0;
+    ht::cpu device{{.threads = 1}};
+    ht::trace_recorder trace{device, {.schedule = {.wait = 1, .active = 2, .repeat = 1}, .clock = &hand_turned}};
+    step(trace, 1);
+    CHECK(trace.memory().empty());
+    {
+        const ht::range outer(&trace, "outer", ht::pass::forward);  // begins before the recording, ends within it
+        trace.begin_step(2);
+        now += 1;
+    }
+    trace.begin_step(3);  // without an end of the step before
+    trace.end_step();
+    CHECK(steps_of(trace).size() == 2);
+    for (const ht::trace_row& row : trace.rows()) {
+        for (const ht::trace_event& e : row.events) CHECK(std::string(e.name) != "outer");
+    }
+    CHECK(!trace.memory().empty());
+    ht::trace_recorder all{{.clock = &hand_turned}};
+    step(all, 5);
+    {
+        const ht::range evaluation(&all, "evaluation", ht::pass::forward);
+    }
+    CHECK(all.rows().at(1).events.back().step == 0);
+    all.begin_step(6);
+    now += 1;
+    all.begin_step(7);
+    all.end_step();
+    const auto steps = all.rows().at(0).events;
+    REQUIRE(steps.size() == 3);
+    CHECK(steps[2].begin >= steps[1].end);  // not inside the one that did not end
+}
+
+TEST_CASE("workers have the layer of the operation, and nothing while nothing is recorded; kernels alone leave memory out") {
+    ht::thread_pool pool{2};
+    ht::trace_recorder trace{{.schedule = {.wait = 1, .active = 1, .repeat = 1}, .parts = ht::trace_parts::kernels}};
+    ht::traced_executor workers{pool, trace};
+    ht::cpu device{{.executor = &workers}};
+    trace.count_memory(device.memory().usage());
+    for (int s = 1; s <= 3; ++s) {
+        trace.begin_step(s);
+        const ht::range outer(&trace, "block", ht::pass::forward);
+        trace.layer("h.7");
+        {
+            const ht::range inner(&trace, "map", ht::pass::forward);
+            device.parallel_for(64, [&](ht::extent) {});
+        }
+        trace.end_step();
+    }
+    int workers_seen = 0;
+    for (const ht::trace_row& row : trace.rows()) {
+        CHECK(row.title == "worker " + std::to_string(workers_seen++));
+        REQUIRE(row.events.size() == 1);  // of the second step
+        CHECK(std::string(row.events[0].name) == "map");
+        CHECK(std::string(row.events[0].layer) == "h.7");
+        CHECK(row.events[0].is_operation);
+    }
+    CHECK(workers_seen > 0);
+    CHECK(ht::chrome_trace(trace).find("\"ph\":\"C\"") == std::string::npos);
+}
+
+TEST_CASE("a Chrome trace: nanoseconds as three decimals, outer events first, nothing before 0, rows by part") {
+    const support::temporary_folder folder;
+    now = 5'000'000;
+    ht::trace_recorder trace{{.clock = &hand_turned}};
+    ht::trace_lane& lane = trace.lane("stream");
+    lane.add("early", "", now - 4567, now - 4500);  // of another clock's beginning, as kernels of a GPU may be
+    {
+        const ht::scoped_range outer(&trace, "data loading", ht::track::data);
+        {
+            const ht::scoped_range inner(&trace, "tokenise", ht::track::data);  // begins at the same time
+            now += 1234;
+        }
+        now += 1'000'089;
+    }
+    trace.write(folder.path() / "trace.json");
+    const auto j = trace_checks::read(folder.path() / "trace.json");
+    trace_checks::check(j);
+    CHECK(trace_checks::sum_of(j, "data loading", "tokenise") == doctest::Approx(1.234));
+    CHECK(trace_checks::sum_of(j, "data loading", "data loading") == doctest::Approx(1001.323));
+    CHECK(trace_checks::sum_of(j, "stream", "early") == doctest::Approx(0.067));
+    CHECK(trace_checks::rows_of(j).size() == 2);
+}
+
+TEST_CASE("several listeners end in the opposite order, and are told what they want to hear alone") {
+    struct logging final : ht::range_listener {
+        std::string* log;
+        bool wants;
+        std::string name;
+        logging(std::string& to, bool all, std::string title) : log(&to), wants(all), name(std::move(title)) {}
+        void begin(const char*, ht::pass) override { *log += "begin " + name + ", "; }
+        void end() override { *log += "end " + name + ", "; }
+        bool wants_origins() const override { return wants; }
+        void layer(const char*) override { *log += "layer " + name + ", "; }
+        bool wants_work() const override { return wants; }
+        void work(const ht::operation_work&) override { *log += "work " + name + ", "; }
+    };
+    std::string log;
+    logging one(log, false, "1"), two(log, true, "2");
+    ht::listener_list both{{&one, &two}};
+    {
+        const ht::range r(&both, "x", ht::pass::forward);
+        both.layer("h"), both.work({});
+    }
+    CHECK(log == "begin 1, begin 2, layer 2, work 2, end 2, end 1, ");
+}
+
 TEST_CASE("several listeners in one place") {
     now = 0;
     ht::trace_recorder trace{{.clock = &hand_turned}};
@@ -245,6 +395,67 @@ TEST_CASE("speed of light: what a custom operation is made of counts as its own,
     CHECK(t.rows[2].operation == "checkpoint");
 }
 
+TEST_CASE("speed of light: parts of the backward pass, what an exception left open, other arithmetic than products, low peaks") {
+    now = 0;
+    ht::speed_of_light light{&hand_turned};
+    light.begin_step(1);
+    light.begin_scope("lost", ht::track::forward);  // its end does not come
+    now += 100'000'000;
+    light.begin_step(1);
+    {
+        const ht::scoped_range part(&light, "backward", ht::track::backward);
+        now += 5'000'000;
+        const ht::range r(&light, "norm", ht::pass::backward);
+        light.work({.flops = 40e6, .bytes = 10e6});
+        now += 20'000'000;
+    }
+    light.end_step();
+    {
+        const ht::range outside(&light, "evaluation", ht::pass::forward);
+        now += 1000;
+    }
+    ht::machine_peaks peaks;
+    for (double& rate : peaks.flops) rate = 1e9;
+    peaks.bytes = 1e9;
+    const ht::light_table t = light.table(peaks);
+    double sum = 0;
+    for (const ht::light_row& r : t.rows) {
+        sum += r.seconds;
+        CHECK(r.operation != "lost");
+        CHECK(r.operation != "evaluation");
+        if (r.operation == "backward") CHECK(r.pass == ht::pass::backward);
+        if (r.operation == "norm") CHECK(r.limit == doctest::Approx(40e-3));
+    }
+    CHECK(sum == doctest::Approx(25e-3));
+    CHECK(t.step_seconds == doctest::Approx(25e-3));
+    std::ostringstream some;
+    t.print(some, 0);  // norm takes half of its limit, which saves nothing of the others' 5 ms
+    CHECK(some.str().find("   25.000     5.000     0.040     10.00") != std::string::npos);
+    CHECK(some.str().find("too low") == std::string::npos);
+    ht::light_table low = t;
+    low.mfu = 1.2;
+    std::ostringstream warned;
+    low.print(warned);
+    CHECK(warned.str().find("The peaks are too low") != std::string::npos);
+}
+
+TEST_CASE("speed of light: an operation of a layer inside another operation is a line of its own") {
+    now = 0;
+    ht::speed_of_light light{&hand_turned};
+    light.begin_step(1);
+    {
+        const ht::range outer(&light, "my_block", ht::pass::forward);
+        const ht::range inner(&light, "linear", ht::pass::forward);
+        light.layer("h.0");
+        now += 10;
+    }
+    light.end_step();
+    const ht::light_table t = light.table({});
+    CHECK(t.rows[0].operation == "linear");
+    CHECK(t.rows[0].layer == "h.0");
+    CHECK(t.rows[0].seconds == doctest::Approx(10e-9));
+}
+
 TEST_CASE("peaks as a file") {
     const support::temporary_folder folder;
     const auto file = folder.path() / "peaks.json";
@@ -258,7 +469,11 @@ TEST_CASE("peaks as a file") {
     const ht::machine_peaks read = ht::read_peaks(file);
     CHECK(read.bytes == 2e10);
     CHECK(read.of(ht::arithmetic::bf16) == 1.5e11);  // as fp32
-    for (const char* text : {"", "[]", "{\"bytes\": 1}", "{\"flops\": {\"fp32\": -1}, \"bytes\": 1}"}) {
+    peaks.flops[static_cast<int>(ht::arithmetic::bf16)] = 3e11;
+    write(ht::peaks_json(peaks).dump());
+    CHECK(ht::read_peaks(file).of(ht::arithmetic::bf16) == 3e11);
+    for (const char* text : {"", "[]", "{\"bytes\": 1}", "{\"flops\": {\"fp32\": -1}, \"bytes\": 1}",
+                             "{\"flops\": {\"fp32\": 1}}"}) {
         write(text);
         CHECK_THROWS_AS(ht::read_peaks(file), ht::argument_error);
     }

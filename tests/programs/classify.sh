@@ -49,7 +49,11 @@ complete() {
         skipped_steps loss_scale; do
         (($(grep -c "\"$field\":" "$1/summary.json") == 4)) || fail "$1: a run of summary.json lacks $field"
     done
-    [[ $(ls "$1") == summary.json ]] || fail "$1: a run leaves $(ls "$1")"
+    [[ $(ls "$1") == $'metrics.jsonl\nreport.html\nsummary.json' ]] || fail "$1: a run leaves $(ls "$1")"
+    for part in 'nats a sample' 'samples a second' 'Memory, small_bf16' 'Policy, amp_fp16' '</html>'; do
+        grep -q "$part" "$1/report.html" || fail "$1: report.html lacks $part"
+    done
+    (($(grep -c '"loss":' "$1/metrics.jsonl") >= 4 * 18 && $(grep -c '"accuracy":' "$1/metrics.jsonl") == 4)) || fail "$1: metrics.jsonl is $(cat "$1/metrics.jsonl")"
 }
 # numbers FOLDER: what may not depend on threads.
 numbers() { grep -E '"(train_loss|test_accuracy)"' "$1/summary.json"; }
@@ -71,6 +75,20 @@ for i in {1..12}; do echo "a fine thing $i" >"folder/good/$i.txt"; echo "a poor 
 "$texts" --data folder --test folder --epochs 8 --length 8 --width 16 --layers 1 --heads 2 --policy amp_bf16 --out own >out 2>err ||
     fail "classify_text --data: $?: $(cat err)"
 grep -q '^24 training texts, 24 test texts, 2 classes' out || fail "a folder: $(cat out)"
+
+# ---- what a run did: a timeline, event files; and a run whose files cannot be written
+
+"$images" --data data --epochs 6 --batch 10 --policy full_fp32 --trace --tensorboard --no-report --out seen >out 2>err || fail "--trace --tensorboard: $?: $(cat err)"
+[[ $(ls seen) == $'metrics.jsonl\nsummary.json\ntensorboard\ntrace.json' ]] || fail "--trace --tensorboard leaves $(ls seen)"
+for part in '"name":"data loading"' '"name":"forward"' '"name":"backward"' '"name":"optimizer"' '"name":"conv2d"' '"name":"worker 0"' '"name":"bytes in use"'; do
+    grep -q "$part" seen/trace.json || fail "the trace lacks $part"
+done
+[[ -s $(echo seen/tensorboard/full_fp32/events.out.tfevents.*) ]] || fail "--tensorboard leaves no event file"
+: >a_file
+"$images" --data data --epochs 1 --batch 10 --policy full_fp32 --on-write-error continue --out a_file/below >out 2>err
+code=$?
+((code == 2)) && grep -q '^full_fp32 ' out && grep -q 'the run goes on without it' err && [[ $(tail -n 1 err) == *'not all files could be written' ]] ||
+    fail "a run that goes on: $code, $(cat err)"
 
 # ---- bad input: one line, exit code 2, nothing left behind
 

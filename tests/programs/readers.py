@@ -4,15 +4,21 @@
 
     readers.py tensorboard FOLDER/tensorboard/POLICY FOLDER/metrics.jsonl      with TensorBoard's EventAccumulator
     readers.py perfetto FOLDER/trace.json                                      with Perfetto's trace processor
+    readers.py wandb|mlflow|trackio FOLDER/metrics.jsonl                       what examples/share_metrics.py made of it
 
-Ends with 77 if the package (PyPI: tensorboard, perfetto) or what it downloads is missing, and with 1 and a line for each difference.
+Ends with 77 if the package (PyPI: tensorboard, perfetto, wandb, mlflow, trackio) or what it downloads is missing, and with 1 and a
+line for each difference.
 """
 
+import importlib.util
 import json
 import math
+import os
 import pathlib
 import struct
+import subprocess
 import sys
+import tempfile
 
 
 def as_float(x):
@@ -93,12 +99,95 @@ def read_perfetto(trace):
     return wrong
 
 
+def wandb_records(file):
+    """The records of an offline run, in the log format of LevelDB with W&B's own header of 7 bytes."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, at, whole, block = file.read_bytes(), 7, b"", 32768
+    while at + 7 <= len(data):
+        if block - at % block < 7:  # no room for a record: the rest of the block is empty
+            at += block - at % block
+            continue
+        length, kind = struct.unpack_from("<HB", data, at + 4)
+        whole += data[at + 7:at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # a whole record, or the last piece of one
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(whole)
+            yield record
+            whole = b""
+
+
+def wandb_runs():
+    runs = {}
+    for file in sorted(pathlib.Path("wandb").glob("offline-run-*/run-*.wandb")):
+        name, steps = None, {}
+        for record in wandb_records(file):
+            kind = record.WhichOneof("record_type")
+            if kind == "run":
+                name = record.run.display_name
+            elif kind == "history":
+                values = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+                steps[values["_step"]] = {k: v for k, v in values.items() if not k.startswith("_")}
+        runs[name] = steps
+    return runs
+
+
+def mlflow_runs():
+    import mlflow
+
+    client = mlflow.MlflowClient("sqlite:///mlflow.db")
+    runs = {}
+    for run in client.search_runs([client.get_experiment_by_name("halftone").experiment_id]):
+        steps = runs.setdefault(run.info.run_name, {})
+        for name in run.data.metrics:
+            for metric in client.get_metric_history(run.info.run_id, name):
+                steps.setdefault(metric.step, {})[name] = metric.value
+    return runs
+
+
+def trackio_runs():
+    from trackio.sqlite_storage import SQLiteStorage
+
+    return {run: {line["step"]: {k: v for k, v in line.items() if k not in ("step", "timestamp")}
+                  for line in SQLiteStorage.get_logs("halftone", run)}
+            for run in SQLiteStorage.get_runs("halftone")}
+
+
+def read_tracker(tracker, metrics):
+    if importlib.util.find_spec(tracker) is None:
+        raise ImportError(f"there is no {tracker}")
+    script = pathlib.Path(__file__).resolve().parents[2] / "examples/share_metrics.py"
+    sys.path.insert(0, str(script.parent))
+    import share_metrics
+
+    metrics = metrics.resolve()
+    expected = {name: dict(share_metrics.merged(entries)) for name, entries in share_metrics.runs_of(metrics).items()}
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)  # of everything that the trackers write
+        os.environ.update(HOME=folder, TRACKIO_DIR=folder, WANDB_SILENT="true", MLFLOW_DISABLE_TELEMETRY="true")
+        subprocess.run([sys.executable, str(script), tracker, str(metrics)], check=True, stdout=subprocess.DEVNULL)
+        read = {"wandb": wandb_runs, "mlflow": mlflow_runs, "trackio": trackio_runs}[tracker]()
+        os.chdir("/")
+    wrong = []
+    for name in sorted(set(expected) | set(read)):
+        for step in sorted(set(expected.get(name, {})) | set(read.get(name, {}))):
+            there, here = read.get(name, {}).get(step), expected.get(name, {}).get(step)
+            if there != here:
+                wrong.append(f"{name}, step {step}: {tracker} has {there}, metrics.jsonl {here}")
+    print(f"{len(read)} runs, {sum(len(steps) for steps in read.values())} steps, "
+          f"{sum(len(v) for steps in read.values() for v in steps.values())} figures")
+    return wrong
+
+
 def main():
     try:
         if sys.argv[1] == "tensorboard":
             wrong = read_tensorboard(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
-        else:
+        elif sys.argv[1] == "perfetto":
             wrong = read_perfetto(pathlib.Path(sys.argv[2]))
+        else:
+            wrong = read_tracker(sys.argv[1], pathlib.Path(sys.argv[2]))
     except ImportError as e:
         print(f"skipped: {e}")
         return 77

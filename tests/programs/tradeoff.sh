@@ -29,7 +29,7 @@ bf16, checkpointing, adamw_8bit'
 # ---- a run leaves a table, two files and the reviews that it invented
 
 "$program" "${small[@]}" --steps 6 --out a >out 2>err || fail "a good run ends with $?: $(cat err)"
-[[ $(ls a) == $'reviews_30_1\nsummary.json\ntradeoff.html' ]] || fail "a run leaves $(ls a)"
+[[ $(ls a) == $'metrics.jsonl\nreport.html\nreviews_30_1\nsummary.json\ntradeoff.html' ]] || fail "a run leaves $(ls a)"
 [[ $(ls a/reviews_30_1) == $'neg\npos' && $(ls a/reviews_30_1/pos | wc -l) -eq 30 ]] || fail "the reviews are $(ls a/reviews_30_1)"
 grep -q '^writing 60 invented reviews to a.reviews_30_1' err || fail "nothing is said of the invented reviews: $(head -n 1 err)"
 grep -q 'tradeoff 100%  30/30' err || fail "no progress: $(cat err)"
@@ -49,6 +49,10 @@ values() { grep -o "\"$1\": [0-9.e+-]*" "$2" | grep -o '[0-9.e+-]*$'; }
 if grep -Eq 'https?://|<script|nan|inf"' a/tradeoff.html; then fail "the page loads something, or has no numbers"; fi
 (($(grep -c '<svg' a/tradeoff.html) == 2)) || fail "the page has not 2 drawings"
 (($(grep -c 'class="ring"' a/tradeoff.html) == 5)) || fail "the curve has not 5 points"
+for part in 'Memory, bf16, checkpointing, adamw_8bit' 'nats a text' 'planned peak, MiB' 'Policy, fp32'; do
+    grep -q "$part" a/report.html || fail "report.html lacks $part"
+done
+(($(grep -c '"policy":"bf16, adamw_8bit"' a/metrics.jsonl) >= 6)) || fail "metrics.jsonl lacks a row: $(cat a/metrics.jsonl)"
 if command -v python3 >/dev/null 2>&1; then
     python3 - a/summary.json a/tradeoff.html <<'PYTHON' || fail "summary.json or the page is malformed"
 import html.parser, json, sys
@@ -77,9 +81,9 @@ cp -r a/reviews_30_1 reviews
 if grep -q writing err; then fail "the reviews are written again"; fi
 losses() { grep -E '"(train|validation)_loss"|"accuracy"' "$1"; }
 losses a/summary.json >first
-"$program" "${small[@]}" --steps 6 --out b --text reviews >out 2>err || fail "with --text: $?"
+"$program" "${small[@]}" --steps 6 --out b --text reviews --no-report --trace --tensorboard >out 2>err || fail "with --text: $?"
 diff first <(losses b/summary.json) || fail "losses differ with the same texts and another number of threads"
-[[ $(ls b) == $'summary.json\ntradeoff.html' ]] || fail "with --text a run leaves $(ls b)"
+[[ $(ls b) == $'metrics.jsonl\nsummary.json\ntensorboard\ntrace_bf16.json\ntrace_bf16_adamw_8bit.json\ntrace_bf16_checkpointing.json\ntrace_bf16_checkpointing_adamw_8bit.json\ntrace_fp32.json\ntradeoff.html' ]] || fail "with --text a run leaves $(ls b)"
 mkdir -p imdb/train && cp -r reviews/* imdb/train && mkdir imdb/train/unsup imdb/test
 "$program" "${small[@]}" --steps 6 --out c --text imdb >out 2>err || fail "with the folder of aclImdb: $?"
 diff first <(losses c/summary.json) || fail "losses differ with aclImdb's folder"

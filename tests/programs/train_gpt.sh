@@ -178,7 +178,8 @@ for part in 'Loss scale' 'Speed of light, amp_bf16' 'Policy, amp_bf16' 'Numerics
 done
 ! grep -Eq '<script|https?:' seen/report.html || fail "report.html is not by itself"
 if command -v python3 >/dev/null 2>&1; then
-    for reader in "tensorboard seen/tensorboard/amp_bf16 seen/metrics.jsonl" "perfetto seen/trace.json"; do
+    for reader in "tensorboard seen/tensorboard/amp_bf16 seen/metrics.jsonl" "perfetto seen/trace.json" \
+        "wandb seen/metrics.jsonl" "mlflow seen/metrics.jsonl" "trackio seen/metrics.jsonl"; do
         read -ra words <<<"$reader"
         python3 "$here/readers.py" "${words[@]}" >out 2>&1
         code=$?
@@ -218,6 +219,7 @@ else
     [[ $(losses m) == "$(losses m1)" ]] || fail "losses of tf32 or fp8_hybrid depend on the number of threads"
     "$program" "${small[@]}" --steps 3 --text text --out s --policy amp_fp16,amp_bf16 --accumulation 2 --shadow 2 >out 2>err || fail "--shadow: $?"
     (($(grep -c '^no tensor is beyond its bound$' out) == 2)) || fail "--shadow finds in a sound step: $(grep '^first' out)"
+    [[ -s s/shadow_amp_bf16.html ]] && grep -q 'shadow_amp_bf16.html' s/report.html || fail "--shadow leaves no page: $(ls s)"
     "$program" "${small[@]}" --steps 3 --text text --out sp --policy amp_fp16 --plant h.0.mlp:2 --shadow 2 >out 2>err || fail "--shadow with a planted overflow: $?"
     grep -q '^first: h.0.mlp mlp, forward, value: .* beyond the bound in float16' out || fail "--shadow does not name what was planted: $(grep -e ^first -e ^no out)"
     for threads in 1 2; do
@@ -420,8 +422,10 @@ if [[ -z ${EMULATOR:-} ]]; then
     "$program" "${small[@]}" --steps 3 --text text --out fresh --resume --policy amp_bf16 >out 2>err || fail "--resume without a checkpoint: $?"
 fi
 
-# ---- a disk that fills up while it trains
+# ---- files that cannot be written: the run ends with one line, or goes on, as --on-write-error says; what was written before stays
 
+short=("${small[@]}" --steps 40 --text text --policy amp_bf16 --tensorboard --trace)
+whole() { if command -v python3 >/dev/null 2>&1; then python3 -c 'import json, sys; [json.loads(line) for line in open(sys.argv[1])]' "$1"; fi; }
 mkdir full
 if [[ -e /dev/full ]] && ln -s /dev/full full/metrics.jsonl.part; then
     "$program" "${small[@]}" --steps 6 --text text --out full >out 2>err
@@ -429,6 +433,44 @@ if [[ -e /dev/full ]] && ln -s /dev/full full/metrics.jsonl.part; then
     ((code != 0)) || fail "a full disk goes unnoticed"
     [[ $(tail -n 1 err) == *'cannot write'* ]] || fail "a full disk says $(cat err)"
     [[ ! -e full/metrics.jsonl && ! -e full/summary.json ]] || fail "a full disk leaves $(ls full)"
+fi
+: >a_file
+"$program" "${short[@]}" --out a_file/below >out 2>err && fail "a folder that cannot be made goes unnoticed"
+(($(wc -l <err) == 1)) || fail "a folder that cannot be made says $(cat err)"
+"$program" "${short[@]}" --out a_file/below --on-write-error continue >out 2>err
+code=$?
+((code == 2)) && grep -q '^amp_bf16 ' out && grep -q '^train_gpt: output: .*a_file.*; the run goes on without it$' err ||
+    fail "a folder that cannot be made, and the run to go on: $code, $(cat err)"
+"$program" "${short[@]}" --out refused --on-write-error perhaps >out 2>err && fail "--on-write-error perhaps is taken"
+# A disk of 24 KiB, where this user may mount one.
+if [[ -z ${EMULATOR:-} ]] && unshare -rm bash -c 'mkdir -p tiny && mount -t tmpfs -o size=24k tmpfs tiny' 2>/dev/null; then
+    for what in stop continue; do
+        unshare -rm bash -c 'mount -t tmpfs -o size=24k tmpfs tiny; "$@" --out tiny/out; code=$?; cp -r tiny "tiny_$0"; exit $code' \
+            $what "$program" "${short[@]}" --on-write-error $what >out 2>err
+        code=$?
+        ((code == 2)) || fail "a tiny disk and --on-write-error $what: $code, $(cat err)"
+        part=$(compgen -G "tiny_$what/out/metrics.jsonl*")
+        [[ -s $part ]] && whole "$part" || fail "a tiny disk leaves $(ls -l tiny_$what/out)"
+        (($(grep -c 'No space left on device' err) >= 1)) || fail "a tiny disk says $(cat err)"
+    done
+    grep -q '^amp_bf16 ' out && (($(grep -c 'the run goes on without it' err) >= 1)) || fail "a run on a tiny disk does not go on: $(cat err)"
+    # A folder that can be read alone.
+    unshare -rm bash -c 'mount -t tmpfs -o size=1m,ro tmpfs tiny; "$@" --out tiny/out' x "$program" "${short[@]}" --on-write-error continue >out 2>err
+    code=$?
+    ((code == 2)) && grep -q '^amp_bf16 ' out && grep -q 'Read-only file system' err || fail "a folder that can be read alone: $code, $(cat err)"
+fi
+# A run that is killed leaves lines and events that can be read.
+if [[ -z ${EMULATOR:-} ]]; then
+    "$program" "${small[@]}" --steps 100000000 --policy amp_bf16 --text text --out gone --no-estimate --eval-every 20 --tensorboard >out 2>err &
+    pid=$!
+    for _ in {1..600}; do
+        if [[ -s gone/metrics.jsonl.part ]]; then break; fi
+        sleep 0.05
+    done
+    kill -KILL $pid
+    wait $pid 2>/dev/null
+    [[ -s gone/metrics.jsonl.part ]] && whole gone/metrics.jsonl.part || fail "a run that was killed leaves $(ls gone)"
+    [[ -s $(echo gone/tensorboard/amp_bf16/events.out.tfevents.*) ]] || fail "a run that was killed leaves no events"
 fi
 
 if ((failures)); then

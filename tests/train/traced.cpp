@@ -2,6 +2,7 @@
 /// \file
 /// A trainer's ranges: a trace of its steps, the table of what its operations could be, and that neither changes a bit.
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -45,6 +46,33 @@ struct run {
     ht::nn::gpt<Policy> model;
     ht::language_data data;
     ht::trainer<ht::cpu, ht::nn::gpt<Policy>, ht::watched_tape> trainer;
+};
+
+/// A plain kernel in place of a fast one: where an operation of a layer begins, the same product by plain loops.
+struct planted_product final : ht::range_listener {
+    explicit planted_product(const char* where) : layer_(where) {}
+    void begin(const char*, ht::pass p) override { is_forward_ = p == ht::pass::forward; }
+    void end() override {}
+    bool wants_origins() const override { return true; }
+    void layer(const char* path) override {
+        if (!is_forward_ || layer_ != path) return;
+        ++planted;
+        constexpr int n = 160;
+        static float a[n][n], b[n][n];
+        static volatile float sink;
+        for (int i = 0; i < n; ++i) {
+            for (int j = 0; j < n; ++j) {
+                float sum = 0;
+                for (int k = 0; k < n; ++k) sum += a[i][k] * b[k][j];
+                sink = sum;
+            }
+        }
+    }
+    int planted = 0;
+
+  private:
+    std::string layer_;
+    bool is_forward_ = false;
 };
 
 /// An operation that takes its time.
@@ -121,7 +149,45 @@ TEST_CASE("speed of light of training: lines are all of a step, checkpoints repe
     CHECK(of_layer(r, "h.0.attn.qkv") > 1.3 * of_layer(t, "h.0.attn.qkv"));
 }
 
-TEST_CASE("a product by plain loops, planted among fast ones, comes first") {
+TEST_CASE("a product by plain loops in a layer of training comes first in the table, with the work of the fast one") {
+    ht::speed_of_light light;
+    planted_product slow("h.1.attn.qkv");
+    ht::listener_list both{{&light, &slow}};
+    run<ht::full_fp32> r(&both);
+    r.trainer.train(r.data);
+    CHECK(slow.planted >= 2 * arguments.max_steps);  // two micro-batches
+    ht::machine_peaks peaks;
+    for (double& rate : peaks.flops) rate = 1e11;
+    peaks.bytes = 1e10;
+    const ht::light_table t = light.table(peaks);
+    CHECK(t.rows.front().layer == "h.1.attn.qkv");
+    CHECK(t.rows.front().operation == "linear");
+    CHECK(t.rows.front().pass == ht::pass::forward);
+    CHECK(t.rows.front().bound != ht::light_bound::unknown);
+    CHECK(t.rows.front().share() < 0.5);
+}
+
+TEST_CASE("the steps of a trace are the wall time between their callbacks") {
+    struct watch final : ht::trainer_callback {
+        std::int64_t first = 0, last = 0;
+        void on_step(const ht::trainer_state& s) override { (s.step == 1 ? first : last) = ht::detail::monotonic_nanoseconds(); }
+    } wall;
+    ht::trace_recorder trace;
+    run<ht::amp_bf16> r(&trace);
+    r.trainer.add_callback(wall);
+    r.trainer.train(r.data);
+    std::int64_t inside = 0;
+    for (const ht::trace_row& row : trace.rows()) {
+        for (const ht::trace_event& e : row.events) {
+            const bool is_part = row.title == "steps" || std::string(e.name) == "log";
+            if (is_part && e.begin >= wall.first && e.end <= wall.last) inside += e.duration();
+        }
+    }
+    CHECK(static_cast<double>(inside) > 0.97 * static_cast<double>(wall.last - wall.first));
+    CHECK(inside <= wall.last - wall.first);
+}
+
+TEST_CASE("an operation that takes its time, planted among fast ones, comes first") {
     ht::speed_of_light light;
     ht::cpu device{{.threads = 1}};
     ht::tape<ht::cpu, ht::watched_tape> tape{device, ht::watched};

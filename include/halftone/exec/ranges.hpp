@@ -30,14 +30,14 @@ constexpr const char* name(pass p) {
 }
 
 /// The part of a step that a scope belongs to: a row of its own in a trace.
-enum class track { step, data, forward, backward, update, files };
+enum class track { step, data, forward, backward, update, files, collectives };
 
 /// The number of tracks.
-inline constexpr int tracks = 6;
+inline constexpr int tracks = 7;
 
-/// "step", "data", "forward", "backward", "update" or "files".
+/// "step", "data", "forward", "backward", "update", "files" or "collectives".
 constexpr const char* name(track t) {
-    constexpr const char* names[tracks] = {"step", "data", "forward", "backward", "update", "files"};
+    constexpr const char* names[tracks] = {"step", "data", "forward", "backward", "update", "files", "collectives"};
     return names[static_cast<int>(t)];
 }
 

@@ -156,6 +156,7 @@ class trainer_checkpoints final : public trainer_callback {
 
     /// Begins to save.
     void save() {
+        const scoped_range here(trainer_->listener(), "checkpoint", track::files);
         const training_arguments& a = trainer_->arguments();
         checkpoint_options o{.step = trainer_->state().step, .metrics = metrics_, .arguments = options_.arguments,
                              .save_total_limit = a.save_total_limit};
@@ -177,6 +178,7 @@ class trainer_checkpoints final : public trainer_callback {
     void settle(const trainer_state& s, under_way what) {
         if (!is_under_way_ || (what == under_way::leave && saver_.is_saving())) return;
         is_under_way_ = false;
+        const scoped_range here(trainer_->listener(), "checkpoint, its end", track::files);
         try {
             saver_.wait();
             failed_.clear();

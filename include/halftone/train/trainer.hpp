@@ -145,6 +145,8 @@ class trainer {
         tape_.listen(listener);
         inference_.listen(listener != nullptr && listener->wants_origins() ? listener : nullptr);
     }
+    /// The listener that is told, also for parts that callbacks add; nullptr: none.
+    range_listener* listener() const { return listener_; }
 
     /// Trains until max_steps, or until stop(). Called again, it continues after a stop with the next step, after an
     /// exception with the interrupted step, from its beginning. If the data also gives windows, it evaluates every

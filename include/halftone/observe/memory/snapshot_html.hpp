@@ -18,7 +18,7 @@
 #include <halftone/observe/memory/snapshot.hpp>
 #include <halftone/observe/memory/snapshot_json.hpp>
 #include <halftone/observe/memory/snapshot_page.hpp>
-#include <halftone/observe/metrics/page.hpp>
+#include <halftone/observe/report/chart.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -56,7 +56,29 @@ inline std::string origin_text(const memory_allocation& a) {
     return t;
 }
 
-inline std::string swatch(const char* kind) { return std::string("<i style=\"background:var(--") + kind + ")\"></i>"; }
+/// The bytes in use by kind as a drawing, for browsers without the script.
+inline std::string still_chart(const memory_snapshot& s) {
+    curve bytes[memory_kinds];
+    const auto add = [&](std::int64_t event, const memory_snapshot::by_kind& live) {
+        for (std::size_t k = 0; k < live.size(); ++k) bytes[k].add(static_cast<double>(event), static_cast<double>(live[k]));
+    };
+    memory_snapshot::by_kind live = s.live_at(s.first_event - 1);
+    add(s.first_event - 1, live);
+    for (const memory_change& c : s.changes) {
+        const memory_allocation& a = s.allocations[c.allocation];
+        std::size_t& of_kind = live[static_cast<std::size_t>(a.kind)];
+        of_kind = c.is_end ? of_kind - a.bytes : of_kind + a.bytes;
+        add(c.event, live);
+    }
+    chart drawing{.title = "Bytes in use", .of_x = "event", .is_stacked = true};
+    for (int k = 0; k < memory_kinds; ++k) {
+        const std::vector<curve_point> points = bytes[k].greatest(240);
+        const bool is_used = std::any_of(points.begin(), points.end(), [](const curve_point& p) { return p.y > 0; });
+        const char* const kind = name(static_cast<memory_kind>(k));
+        if (is_used) drawing.lines.push_back({.name = kind, .points = points, .of = kind});
+    }
+    return drawing.svg();
+}
 
 inline std::string peak_tables(const memory_snapshot& s) {
     std::string page =
@@ -165,9 +187,9 @@ inline std::string snapshot_summary(const memory_snapshot& s) {
 /// An HTML page with the timeline of a snapshot; it loads nothing from elsewhere.
 inline std::string memory_snapshot_html(const memory_snapshot& s, const std::string& title) {
     using namespace detail;
-    std::string page = page_begin(title, snapshot_style) + snapshot_summary(s);
+    std::string page = drawn_page_begin(title, snapshot_style) + snapshot_summary(s);
     page +=
-        "<div class=\"bar\"><button data-move=\"in\" aria-label=\"zoom in\">+</button><button data-move=\"out\" "
+        "<div class=\"moves\"><button data-move=\"in\" aria-label=\"zoom in\">+</button><button data-move=\"out\" "
         "aria-label=\"zoom "
         "out\">&minus;</button><button data-move=\"left\" aria-label=\"earlier\">&#9664;</button><button "
         "data-move=\"right\" "
@@ -189,10 +211,9 @@ inline std::string memory_snapshot_html(const memory_snapshot& s, const std::str
     page +=
         ". Point at a block, or tap it, to see where it comes from; drag to enlarge; the arrow keys go from event to "
         "event.</p>\n<div "
-        "id=\"block\" aria-live=\"polite\"></div>\n<noscript><p>The chart needs a browser with JavaScript; the "
-        "tables do not.</p>"
-        "</noscript>\n" +
-        peak_tables(s) + "<div id=\"outliving\">\n" + outliving_table(s) +
+        "id=\"block\" aria-live=\"polite\"></div>\n<noscript><p>The chart needs a browser with JavaScript; here is "
+        "what it shows at first.</p>\n" +
+        still_chart(s) + "</noscript>\n" + peak_tables(s) + "<div id=\"outliving\">\n" + outliving_table(s) +
         "</div>\n<script type=\"application/json\" id=\"data\">" + memory_snapshot_json(s) + "</script>\n<script>" +
         snapshot_script_data + snapshot_script_drawing + snapshot_script_pointer;
     return page + "</script>\n</body>\n</html>\n";

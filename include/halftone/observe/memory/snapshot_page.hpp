@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Style and script of the page of snapshot_html.hpp. The script reads the JSON in the page (snapshot_json.hpp), and needs
+/// Style and script of the page of snapshot_html.hpp, whose colours are those of all pages (observe/report/style.hpp). The script reads the JSON in the page (snapshot_json.hpp), and needs
 /// no library: it draws the bytes in use, stacked by kind, and names the block under the pointer.
 #pragma once
 
@@ -15,29 +15,23 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 inline constexpr const char* snapshot_style = R"page(
-:root{--master:#1f5fa8;--copy:#7fb0e3;--moment:#2f7d6b;--gradient:#8b62b8;--other:#a9745a;--workspace:#9aa1a8;
---outlived:#d11f3a;--activation:#e3a93c;--forward:#b9c2cb;--backward:#6d7883;--update:#3f9b62}
-@media (prefers-color-scheme:dark){:root{--master:#4a8ad6;--copy:#9cc4f0;--moment:#4da892;--gradient:#a985d6;
---other:#c08e72;--workspace:#7b838b;--outlived:#ff4d63;--activation:#d99a2b;--forward:#4b545d;--backward:#98a3ae;
---update:#58b87e}}
 canvas{display:block;width:100%;height:340px;touch-action:pan-y;cursor:crosshair;outline-offset:2px}
-.bar{display:flex;flex-wrap:wrap;gap:.4rem;align-items:center;margin:.6rem 0}
+.moves{display:flex;flex-wrap:wrap;gap:.4rem;align-items:center;margin:.6rem 0}
 button,select{font:inherit;font-size:13px;padding:.3rem .7rem;border:1px solid var(--line);border-radius:4px;
 background:var(--strip);color:var(--ink);min-height:2.2rem}
 .legend{display:grid;grid-template-columns:repeat(auto-fill,minmax(11.5rem,1fr));gap:.15rem 1rem;list-style:none;padding:0;
 margin:.5rem 0;font-size:13px}.legend li{display:flex;align-items:center;gap:.4rem}
 .legend span:last-child{margin-left:auto;font-variant-numeric:tabular-nums;color:var(--dim)}
-i{display:inline-block;width:.8em;height:.8em;flex:none;border-radius:2px}
+.swatch{flex:none}
 #block{min-height:6.2em;margin:.6rem 0;padding:.5rem .7rem;background:var(--strip);border-radius:4px;font-size:14px}
-#block b{overflow-wrap:anywhere}#block p{margin:.15rem 0}.dim{color:var(--dim)}
+#block b{overflow-wrap:anywhere}#block p{margin:.15rem 0}
 .alarm{padding:.5rem .7rem;border-left:4px solid var(--outlived);background:var(--strip)}
 table{border-collapse:collapse;width:100%;font-size:13px}
 th,td{padding:3px 8px 3px 0;text-align:left;vertical-align:top;overflow-wrap:anywhere}th{font-weight:600}
 .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums;width:5rem;padding-right:1rem}
 tr+tr td{border-top:1px solid var(--strip)}.k{white-space:nowrap}.sums{max-width:28rem}
-@media (max-width:600px){body{padding:.6rem}canvas{height:280px}.legend{grid-template-columns:repeat(2,1fr);
-gap:.15rem .8rem}
-.wide{display:none}}
+@media (max-width:600px){canvas{height:280px}.legend{grid-template-columns:repeat(2,1fr);
+gap:.15rem .8rem}}
 )page";
 
 // In several strings, since a string literal may have at most 65,536 characters, and to be easier to read.

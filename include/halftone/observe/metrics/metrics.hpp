@@ -11,6 +11,7 @@
 /// when it is written; the file gets its final name by commit().
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include <nlohmann/json.hpp>
@@ -32,15 +33,26 @@ inline nlohmann::ordered_json system_json(const system_sample& s) {
     return j;
 }
 
-/// A file of metrics in JSON lines: one object a step, one an evaluation.
+/// Options of a file of metrics.
+struct metrics_file_options {
+    part_file part = part_file::kept;
+    write_errors on_error = write_errors::stop;
+    std::function<void(const std::string&)> on_note{};  ///< gets a line where the run goes on without what failed
+};
+
+/// A file of metrics in JSON lines: one object a step, one an evaluation. Without a commit, because a run was killed or the
+/// disk is full, its lines stay in NAME.part, each of them whole.
 class metrics_file {
   public:
     using json = nlohmann::ordered_json;
 
-    /// Throws output_error if the file cannot be made.
-    explicit metrics_file(const std::filesystem::path& path, part_file part = part_file::fresh) : file_(path, part) {}
+    /// Throws output_error if the file cannot be made, as the following do if it cannot be written; unless the options say
+    /// that the run goes on.
+    explicit metrics_file(const std::filesystem::path& path, const metrics_file_options& options = {}) : attempt_(options.on_error, options.on_note) {
+        attempt_([&] { file_.emplace(path, options.part); });
+    }
 
-    /// A step's line, with additional fields first. Throws output_error.
+    /// A step's line, with additional fields first.
     void write(const step_metrics& m, const json& more = json::object()) {
         json line = more;
         line["step"] = m.step;
@@ -58,13 +70,19 @@ class metrics_file {
         write_line(line);
     }
     /// Any other line, such as an evaluation's.
-    void write_line(const json& line) { file_.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); }
+    void write_line(const json& line) {
+        if (!file_) return;
+        attempt_([&] { file_->write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"); });
+    }
 
-    /// Gives the file its final name, replacing an existing file. Throws output_error.
-    void commit() { file_.commit(); }
+    /// Gives the file its final name, replacing an existing file.
+    void commit() {
+        if (file_) attempt_([&] { file_->commit(); });
+    }
 
   private:
-    output_file file_;
+    detail::write_attempts attempt_;
+    std::optional<output_file> file_;
 };
 
 }  // namespace HALFTONE_ABI

@@ -10,12 +10,16 @@
 ///
 /// Until its commit a file is called `<name>.part`. Files that were not committed, and folders that were not kept, are
 /// removed by their objects' destructors: a failed run leaves nothing behind, and earlier files stay intact.
+///
+/// Where a write fails, on a full disk say, the file ends with what was written before, whole.
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -35,8 +39,97 @@ struct output_error : error {
 /// What becomes of NAME.part, the name of an output_file until its commit.
 enum class part_file {
     fresh,      ///< it begins empty, and is removed without a commit
+    kept,       ///< it begins empty, and stays once something has been written: without a commit as NAME.part
     continued,  ///< it begins with what is there, and stays, so that a run that goes on can continue it again
 };
+
+/// What becomes of a run whose figures cannot be written, because the disk is full or the folder read-only.
+enum class write_errors {
+    stop,   ///< output_error is thrown
+    go_on,  ///< what cannot be written is left out, and on_note is told: once until a write succeeds again
+};
+
+namespace detail {
+
+/// ": No space left on device", from errno; empty if there is no error.
+inline std::string errno_reason() { return errno == 0 ? std::string() : sentence(": ", std::strerror(errno)); }
+
+/// A file that grows by whole pieces: where one cannot be written, it ends with the one before, and later ones are tried
+/// again.
+class growing_file {
+  public:
+    /// Throws output_error if the file cannot be made.
+    growing_file(std::filesystem::path path, std::ios::openmode mode) : path_(std::move(path)) {
+        errno = 0;
+        stream_.open(path_, std::ios::binary | mode);
+        if (!stream_) fail<output_error>("output: cannot write ", path_.string(), errno_reason());
+        std::error_code ignored;
+        const auto size = std::filesystem::file_size(path_, ignored);
+        size_ = ignored ? 0 : size;
+    }
+
+    const std::filesystem::path& path() const { return path_; }
+    bool is_open() const { return stream_.is_open(); }
+    std::uintmax_t size() const { return size_; }
+
+    /// Writes and flushes, so that readers see it at once. Throws output_error, usually because the disk is full.
+    void write(std::string_view piece) {
+        errno = 0;
+        stream_.write(piece.data(), static_cast<std::streamsize>(piece.size())).flush();
+        if (stream_) {
+            size_ += piece.size();
+            return;
+        }
+        const std::string why = errno_reason();
+        stream_.close();  // with what it has not written yet
+        std::error_code ignored;
+        std::filesystem::resize_file(path_, size_, ignored);
+        stream_.clear();
+        stream_.open(path_, std::ios::binary | std::ios::app);
+        fail<output_error>("output: cannot write ", path_.string(), why);
+    }
+    /// False if what was written could not be kept; errno says why.
+    bool close() {
+        errno = 0;
+        stream_.close();
+        return static_cast<bool>(stream_);
+    }
+
+  private:
+    std::filesystem::path path_;
+    std::ofstream stream_;
+    std::uintmax_t size_ = 0;
+};
+
+/// Calls what may throw output_error, and does with it what the options say.
+class write_attempts {
+  public:
+    write_attempts(write_errors on_error, std::function<void(const std::string&)> on_note)
+        : on_error_(on_error), on_note_(std::move(on_note)) {}
+
+    /// Calls f(); false if it failed and the run goes on.
+    template <class F>
+    bool operator()(const F& f) {
+        if (on_error_ == write_errors::stop) {
+            f();
+            return true;
+        }
+        try {
+            f();
+            has_failed_ = false;
+        } catch (const output_error& e) {
+            if (!std::exchange(has_failed_, true) && on_note_) on_note_(e.what());
+        }
+        return !has_failed_;
+    }
+
+  private:
+    write_errors on_error_;
+    std::function<void(const std::string&)> on_note_;
+    bool has_failed_ = false;
+};
+
+}  // namespace detail
 
 /// A file that gets its final name when it is complete: until commit() it is called NAME.part, which is removed if
 /// commit() is not called.
@@ -44,54 +137,51 @@ class output_file {
   public:
     /// Throws output_error if the file cannot be made.
     explicit output_file(std::filesystem::path path, part_file part = part_file::fresh)
-        : path_(std::move(path)), part_(path_), kind_(part) {
-        part_ += ".part";
-        std::error_code ignored;
-        if (std::filesystem::is_directory(path_, ignored))
-            fail<output_error>("output: ", path_.string(), " is a folder");
-        errno = 0;
-        stream_.open(part_, std::ios::binary | (part == part_file::fresh ? std::ios::trunc : std::ios::app));
-        if (!stream_) fail<output_error>("output: cannot write ", part_.string(), reason());
-    }
+        : path_(std::move(path)), kind_(part), file_(part_of(path_), part == part_file::continued ? std::ios::app : std::ios::trunc) {}
     output_file(const output_file&) = delete;
     output_file& operator=(const output_file&) = delete;
     ~output_file() {
-        if (!stream_.is_open()) return;
-        stream_.close();
-        if (kind_ == part_file::continued) return;
-        std::error_code ignored;
-        std::filesystem::remove(part_, ignored);
+        if (!file_.is_open()) return;
+        file_.close();
+        remove_part();
     }
 
     const std::filesystem::path& path() const { return path_; }
 
-    /// Writes and flushes, so that readers see it at once. Throws output_error, usually because the disk is full.
-    void write(std::string_view text) {
-        errno = 0;
-        stream_.write(text.data(), static_cast<std::streamsize>(text.size())).flush();
-        if (!stream_) fail<output_error>("output: cannot write ", part_.string(), reason());
-    }
+    /// Writes and flushes, so that readers see it at once. Throws output_error, usually because the disk is full; the file
+    /// then has what was written before.
+    void write(std::string_view text) { file_.write(text); }
 
     /// Gives the file its final name, replacing an existing file. Throws output_error; then there is no new file.
     void commit() {
-        errno = 0;
-        stream_.close();
         std::error_code failed;
-        if (stream_) {
-            std::filesystem::rename(part_, path_, failed);
+        std::string why;
+        if (file_.close()) {
+            std::filesystem::rename(file_.path(), path_, failed);
             if (!failed) return;
+            why = ": " + failed.message();
+        } else {
+            why = detail::errno_reason();
         }
-        std::string why = failed ? ": " + failed.message() : reason();
-        if (kind_ == part_file::fresh) std::filesystem::remove(part_, failed);
+        remove_part();
         fail<output_error>("output: cannot write ", path_.string(), why);
     }
 
   private:
-    static std::string reason() { return errno == 0 ? std::string() : detail::sentence(": ", std::strerror(errno)); }
+    static std::filesystem::path part_of(std::filesystem::path path) {
+        std::error_code ignored;
+        if (std::filesystem::is_directory(path, ignored)) fail<output_error>("output: ", path.string(), " is a folder");
+        return path += ".part";
+    }
+    void remove_part() noexcept {
+        if (kind_ == part_file::continued || (kind_ == part_file::kept && file_.size() != 0)) return;
+        std::error_code ignored;
+        std::filesystem::remove(file_.path(), ignored);
+    }
 
-    std::filesystem::path path_, part_;
+    std::filesystem::path path_;
     part_file kind_;
-    std::ofstream stream_;
+    detail::growing_file file_;
 };
 
 /// A folder for a run's files. Unless it is kept, it is removed at the end, with the folders above it that were made

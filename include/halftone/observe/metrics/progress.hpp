@@ -8,7 +8,7 @@
 ///
 /// On a terminal one write replaces the line, at most ten times a second:
 ///
-///     amp_bf16 [#######-------------]  36%  108/300  loss 2.4131  lr 9.21e-04  scale 65536  11.2k tokens/s  0:17 left
+///     amp_bf16  36% [#####---------]  108/300  loss 2.4131  lr 9.21e-04  scale 65536  11.2k tokens/s  84 MiB  0:17 left
 ///
 /// On a narrow terminal fields are dropped, the bar first, so that the line never wraps. It has no clock: the caller
 /// passes seconds.
@@ -36,11 +36,13 @@ struct progress_state {
     double learning_rate = 0;
     double loss_scale = 0;            ///< 0: no loss scale, not shown
     double tokens_per_second = 0;     ///< 0: unknown, not shown
+    double bytes = 0;                 ///< of memory in use; 0: unknown, not shown
 };
 
 /// How and how often the line is drawn.
 struct progress_options {
     int columns = 0;                  ///< width of the terminal; 0: plain lines
+    const char* unit = "tokens";      ///< what the rate counts
     double redraw_seconds = 0.1;      ///< shortest time between two redraws
     int lines = 10;                   ///< number of plain lines in a run, evenly distributed,
     double line_seconds = 30;         ///< and an additional one after this much time
@@ -84,7 +86,7 @@ class progress {
     }
 
   private:
-    static constexpr int most_columns = 400, field_size = 40, fields = 6;
+    static constexpr int most_columns = 400, field_size = 40, fields = 7;
 
     struct text {
         char field[fields][field_size];
@@ -98,7 +100,7 @@ class progress {
         const int room = (options_.columns < most_columns ? options_.columns : most_columns) - 1;
         int taken = width(t.head);
         bool shown[fields] = {};
-        for (const int f : {loss, left, rate, count, scale, lr}) {  // the most important fields are placed first
+        for (const int f : {loss, left, rate, count, scale, memory, lr}) {  // the most important fields are placed first
             const int needed = t.field[f][0] == 0 ? 0 : 2 + width(t.field[f]);
             shown[f] = needed != 0 && taken + needed <= room;
             if (shown[f]) taken += needed;
@@ -125,14 +127,14 @@ class progress {
         describe(state, seconds, t);
         line_ = t.head;
         for (const char* field :
-             {t.field[count], t.field[loss], t.field[lr], t.field[scale], t.field[rate], t.field[left]}) {
+             {t.field[count], t.field[loss], t.field[lr], t.field[scale], t.field[rate], t.field[memory], t.field[left]}) {
             if (field[0] != 0) (line_ += "  ") += field;
         }
         write(line_ += '\n');
     }
 
     // In the order on the line.
-    enum { count, loss, lr, scale, rate, left };
+    enum { count, loss, lr, scale, rate, memory, left };
 
     void describe(const progress_state& state, double seconds, text& t) const {
         std::snprintf(t.head, sizeof t.head, "%s %3d%%", label_.substr(0, 40).c_str(),
@@ -142,12 +144,18 @@ class progress {
         std::snprintf(t.field[loss], field_size, "loss %.4f", state.loss);
         if (!is_finite(state.loss)) std::strcpy(t.field[loss], "loss not finite");
         std::snprintf(t.field[lr], field_size, "lr %.2e", state.learning_rate);
-        t.field[scale][0] = t.field[rate][0] = t.field[left][0] = 0;
+        t.field[scale][0] = t.field[rate][0] = t.field[memory][0] = t.field[left][0] = 0;
         if (state.loss_scale != 0) std::snprintf(t.field[scale], field_size, "scale %.10g", state.loss_scale);
         if (state.tokens_per_second != 0) {
             const bool thousands = state.tokens_per_second >= 10000;
-            std::snprintf(t.field[rate], field_size, thousands ? "%.1fk tokens/s" : "%.0f tokens/s",
-                          thousands ? state.tokens_per_second / 1000 : state.tokens_per_second);
+            std::snprintf(t.field[rate], field_size, thousands ? "%.1fk %.16s/s" : "%.0f %.16s/s",
+                          thousands ? state.tokens_per_second / 1000 : state.tokens_per_second, options_.unit);
+        }
+        if (state.bytes > 0) {
+            const double mebibytes = state.bytes / (1 << 20);
+            const bool is_large = mebibytes >= 10000;
+            std::snprintf(t.field[memory], field_size, mebibytes < 10 ? "%.1f MiB" : is_large ? "%.1f GiB" : "%.0f MiB",
+                          is_large ? mebibytes / 1024 : mebibytes);
         }
         if (state.step >= total_) {
             spell_time(seconds, t.field[left], "");

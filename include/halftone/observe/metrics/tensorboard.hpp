@@ -15,11 +15,9 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -153,22 +151,31 @@ inline wire_message text_value(const std::string& tag, const std::string& text) 
 
 }  // namespace detail
 
+/// Options of an event file.
+struct tensorboard_options {
+    write_errors on_error = write_errors::stop;
+    std::function<void(const std::string&)> on_note{};  ///< gets a line where the run goes on without what failed
+    double (*now)() = nullptr;                          ///< returns seconds since 1970; nullptr: the system's clock
+};
+
 /// A folder's event file. Numbers are stored as floats, as TensorBoard has them.
 class tensorboard_file final : public metrics_sink {
   public:
-    /// Makes the folder and the file. `now` returns seconds since 1970; nullptr: the system's clock. Throws output_error.
-    explicit tensorboard_file(const std::filesystem::path& folder, double (*now)() = nullptr)
-        : folder_(folder), now_(now != nullptr ? now : &system_seconds), path_(folder / name_at(now_())) {
-        errno = 0;
-        stream_.open(path_, std::ios::binary | std::ios::trunc);
-        if (!stream_) fail_with_reason();
-        write(detail::version_record(now_()));
-        folder_.keep();
+    /// Makes the folder and the file. Throws output_error, as the following do; unless the options say that the run goes
+    /// on. What was written before stays, to the last whole event.
+    explicit tensorboard_file(const std::filesystem::path& folder, const tensorboard_options& options = {})
+        : now_(options.now != nullptr ? options.now : &system_seconds), attempt_(options.on_error, options.on_note) {
+        attempt_([&] {
+            output_folder made(folder);
+            file_.emplace(folder / name_at(now_()), std::ios::trunc);
+            file_->write(detail::version_record(now_()));
+            made.keep();
+        });
     }
 
-    const std::filesystem::path& path() const { return path_; }
+    /// Empty if the file could not be made.
+    std::filesystem::path path() const { return file_ ? file_->path() : std::filesystem::path(); }
 
-    /// Throws output_error, as the following do; what was written before stays.
     void scalar(const std::string& tag, double value, std::int64_t step) override {
         write(detail::value_record(now_(), step, detail::scalar_value(tag, value)));
     }
@@ -195,19 +202,12 @@ class tensorboard_file final : public metrics_sink {
         return "events.out.tfevents." + time + "." + host + "." + process;
     }
     void write(const std::string& record) {
-        errno = 0;
-        stream_.write(record.data(), static_cast<std::streamsize>(record.size())).flush();
-        if (!stream_) fail_with_reason();
-    }
-    [[noreturn]] void fail_with_reason() const {
-        const std::string why = errno == 0 ? std::string() : detail::sentence(": ", std::strerror(errno));
-        fail<output_error>("output: cannot write ", path_.string(), why);
+        if (file_) attempt_([&] { file_->write(record); });
     }
 
-    output_folder folder_;
     double (*now_)();
-    std::filesystem::path path_;
-    std::ofstream stream_;
+    detail::write_attempts attempt_;
+    std::optional<detail::growing_file> file_;
 };
 
 }  // namespace HALFTONE_ABI

@@ -13,36 +13,21 @@
 #include <halftone/observe/metrics/page.hpp>
 #include <halftone/observe/numerics/numerics.hpp>
 #include <halftone/observe/numerics/style.hpp>
+#include <halftone/observe/report/strip.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The page's horizontal axis: exponents.
-struct numerics_columns {
-    int first, last;
-    int count() const { return last - first + 1; }
-    std::string rectangle(int from, int to, const char* type, const std::string& more = "") const {
-        from = std::max(from, first), to = std::min(to, last);
-        if (from > to) return "";
-        return "<rect class=\"" + std::string(type) + "\" x=\"" + std::to_string(from - first) + "\" width=\"" +
-               std::to_string(to - from + 1) + "\" height=\"10\"" + more + "/>";
-    }
-    std::string open(const std::string& label) const {
-        return "<svg viewBox=\"0 0 " + std::to_string(count()) +
-               " 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"" + label + "\">";
-    }
-};
-
 template <class T>
-std::string format_strip(const numerics_columns& c) {
+std::string format_strip(const strip_axis& c) {
     using traits = number_traits<T>;
     const int normal = traits::min_exponent - 1, least = traits::min_exponent - traits::significand_bits,
               most = traits::max_exponent - 1;
     return "<tr class=\"format\"><th scope=\"row\">" + std::string(traits::name) + "</th><td>" +
            c.open("from 2^" + std::to_string(least) + " (normal from 2^" + std::to_string(normal) + ") to below 2^" +
-                  std::to_string(most + 1)) +
+                  std::to_string(most + 1), "strip thin") +
            c.rectangle(least, normal - 1, "part") + c.rectangle(normal, most, "range") +
            "</svg></td><td class=\"n\"></td></tr>\n";
 }
@@ -50,10 +35,10 @@ std::string format_strip(const numerics_columns& c) {
 }  // namespace detail
 
 /// A part of a page that shows each tensor's values by exponent, with the range of its type, and the proposals; for a
-/// page with the rules detail::numerics_style.
+/// page of detail::drawn_page_begin with detail::numerics_style.
 inline std::string numerics_body(const numerics_view& view) {
     using namespace detail;
-    numerics_columns c{-30, 18};
+    strip_axis c{-30, 18};
     for (const numerics_row& r : view.rows) {
         for (int e = -149; e < c.first; ++e) {
             if (r.counts.count(e, e) > 0) c.first = e;
@@ -78,20 +63,11 @@ inline std::string numerics_body(const numerics_view& view) {
         "</ul>\n<h2>Exponents</h2>\n<table>\n<caption>On the right: the share of zeros; how many of them rounding made "
         "(known of weights with masters and of operands in eight bits alone); values "
         "that are infinite or NaN; values near the top, that is of half the type's largest number or "
-        "more.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td><div class=\"axis\">";
-    const int step = c.count() > 60 ? 16 : 8;
-    for (int e = c.first + 3; e <= c.last - 2; ++e) {
-        if (e % step != 0) continue;
-        char left[32];
-        std::snprintf(left, sizeof left, "%.2f", 100.0 * (e - c.first) / c.count());
-        page += std::string("<span") + (e % (2 * step) != 0 ? " class=\"odd\"" : "") + " style=\"left:" + left +
-                "%\">" + std::to_string(e) + "</span>";
-    }
-    page += "</div></td><td class=\"n\"></td></tr>\n";
+        "more.</caption>\n<tr><th scope=\"row\">2<sup>e</sup></th><td>";
+    page += c.ticks() + "</td><td class=\"n\"></td></tr>\n";
     page += format_strip<float16>(c) + format_strip<bfloat16>(c) + format_strip<float8_e4m3>(c) +
             format_strip<float8_e5m2>(c);
-    const std::string marks = "<path class=\"mark\" d=\"M" + std::to_string(-14 - c.first) + " 0v10M" +
-                              std::to_string(16 - c.first) + " 0v10\"/>";
+    const std::string marks = c.lines(-14, 16);
     for (const numerics_row& r : view.rows) {
         extent most = 1;
         for (int e = c.first; e <= c.last; ++e) most = std::max(most, r.counts.count(e, e));
@@ -110,10 +86,7 @@ inline std::string numerics_body(const numerics_view& view) {
             const extent n = r.counts.count(e, e);
             if (n == 0) continue;
             // The square root, so that small counts are visible next to large ones.
-            char opacity[40];
-            std::snprintf(opacity, sizeof opacity, " fill-opacity=\"%.2f\"",
-                          0.15 + 0.85 * std::sqrt(static_cast<double>(n) / static_cast<double>(most)));
-            page += c.rectangle(e, e, e < normal ? "low" : "in", opacity);
+            page += c.column(e, e < normal ? "low" : "in", 0.15 + 0.85 * std::sqrt(static_cast<double>(n) / static_cast<double>(most)));
         }
         page += marks + "</svg></td><td class=\"n\">";
         std::string notes;
@@ -132,7 +105,7 @@ inline std::string numerics_body(const numerics_view& view) {
 
 /// An HTML page with that; it loads nothing from elsewhere.
 inline std::string numerics_html(const numerics_view& view, const std::string& title) {
-    return detail::page_begin(title, detail::numerics_style) + numerics_body(view) + "</body>\n</html>\n";
+    return detail::drawn_page_begin(title, detail::numerics_style) + numerics_body(view) + "</body>\n</html>\n";
 }
 
 }  // namespace HALFTONE_ABI

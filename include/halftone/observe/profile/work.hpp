@@ -379,12 +379,12 @@ struct work_rule<op::cross_entropy> {
     }
     template <class Record>
     static operation_work forward(const Record& r) {
-        return {3 * elements_of(logits(r)) + 4 * rows(r) + 1, bytes_of(logits(r)) + 16 * rows(r) + 4, 0,
+        return {3 * elements_of(logits(r)) + 4 * rows(r) + 1, bytes_of(logits(r)) + 16 * rows(r) + 8, 0,
                 arithmetic::fp32, false};
     }
     template <class Record>
     static operation_work backward(const Record& r) {
-        return {4 * elements_of(logits(r)) + rows(r) + 1, 2 * bytes_of(logits(r)) + 12 * rows(r), 0, arithmetic::fp32, false};
+        return {4 * elements_of(logits(r)) + rows(r) + 1, 2 * bytes_of(logits(r)) + 12 * rows(r) + 8, 0, arithmetic::fp32, false};
     }
 };
 
@@ -410,7 +410,7 @@ struct work_rule<op::linear_cross_entropy> {
     static operation_work forward(const Record& r) {
         const sizes<Record> s(r);
         return forward_product(r, s.product, 3 * s.logits + 4 * s.rows + 1,
-                               bytes_of(r.dx) + bytes_of(r.weight) + kept_bytes(r) + 16 * s.rows + 4);
+                               bytes_of(r.dx) + bytes_of(r.weight) + kept_bytes(r) + 16 * s.rows + 8);
     }
     template <class Record>
     static operation_work backward(const Record& r) {
@@ -418,7 +418,7 @@ struct work_rule<op::linear_cross_entropy> {
         const double products = (kept_bytes(r) == 0 ? 1 : 0) + (r.dx.is_wanted() ? 1 : 0) + (r.weight.is_frozen() ? 0 : 1);
         return backward_product(r, products * s.product, 4 * s.logits + s.rows + 1,
                                 bytes_of(r.dx) + bytes_of(r.weight) + kept_bytes(r) + gradient_bytes(r.dx) +
-                                    gradient_bytes(r.weight) + 12 * s.rows);
+                                    gradient_bytes(r.weight) + 12 * s.rows + 8);
     }
 };
 

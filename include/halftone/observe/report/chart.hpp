@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Drawings for pages, as inline SVG without a script: lines, steps, filled bands, marks, horizontal shares. They have the
-/// page's colours in light and dark (metrics/page.hpp), and are as wide as the place that they are put in.
+/// Drawings for pages, as inline SVG without a script: lines, steps, filled bands, marks, numbered points. They have the
+/// page's colours in light and dark (style.hpp), and are as wide as the place that they are put in. bars.hpp has horizontal
+/// bars, strip.hpp histograms in a line.
 ///
 ///     ht::detail::chart c{.title = "Loss", .of_x = "step"};
 ///     c.lines.push_back({"amp_bf16", 0, curve.points(240)});
@@ -16,6 +17,7 @@
 
 #include <halftone/observe/metrics/page.hpp>
 #include <halftone/observe/report/curve.hpp>
+#include <halftone/observe/report/style.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -68,11 +70,22 @@ inline std::vector<double> powers_between(double least, double most) {
 /// A line of a chart.
 struct chart_line {
     std::string name;
-    int colour = 0;                    ///< 0 to 7: the page's --s0 to --s7
-    std::vector<curve_point> points;
+    int colour = 0;                    ///< 0 to 7: the page's --s0 to --s7,
+    std::vector<curve_point> points{};
     bool is_dotted = false;            ///< shown as points joined by a dashed line
     bool has_steps = false;            ///< constant between points
     bool is_faint = false;             ///< behind a line of its trend, and not in the legend
+    bool is_dashed = false;            ///< dashed without points
+    std::string of{};                  ///< or a colour by its name, "master"
+
+    std::string paint() const { return "var(--" + (of.empty() ? "s" + std::to_string(colour % 8) : of) + ")"; }
+};
+
+/// A point with a number in it, and where it was expected.
+struct chart_point {
+    double x = 0, y = 0;
+    std::string label, text;           ///< in the point; for the pointer
+    double ring = 0;                   ///< x of a ring at the same height; 0: none
 };
 
 /// A chart of lines over one axis.
@@ -80,10 +93,12 @@ struct chart {
     std::string title, of_x = "step", unit{};
     bool is_logarithmic = false;       ///< along y; points of 0 or less are left out
     bool from_zero = false;            ///< y begins at 0
+    bool x_from_zero = false;          ///< and x
     bool is_stacked = false;           ///< lines are bands on top of one another, with points at the same x
     std::vector<chart_line> lines{};
     std::vector<double> marks{};       ///< values of x that are marked at the bottom
     std::string mark_name{};
+    std::vector<chart_point> points{};
 
     /// A figure with the drawing and its legend; empty if there is nothing to draw.
     std::string svg() const;
@@ -101,6 +116,7 @@ class chart_drawing {
                            escaped(c_.title) + "\">\n";
         page += axes();
         c_.is_stacked ? draw_bands(page) : draw_lines(page);
+        draw_points(page);
         for (const double m : c_.marks) {
             const std::string at = coordinate(x(m));
             page += "<path class=\"mark\" d=\"M" + at + " 172v-7l-2.5 -4h5l-2.5 4\"/>\n";
@@ -129,6 +145,15 @@ class chart_drawing {
                 x0_ = std::min(x0_, p.x), x1_ = std::max(x1_, p.x), y0_ = std::min(y0_, h), y1_ = std::max(y1_, h);
             }
         }
+        for (const chart_point& p : c_.points) {
+            const double ring = p.ring == 0 ? p.x : p.ring;
+            x0_ = std::min({x0_, p.x, ring}), x1_ = std::max({x1_, p.x, ring}), y0_ = std::min(y0_, p.y), y1_ = std::max(y1_, p.y);
+        }
+        if (!c_.points.empty() && x1_ >= x0_) {  // so that circles stay inside
+            const double room = 0.06 * (x1_ > x0_ ? x1_ - x0_ : std::fabs(x1_));
+            x0_ -= room, x1_ += room, y1_ += 0.1 * std::fabs(y1_);
+        }
+        if (c_.x_from_zero) x0_ = 0, x1_ = std::max(x1_, x0_);
         if (c_.from_zero || c_.is_stacked) y0_ = 0, y1_ = std::max(y1_, y0_);
         if (y1_ >= y0_) {
             const double room = y1_ > y0_ ? 0.04 * (y1_ - y0_) : std::max(0.05 * std::fabs(y1_), 1e-12);
@@ -161,11 +186,10 @@ class chart_drawing {
                 if (l.is_dotted) dots += "<circle cx=\"" + px + "\" cy=\"" + py + "\" r=\"2.4\"/>";
             }
             if (path.empty()) continue;
-            const std::string colour = std::to_string(l.colour % 8);
             if (l.points.size() == 1) path += "h.1";  // a point that a round cap makes visible
-            page += "<path class=\"line" + std::string(l.is_dotted ? " dashed" : l.is_faint ? " faint" : "") + "\" style=\"stroke:var(--s" + colour + ")\" d=\"" +
+            page += "<path class=\"line" + std::string(l.is_dotted || l.is_dashed ? " dashed" : l.is_faint ? " faint" : "") + "\" style=\"stroke:" + l.paint() + "\" d=\"" +
                     path + "\"/>\n";
-            if (!dots.empty()) page += "<g style=\"fill:var(--s" + colour + ")\">" + dots + "</g>\n";
+            if (!dots.empty()) page += "<g style=\"fill:" + l.paint() + "\">" + dots + "</g>\n";
         }
     }
     void draw_bands(std::string& page) const {
@@ -180,7 +204,16 @@ class chart_drawing {
                 there += (i == 0 ? "M" : "L") + px + " " + coordinate(y(below[i]));
             }
             if (!there.empty())
-                page += "<path style=\"fill:var(--s" + std::to_string(l.colour % 8) + ")\" d=\"" + there + back + "Z\"/>\n";
+                page += "<path style=\"fill:" + l.paint() + "\" d=\"" + there + back + "Z\"/>\n";
+        }
+    }
+    void draw_points(std::string& page) const {
+        for (const chart_point& p : c_.points) {
+            const std::string px = coordinate(x(p.x)), py = coordinate(y(p.y));
+            page += "<g><title>" + escaped(p.text) + "</title>";
+            if (p.ring != 0) page += "<circle class=\"ring\" cx=\"" + coordinate(x(p.ring)) + "\" cy=\"" + py + "\" r=\"9.5\"/>";
+            page += "<circle class=\"point\" cx=\"" + px + "\" cy=\"" + py + "\" r=\"7\"/><text class=\"number\" x=\"" + px + "\" y=\"" +
+                    coordinate(y(p.y) + 3.6) + "\">" + escaped(p.label) + "</text></g>\n";
         }
     }
     std::string legend() const {
@@ -189,7 +222,7 @@ class chart_drawing {
         std::string page = "<p class=\"key\">";
         for (const chart_line& l : c_.lines) {
             if (l.is_faint) continue;
-            page += "<span><i style=\"background:var(--s" + std::to_string(l.colour % 8) + ")\"></i>" + escaped(l.name) + "</span> ";
+            page += "<span><i style=\"background:" + l.paint() + "\"></i>" + escaped(l.name) + "</span> ";
         }
         if (!c_.marks.empty()) page += "<span><b class=\"skip\">&#9660;</b>" + escaped(c_.mark_name) + "</span>";
         return page + "</p>\n";
@@ -200,41 +233,6 @@ class chart_drawing {
 };
 
 inline std::string chart::svg() const { return chart_drawing(*this).svg(); }
-
-/// A bar of this share of its place, 0 to 1, with a text.
-inline std::string share_bar(double share, const std::string& text) {
-    char width[16];
-    std::snprintf(width, sizeof width, "%.0f%%", 100 * std::clamp(share, 0.0, 1.0));
-    return "<span class=\"bar\"><i style=\"width:" + std::string(width) + "\"></i></span>" + escaped(text);
-}
-
-/// The rules of charts, tables and legends, for page_begin.
-inline constexpr const char* chart_style = R"page(
-:root{--s0:#1f5fa8;--s1:#c2410c;--s2:#15803d;--s3:#7e22ce;--s4:#a16207;--s5:#be185d;--s6:#0e7490;--s7:#57534e}
-@media (prefers-color-scheme:dark){:root{--s0:#7db4f5;--s1:#fb923c;--s2:#6ee7a0;--s3:#c9a2f7;--s4:#f2c94c;--s5:#f9a8d4;--s6:#67e8f9;--s7:#c4bfba}}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,20rem),1fr));gap:1rem 1.5rem}
-figure{margin:0;min-width:0;break-inside:avoid}figcaption{font-weight:600;font-size:.95rem}
-svg.chart{display:block;width:100%;height:auto}
-.chart text{font-size:11px;fill:var(--dim);text-anchor:middle}.chart .of-y,.chart .last{text-anchor:end}
-.grid{stroke:var(--strip);fill:none}.axis{stroke:var(--line);fill:none}
-.line{fill:none;stroke-width:1.5;stroke-linejoin:round;stroke-linecap:round}.dashed{stroke-dasharray:3 3;stroke-width:1}.faint{opacity:.3;stroke-width:1}
-.mark{fill:var(--low);stroke:var(--low)}.skip{color:var(--low)}
-.key{margin:.1rem 0 0;font-size:.8rem;color:var(--dim);display:flex;flex-wrap:wrap;gap:.1rem .9rem}
-.key i{display:inline-block;width:.7rem;height:.7rem;margin-right:.3rem;border-radius:2px}
-.scroll{overflow-x:auto}
-table.data{border-collapse:collapse;font-size:.85rem;width:100%}
-table.data th{text-align:left;font-weight:600;border-bottom:1px solid var(--line)}
-table.data td,table.data th{padding:.15rem .8rem .15rem 0;vertical-align:top}
-table.data td.n,table.data th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-table.data tr{break-inside:avoid}
-.bar{display:inline-block;width:4rem;height:.6rem;background:var(--strip);margin-right:.4rem}.bar i{display:block;height:100%;background:var(--in)}
-.limit{white-space:nowrap}
-.dim{color:var(--dim)}
-@media (max-width:600px){body{padding:.6rem}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere}}
-@page{margin:1.5cm}
-@media print{:root{color-scheme:light;--ink:#000;--dim:#444;--page:#fff;--strip:#e8e8e8;--line:#888;--in:#1f5fa8;--low:#c2410c;--s0:#1f5fa8;--s1:#c2410c;--s2:#15803d;--s3:#7e22ce;--s4:#a16207;--s5:#be185d;--s6:#0e7490;--s7:#57534e}
-body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}}
-)page";
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -20,7 +20,7 @@
 #include <halftone/observe/metrics/step_metrics.hpp>
 #include <halftone/observe/numerics/style.hpp>
 #include <halftone/observe/profile/speed_of_light.hpp>
-#include <halftone/observe/report/chart.hpp>
+#include <halftone/observe/report/bars.hpp>
 #include <halftone/policy/table.hpp>
 
 namespace halftone {
@@ -77,6 +77,7 @@ struct report {
     std::string title = "Training report";
     std::vector<std::pair<std::string, std::string>> facts{};  ///< of all runs: machine, commit, arguments
     std::vector<run_report> runs{};
+    std::string of_loss = "nats a token", of_rate = "tokens a second";  ///< units
 };
 
 namespace detail {
@@ -105,14 +106,14 @@ chart chart_of_runs(const report& r, const std::string& title, const Of& curve_o
 inline std::string charts_of(const report& r) {
     std::string page = "<div class=\"charts\">\n";
     chart loss = chart_of_runs(r, "Loss", [](const run_report& run) -> const curve& { return run.loss; }, trend::shown);
-    loss.unit = "nats a token";
+    loss.unit = r.of_loss;
     page += loss.svg();
     chart validation = chart_of_runs(r, "Validation loss", [](const run_report& run) -> const curve& { return run.validation; });
-    validation.unit = "nats a token";
+    validation.unit = r.of_loss;
     for (chart_line& l : validation.lines) l.is_dotted = true;
     page += validation.svg();
     chart rate = chart_of_runs(r, "Throughput", [](const run_report& run) -> const curve& { return run.rate; });
-    rate.unit = "tokens a second", rate.from_zero = true;
+    rate.unit = r.of_rate, rate.from_zero = true;
     page += rate.svg();
     chart scale = chart_of_runs(r, "Loss scale", [](const run_report& run) -> const curve& { return run.scale; });
     scale.is_logarithmic = true;
@@ -135,7 +136,8 @@ inline std::string charts_of(const report& r) {
                 points.push_back({p.x, p.y / (1 << 20)});
                 is_used = is_used || p.y > 0;
             }
-            if (is_used) memory.lines.push_back({name(static_cast<memory_kind>(k)), k, std::move(points)});
+            const char* const kind = name(static_cast<memory_kind>(k));
+            if (is_used) memory.lines.push_back({.name = kind, .points = std::move(points), .of = kind});
         }
         page += memory.svg();
     }
@@ -218,7 +220,7 @@ inline std::string policies_section(const run_report& run) {
 /// An HTML page with all of it; it loads nothing from elsewhere.
 inline std::string report_html(const report& r) {
     using namespace detail;
-    std::string page = page_begin(r.title, std::string(chart_style) + numerics_style);
+    std::string page = drawn_page_begin(r.title, numerics_style);
     page += figures_table(r) + "<h2>Curves</h2>\n" + charts_of(r);
     for (const run_report& run : r.runs) page += light_section(run);
     for (const run_report& run : r.runs) page += policies_section(run);

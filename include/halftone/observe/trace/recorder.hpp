@@ -175,7 +175,8 @@ class trace_recorder final : public range_listener {
 
   private:
     static std::string title_of(track t) {
-        constexpr const char* titles[tracks] = {"steps", "data loading", "forward", "backward", "optimizer", "files"};
+        constexpr const char* titles[tracks] = {"steps",     "data loading", "forward",    "backward",
+                                                "optimizer", "files",        "collectives"};
         return titles[static_cast<int>(t)];
     }
     void start() {
