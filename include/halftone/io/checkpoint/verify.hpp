@@ -46,23 +46,33 @@ struct loaded_file {
     const std::byte* at(const tensor_info& t) const { return bytes.get() + t.first; }
 };
 
-/// Reads a file and checks its size, its checksum and its format.
-inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& file) {
+/// Checks a file's size and checksum; copies it to `to`, if that is given. Throws io_error and checkpoint_error.
+inline void check_file(const std::filesystem::path& path, const nlohmann::json& file, std::byte* to = nullptr) {
     const input_file in(path);
-    const auto expected = file["bytes"].get<std::uint64_t>();
-    if (in.size() != expected)
-        fail<checkpoint_error>(path.string(), " has ", in.size(), " bytes; expected ", expected);
-    loaded_file loaded;
-    const auto size = static_cast<std::size_t>(in.size());
-    loaded.bytes.reset(new std::byte[size]);  // not cleared, as make_unique would
+    const auto size = file["bytes"].get<std::uint64_t>();
+    if (in.size() != size) fail<checkpoint_error>(path.string(), " has ", in.size(), " bytes; expected ", size);
+    constexpr std::size_t most = std::size_t{1} << 20;
+    std::vector<std::byte> piece(to == nullptr ? static_cast<std::size_t>(std::min<std::uint64_t>(size, most)) : 0);
     crc32 sum;
-    for (std::size_t done = 0; done < size;) {  // a piece is in the cache when its checksum is computed
-        const std::size_t count = std::min(size - done, std::size_t{1} << 20);
-        in.read(loaded.bytes.get() + done, done, count);
-        sum.add(loaded.bytes.get() + done, count);
+    for (std::uint64_t done = 0; done < size;) {  // a piece is in the cache when its checksum is computed
+        const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, most));
+        std::byte* const at = to == nullptr ? piece.data() : to + done;
+        in.read(at, done, count);
+        sum.add(at, count);
         done += count;
     }
     if (file["crc32"] != hex(sum.value())) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs");
+}
+
+/// Reads a file and checks its size, its checksum and its format.
+inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& file) {
+    loaded_file loaded;
+    const auto expected = file["bytes"].get<std::uint64_t>();
+    const std::uint64_t there = input_file(path).size();  // before memory is allocated for what the manifest says
+    if (there != expected) fail<checkpoint_error>(path.string(), " has ", there, " bytes; expected ", expected);
+    const auto size = static_cast<std::size_t>(expected);
+    loaded.bytes.reset(new std::byte[size]);  // not cleared, as make_unique would
+    check_file(path, file, loaded.bytes.get());
     loaded.header = read_safetensors(path.string(), size, [&](void* to, std::uint64_t first, std::size_t count) {
         std::memcpy(to, loaded.bytes.get() + first, count);
     });
@@ -80,7 +90,10 @@ inline checkpoint_info read_checkpoint_info(const std::filesystem::path& checkpo
 /// Checks a checkpoint's manifest, and sizes and checksums of its files. Throws io_error and checkpoint_error.
 inline checkpoint_info verify_checkpoint(const std::filesystem::path& checkpoint) {
     const nlohmann::json manifest = detail::read_manifest(checkpoint);
-    for (const auto& [name, file] : manifest["files"].items()) detail::read_part_file(checkpoint / name, file);
+    for (const auto& [name, file] : manifest["files"].items()) {
+        detail::check_file(checkpoint / name, file);
+        const safetensors_file header(checkpoint / name);  // throws if it is none
+    }
     return detail::info_of(checkpoint, manifest);
 }
 
