@@ -7,12 +7,15 @@
 /// Exit codes: 0; 2 for invalid arguments, text or output folder, with one line and nothing left behind; 3 for a device
 /// that does not exist; 130 after Ctrl-C, which ends at a step boundary with the summary so far and, with --save-steps, a
 /// checkpoint; 1 for everything else.
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <iostream>
 #include <new>
 
+#include <halftone/dist/threads.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
+#include <halftone/exec/cpu/processors.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/policy/presets.hpp>
 
@@ -48,9 +51,39 @@ machine describe(const options& o) {
     return where;
 }
 
+/// With --ranks: the ranks are threads, each with a model and a device of its own; the first one's run is told.
+run_result run_ranks(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around,
+                     run_view& view) {
+    run_result of_first;
+    ht::run_ranks(static_cast<int>(o.ranks), [&](ht::communicator& comm) {
+        const bool is_first = comm.rank() == 0;
+        ht::cpu_options how = cpu_options_of(o);
+        if (how.threads == 0) how.threads = std::max(1, ht::detail::usable_processors() / comm.size());
+        if (is_first) how.executor = view.executor();
+        ht::cpu device{how};
+        if (is_first) {
+            view.watch(device.memory());
+            surroundings own = around;
+            own.ranks = &comm;
+            of_first = with_history(device.memory(), policy, o, own, [&](const surroundings& recorded) {
+                return run_named(policy, device, o, corpus, recorded);
+            });
+        } else {
+            ht::trainer_callback silent;
+            surroundings own{silent};
+            own.checkpoints = around.checkpoints;
+            own.arguments = around.arguments;
+            own.ranks = &comm;
+            run_named(policy, device, o, corpus, own);
+        }
+    });
+    return of_first;
+}
+
 run_result run_policy(const std::string& policy, const options& o, const ht::token_view& corpus,
                       const surroundings& around, run_view& view) {
     if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around, view);
+    if (o.ranks > 1) return run_ranks(policy, o, corpus, around, view);
     ht::cpu_options how = cpu_options_of(o);
     how.executor = view.executor();
     ht::cpu device{how};
@@ -86,12 +119,13 @@ int train(const options& o) {
 #if defined(SIGBREAK)
     std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
 #endif
-    const std::string estimate = o.estimate ? estimate_of(each, corpus.view()) : "";
+    const std::string estimate = o.estimate && o.ranks == 1 ? estimate_of(each, corpus.view()) : "";
     reporter report(o, where, corpus.all_bytes());
 
     std::cout << where.device << '\n';
     std::cout << corpus.view().size() << (corpus.has_ids ? " tokens, " : " bytes of text, ") << o.steps << " steps of "
-              << o.batch * o.accumulation << " x " << o.context << " " << corpus.unit() << "s\n"
+              << o.batch * o.accumulation * o.ranks << " x " << o.context << " " << corpus.unit() << "s"
+              << (o.ranks > 1 ? " on " + std::to_string(o.ranks) + " ranks\n" : "\n")
               << std::flush;
     std::cout << estimate << std::flush;
     const ht::machine_peaks peaks = peaks_of(o);

@@ -79,6 +79,17 @@ void check_llama(const options& o) {
     }
 }
 
+void check_ranks(const options& o) {
+    const auto refuse_with = [&o](bool is_given, const char* option, const char* why) {
+        if (is_given) refuse("--ranks is ", o.ranks, ", and ", option, why);
+    };
+    refuse_with(o.device != "cpu", "--device is cuda", "; ranks are threads on the CPU");
+    refuse_with(!o.planted_layer.empty(), "--plant", " changes the weights of one rank");
+    refuse_with(o.shadow_step != 0, "--shadow", " is of a run of one rank");
+    refuse_with(o.budget != 0, "--budget", " chooses the micro-batches of one rank");
+    refuse_with(o.plan, "--plan", " is of a run of one rank");
+}
+
 void check(options& o) {
     if (o.model != "gpt" && o.model != "llama") refuse("--model: there is no '", o.model, "'; known: gpt, llama");
     if (o.policies.empty()) refuse("--policy names none");
@@ -113,6 +124,8 @@ void check(options& o) {
     check_range("--checkpointing", o.checkpointing, 0, 1000);
     check_range("--steps", o.steps, 1, 1'000'000'000);
     check_range("--threads", o.threads, 0, 4096);
+    check_range("--ranks", o.ranks, 1, 256);
+    if (o.ranks > 1) check_ranks(o);
     check_range("--save-steps", o.save_steps, 0, 1'000'000'000);
     check_range("--save-total-limit", o.save_total_limit, 0, 1'000'000);
     check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
@@ -184,7 +197,9 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--out", o.out, "folder for metrics.jsonl, summary.json and report.html");
     app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx instead of the fastest that this processor has");
-    app.add_option("--threads", o.threads, "0: all cores");
+    app.add_option("--threads", o.threads, "0: all cores; with --ranks those of each rank, 0: an equal part");
+    app.add_option("--ranks", o.ranks,
+                   "ranks that train together, each --batch windows of a micro-batch, as threads of this process on the CPU");
     auto* const layers = app.add_option("--layers", o.layers, "transformer blocks");
     auto* const heads = app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
     app.add_option("--kv-heads", o.kv_heads, "heads of keys and values of a llama; a divisor of the heads");

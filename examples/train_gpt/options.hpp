@@ -25,7 +25,8 @@ struct options {
     std::filesystem::path out = "train_gpt_out";
     std::string device = "cpu";
     std::string isa;                          ///< empty: this machine's fastest
-    int threads = 0;                          ///< 0: all cores
+    int threads = 0;                          ///< 0: all cores; with several ranks those of each, 0: an equal part
+    std::int64_t ranks = 1;                   ///< that train together, as threads
 
     std::int64_t layers = 4, heads = 4, width = 256, context = 128;
     std::int64_t positions = 0;               ///< of a model with the weights of --init: its context; 0: as context

@@ -44,6 +44,7 @@ json arguments_of(const options& o) {
             {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps},
             {"optimizer", o.optimizer}, {"lr", o.learning_rate}, {"seed", o.seed}};
     if (!o.tokens.empty()) arguments["vocabulary"] = o.vocabulary;
+    if (o.ranks > 1) arguments["ranks"] = o.ranks;
     return arguments;
 }
 
@@ -70,6 +71,7 @@ class observer final : public ht::trainer_callback {
           monitor_(monitor),
           page_(page),
           progress_(std::cerr, policy, o.steps, {.columns = ht::terminal_columns(stderr)}) {
+        if (o.ranks > 1) fields_["ranks"] = o.ranks;
         static_cast<void>(monitor_.take());  // what was before the run
         if (!o.tensorboard) return;
         events_.emplace(o.out / "tensorboard" / policy);

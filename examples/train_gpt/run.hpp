@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <halftone/data/tokens.hpp>
+#include <halftone/dist/communicator.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/observe/memory/plan.hpp>
 #include <halftone/policy/presets.hpp>
@@ -26,6 +27,9 @@ struct surroundings {
     std::string checkpoints{};                      ///< the folder of the policy's checkpoints
     std::string arguments{};                        ///< what a resumed run must have the same, as JSON
     bool chooses_budget = false;                    ///< the run ends where it has chosen how to fit its budget
+    halftone::communicator* ranks = nullptr;        ///< with --ranks: the ranks that train together
+
+    bool is_first_rank() const { return ranks == nullptr || ranks->rank() == 0; }
 };
 
 struct run_result {

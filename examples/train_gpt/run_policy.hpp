@@ -11,6 +11,7 @@
 #include <halftone/data/batches.hpp>
 #include <halftone/io/gpt2.hpp>
 #include <halftone/train/checkpoints.hpp>
+#include <halftone/train/ranks.hpp>
 #include <halftone/train/trainer.hpp>
 #include <iostream>
 #if defined(TRAIN_GPT_MORE)
@@ -192,6 +193,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
                                                     std::cerr << "train_gpt: " << line << std::endl;
                                                 }};
     ht::trainer_checkpoints checkpoints{trainer, saving};
+    if (around.ranks != nullptr) ht::join(trainer, *around.ranks);
 
     run_result result;
     result.parameters = model.parameters().size();
@@ -203,7 +205,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
-    if (o.write > 0 && o.tokens.empty() && std::isfinite(result.validation->loss)) {
+    if (o.write > 0 && o.tokens.empty() && around.is_first_rank() && std::isfinite(result.validation->loss)) {
         std::string prompt;
         const ht::token_view held_out = data.validation();
         for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i)

@@ -18,15 +18,20 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <halftone/dist/communicator.hpp>
-#include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/common/fp64/cpu.hpp>
-#include <halftone/number/traits.hpp>
+#include <halftone/kernel/common/rows/rows.hpp>
+#include <halftone/kernel/convert/cpu.hpp>
+#include <halftone/number/float8.hpp>
 #include <halftone/tensor/view.hpp>
+
+#define HALFTONE_BODY <halftone/dist/add_ranks.simd.hpp>
+#include <halftone/exec/cpu/each_set.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -75,10 +80,36 @@ struct add_ranks {
     }
 };
 
+/// Whether the CPU's vectors hold numbers of these types.
+template <class... T>
+inline constexpr bool are_in_vectors = ((std::is_same_v<T, float> || std::is_same_v<T, float16> ||
+                                         std::is_same_v<T, bfloat16> || std::is_same_v<T, float8_e4m3> ||
+                                         std::is_same_v<T, float8_e5m2>)&&...);
+
 /// Rounds `from` to `to`, which may be longer: the rest is zero.
 template <class Device, class From, class To>
 void round_on(Device& device, const From* from, extent count, To* to, extent length) {
-    kernel::fp64::for_each(device, length, 1, round_for_wire<From, To>{{from, count}, {to, length}});
+    if constexpr (std::is_same_v<Device, cpu> && are_in_vectors<From, To>) {
+        kernel::convert<cpu>::run(device, const_view<From, 1>(from, {count}), view<To, 1>(to, {count}));
+        device.fill(to + count, length - count, static_cast<To>(0.0f));
+    } else {
+        kernel::fp64::for_each(device, length, 1, round_for_wire<From, To>{{from, count}, {to, length}});
+    }
+}
+/// The sum of the ranks' pieces.
+template <class Device, class Wire, class T>
+void add_on(Device& device, int ranks, const Wire* pieces, T* sum, extent count) {
+    if constexpr (std::is_same_v<Device, cpu> && are_in_vectors<Wire, T>) {
+        const auto body =
+            device.select(&portable::add_ranks<Wire, T>, &avx2::add_ranks<Wire, T>, &avx512::add_ranks<Wire, T>);
+        const kernel::row_partition partition = kernel::partition_rows(count, ranks);
+        device.parallel_for(partition.count, [&](extent piece) {
+            const extent first = partition.begin(piece);
+            body(partition.rows_of(piece), ranks, pieces + first, count, sum + first);
+        });
+    } else {
+        kernel::fp64::for_each(device, count, ranks, add_ranks<Wire, T>{{pieces, count * ranks}, {sum, count}, ranks});
+    }
 }
 
 /// The memory of a reduction: the caller's, or its own.
@@ -148,8 +179,7 @@ class pending_sum {
     void wait_into(To* sum) {
         if (device_ == nullptr) return;
         exchange_.wait();
-        kernel::fp64::for_each(*std::exchange(device_, nullptr), piece_, ranks_,
-                               detail::add_ranks<Wire, To>{{received_, piece_ * ranks_}, {sum, piece_}, ranks_});
+        detail::add_on(*std::exchange(device_, nullptr), ranks_, static_cast<const Wire*>(received_), sum, piece_);
     }
 
   private:
@@ -171,8 +201,8 @@ auto begin_reduce_scatter(Device& device, communicator& comm, const char* what, 
     const auto to = as_view(mine);
     using T = std::remove_const_t<std::remove_pointer_t<decltype(to.data())>>;
     if (from.size() != to.size() * comm.size() || !from.is_contiguous() || !to.is_contiguous()) {
-        fail<shape_error>("reduce_scatter: ", what, ": values are ", from.shape(), ", the piece is ", to.shape(), "; expected ",
-                          comm.size(), " contiguous pieces");
+        fail<shape_error>("reduce_scatter: ", what, ": values are ", from.shape(), ", the piece is ", to.shape(),
+                          "; expected ", comm.size(), " contiguous pieces");
     }
     return pending_sum<Wire, T, Device>(device, comm, what, from.data(), from.size(), to.data(), to.size(), memory);
 }

@@ -40,8 +40,8 @@ inline namespace HALFTONE_ABI {
 
 /// When the bytes of a collective move, within what its rules allow.
 enum class delivery {
-    prompt,    ///< all at once, as soon as the last rank has begun
-    late,      ///< read when the sender waits, and written when the receiver waits; until then the receiver's memory is 0xff
+    prompt,  ///< all at once, as soon as the last rank has begun
+    late,  ///< read when the sender waits, and written when the receiver waits; until then the receiver's memory is 0xff
     halves,    ///< the first half of each piece at once, the second one late
     shuffled,  ///< each piece at once or late, by the seed
 };
@@ -79,10 +79,14 @@ struct thread_operation {
     /// The bytes that a rank sends, all pieces together.
     std::size_t sent_bytes(std::size_t rank) const {
         switch (call.kind) {
-            case call_kind::exchange: return call.bytes * parts.size();
-            case call_kind::broadcast: return static_cast<int>(rank) == call.root ? call.bytes : 0;
-            case call_kind::barrier: return 0;
-            default: return call.bytes;
+            case call_kind::exchange:
+                return call.bytes * parts.size();
+            case call_kind::broadcast:
+                return static_cast<int>(rank) == call.root ? call.bytes : 0;
+            case call_kind::barrier:
+                return 0;
+            default:
+                return call.bytes;
         }
     }
     /// The bytes that a rank has on the wire, in one direction.
@@ -121,7 +125,8 @@ struct thread_operation {
     /// What a rank receives is not there yet: bytes of 0xff, but for its own piece of what is gathered.
     void poison(std::size_t to) const {
         for (std::size_t from = 0; from < parts.size(); ++from) {
-            if (has_piece(from, to) && parts[to].send != place(from, to)) std::memset(place(from, to), 0xff, call.bytes);
+            if (has_piece(from, to) && parts[to].send != place(from, to))
+                std::memset(place(from, to), 0xff, call.bytes);
         }
     }
 

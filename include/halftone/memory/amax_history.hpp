@@ -125,6 +125,19 @@ class amax_histories {
         }
         return states;
     }
+    /// The amaxes of the current window, as their bit patterns, which are ordered as they are. On a GPU it waits for the
+    /// device.
+    std::vector<std::uint32_t> window_amaxes() const {
+        std::vector<std::uint32_t> amaxes;
+        for (const amax_record& r : read_records()) amaxes.push_back(r.amax);
+        return amaxes;
+    }
+    /// Sets them, size() of them. On a GPU it waits for the device.
+    void set_window_amaxes(const std::vector<std::uint32_t>& amaxes) {
+        std::vector<amax_record> now = read_records();
+        for (std::size_t i = 0; i < now.size(); ++i) now[i].amax = amaxes[i];
+        if (!now.empty()) memory_->write(on_device_.data(), now.data(), on_device_.bytes());
+    }
     /// Discards the amaxes of the current window. On a GPU it waits for the device.
     void forget() {
         if (records_.empty() || memory_ == nullptr) return;
@@ -167,6 +180,12 @@ class amax_histories {
     }
 
   private:
+    /// None before commit().
+    std::vector<amax_record> read_records() const {
+        std::vector<amax_record> now(memory_ == nullptr ? 0 : records_.size());
+        if (!now.empty()) memory_->read(now.data(), on_device_.data(), on_device_.bytes());
+        return now;
+    }
     template <class To, class From>
     static To bit_cast(const From& x) {
         return detail::bit_cast<To>(x);

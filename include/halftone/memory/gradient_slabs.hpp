@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include <halftone/memory/gradient_listener.hpp>
 #include <halftone/memory/gradient_rows.hpp>
 #include <halftone/memory/square_sum.hpp>
 #include <halftone/memory/store.hpp>
@@ -52,6 +53,11 @@ class gradient_slabs {
     }
 
     halftone::store& owner() const { return *store_; }
+    /// From now on `listener` is told of every claim, with this number; nullptr: no listener.
+    void listen(detail::gradient_listener* listener, std::size_t part) {
+        listener_ = listener;
+        part_ = part;
+    }
 
     /// The result of claim().
     struct place {
@@ -69,6 +75,7 @@ class gradient_slabs {
         if (rows_[entry])
             fail<argument_error>("gradients: that of ", e.path,
                                  " is sparse and has no place in a slab; claim_rows makes room for it");
+        if (listener_ != nullptr) listener_->claim(part_, entry);
         const bool first = !claimed_[entry];
         claimed_[entry] = true;
         return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
@@ -89,6 +96,7 @@ class gradient_slabs {
                                                        extent tokens) {
         check_layout();
         if (store_->entries()[p.entry()].frozen) return {};
+        if (listener_ != nullptr) listener_->claim(part_, p.entry());
         detail::row_memory& memory = *rows_[p.entry()];
         const extent before = memory.make_room(device, tokens, !claimed_[p.entry()]);
         claimed_[p.entry()] = true;
@@ -119,6 +127,8 @@ class gradient_slabs {
     void forget_squares() { std::fill(squares_.begin(), squares_.end(), square_sum{}); }
     /// Whether a backward pass of the last window that has ended computed a gradient for this entry.
     bool is_reached(std::size_t entry) const { return reached_[entry]; }
+    /// After close(): another rank's backward pass has computed one, which was added to this one.
+    void set_reached(std::size_t entry) { reached_[entry] = true; }
 
     /// The gradients of one group, with the layout of the parameters; gaps between parameters are zero.
     template <class Storage>
@@ -190,6 +200,8 @@ class gradient_slabs {
     std::vector<std::unique_ptr<detail::row_memory>> rows_;  // by entry; null for dense gradients
     std::vector<square_sum> squares_;                        // by entry
     std::vector<bool> claimed_, reached_;                    // by entry: in the current window; in the last one that ended
+    detail::gradient_listener* listener_ = nullptr;
+    std::size_t part_ = 0;  // its number for the listener
 };
 
 }  // namespace HALFTONE_ABI

@@ -171,12 +171,14 @@ struct computed_by<L> {
 
 /// How a parameter is stored. Parameters of equal storage<...> are kept side by side in one group of the store.
 template <number Param, number Compute, number Accumulate, number State, rounding ParamRounding,
-          rounding CopyRounding = rounding::nearest_even, master_layout Masters = master_layout::whole>
+          rounding CopyRounding = rounding::nearest_even, master_layout Masters = master_layout::whole,
+          number Reduce = Accumulate>
 struct storage {
     using param = Param;            ///< the master
     using compute = Compute;        ///< the copy that kernels read; the same type as the master: no copy
     using accumulate = Accumulate;  ///< the gradient buffer
     using state = State;            ///< each moment
+    using reduce = Reduce;          ///< gradients as they are sent between ranks; the same type: as they are
     static constexpr rounding param_rounding = ParamRounding;
     static constexpr rounding copy_rounding = CopyRounding;
     static constexpr bool is_split = Masters == master_layout::split;
@@ -209,6 +211,15 @@ struct storage_for<Op, Storage> {
     using type = sparse_storage<Storage>;
 };
 
+/// The type in which gradients in buffers of type Accumulate travel, where the policy says Reduce: Accumulate itself if
+/// Reduce has all its numbers, and would only send zeros with them.
+template <class Accumulate, class Reduce>
+using wire_type = std::conditional_t<
+    (number_traits<Reduce>::significand_bits >= number_traits<Accumulate>::significand_bits &&
+     number_traits<Reduce>::max_exponent >= number_traits<Accumulate>::max_exponent &&
+     number_traits<Reduce>::min_exponent <= number_traits<Accumulate>::min_exponent),
+    Accumulate, Reduce>;
+
 template <class P, class Op>
 struct signature {
     using r = policy_within<P, as_given>;  // a layer that inherits its policy stores its parameters as full_fp32 does
@@ -222,7 +233,8 @@ struct signature {
                                      std::is_same_v<typename r::param, float> && std::is_same_v<copy, bfloat16>;
     using type = storage<typename r::param, copy, typename r::accumulate, typename r::state, r::param_rounding,
                          is_copied ? copy_rounding_of<r>() : rounding::nearest_even,
-                         is_split ? master_layout::split : master_layout::whole>;
+                         is_split ? master_layout::split : master_layout::whole,
+                         wire_type<typename r::accumulate, typename r::reduce>>;
 };
 
 /// How a layer's state is stored: as full_fp32 does, or as full_fp64 where that is the policy.

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <optional>
 
+#include <halftone/autodiff/engine/rank_loss.hpp>
 #include <halftone/memory/capture_dependency.hpp>
 #include <halftone/scale/gradients.hpp>
 
@@ -112,8 +113,10 @@ class accumulator<Kind, types<Models...>> {
                       "halftone: accumulator: this loss is scaled, and the accumulator was declared with ht::unscaled: "
                       "declare ht::accumulator acc{model}, whose take() a scaler unscales");
         if constexpr (is_scaled<Loss>) {
+            begin_pass(loss.value());
             open(loss.stamp());
         } else {
+            begin_pass(loss);
             open({});
         }
         return *this;
@@ -144,6 +147,7 @@ class accumulator<Kind, types<Models...>> {
     auto take() {
         if (!window_.is_open) fail<state_error>("accumulator: take() without a backward pass since the last take()");
         close();
+        if (listener_ != nullptr) listener_->end_window();
         if constexpr (takes_scaled) {
             return scaled<gradients_type>(gradients_type(window_, nullptr), nullptr, window_.stamp);
         } else {
@@ -154,6 +158,7 @@ class accumulator<Kind, types<Models...>> {
     /// window, or if its micro-batches turn out to be bad.
     void discard() {
         if (window_.is_open) close();
+        if (listener_ != nullptr) listener_->discard();
         ++window_.clock->serial;
         for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
     }
@@ -165,7 +170,28 @@ class accumulator<Kind, types<Models...>> {
     /// The number of micro-batches in the window so far.
     int received() const { return window_.is_open ? window_.received : 0; }
 
+    /// From now on `listener` is told of passes, claims and windows (memory/gradient_listener.hpp); nullptr: no listener.
+    /// Throws state_error within a window.
+    void listen(detail::gradient_listener* listener) {
+        if (window_.is_open && listener != nullptr)
+            fail<state_error>("accumulator: a listener in the middle of a window; take() or discard() first");
+        listener_ = listener;
+        for (std::size_t i = 0; i < window_.parts.size(); ++i) window_.parts[i].slabs.listen(listener, i);
+    }
+    detail::gradient_listener* listener() const { return listener_; }
+    /// Called by a tape at the end of a backward pass.
+    void end_pass() {
+        if (listener_ != nullptr) listener_->end_pass();
+    }
+    /// The window, for code that reads or changes gradients in place.
+    detail::window& window() { return window_; }
+
   private:
+    template <class Loss>
+    void begin_pass(const Loss& loss) {
+        if (listener_ != nullptr)
+            listener_->begin_pass(received() + 1, detail::ranks_of_loss<std::remove_cvref_t<Loss>>::read(loss));
+    }
     void make(Models&... models) {
         static_assert(sizeof...(Models) > 0, "halftone: accumulator: name the models whose gradients it gathers");
         (add_part<Models>(models.parameters()), ...);
@@ -213,6 +239,7 @@ class accumulator<Kind, types<Models...>> {
     detail::window window_;
     std::optional<detail::window_dependency> dependency_;
     std::vector<const store*> left_out_;
+    detail::gradient_listener* listener_ = nullptr;
 };
 
 }  // namespace HALFTONE_ABI

@@ -26,7 +26,7 @@
 #include <memory>
 #include <vector>
 
-#include <halftone/autodiff/engine/share.hpp>
+#include <halftone/autodiff/engine/rank_loss.hpp>
 #include <halftone/number/classify.hpp>
 #include <halftone/scale/gradients.hpp>
 
@@ -185,6 +185,22 @@ class outlier_guard {
         record_.device().run(detail::add_watched_share{record_.data(), loss.loss.view().data(), loss.factor,
                                                        loss.share.on_device()});
     }
+
+    /// The losses of the current step, and their replacement by those of several ranks (dist/data_parallel.hpp). On a GPU it
+    /// waits for the device.
+    step_losses step() const {
+        const detail::guard_record r = record_.read();
+        return {r.loss_sum, r.weight};
+    }
+    void set_step(const step_losses& s) {
+        detail::guard_record r = record_.read();
+        r.loss_sum = s.sum;
+        r.weight = s.weight;
+        record_.write(r);
+    }
+
+    /// The same for a share of the batch of several ranks.
+    void add(const rank_loss<shared_loss<variable<float, 0>>>& loss) { add(loss.loss); }
 
     /// Discards the losses of a step that ended with an exception.
     void discard() {

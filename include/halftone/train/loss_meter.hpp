@@ -27,7 +27,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <halftone/autodiff/engine/share.hpp>
+#include <halftone/autodiff/engine/rank_loss.hpp>
 #include <halftone/scale/device_value.hpp>
 
 namespace halftone {
@@ -116,6 +116,20 @@ class loss_meter {
     void add(const shared_loss<variable<float, 0>>& loss) {
         record_.device().run(detail::add_shared_loss{record_.data(), loss.loss.view().data(), loss.factor,
                                                      loss.share.on_device()});
+    }
+    /// Adds a loss with its share of the batch of several ranks.
+    void add(const rank_loss<shared_loss<variable<float, 0>>>& loss) { add(loss.loss); }
+    /// The losses of the current step, and their replacement by those of several ranks (dist/data_parallel.hpp). On a GPU it
+    /// waits for the device.
+    step_losses step() const {
+        const detail::loss_record r = record_.read();
+        return {r.part, r.parts};
+    }
+    void set_step(const step_losses& s) {
+        detail::loss_record r = record_.read();
+        r.part = s.sum;
+        r.parts = s.weight;
+        record_.write(r);
     }
     /// Ends a step: its loss is the mean of those that were added.
     void end_step() {

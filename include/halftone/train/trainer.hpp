@@ -20,6 +20,8 @@
 /// runs out, the error says what was asked for, by which operation of which layer, what is held, by which layers, and what
 /// would fit.
 ///
+/// Several ranks train together after ht::join(trainer, comm) (train/ranks.hpp).
+///
 /// The loop is the one in amp.hpp, and uses only public functions. After the first steps a step allocates nothing. On a
 /// device that supports capture (a GPU) it is a captured step, and the host waits for the device only after the first
 /// step, and when it logs or evaluates.
@@ -51,6 +53,7 @@
 #include <halftone/train/token_meter.hpp>
 #include <halftone/train/trainer_optimizer.hpp>
 #include <halftone/train/trainer_progress.hpp>
+#include <halftone/train/trainer_ranks.hpp>
 #include <halftone/train/training_arguments.hpp>
 #include <halftone/train/training_data.hpp>
 #include <halftone/train/window_mean.hpp>
@@ -114,6 +117,20 @@ class trainer {
     trainer(const trainer&) = delete;
     trainer& operator=(const trainer&) = delete;
 
+    /// Called by ht::join (train/ranks.hpp): `make(device, accumulator, arguments)` gives the ranks.
+    template <class Make>
+    void join(const Make& make) {
+        if (ranks_ != nullptr) fail<state_error>("trainer: join() was called twice");
+        if (arguments_.auto_find_batch_size || arguments_.memory_budget != 0)
+            fail<argument_error>("trainer: join() with auto_find_batch_size or a memory_budget, by which each rank would choose "
+                                 "micro-batches of its own; give all ranks the same");
+        ranks_ = make(*device_, accumulator_, std::as_const(arguments_));
+        if (ranks_->size() > 1) capture_refused_ = "trainer: steps of several ranks are not captured";
+    }
+    /// This rank's number, and how many have joined; 0 and 1 for a trainer alone.
+    int rank() const { return ranks_ == nullptr ? 0 : ranks_->rank(); }
+    int rank_count() const { return ranks_ == nullptr ? 1 : ranks_->size(); }
+
     /// The callback must outlive the trainer's last call.
     void add_callback(trainer_callback& callback) { callbacks_.push_back(&callback); }
     /// Sets the listener for ranges of operations, forward and backward, of the parts of an update, and of steps;
@@ -137,7 +154,7 @@ class trainer {
     training_result train(Data& data) {
         if (arguments_.memory_budget != 0 && !choice_) fit_to_budget(data);
         const training_result r = train_steps(data, true);
-        if (history_) history_->dump(arguments_.memory_history);
+        if (history_ && rank() == 0) history_->dump(arguments_.memory_history);
         return r;
     }
 
@@ -254,8 +271,9 @@ class trainer {
             captured_.set_most_graphs(std::max(captured_.most_graphs(), static_cast<int>(data.shapes())));
             if (!std::exchange(is_warm_, true)) warm_up(data);
         }
-        for (trainer_callback* callback : callbacks_) callback->on_train_begin(state_);
-        while (state_.step < arguments_.max_steps && !(stopped = stop_.exchange(false))) {
+        draw_as_rank();
+        tell([&](trainer_callback& c) { c.on_train_begin(state_); });
+        while (state_.step < arguments_.max_steps && !(stopped = is_to_stop())) {
             if (unread_.steps == 0) unread_.begin = clock::now();
             if (detail::ranges_exist && listener_ != nullptr) listener_->begin_step(state_.step + 1);
             unread_.tokens += step_in_memory(data);
@@ -266,19 +284,19 @@ class trainer {
                 evaluation_data<Data> && may_evaluate && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
             if (!is_asynchronous || logs || evaluates || state_.step == 1) read();
             state_.seconds = seconds_before + since(begin);
-            for (trainer_callback* callback : callbacks_) callback->on_step(state_);
+            tell([&](trainer_callback& c) { c.on_step(state_); });
             if (logs) log();
             if constexpr (evaluation_data<Data>) {
                 if (evaluates) report_evaluation(data);
             }
-            for (trainer_callback* callback : callbacks_) callback->after_step(state_);
+            tell([&](trainer_callback& c) { c.after_step(state_); });
         }
         if (stopped) {
             read();
-            for (trainer_callback* callback : callbacks_) callback->on_stop(state_);
+            tell([&](trainer_callback& c) { c.on_stop(state_); });
             log();
         }
-        for (trainer_callback* callback : callbacks_) callback->on_train_end(state_);
+        tell([&](trainer_callback& c) { c.on_train_end(state_); });
         return result(stopped ? training_end::stopped : training_end::finished);
     }
 
@@ -290,16 +308,40 @@ class trainer {
         detail::window_mean mean;
         evaluation_result r;
         windows = std::min(windows, data.windows());
+        int part = 0;  // ranks take turns
         for (extent first = 0; first < windows; first += arguments_.per_device_eval_batch_size) {
+            if (part++ % rank_count() != rank()) continue;
             const auto batch = data.window(first, arguments_.per_device_eval_batch_size);
             mean.add(inference_, model_->loss(inference_, batch), batch);
             r.tokens += batch.size();
+        }
+        if (ranks_) {
+            mean.set_step(ranks_->add_up(mean.step()));
+            r.tokens = ranks_->add_up(r.tokens);
         }
         if (r.tokens == 0) fail<argument_error>("trainer: evaluate() of data without windows; hold some of it out");
         r.loss = mean.value();
         r.seconds = since(begin);
         is_evaluating_ = false;
         return r;
+    }
+
+    /// Calls f(callback) for each callback, on rank 0 alone.
+    template <class F>
+    void tell(const F& f) const {
+        if (rank() != 0) return;
+        for (trainer_callback* callback : callbacks_) f(*callback);
+    }
+    bool is_to_stop() {
+        const bool own = stop_.exchange(false);
+        return ranks_ ? ranks_->is_any(own) : own;
+    }
+    /// Ranks but the first have seeds of their own for the tape's random numbers, also after a checkpoint of rank 0's.
+    void draw_as_rank() {
+        if (rank() == 0) return;
+        random_state draws = tape_.random_state();
+        draws.seed = arguments_.seed ^ static_cast<std::uint64_t>(rank()) * 0x9e3779b97f4a7c15;
+        tape_.restore(draws);
     }
 
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
@@ -334,10 +376,14 @@ class trainer {
         const auto largest = data.largest(arguments_.per_device_train_batch_size);
         {
             const auto loss = model_->loss(tape_, largest);
-            tape_.backward(scaler_.scale(loss), accumulator_);
+            tape_.backward(scaler_.scale(of_ranks(loss)), accumulator_);
         }
         drop_step();
         tape_.restore(draws);
+    }
+    template <class Loss>
+    rank_loss<Loss> of_ranks(const Loss& loss) const {
+        return {loss, rank_count()};
     }
     template <class Data>
     detail::planned_run<Device, Model, Kind, Data> planned(Data& data) {
@@ -402,7 +448,7 @@ class trainer {
             const scoped_range part(listener_, "data loading", track::data);
             const range here(listener_, "batch", pass::forward);
             return data.sample(static_cast<std::uint32_t>(state_.step),
-                               arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps);
+                               arguments_.per_device_train_batch_size * arguments_.gradient_accumulation_steps * rank_count());
         }();
         if (std::exchange(is_under_way_, true)) drop_step();
         if (looks_now()) {
@@ -452,27 +498,33 @@ class trainer {
             take(batch);
             const scoped_range here(listener_, "numerics", track::files);
             const numerics_view view = numerics.take(*model_, scale, state_.step + 1);
-            for (trainer_callback* callback : callbacks_) callback->on_numerics(state_, view);
+            tell([&](trainer_callback& c) { c.on_numerics(state_, view); });
         }
     }
 
     template <class Batch>
     void take(const Batch& batch) {
         part_ = nullptr;
-        const extent micro_batches = arguments_.gradient_accumulation_steps;
+        const extent own = arguments_.gradient_accumulation_steps, micro_batches = own * rank_count();
+        extent index = 0;
         for (const auto& micro : batch.split(micro_batches)) {
+            if (index++ / own != rank()) continue;
             const auto loss = [&] {
                 const scoped_range part(listener_, "forward", track::forward);
                 return model_->loss(tape_, micro);
             }();
             if constexpr (counts_targets<Batch> && counts_targets<decltype(micro)>) {
                 if (micro_batches > 1) {
-                    const auto part = loss * share_of(tape_, micro, batch);
+                    const auto part = of_ranks(loss * share_of(tape_, micro, batch));
                     learn(part, part);
                     continue;
                 }
             }
-            learn(loss / static_cast<float>(micro_batches), loss);
+            learn(of_ranks(loss / static_cast<float>(micro_batches)), loss);
+        }
+        if (ranks_) {
+            losses_.set_step(ranks_->add_up(losses_.step()));
+            if (guard_) guard_->set_step(ranks_->add_up(guard_->step()));
         }
         update();
         losses_.end_step();
@@ -527,21 +579,20 @@ class trainer {
         unread_ = {};
         if constexpr (watches) {
             if (finder_) {
-                for (const overflow& o : finder_->take(*model_)) tell(o);
+                for (const overflow& o : finder_->take(*model_)) tell_overflow(o);
             }
         }
     }
 
-    void tell(const overflow& o) const {
-        if (!o.is_skipped()) return;
-        for (trainer_callback* callback : callbacks_) callback->on_overflow(state_, o);
+    void tell_overflow(const overflow& o) const {
+        if (o.is_skipped()) tell([&](trainer_callback& c) { c.on_overflow(state_, o); });
     }
 
     template <class Data>
     void report_evaluation(Data& data) {
         const evaluation_result r = evaluate(data);
         state_.seconds += r.seconds;
-        for (trainer_callback* callback : callbacks_) callback->on_evaluate(state_, r);
+        tell([&](trainer_callback& c) { c.on_evaluate(state_, r); });
     }
 
     /// Ends a window of steps that are reported together.
@@ -550,7 +601,7 @@ class trainer {
         const scoped_range here(listener_, "log", track::files);
         state_.step_ms = 1e3 * step_seconds_.median();
         state_.peak_bytes = device_->memory().usage().peak();
-        for (trainer_callback* callback : callbacks_) callback->on_log(state_);
+        tell([&](trainer_callback& c) { c.on_log(state_); });
         window_ = {};
         losses_.restart();
         window_steps_ = 0;
@@ -599,6 +650,7 @@ class trainer {
     std::optional<measured_norm<Device>> norm_;  ///< of the last step; none without clipping
     captured_step<Device, one_step> captured_;
     std::string capture_refused_;
+    std::unique_ptr<detail::trainer_ranks> ranks_;  ///< that it has joined; after the accumulator, to which they refer
     bool has_keeper_ = false;
     bool is_warm_ = false;       ///< warm_up() was called
     bool is_under_way_ = false;  ///< a step has begun; still true after an exception in it

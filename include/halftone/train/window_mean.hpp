@@ -9,7 +9,7 @@
 /// Numeric contract: sums in double, in the order of the calls.
 #pragma once
 
-#include <halftone/autodiff/engine/share.hpp>
+#include <halftone/autodiff/engine/rank_loss.hpp>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {
@@ -28,6 +28,9 @@ class window_mean {
         weights_ += weight;
     }
     double value() const { return sum_ / weights_; }
+    /// The losses so far, and their replacement by those of several ranks.
+    step_losses step() const { return {sum_, weights_}; }
+    void set_step(const step_losses& s) { sum_ = s.sum, weights_ = s.weight; }
 
   private:
     double sum_ = 0, weights_ = 0;

@@ -21,6 +21,7 @@
 #include <halftone/autodiff/engine/random_draws.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/memory/arena.hpp>
+#include <halftone/memory/gradient_listener.hpp>
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -258,6 +259,8 @@ class graph {
 
     /// If set, it is called for every operation.
     range_listener* listener = nullptr;
+    /// If set, it is told when a backward function has ended, but not of those that others call.
+    gradient_listener* gradients = nullptr;
 
     /// Whether gradients of this backward pass, or of the last one, were stored or read in a type with a short exponent
     /// range: such gradients underflow unless the loss is scaled.
@@ -334,6 +337,7 @@ class graph {
             }
             records_.pop_back();
             last.destroy(last.payload);
+            if (left == 0 && gradients != nullptr) gradients->end_operation();
         }
     }
     /// Reserves the list's memory first: otherwise an exception after the record was made would lose it.

@@ -214,6 +214,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     void backward(const Loss& loss, Accumulator& acc) {
         check_loss(loss_variable(loss));
         acc.receive(loss);
+        const told_operations told(this->graph(), acc);
         run(loss, [&acc](const store& owner) -> gradient_sink {
             gradient_slabs* const slabs = acc.find(owner);
             if constexpr (requires { acc.leaves_out(owner); }) {
@@ -225,6 +226,7 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
         if constexpr (requires { acc.note_narrow_gradients(); }) {
             if (this->graph().narrow_gradients) acc.note_narrow_gradients();
         }
+        if constexpr (requires { acc.end_pass(); }) acc.end_pass();
     }
     /// The same for a loss that depends on no parameters.
     template <class Loss>
@@ -385,6 +387,18 @@ class tape<Device, plain_tape> : public basic_context<Device, recording::on> {
     }
 
   private:
+    /// While it lives, the accumulator's listener is told of operations that end.
+    struct told_operations {
+        detail::graph& graph;
+        template <class Accumulator>
+        told_operations(detail::graph& g, Accumulator& acc) : graph(g) {
+            if constexpr (requires { acc.listener(); }) graph.gradients = acc.listener();
+        }
+        told_operations(const told_operations&) = delete;
+        told_operations& operator=(const told_operations&) = delete;
+        ~told_operations() { graph.gradients = nullptr; }
+    };
+
     template <class Loss, class Find>
     void run(const Loss& loss, const Find& find) {
         const auto& scalar = loss_variable(loss);
