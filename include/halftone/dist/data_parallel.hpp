@@ -134,6 +134,7 @@ class bucket_schedule : public gradient_progress {
         unite_reached();
         for (std::size_t p = 0; p < parts(); ++p) {
             slabs(p).forget_squares();
+            slabs(p).set_of_ranks();
             unite_amaxes(slabs(p).owner().amaxes());
             broadcast_states(slabs(p).owner());
         }

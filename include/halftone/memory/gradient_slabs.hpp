@@ -36,6 +36,7 @@ class gradient_slabs {
           claimed_(owner.entries().size(), false),
           reached_(owner.entries().size(), false) {
         owner.check_committed();
+        whole_.resize(owner.runs().size()), sent_.resize(owner.runs().size());
         for (const store::group& g : owner.groups()) {
             slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes,
                                 memory_kind::gradient);
@@ -78,6 +79,13 @@ class gradient_slabs {
         if (listener_ != nullptr) listener_->claim(part_, entry);
         const bool first = !claimed_[entry];
         claimed_[entry] = true;
+        if (store_->is_divided()) {
+            if (sent_[e.run]) {
+                fail<state_error>("gradients: that of ", e.path, " has been sent to the other ranks, and its unit is called again; "
+                                  "let micro_batches of ht::shard be 0, so that all are sent in take()");
+            }
+            if (is_divided(e)) whole(e.run);
+        }
         return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
     }
 
@@ -109,8 +117,7 @@ class gradient_slabs {
         check_layout();
         for (std::size_t i = 0; i < claimed_.size(); ++i) {
             const store::entry& e = store_->entries()[i];
-            if (!claimed_[i] && !e.frozen && !rows_[i])
-                store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+            if (!claimed_[i]) clear_unclaimed(e, i);
             if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
             if (!claimed_[i]) squares_[i] = {};
             reached_[i] = claimed_[i];
@@ -149,8 +156,46 @@ class gradient_slabs {
         check_layout();
         const store::entry& e = store_->entries()[p.entry()];
         if (e.frozen) fail<state_error>("gradients: ", e.path, " is frozen and has no gradient");
+        if (is_divided(e))
+            fail<state_error>("gradients: that of ", e.path, " is sharded, and after a window this rank has a part of it only");
         return {reinterpret_cast<const typename Storage::accumulate*>(at(e)), p.shape()};
     }
+
+    /// After a window: whether they are sums of several ranks' gradients, of which all ranks must find the same norm.
+    bool are_of_ranks() const { return are_of_ranks_; }
+    void set_of_ranks() { are_of_ranks_ = true; }
+
+    // ---- of a store that is divided among ranks: its runs of parameters (memory/store_run.hpp)
+
+    /// The gradients of a run as this rank's backward passes left them. Where this rank keeps a piece only, the others have
+    /// memory from the first claim until drop_whole(); it begins with zeros.
+    std::byte* whole(std::size_t run) {
+        const store_run& r = store_->runs()[run];
+        const std::size_t each = store_->groups()[r.group].accumulate_bytes;
+        if (r.gradient.is_whole) return slabs_[r.group].data() + r.gradient.first * each;
+        if (whole_[run].data() == nullptr) {
+            whole_[run] = buffer(store_->memory(), r.count * each, memory_kind::gradient);
+            store_->memory().clear(whole_[run].data(), whole_[run].bytes());
+        }
+        return whole_[run].data();
+    }
+    /// Within a window's last pass: no gradient of the run may be claimed any more; those that were not are zero.
+    void send(std::size_t run) {
+        for (std::size_t i = 0; i < claimed_.size(); ++i) {
+            const store::entry& e = store_->entries()[i];
+            if (e.run == run && !claimed_[i]) clear_unclaimed(e, i);
+        }
+        sent_[run] = true;
+    }
+    bool is_sent(std::size_t run) const { return sent_[run]; }
+    /// Frees the memory of one run, or of all, whose window then has ended.
+    void drop_whole(std::size_t run) { whole_[run] = buffer(); }
+    void drop_whole() {
+        for (buffer& b : whole_) b = buffer();
+        sent_.assign(sent_.size(), false);
+    }
+    /// The first element of a group's slab.
+    std::byte* slab(std::size_t group) const { return slabs_[group].data(); }
 
     /// The rows of a sparse gradient, in the device's memory. Throws as of() does.
     template <class Storage, int Rank>
@@ -186,7 +231,16 @@ class gradient_slabs {
         if (e.frozen) fail<state_error>("gradients: ", e.path, " is frozen and has no gradient");
         return *rows_[p.entry()];
     }
+    void clear_unclaimed(const store::entry& e, std::size_t entry) {
+        if (e.frozen || rows_[entry] || is_divided(e) || (store_->is_divided() && sent_[e.run])) return;
+        store_->memory().clear(at(e), e.count * store_->groups()[e.group].accumulate_bytes);
+    }
+    /// Whether this rank keeps a piece of the gradient only.
+    bool is_divided(const store::entry& e) const {
+        return store_->is_divided() && !store_->runs()[e.run].gradient.is_whole;
+    }
     std::byte* at(const store::entry& e) const {
+        if (is_divided(e)) return whole_[e.run].data() + e.in_run * store_->groups()[e.group].accumulate_bytes;
         return slabs_[e.group].data() + e.gradient * store_->groups()[e.group].accumulate_bytes;
     }
     void check_layout() const {
@@ -197,6 +251,9 @@ class gradient_slabs {
     halftone::store* store_;
     unsigned layout_;
     std::vector<buffer> slabs_;
+    bool are_of_ranks_ = false;
+    std::vector<buffer> whole_;  // by run, of those of which this rank keeps a piece, within a window
+    std::vector<bool> sent_;     // by run, within a window
     std::vector<std::unique_ptr<detail::row_memory>> rows_;  // by entry; null for dense gradients
     std::vector<square_sum> squares_;                        // by entry
     std::vector<bool> claimed_, reached_;                    // by entry: in the current window; in the last one that ended

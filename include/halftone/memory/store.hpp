@@ -24,11 +24,14 @@
 #include <vector>
 
 #include <halftone/memory/amax_history.hpp>
+#include <halftone/memory/largest_layers.hpp>
 #include <halftone/memory/masters.hpp>
 #include <halftone/memory/parameter.hpp>
 #include <halftone/memory/read_latch.hpp>
 #include <halftone/memory/resource.hpp>
+#include <halftone/memory/sharding.hpp>
 #include <halftone/memory/store_entry.hpp>
+#include <halftone/memory/store_run.hpp>
 #include <halftone/policy/model.hpp>
 #include <halftone/policy/path.hpp>
 
@@ -133,14 +136,22 @@ class store final : public detail::capture_dependency {
     /// Whether commit() has been called: parameters have values from then on, and none can be added.
     bool is_committed() const { return committed_; }
 
-    /// Writes `count` values from host memory, of type `param`, to an entry's elements from `first` on. Split masters
-    /// are written with their copies; in all other cases call refresh() afterwards.
+    /// Writes `count` values from host memory, of type `param`, to an entry's elements from `first` on, those of them
+    /// that this rank holds. Split masters are written with their copies; in all other cases, and if the store is
+    /// sharded, call refresh() afterwards.
     void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
         check_committed();
         await_readers();
         const entry& e = entries_[index];
         staging host;
         const group& g = groups_[e.group];
+        if (is_divided()) {
+            const element_range here = masters_here(e);
+            const std::size_t begin = std::max(first, here.first), end = std::min(first + count, here.first + here.count);
+            if (begin >= end) return;
+            values += (begin - first) * (g.split == nullptr ? g.param_bytes : sizeof(float));
+            first = begin, count = end - begin;
+        }
         if (g.split == nullptr) return write(g, e, first, values, count, host);
         for (std::size_t done = 0; done < count; done += staging::elements) {
             write(g, e, first + done, values + done * sizeof(float), std::min(staging::elements, count - done), host);
@@ -148,10 +159,11 @@ class store final : public detail::capture_dependency {
     }
 
     /// Rounds all masters to their copies again; to be called after masters were written to. Split masters need no
-    /// rounding.
+    /// rounding. If the store is sharded, all ranks call it.
     void refresh() {
         check_committed();
         await_readers();
+        if (is_divided()) return refresh_runs();
         staging host;
         for (const group& g : groups_) {
             if (g.round != nullptr && g.masters == g.copies) round(g, 0, 0, g.masters, host);
@@ -166,6 +178,7 @@ class store final : public detail::capture_dependency {
     void refresh(std::size_t index) {
         check_committed();
         await_readers();
+        if (is_divided()) return refresh_runs();
         const entry& e = entries_[index];
         const group& g = groups_[e.group];
         staging host;
@@ -178,6 +191,12 @@ class store final : public detail::capture_dependency {
     std::size_t freeze(const std::string& pattern) {
         check_committed();
         await_readers();
+        if (is_divided()) {
+            for (const entry& e : entries_) {
+                if (!e.frozen && path_matches(pattern.c_str(), e.path.c_str()))
+                    fail<state_error>("store: freeze() of ", e.path, ", which is sharded; freeze parameters before ht::shard");
+            }
+        }
         std::size_t named = 0, changed = 0;
         for (entry& e : entries_) {
             if (!path_matches(pattern.c_str(), e.path.c_str())) continue;
@@ -202,13 +221,14 @@ class store final : public detail::capture_dependency {
     /// The amax histories of the layers' 8-bit operands (delayed scaling).
     amax_histories& amaxes() { return amaxes_; }
     const amax_histories& amaxes() const { return amaxes_; }
-    /// Tells the memory's listener of an entry's part of a slab with the layout of gradients, of `each` bytes an
-    /// element, that has been allocated. `slab` is its first byte; nullptr: the address is not told.
+    /// Tells the memory's listener of an entry's part of a slab of gradients, of `each` bytes an element, that has been
+    /// allocated. `slab` is its first byte; nullptr: the address is not told.
     void tell_slab(memory_kind kind, const entry& e, std::size_t each, const std::byte* slab = nullptr) const {
-        if (e.frozen) return;
-        memory_->usage().note_parameter(kind, e.path.c_str(),
-                                        static_cast<std::ptrdiff_t>(round_up(e.count, granule) * each),
-                                        slab == nullptr ? nullptr : slab + e.gradient * each);
+        if (!e.frozen) tell_slab(kind, e, e.gradient, gradients_here(e), each, slab);
+    }
+    /// The same for a slab of moments or averages.
+    void tell_moments(const entry& e, std::size_t each, const std::byte* slab = nullptr) const {
+        if (!e.frozen) tell_slab(memory_kind::moment, e, e.moment, updated_here(e), each, slab);
     }
     /// Waits for those who copy parameters or moments beside the program, such as a checkpoint that is saved in the
     /// background (io/checkpoint.hpp). Called before anything changes them; who writes through master() calls it, too.
@@ -217,6 +237,49 @@ class store final : public detail::capture_dependency {
     detail::read_latch& readers() { return readers_; }
     /// A number that changes whenever the layout of the gradient slabs does.
     unsigned layout() const { return layout_; }
+
+    // ---- a store that is divided among ranks (dist/shard.hpp)
+
+    /// Divides the slabs among ranks, and keeps what this rank holds. `sharding` is called from then on. Throws
+    /// state_error before commit, and for a store that is divided already.
+    void divide(detail::store_sharding& sharding, const detail::run_options& options) {
+        check_committed();
+        await_readers();
+        if (is_divided()) fail<state_error>("store: its slabs are divided already");
+        sharding_ = &sharding;
+        rank_ = options.rank;
+        keep_runs(options);
+    }
+    /// The division ends: what was divided stays so and can no longer be read.
+    void forget_sharding() { sharding_ = nullptr; }
+    /// Whether the slabs are divided among ranks.
+    bool is_divided() const { return !runs_.empty(); }
+    /// Who is to be called for a store that is divided; nullptr for any other.
+    detail::store_sharding* sharding() const {
+        if (is_divided() && sharding_ == nullptr)
+            fail<state_error>("store: the ht::shard that divided its parameters has been destroyed; it must outlive their use");
+        return sharding_;
+    }
+    /// The runs of parameters of a divided store; none of any other.
+    const std::vector<store_run>& runs() const { return runs_; }
+    /// The unit of an entry: 0 unless the store is divided and it belongs to one.
+    std::size_t unit_of(std::size_t entry) const { return is_divided() ? runs_[entries_[entry].run].unit : 0; }
+    /// The number of elements from an entry's first one to that of the entry after it.
+    std::size_t room(const entry& e) const {
+        return round_up(e.count, is_divided() ? detail::run_options::granule : granule);
+    }
+    /// The elements of an entry, with those of the gap after it, that this rank updates: all, unless the store is
+    /// divided.
+    element_range updated_here(const entry& e) const { return here(e, &store_run::moment); }
+    /// Those whose gradients this rank has after a window.
+    element_range gradients_here(const entry& e) const { return here(e, &store_run::gradient); }
+    /// Those whose masters this rank has.
+    element_range masters_here(const entry& e) const { return here(e, &store_run::master); }
+    /// Throws state_error unless this rank has all of an entry's masters and copies.
+    void check_whole(const entry& e, const char* operation) const {
+        if (is_divided() && !(runs_[e.run].master.is_whole && runs_[e.run].copy.is_whole))
+            fail<state_error>(operation, ": ", e.path, " is sharded, and this rank has a part of it only");
+    }
 
     /// The number of parameters, without padding and layers' states.
     std::size_t size() const {
@@ -234,28 +297,7 @@ class store final : public detail::capture_dependency {
     }
 
     /// The three layers with the most bytes of masters and copies, for messages: "embed 65536, h.0 49152, h.1 49152".
-    std::string largest_layers() const {
-        std::vector<std::pair<std::string, std::size_t>> layers;
-        for (const entry& e : entries_) {
-            std::size_t end = e.path.find('.', e.path.find('.') + 1);  // two components, without the parameter's name
-            if (end == std::string::npos) end = e.path.rfind('.');
-            const std::string name = e.path.substr(0, end);
-            const group& g = groups_[e.group];
-            const std::size_t bytes = e.count * ((e.master == nowhere ? 0 : g.param_bytes) + g.copy_bytes);
-            const auto same = [&name](const auto& l) { return l.first == name; };
-            const auto at = std::find_if(layers.begin(), layers.end(), same);
-            if (at == layers.end()) {
-                layers.emplace_back(name, bytes);
-            } else {
-                at->second += bytes;
-            }
-        }
-        std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
-        std::string text;
-        for (std::size_t i = 0; i < std::min<std::size_t>(3, layers.size()); ++i)
-            text += (i == 0 ? "" : ", ") + layers[i].first + ' ' + std::to_string(layers[i].second);
-        return text;
-    }
+    std::string largest_layers() const { return detail::largest_layers(entries_, groups_); }
 
     /// The identity of a group: an address, a different one for each combination of storage types.
     template <class Storage>
@@ -383,6 +425,47 @@ class store final : public detail::capture_dependency {
         return text + leaf;
     }
 
+    element_range here(const entry& e, const run_place store_run::*slab) const {
+        return is_divided() ? detail::part_here(e, runs_[e.run], slab, rank_) : element_range{0, room(e)};
+    }
+    void tell_slab(memory_kind kind, const entry& e, std::size_t place, const element_range& part, std::size_t each,
+                   const std::byte* slab) const {
+        if (part.count == 0) return;
+        memory_->usage().note_parameter(kind, e.path.c_str(), static_cast<std::ptrdiff_t>(part.count * each),
+                                        slab == nullptr ? nullptr : slab + (place + part.first) * each);
+    }
+    void refresh_runs() {
+        staging host;
+        for (const entry& e : entries_) {
+            const group& g = groups_[e.group];
+            const element_range part = masters_here(e);
+            if (g.round != nullptr && e.master != nowhere && part.count != 0)
+                round(g, e.master + part.first, e.copy + part.first, std::min(part.count, e.count - part.first), host);
+        }
+        sharding()->gather();
+    }
+
+    /// Lays the slabs out in runs, and moves into the new ones what this rank holds.
+    void keep_runs(const detail::run_options& options) {
+        const std::vector<entry> before = entries_;
+        for (const entry& e : entries_) tell(e, -1);
+        runs_ = detail::lay_out_runs(entries_, groups_, options);
+        ++layout_;
+        change();
+        for (std::size_t i = 0; i < groups_.size(); ++i) {
+            group& g = groups_[i];
+            buffer master(*memory_, g.masters * g.param_bytes, memory_kind::master);
+            memory_->clear(master.data(), master.bytes());
+            const detail::run_mover mover{*memory_, before, entries_, runs_, rank_, i};
+            mover.move(&entry::master, &store_run::master, g.param_bytes, g.master, master);
+            g.master = std::move(master);
+            buffer copy(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
+            memory_->clear(copy.data(), copy.bytes());
+            mover.move(&entry::copy, &store_run::copy, g.copy_bytes, g.copy, copy);
+            g.copy = std::move(copy);
+        }
+        for (const entry& e : entries_) tell(e, +1);
+    }
     /// Places a parameter in the slabs, after all parameters placed before.
     void place(entry& e) {
         group& g = groups_[e.group];
@@ -391,9 +474,11 @@ class store final : public detail::capture_dependency {
         e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
         e.master = e.frozen && g.copy_bytes != 0 && !e.keeps_master ? nowhere : take(g.masters);
         e.gradient = e.frozen ? nowhere : take(g.gradients);
+        e.moment = e.gradient, e.order = e.master;
+        g.moments = g.gradients;
     }
     void lay_out() {
-        for (group& g : groups_) g.masters = g.copies = g.gradients = 0;
+        for (group& g : groups_) g.masters = g.copies = g.gradients = g.moments = 0;
         for (entry& e : entries_) place(e);
         ++layout_;
         change();
@@ -402,17 +487,16 @@ class store final : public detail::capture_dependency {
     /// Tells the memory's listener of the bytes of an entry's master and copy, with the padding after them.
     void tell(const entry& e, std::ptrdiff_t sign) const {
         const group& g = groups_[e.group];
-        const auto room = static_cast<std::ptrdiff_t>(round_up(e.count, granule));
-        const auto bytes = [&](std::size_t place, std::size_t each) {
-            return place == nowhere ? 0 : sign * room * static_cast<std::ptrdiff_t>(each);
+        const auto note = [&](memory_kind kind, const buffer& slab, std::size_t place, const element_range& part,
+                              std::size_t each) {
+            const bool is_there = place != nowhere && part.count != 0;
+            const auto bytes = static_cast<std::ptrdiff_t>(part.count * each);
+            memory_->usage().note_parameter(
+                kind, e.path.c_str(), is_there ? sign * bytes : 0,
+                is_there && slab.data() != nullptr ? slab.data() + (place + part.first) * each : nullptr);
         };
-        const auto at = [&](const buffer& slab, std::size_t place, std::size_t each) {
-            return place == nowhere || slab.data() == nullptr ? nullptr : slab.data() + place * each;
-        };
-        memory_->usage().note_parameter(memory_kind::master, e.path.c_str(), bytes(e.master, g.param_bytes),
-                                        at(g.master, e.master, g.param_bytes));
-        memory_->usage().note_parameter(memory_kind::copy, e.path.c_str(), bytes(e.copy, g.copy_bytes),
-                                        at(g.copy, e.copy, g.copy_bytes));
+        note(memory_kind::master, g.master, e.master, masters_here(e), g.param_bytes);
+        note(memory_kind::copy, g.copy, e.copy, here(e, &store_run::copy), g.copy_bytes);
     }
 
     void drop_frozen_masters() {
@@ -452,6 +536,9 @@ class store final : public detail::capture_dependency {
     static constexpr std::size_t most_elements = INT64_MAX / 16;
     std::size_t elements_ = 0;
     unsigned layout_ = 0;
+    std::vector<store_run> runs_;  // empty unless divided
+    std::size_t rank_ = 0;
+    detail::store_sharding* sharding_ = nullptr;
     amax_histories amaxes_;
     detail::read_latch readers_;
     bool committed_ = false;
@@ -463,6 +550,11 @@ const_view<typename Storage::compute, Rank> parameter<Storage, Rank>::values() c
     const store::entry& e = store_->entries()[entry_];
     const store::group& g = store_->groups()[e.group];
     const bool copied = g.copy_bytes != 0;
+    if (store_->is_divided()) {
+        const store_run& run = store_->runs()[e.run];
+        if (!(copied ? run.copy : run.master).is_whole)
+            return {reinterpret_cast<const compute*>(store_->sharding()->gathered(entry_)), shape_};
+    }
     const auto* slab = reinterpret_cast<const compute*>(copied ? g.copy.data() : g.master.data());
     return {slab + (copied ? e.copy : e.master), shape_};
 }
@@ -475,6 +567,9 @@ typename parameter<Storage, Rank>::master_view parameter<Storage, Rank>::master(
         fail<state_error>("store: ", e.path,
                           " is frozen and kept its rounded copy only; read it in that type, as a layer or "
                           "ht::as_variable<T> does");
+    if (store_->is_divided() && !store_->runs()[e.run].master.is_whole)
+        fail<state_error>("store: the master of ", e.path, " is sharded, and this rank has a part of it only; "
+                          "ht::shard's read() gathers it");
     const auto slab = reinterpret_cast<typename Storage::master*>(store_->groups()[e.group].master.data()) + e.master;
     if constexpr (Storage::is_split) {
         return {values(), {slab, shape_}};
@@ -485,7 +580,7 @@ typename parameter<Storage, Rank>::master_view parameter<Storage, Rank>::master(
 
 template <class Storage, int Rank>
 void parameter<Storage, Rank>::assign(std::span<const param> values) const {
-    static_cast<void>(master());  // throws if it has none
+    if (!store_->is_divided()) static_cast<void>(master());  // throws if it has none
     if (static_cast<extent>(values.size()) != shape_.size()) {
         fail<shape_error>("store: ", values.size(), " values for ", store_->entries()[entry_].path, ", which is ",
                           shape_);

@@ -28,7 +28,11 @@ struct store_entry {
     std::size_t count = 0;     ///< elements
     std::size_t master = 0;    ///< first element in the group's master slab; `nowhere` if frozen without a master
     std::size_t copy = 0;      ///< first element in the copy slab; unused if the group has none
-    std::size_t gradient = 0;  ///< first element in gradient and moment slabs; `nowhere` if frozen
+    std::size_t gradient = 0;  ///< first element in the gradient slab; `nowhere` if frozen
+    std::size_t moment = 0;    ///< first element in slabs of moments, as in the gradients' unless the store is sharded
+    std::size_t order = 0;     ///< index of its first random number in steps: `master`, as if the store were not sharded
+    std::size_t run = 0;       ///< in a sharded store, its run (memory/store_run.hpp)
+    std::size_t in_run = 0;    ///< first element in that run
     initial values{};
     bool frozen = false;
     bool is_state = false;  ///< a layer's state, such as running statistics, instead of a parameter; frozen
@@ -60,7 +64,7 @@ struct storage_layout {
 /// Describes the slabs of all parameters that have the same storage types.
 struct store_group : detail::storage_layout {
     const void* key = nullptr;  ///< identifies the storage type: store::key_of<Storage>()
-    std::size_t masters = 0, copies = 0, gradients = 0;  ///< elements of each slab
+    std::size_t masters = 0, copies = 0, gradients = 0, moments = 0;  ///< elements of each slab
     buffer master{}, copy{};
 };
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <halftone/autodiff/engine/operation.hpp>
+#include <halftone/autodiff/engine/unit_scope.hpp>
 #include <halftone/autodiff/op/checkpoint.hpp>
 #include <halftone/policy/repeat.hpp>
 
@@ -49,7 +50,7 @@ class stack {
     /// `depth` blocks, each constructed as Block{s, arguments…}; of an argument that is a function of an int, block i is
     /// given the value for i. Throws argument_error for a negative depth.
     template <class... Arguments>
-    stack(store& s, int depth, const Arguments&... arguments) : depth_(depth) {
+    stack(store& s, int depth, const Arguments&... arguments) : depth_(depth), store_(&s) {
         if (depth < 0) fail<argument_error>("stack: a depth of ", depth, "; expected 0 or more");
         for (int i = 0; i < depth; ++i) make(s, i, std::make_index_sequence<named::size>{}, arguments...);
     }
@@ -97,13 +98,21 @@ class stack {
     }
 
   private:
+    /// Where a block's parameters are.
+    struct unit_place {
+        const store* owner;
+        std::size_t first;
+    };
     struct single {
         const stack* list;
         int i;
         template <class Context, class... Inputs>
         auto operator()(Context&& ctx, const Inputs&... inputs) const {
             [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
-            return list->call_single(ctx, i, std::make_index_sequence<named::size>{}, inputs...);
+            halftone::detail::unit_scope unit(ctx.root(), *list->store_, list->first_entry(i));
+            auto y = list->call_single(ctx, i, std::make_index_sequence<named::size>{}, inputs...);
+            unit.finish();
+            return y;
         }
     };
 
@@ -119,12 +128,16 @@ class stack {
     void make(store& s, int i, std::index_sequence<I...>, const Arguments&... arguments) {
         const std::size_t kind = named::class_of(i, depth_);
         const store::indexed here(s, position, i);
+        entries_.push_back(s.entries().size());
         if (kind == named::size) {
             common_.emplace_back(s, argument_of(i, arguments)...);
-            return;
+        } else {
+            (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, argument_of(i, arguments)...), 0) : 0), ...);
         }
-        (static_cast<void>(kind == I ? (std::get<I>(special_).emplace(s, argument_of(i, arguments)...), 0) : 0), ...);
+        if (s.entries().size() == entries_.back()) entries_.back() = store::nowhere;
     }
+    /// The first parameter of a block, by its index in the store; `nowhere` if it has none.
+    std::size_t first_entry(int i) const { return entries_[static_cast<std::size_t>(i)]; }
     template <class Context, class X, std::size_t... I, class... More>
     void call_special(Context&& ctx, [[maybe_unused]] int i, std::size_t kind, X& x, std::index_sequence<I...>,
                       const More&... more) const {
@@ -132,13 +145,16 @@ class stack {
     }
     template <class Context, class B, class X, class... More>
     X run(Context&& ctx, int i, const B& block, X x, const More&... more) const {
-        if (!is_checkpointed(i)) return call(ctx, i, block, std::move(x), more...);
+        const unit_place unit{store_, first_entry(i)};
+        if (!is_checkpointed(i)) return call(ctx, i, unit, block, std::move(x), more...);
         if constexpr (halftone::detail::records_double_backward<Context>) {
             fail<argument_error>("stack: block ", i,
                                  " has a checkpoint, and a tape for second derivatives needs all values; "
                                  "checkpoint_every(0) removes all checkpoints");
         } else {
-            auto again = [&block, i](auto&& c, const X& y, const More&... rest) { return call(c, i, block, y, rest...); };
+            auto again = [&block, i, unit](auto&& c, const X& y, const More&... rest) {
+                return call(c, i, unit, block, y, rest...);
+            };
             return halftone::checkpoint(ctx, std::move(again), x, more...);
         }
     }
@@ -164,12 +180,15 @@ class stack {
         return !checkpointed_.empty() && checkpointed_[static_cast<std::size_t>(i)];
     }
     template <class Context, class B, class X, class... More>
-    static X call(Context&& ctx, int i, const B& block, X x, const More&... more) {
+    static X call(Context&& ctx, int i, const unit_place& place, const B& block, X x, const More&... more) {
         static_assert(std::is_same_v<decltype(block(ctx, x, more...)), X>,
                       "halftone: a repeated block must return the type that it takes, the residual stream's; see "
                       "`output` of its policy");
         [[maybe_unused]] const auto here = halftone::detail::within_list<at<P, Name>>(ctx.root(), i);
-        return block(ctx, std::move(x), more...);
+        halftone::detail::unit_scope unit(ctx.root(), *place.owner, place.first);
+        X y = block(ctx, std::move(x), more...);
+        unit.finish();
+        return y;
     }
 
     // The component of a block's path that is its index.
@@ -181,6 +200,8 @@ class stack {
     }();
 
     int depth_;
+    const store* store_;
+    std::vector<std::size_t> entries_;  // by block: first_entry()
     std::vector<bool> checkpointed_;  // by block; empty: none
     std::vector<typename list::common> common_;
     typename list::special special_;

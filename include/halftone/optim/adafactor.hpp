@@ -60,6 +60,7 @@ class adafactor : public detail::rule_optimizer<Device, Model, kernel::adafactor
           options_(options),
           record_(device) {
         check();
+        detail::expect_undivided("adafactor", model);
         parameters_ = &model.parameters();
         place(model.parameters());
         base::set_segments([](const store::entry&, detail::update_segment& s) { s.is_alone = true; });

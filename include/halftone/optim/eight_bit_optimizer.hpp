@@ -69,7 +69,8 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         base::set_segments([&](const store::entry& e, update_segment& s) {
             s.is_eight_bit = places_[s.entry].is_eight_bit;
             s.state = places_[s.entry].first;
-            if (s.is_eight_bit) s.count = e.count;  // the gap after it is not a part of its last block
+            // The gap after it is not a part of its last block.
+            if (s.is_eight_bit) s.count = elements_here(*parameters_, e);
         });
     }
 
@@ -95,16 +96,25 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         const std::string number = std::to_string(which);
         const state_place& p = places_[entry];
         const store::group& g = parameters_->groups()[e.group];
+        const std::size_t count = elements_here(*parameters_, e), first = parameters_->updated_here(e).first;
+        if (parameters_->is_divided() && count == 0) return;
+        const std::vector<extent> shape =
+            parameters_->is_divided() ? std::vector<extent>{static_cast<extent>(count)} : e.shape;
         if (!p.is_eight_bit) {
             return f(optimizer_slab{"moment_" + number, entry, base::moment(which, e.group).data() + p.first * g.state_bytes,
-                                    g.state_bytes, g.state_name, e.shape});
+                                    g.state_bytes, g.state_name, shape, first});
         }
-        f(optimizer_slab{"codes_" + number, entry, codes_[at(which, e.group)].data() + p.first, 1, "byte", e.shape});
+        f(optimizer_slab{"codes_" + number, entry, codes_[at(which, e.group)].data() + p.first, 1, "byte", shape, first});
         f(optimizer_slab{"absmax_" + number, entry,
                          absmax_[at(which, e.group)].data() + p.first / block * sizeof(float), sizeof(float),
-                         number_traits<float>::name, {static_cast<extent>((e.count + block - 1) / block)}});
+                         number_traits<float>::name, {static_cast<extent>((count + block - 1) / block)}, first / block});
     }
 
+    /// The number of a parameter's elements that this rank updates.
+    static std::size_t elements_here(const store& parameters, const store::entry& e) {
+        const element_range part = parameters.updated_here(e);
+        return part.count == 0 ? 0 : std::min(part.count, e.count - part.first);
+    }
     std::size_t at(int which, std::size_t group) const { return static_cast<std::size_t>(which) * groups_ + group; }
 
     void make_places(store& parameters, std::size_t min_8bit_size) {
@@ -117,8 +127,9 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
             if (e.frozen) continue;
             state_place& p = places_[i];
             p.is_eight_bit = e.count >= min_8bit_size && !parameters.groups()[e.group].has_sparse_gradients;
-            p.first = p.is_eight_bit ? take(codes[e.group], round_up(e.count, block))
-                                     : take(others[e.group], round_up(e.count, store::granule));
+            const std::size_t count = elements_here(parameters, e);
+            p.first = p.is_eight_bit ? take(codes[e.group], round_up(count, block))
+                                     : take(others[e.group], parameters.updated_here(e).count);
         }
         for (int which = 0; which < Rule::moments; ++which) {
             for (std::size_t g = 0; g < groups_; ++g) {
@@ -145,9 +156,9 @@ class eight_bit_optimizer : public rule_optimizer<Device, Model, Rule> {
         };
         if (!p.is_eight_bit) {
             const std::size_t each = parameters.groups()[e.group].state_bytes;
-            return note(round_up(e.count, store::granule) * each, base::moment(which, e.group).data() + p.first * each);
+            return note(parameters.updated_here(e).count * each, base::moment(which, e.group).data() + p.first * each);
         }
-        const std::size_t room = round_up(e.count, block), slab = at(which, e.group);
+        const std::size_t room = round_up(elements_here(parameters, e), block), slab = at(which, e.group);
         note(room, codes_[slab].data() + p.first);
         // The slab of absmax values is rounded up as a whole; a parameter counts with the bytes that it adds to that.
         const auto absmaxes = [](std::size_t end) { return round_up(end / block * sizeof(float), block_alignment); };

@@ -57,6 +57,8 @@ struct update_segment {
     bool is_alone = false;       ///< updated as a whole in a separate step, such as a matrix of Muon
     std::size_t state = 0;       ///< first element in the optimizer's moments; usually as in the gradients
     bool is_eight_bit = false;   ///< its moments are 8-bit codes (optim/eight_bit_optimizer.hpp)
+    std::size_t average = 0;     ///< first element in the averages
+    std::size_t order = 0;       ///< index of its first random number
 };
 
 inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
@@ -115,7 +117,8 @@ inline void freeze_groups(store& parameters, const std::vector<parameter_group>&
     }
 }
 
-/// One segment for each parameter that is trained.
+/// One segment for each parameter that is trained: what this rank updates of it, which may be nothing if the store is
+/// divided among ranks.
 inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
                                                  const std::vector<parameter_group>& groups) {
     std::vector<update_segment> segments;
@@ -126,8 +129,17 @@ inline std::vector<update_segment> make_segments(const store& parameters, double
         const group_options o = options_of(e.path, groups);
         const kernel::group_rates rates{o.lr.value_or(0), o.lr ? 0 : o.lr_scale.value_or(1),
                                         o.weight_decay.value_or(weight_decay)};
-        segments.push_back({e.group, e.master, e.copy, e.gradient,
-                            is_sparse ? e.count : round_up(e.count, store::granule), rates, entry, 0, false, e.gradient});
+        const element_range part = parameters.updated_here(e);
+        segments.push_back({.group = e.group,
+                            .master = e.master + part.first,
+                            .copy = e.copy == store::nowhere ? store::nowhere : e.copy + part.first,
+                            .gradient = e.gradient + part.first,
+                            .count = is_sparse ? e.count : part.count,
+                            .rates = rates,
+                            .entry = entry,
+                            .state = e.moment + part.first,
+                            .average = e.moment + part.first,
+                            .order = e.order + part.first});
     }
     return segments;
 }
@@ -139,12 +151,13 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
                                           const Wanted& wanted) {
     std::vector<update_segment> segments;
     for (const update_segment& next : each) {
-        if (!wanted(next)) continue;
+        if (!wanted(next) || next.count == 0) continue;
         const store::group& g = parameters.groups()[next.group];
         const auto joins_last = [&](const update_segment& s) {
             return !g.has_sparse_gradients && !s.is_alone && !next.is_alone && s.group == next.group && s.rates == next.rates &&
                    s.step_group == next.step_group && s.master + s.count == next.master &&
                    s.gradient + s.count == next.gradient && s.state + s.count == next.state &&
+                   s.average + s.count == next.average && s.order + s.count == next.order &&
                    s.is_eight_bit == next.is_eight_bit &&
                    (next.copy == store::nowhere || s.copy + s.count == next.copy);
         };

@@ -72,6 +72,7 @@ class muon : public detail::rule_optimizer<Device, Model, kernel::adamw_rule> {
           options_(options),
           records_(device) {
         check();
+        detail::expect_undivided("muon", model);
         find_hidden(model.parameters());
         const double share = options.adamw.lr / options.lr;
         base::set_segments([&](const store::entry& e, detail::update_segment& s) {

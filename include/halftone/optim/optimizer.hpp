@@ -90,6 +90,7 @@ struct optimizer_slab {
     std::size_t each = 0;       ///< bytes of an element
     const char* type = "";      ///< the name of the number type; "byte" for codes
     std::vector<extent> shape{};
+    std::size_t first = 0;  ///< the parameter's element, or code, with which it begins: not 0 only if the store is divided
 
     /// Its size.
     std::size_t bytes() const {
@@ -236,9 +237,8 @@ class optimizer {
             for (const update_segment& s : each_) {
                 const store::group& g = group_of(s);
                 if (moment(which, s.group).empty()) continue;
-                f(optimizer_slab{"moment_" + std::to_string(which), s.entry,
-                                 moment(which, s.group).data() + s.gradient * g.state_bytes, g.state_bytes, g.state_name,
-                                 entry_of(s).shape});
+                visit_part(s, {"moment_" + std::to_string(which), s.entry,
+                               moment(which, s.group).data() + s.average * g.state_bytes, g.state_bytes, g.state_name}, f);
             }
         }
         visit_averages(f);
@@ -256,6 +256,8 @@ class optimizer {
     template <class Storage, int Rank>
     const_view<float, Rank> ema(const parameter<Storage, Rank>& p) const {
         if (averages_.empty()) fail<argument_error>(name_, ": ema() of an optimizer that was made without ema_decay");
+        if (parameters_->is_divided())
+            fail<state_error>(name_, ": ema() of a parameter that is sharded; this rank has a part of its average only");
         if (!updates(p)) fail<argument_error>(name_, ": ema() of a parameter that this optimizer does not update");
         const store::entry& e = parameters_->entries()[p.entry()];
         return {ema(e.group).data() + e.gradient, p.shape()};
@@ -280,14 +282,14 @@ class optimizer {
         layout_ = parameters_->layout();
         for (int which = 0; which < Moments; ++which) {
             for (const store::group& g : parameters_->groups()) {
-                moments_.emplace_back(parameters_->memory(), moments == kept::yes ? g.gradients * g.state_bytes : 0,
+                moments_.emplace_back(parameters_->memory(), moments == kept::yes ? g.moments * g.state_bytes : 0,
                                       memory_kind::moment);
                 parameters_->memory().clear(moments_.back().data(), moments_.back().bytes());
             }
             if (moments == kept::no) continue;
             for (const store::entry& e : parameters_->entries())
-                parameters_->tell_slab(memory_kind::moment, e, parameters_->groups()[e.group].state_bytes,
-                                       moments_[moments_.size() - parameters_->groups().size() + e.group].data());
+                parameters_->tell_moments(e, parameters_->groups()[e.group].state_bytes,
+                                          moments_[moments_.size() - parameters_->groups().size() + e.group].data());
         }
         make_averages(ema_decay);
     }
@@ -314,9 +316,22 @@ class optimizer {
     void visit_averages(const F& f) const {
         if (averages_.empty()) return;
         for (const update_segment& s : each_) {
-            f(optimizer_slab{"ema", s.entry, reinterpret_cast<std::byte*>(ema(s.group).data() + s.gradient),
-                             sizeof(float), number_traits<float>::name, entry_of(s).shape});
+            visit_part(s, {"ema", s.entry, reinterpret_cast<std::byte*>(ema(s.group).data() + s.average), sizeof(float),
+                           number_traits<float>::name}, f);
         }
+    }
+    /// Calls f for the part of a parameter that this rank updates, if there is any.
+    template <class F>
+    void visit_part(const update_segment& s, optimizer_slab slab, const F& f) const {
+        const store::entry& e = entry_of(s);
+        slab.shape = e.shape;
+        if (parameters_->is_divided()) {
+            const element_range part = parameters_->updated_here(e);
+            if (part.count == 0) return;
+            slab.first = part.first;
+            slab.shape = {static_cast<extent>(std::min(part.count, e.count - part.first))};
+        }
+        f(slab);
     }
 
     void check_rate(const char* what, double value) const {
@@ -356,7 +371,7 @@ class optimizer {
         part.stepped = true;
         ++calls_;
         find_segments(part.slabs);
-        const bool has_work = !segments_.empty();
+        const bool has_work = std::find(reached_.begin(), reached_.end(), true) != reached_.end();
         const std::int32_t* const found_inf = w.found_inf() + index;
         record_.device().run(begin_step{record_.data(), found_inf, w.record(), w.part_records() + index, largest,
                                         has_work ? 1 : 0});
@@ -369,6 +384,7 @@ class optimizer {
         }
         for (const update_segment& s : segments_)
             launch_segment(s, part.slabs, &w.record()->factors, launch, signatures_of<Model>{});
+        gather();
         return {record_, calls_};
     }
 
@@ -395,7 +411,7 @@ class optimizer {
     /// groups or threads. The seed is changed so that random numbers differ from those of dropout and initial values,
     /// even if the user passes the same seed for all of them.
     static kernel::rounding_key key_of(const update_segment& s, std::uint64_t seed) {
-        return {seed ^ 0x6f7074696d697a65u, static_cast<std::uint32_t>(4 * s.group), s.master};
+        return {seed ^ 0x6f7074696d697a65u, static_cast<std::uint32_t>(4 * s.group), s.order};
     }
 
     /// Calls f.template operator()<Storage>(segment) for each of some segments.
@@ -430,6 +446,10 @@ class optimizer {
         average_.emplace(std::move(scope));
     }
     void close_average() { average_.reset(); }
+    /// To be called after parameters have changed: if the store is divided, gathers what each rank holds whole.
+    void gather() const {
+        if (auto* const sharding = parameters_->sharding()) sharding->gather();
+    }
     const average_scope<Device>& average() const { return *average_; }
     double ema_decay() const { return ema_decay_; }
 
@@ -447,11 +467,11 @@ class optimizer {
             }
         }
         for (const store::group& g : parameters_->groups()) {
-            averages_.emplace_back(parameters_->memory(), g.gradients * sizeof(float), memory_kind::moment);
+            averages_.emplace_back(parameters_->memory(), g.moments * sizeof(float), memory_kind::moment);
             parameters_->memory().clear(averages_.back().data(), averages_.back().bytes());
         }
         for (const store::entry& e : parameters_->entries())
-            parameters_->tell_slab(memory_kind::moment, e, sizeof(float), averages_[e.group].data());
+            parameters_->tell_moments(e, sizeof(float), averages_[e.group].data());
     }
 
     /// Determines the segments that this step updates: parameters that a backward pass of the window reached. The
@@ -506,6 +526,16 @@ class optimizer {
     unsigned layout_ = 0;
     std::int64_t calls_ = 0;
 };
+
+/// Refuses a model that is sharded, for an optimizer whose steps are not elementwise.
+template <class Model>
+void expect_undivided(const char* name, Model& model) {
+    static_assert(!is_sharded<Model>,
+                  "halftone: this optimizer's steps need whole matrices, and each rank has a range of a sharded model's: take "
+                  "ht::adamw, ht::lion, ht::sgd or their 8-bit forms, or ht::data_parallel in place of ht::shard");
+    if (model.parameters().is_divided())
+        fail<state_error>(name, ": its steps need whole matrices, and this model is sharded; take adamw, lion or sgd");
+}
 
 /// True, or a compile-time error with the reason why a step cannot use these gradients.
 template <class Device, class Model, class G>

@@ -65,7 +65,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
         arguments.step = base::step_data(s);
         arguments.key = base::key_of(s, seed_);
         if (base::ema_decay() == 0) return;
-        arguments.average = {base::ema(s.group).data() + s.gradient, {static_cast<extent>(s.count)}};
+        arguments.average = {base::ema(s.group).data() + s.average, {static_cast<extent>(s.count)}};
         arguments.average_decay = base::ema_decay();
     }
     /// The step of a segment with the rule.
@@ -102,10 +102,12 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
         // Saves the parameters' values as floats, for every type, before any of them is replaced.
         assign(false, [this](std::size_t group) { return base::ema(group).data(); });
         assign(true, [this](std::size_t group) { return base::ema(group).data(); });
+        base::gather();
     }
     void end_average() {
         assign(true, [this](std::size_t group) { return saved(group); });
         base::close_average();
+        base::gather();
     }
     float* saved(std::size_t group) const {
         return reinterpret_cast<float*>(base::average().saved[group].data());
@@ -121,7 +123,7 @@ class rule_optimizer : public optimizer<Device, Model, Rule::moments> {
     void assign_segment(const update_segment& s, bool takes, float* from) const {
         auto arguments = arguments_of<Storage, kernel::assign_rule, float, float>(s, {takes});
         const auto place = [&](float* slab) {
-            return view<float, 1>(slab + s.gradient, {static_cast<extent>(s.count)});
+            return view<float, 1>(slab + s.average, {static_cast<extent>(s.count)});
         };
         const auto* const records = base::average().records.data();
         arguments.factors = &records->factors, arguments.step = &records->step;

@@ -147,6 +147,9 @@ class accumulator<Kind, types<Models...>> {
     auto take() {
         if (!window_.is_open) fail<state_error>("accumulator: take() without a backward pass since the last take()");
         close();
+        for (detail::window::part& p : window_.parts) {
+            if (auto* const sharding = p.slabs.owner().sharding()) sharding->reduce(p.slabs);
+        }
         if (listener_ != nullptr) listener_->end_window();
         if constexpr (takes_scaled) {
             return scaled<gradients_type>(gradients_type(window_, nullptr), nullptr, window_.stamp);
@@ -160,7 +163,11 @@ class accumulator<Kind, types<Models...>> {
         if (window_.is_open) close();
         if (listener_ != nullptr) listener_->discard();
         ++window_.clock->serial;
-        for (const detail::window::part& p : window_.parts) p.slabs.owner().amaxes().forget();
+        for (detail::window::part& p : window_.parts) {
+            if (p.slabs.owner().is_divided()) p.slabs.owner().sharding()->cancel();
+            p.slabs.drop_whole();
+            p.slabs.owner().amaxes().forget();
+        }
     }
     /// Called by a tape at the end of a backward pass whose gradients passed through fp16 or another type with a short
     /// exponent range, because of a layer's policy, a region or an operation's explicit type.
@@ -175,6 +182,10 @@ class accumulator<Kind, types<Models...>> {
     void listen(detail::gradient_listener* listener) {
         if (window_.is_open && listener != nullptr)
             fail<state_error>("accumulator: a listener in the middle of a window; take() or discard() first");
+        for (const detail::window::part& p : window_.parts) {
+            if (p.slabs.owner().is_divided() && listener != nullptr)
+                fail<state_error>("accumulator: a model that ht::shard has divided, whose gradients it adds; leave out ht::data_parallel");
+        }
         listener_ = listener;
         for (std::size_t i = 0; i < window_.parts.size(); ++i) window_.parts[i].slabs.listen(listener, i);
     }
@@ -189,8 +200,11 @@ class accumulator<Kind, types<Models...>> {
   private:
     template <class Loss>
     void begin_pass(const Loss& loss) {
-        if (listener_ != nullptr)
-            listener_->begin_pass(received() + 1, detail::ranks_of_loss<std::remove_cvref_t<Loss>>::read(loss));
+        const int ranks = detail::ranks_of_loss<std::remove_cvref_t<Loss>>::read(loss);
+        for (detail::window::part& p : window_.parts) {
+            if (auto* const sharding = p.slabs.owner().sharding()) sharding->begin_pass(p.slabs, received() + 1, ranks);
+        }
+        if (listener_ != nullptr) listener_->begin_pass(received() + 1, ranks);
     }
     void make(Models&... models) {
         static_assert(sizeof...(Models) > 0, "halftone: accumulator: name the models whose gradients it gathers");

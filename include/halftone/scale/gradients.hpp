@@ -23,6 +23,7 @@
 #include <halftone/kernel/gradient_norm/gradient_norm.hpp>
 #include <halftone/memory/gradient_slabs.hpp>
 #include <halftone/scale/device_value.hpp>
+#include <halftone/scale/exact_sum.hpp>
 #include <halftone/scale/scaled.hpp>
 
 namespace halftone {
@@ -90,6 +91,13 @@ struct end_part {
     kernel::part_record* parts;
     std::int64_t index;
     HALFTONE_HD void operator()() const { kernel::end_part(*record, parts, index); }
+};
+struct add_measured {
+    kernel::gradient_record* record;
+    std::int32_t* found_inf;
+    double squares;
+    std::int32_t found;
+    HALFTONE_HD void operator()() const { kernel::add_slab(*record, *found_inf, squares, found); }
 };
 /// Ends the pass and its last part.
 struct end_pass {
@@ -216,11 +224,44 @@ class gradients {
     void measure_models(Any& device, types<Ms...>) const {
         std::size_t part = 0;
         const auto measure = [&](auto signatures) {
-            measure_groups(device, part, signatures);
+            if (!measure_ranks(device, part, signatures)) measure_groups(device, part, signatures);
             if (++part == sizeof...(Ms)) return;
             device.run(detail::end_part{window_->record(), window_->part_records(), static_cast<std::int64_t>(part) - 1});
         };
         (measure(signatures_of<Ms>{}), ...);
+    }
+    /// Measures gradients that several ranks have added, with bits that do not depend on how they are divided among ranks
+    /// (scale/exact_sum.hpp); false for any others. On a GPU the host waits and reads them.
+    template <class Any, class... Storages>
+    bool measure_ranks(Any& device, std::size_t part, types<Storages...>) const {
+        const gradient_slabs& slabs = window_->parts[part].slabs;
+        detail::store_sharding* const sharding = slabs.owner().sharding();
+        if (sharding == nullptr && !slabs.are_of_ranks()) return false;
+        detail::found_squares found;
+        if (slabs.owner().memory().has_contents()) {
+            const auto factors = detail::read_value(device, &window_->record()->factors);
+            (add_squares<Storages>(device, slabs, factors, found), ...);
+        }
+        if (sharding != nullptr) found = sharding->unite(found);
+        device.run(detail::add_measured{window_->record(), window_->found_inf() + part, found.squares.value(), found.found});
+        return true;
+    }
+    template <class Storage, class Any>
+    static void add_squares(Any& device, const gradient_slabs& slabs, const kernel::gradient_factors& factors,
+                            detail::found_squares& found) {
+        using T = typename Storage::accumulate;
+        if constexpr (!has_sparse_gradient<Storage>) {
+            const store& parameters = slabs.owner();
+            const std::size_t group = parameters.template find_group<Storage>();
+            for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+                const store::entry& e = parameters.entries()[i];
+                if (e.group != group || e.frozen) continue;
+                const element_range part = parameters.sharding() == nullptr ? element_range{0, parameters.room(e)}
+                                                                            : parameters.sharding()->measured_here(i);
+                const T* const from = reinterpret_cast<const T*>(slabs.slab(group)) + (e.gradient + part.first);
+                detail::add_squares(device, parameters.memory(), from, part.count, factors, found);
+            }
+        }
     }
     template <class Any, class... Storages>
     void measure_groups(Any& device, std::size_t part, types<Storages...>) const {

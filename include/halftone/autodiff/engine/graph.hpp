@@ -206,6 +206,7 @@ class graph {
     /// Runs and drops all records, the last one first. If one throws, the remaining ones are dropped without being run.
     void run_backward(void* tape) {
         tape_ = tape;
+        runs_backward_ = true;
         try {
             run_records(0);
         } catch (...) {
@@ -249,9 +250,12 @@ class graph {
             last.destroy(last.payload);
         }
         memory_.rewind();
+        runs_backward_ = false;
         ++pass_;
     }
     std::size_t records() const { return records_.size(); }
+    /// Whether a backward pass runs, which may compute operations again.
+    bool runs_backward() const { return runs_backward_; }
     /// The number of the current pass, which ends when its records are dropped.
     std::int64_t pass() const { return pass_; }
     halftone::arena& arena() { return arena_; }
@@ -371,7 +375,7 @@ class graph {
     std::vector<record> records_;
     record_memory memory_;
     void* tape_ = nullptr;  // of the backward pass that runs, or ran last
-    bool is_recording_ = true;
+    bool is_recording_ = true, runs_backward_ = false;
     std::vector<list_layer> list_layers_;  // of this pass, in the order in which they began
     int open_ = -1;                        // the innermost one that has not ended
     struct {

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// expect: shard: this model has a table with a sparse gradient (ht::nn::sparse_embedding), whose rows are not the same ones
+#include <halftone/dist/shard.hpp>
+#include <halftone/kernel.hpp>
+#include <halftone/nn/embedding.hpp>
+#include <halftone/nn/model.hpp>
+#include <halftone/nn/sparse_embedding.hpp>
+
+namespace ht = halftone;
+
+template <class P>
+struct model_type : ht::nn::model {
+#if defined(HALFTONE_TEST_RIGHT)
+    ht::nn::token_embedding<ht::at<P, "embed">> embed;
+#else
+    ht::nn::sparse_embedding<ht::at<P, "embed">> embed;
+#endif
+    explicit model_type(ht::cpu& device) : ht::nn::model(device), embed(parameters(), 16, 8) { commit(*this); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.embed); }
+};
+
+void train(ht::cpu& device, ht::communicator& comm, model_type<ht::full_fp32>& model) {
+    ht::shard sharded{device, model, comm, ht::zero1{}};
+    (void)sharded.padding();
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Dividing a store among ranks: its layout and memory to the byte, whole-number gradients, rounding at random, overflow on
+/// some ranks, reads outside of a unit, and what is refused.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include <halftone/dist/shard.hpp>
+#include <halftone/dist/threads.hpp>
+#include <halftone/optim/adamw.hpp>
+#include <halftone/optim/adamw_8bit.hpp>
+#include <halftone/optim/clip.hpp>
+#include <halftone/optim/muon.hpp>
+#include <halftone/optim/sgd.hpp>
+#include <halftone/scale/grad_scaler.hpp>
+
+#include "optim/small_model.hpp"
+
+namespace {
+
+namespace ht = halftone;
+using ht::memory_kind;
+
+template <class P>
+using model = small::model<P>;
+using numbers = std::vector<float>;
+
+/// A part of the loss of all ranks that is the loss itself: gradients are then whole numbers.
+ht::rank_loss<small::loss> loss_of(ht::communicator& comm) { return {{1.0f}, comm.size()}; }
+
+float whole(int rank, int window, std::size_t entry, std::size_t i) {
+    return static_cast<float>((7 * rank + 3 * window + 5 * static_cast<int>(entry) + static_cast<int>(i)) % 23 - 11);
+}
+
+template <class P>
+numbers values_of(const auto& sharded, const model<P>& m) {
+    numbers all;
+    const auto add = [&](const auto& p) {
+        for (const auto x : sharded.read(p)) all.push_back(static_cast<float>(x));
+    };
+    add(m.fc1.weight), add(m.norm.weight), add(m.fc2.weight), add(m.head.weight);
+    return all;
+}
+
+/// The parameters of rank 0 after three windows, of which each rank gives gradient(rank, window, entry, i).
+template <class P, class Strategy, class Make, class Gradient>
+numbers trained(int ranks, const Strategy& strategy, const Make& make, const Gradient& gradient, float clip = 0,
+                ht::extent width = 700) {
+    numbers all;
+    ht::run_ranks(ranks, [&](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        model<P> m{device, width};
+        ht::shard sharded{device, m, comm, strategy};
+        ht::accumulator acc{m, ht::unscaled};
+        auto optimizer = make(device, m);
+        small::tape tape;
+        for (int window = 0; window < 3; ++window) {
+            tape.gradients = [&](std::size_t entry, std::size_t i) { return gradient(comm.rank(), window, entry, i); };
+            tape.backward(loss_of(comm), acc, m.parameters());
+            auto grads = acc.take();
+            if (clip > 0) ht::clip_grad_norm(device, grads, clip);
+            optimizer->step(grads);
+        }
+        const numbers mine = values_of<P>(sharded, m);
+        if (comm.rank() == 0) all = mine;
+    });
+    return all;
+}
+
+const auto adamw = [](auto& device, auto& m) {
+    return std::make_unique<ht::adamw<ht::cpu, std::remove_reference_t<decltype(m)>>>(device, m,
+                                                                                       ht::adamw_options{.lr = 0.01});
+};
+const auto eight_bit = [](auto& device, auto& m) {
+    return std::make_unique<ht::adamw_8bit<ht::cpu, std::remove_reference_t<decltype(m)>>>(
+        device, m, ht::adamw_8bit_options{.lr = 0.01, .min_8bit_size = 64});
+};
+
+/// The parameters after the same windows of a program without ranks, which gets the sums of whole().
+template <class P, class Make>
+numbers trained_alone(int ranks, const Make& make, float clip) {
+    ht::cpu device{{.threads = 1}};
+    model<P> m{device, 700};
+    ht::accumulator acc{m, ht::unscaled};
+    auto optimizer = make(device, m);
+    small::tape tape;
+    for (int window = 0; window < 3; ++window) {
+        tape.gradients = [&](std::size_t entry, std::size_t i) {
+            float sum = 0;
+            for (int rank = 0; rank < ranks; ++rank) sum += whole(rank, window, entry, i);
+            return sum;
+        };
+        tape.backward(small::loss{}, acc, m.parameters());
+        auto grads = acc.take();
+        if (clip > 0) ht::clip_grad_norm(device, grads, clip);
+        optimizer->step(grads);
+    }
+    numbers all;
+    const auto add = [&](const auto& p) {
+        const auto host = ht::to_host(device, p.master());
+        for (ht::extent i = 0; i < p.shape().size(); ++i) all.push_back(static_cast<float>(host.data()[i]));
+    };
+    add(m.fc1.weight), add(m.norm.weight), add(m.fc2.weight), add(m.head.weight);
+    return all;
+}
+
+template <class P, class Make>
+void check_whole_numbers(const Make& make, float clip) {
+    for (const int ranks : {2, 3, 4}) {
+        CAPTURE(ranks);
+        const numbers want = trained_alone<P>(ranks, make, clip);
+        for (int stage = 0; stage <= 3; ++stage) {
+            CAPTURE(stage);
+            CHECK(trained<P>(ranks, ht::zero(stage), make, whole, clip) == want);
+        }
+    }
+}
+
+TEST_CASE("shard: whole-number gradients give exactly one rank's parameters, with clipping") {
+    check_whole_numbers<ht::full_fp32>(adamw, 0);
+    check_whole_numbers<ht::amp_bf16>(adamw, 3);
+    check_whole_numbers<ht::with_split_master<ht::amp_bf16>>(adamw, 3);
+    check_whole_numbers<ht::amp_bf16>(eight_bit, 0);
+}
+
+TEST_CASE("shard: numbers of stochastic rounding belong to elements, not to places") {
+    using P = ht::with_state<ht::with_param_rounding<ht::pure_bf16, ht::rounding::stochastic>, ht::bfloat16>;
+    check_whole_numbers<P>(adamw, 3);
+}
+
+/// The bytes that runs have in slabs of a kind.
+std::size_t bytes_of(const auto& sharded, memory_kind kind) {
+    std::size_t bytes = 0;
+    for (const ht::store::group& g : sharded.parameters().groups()) {
+        std::size_t masters = 0, copies = 0, gradients = 0, moments = 0;
+        for (const ht::store_run& r : sharded.runs()) {
+            if (&sharded.parameters().groups()[r.group] != &g) continue;
+            const auto here = [&r](const ht::run_place& p) { return !p.is_there() ? 0 : p.is_whole ? r.count : r.piece; };
+            masters += here(r.master), copies += here(r.copy), gradients += here(r.gradient), moments += here(r.moment);
+        }
+        bytes += kind == memory_kind::master     ? ht::round_up(masters * g.param_bytes, ht::block_alignment)
+                 : kind == memory_kind::copy     ? ht::round_up(copies * g.copy_bytes, ht::block_alignment)
+                 : kind == memory_kind::gradient ? ht::round_up(gradients * g.accumulate_bytes, ht::block_alignment)
+                                                 : 2 * ht::round_up(moments * g.state_bytes, ht::block_alignment);
+    }
+    return bytes;
+}
+
+TEST_CASE("shard: a quarter of everything on each of four ranks, to the byte") {
+    using P = ht::amp_bf16;
+    // fc1 is 4096 elements, norm 5, fc2 4099, head 3: in blocks of 256, for four ranks.
+    ht::run_ranks(4, [&](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        model<P> m{device, 4096};
+        ht::shard sharded{device, m, comm, ht::zero3{}};
+        const ht::memory_usage& usage = device.memory().usage();
+        const std::size_t sums = usage.live(memory_kind::gradient);
+        ht::accumulator acc{sharded, ht::unscaled};
+        ht::adamw optimizer{device, sharded};
+        const std::size_t linear = 4096 + 4352 + 256, padded = 9216, norm = 1024;
+        CHECK(sharded.padding() == padded - (4096 + 4099 + 3) + norm - 5);
+        CHECK(linear <= padded);
+        CHECK(usage.live(memory_kind::moment) == 2 * (padded + norm) / 4 * sizeof(float));
+        CHECK(usage.live(memory_kind::master) == padded / 4 * sizeof(float) + norm * sizeof(float));  // read by kernels
+        CHECK(usage.live(memory_kind::copy) == padded * sizeof(ht::bfloat16));  // the rest stays
+        for (const memory_kind k : {memory_kind::master, memory_kind::copy, memory_kind::moment})
+            CHECK(usage.live(k) == bytes_of(sharded, k));
+        const std::size_t record = usage.live(memory_kind::gradient) - sums - bytes_of(sharded, memory_kind::gradient);
+        CHECK(bytes_of(sharded, memory_kind::gradient) == (padded + norm) / 4 * sizeof(float));
+        CHECK(record <= ht::block_alignment);
+        // A window's gradients are whole until it ends.
+        small::tape tape;
+        tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
+        const std::size_t before = usage.live(memory_kind::gradient);
+        tape.backward(loss_of(comm), acc, m.parameters());
+        CHECK(usage.live(memory_kind::gradient) == before + (padded + norm) * sizeof(float));
+        const auto grads = acc.take();
+        CHECK(usage.live(memory_kind::gradient) == before);
+        CHECK_THROWS_AS(grads.of(m.fc1.weight), ht::state_error);
+        CHECK_THROWS_AS(m.fc1.weight.master(), ht::state_error);
+        CHECK_NOTHROW(m.norm.weight.master());
+    });
+}
+
+TEST_CASE("shard: an overflow on any rank is one on all, whichever pieces it is in") {
+    for (const int bad : {-1, 0, 2, 3}) {
+        CAPTURE(bad);
+        ht::run_ranks(4, [&](ht::communicator& comm) {
+            ht::cpu device{{.threads = 1}};
+            model<ht::amp_fp16> m{device, 700};
+            ht::shard sharded{device, m, comm, ht::zero2{}};
+            ht::accumulator acc{m};
+            ht::adamw optimizer{device, m};
+            ht::grad_scaler scaler{device, {.init_scale = 1024, .growth_interval = 1}};
+            small::tape tape;
+            tape.gradients = [&](std::size_t entry, std::size_t i) {
+                return comm.rank() == bad && entry == 2 && i == 650 ? std::numeric_limits<float>::infinity() : 1.0f;
+            };
+            tape.backward(scaler.scale(loss_of(comm)), acc, m.parameters());
+            const auto grads = scaler.unscale(acc.take());
+            CHECK(optimizer.step(grads).skipped() == (bad >= 0));
+            scaler.update();
+            CHECK(scaler.get_scale() == (bad >= 0 ? 512.0f : 2048.0f));
+        });
+    }
+}
+
+TEST_CASE("shard: what is refused") {
+    ht::run_ranks(2, [&](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        model<ht::amp_bf16> m{device, 700};
+        CHECK_THROWS_WITH_AS((ht::shard{device, m, comm, ht::zero3{"fc1"}}), doctest::Contains("no layer of a list"),
+                             ht::argument_error);
+        CHECK_THROWS_WITH_AS((ht::shard{device, m, comm, ht::zero3{"x.*"}}), doctest::Contains("names no layer"),
+                             ht::argument_error);
+        ht::shard sharded{device, m, comm, ht::zero1{}};
+        CHECK_THROWS_WITH_AS((ht::shard{device, m, comm, ht::zero1{}}), doctest::Contains("sharded before"), ht::state_error);
+        CHECK_THROWS_WITH_AS(m.parameters().freeze("fc1"), doctest::Contains("before ht::shard"), ht::state_error);
+        CHECK_THROWS_WITH_AS((ht::muon{device, m, {.hidden = {"*"}}}), doctest::Contains("whole matrices"), ht::state_error);
+        ht::accumulator acc{m, ht::unscaled};
+        small::tape tape;
+        tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
+        CHECK_THROWS_WITH_AS(tape.backward(small::loss{}, acc, m.parameters()), doctest::Contains("loss / sharded"),
+                             ht::state_error);
+    });
+}
+
+TEST_CASE("exact_sum: the nearest double, in any order") {
+    ht::detail::exact_sum up, down, parts[3];
+    std::vector<double> terms;
+    for (int i = 0; i < 1000; ++i) terms.push_back(std::ldexp(1 + i / 1000.0, (i * 37) % 400 - 200));
+    terms.push_back(std::numeric_limits<double>::denorm_min());
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+        up.add(terms[i]);
+        down.add(terms[terms.size() - 1 - i]);
+        parts[i % 3].add(terms[i]);
+    }
+    parts[0].add(parts[1]), parts[0].add(parts[2]);
+    CHECK(up.value() == down.value());
+    CHECK(up.value() == parts[0].value());
+    ht::detail::exact_sum ties;
+    ties.add(1), ties.add(0x1p-53);
+    CHECK(ties.value() == 1);  // to even
+    ties.add(0x1p-1074);
+    CHECK(ties.value() == 1 + 0x1p-52);
+    ht::detail::exact_sum small;
+    small.add(0x1p-1074), small.add(0x1p-1074);
+    CHECK(small.value() == 0x1p-1073);
+    CHECK(ht::detail::exact_sum{}.value() == 0);
+}
+
+}  // namespace

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A GPT whose parameters are divided among ranks: all strategies give the bits of data parallel training, with
+/// accumulation, clipping, checkpoints, frozen embeddings and 8-bit moments.
+#include "dist/shard_gpt.hpp"
+
+namespace {
+
+using namespace shard_gpt;
+
+TEST_CASE("shard: ZeRO 0 to 3 give a GPT the bits of data parallel training") {
+    check_strategies<ht::amp_bf16>(2, {.clip = 0.5f});
+    check_strategies<ht::amp_bf16>(4, {.micro_batches = 2, .clip = 0.5f, .checkpointing = 2});
+}
+
+TEST_CASE("shard: 3 ranks, 8-bit moments, frozen embeddings") {
+    check_strategies<ht::amp_bf16>(3, {.eight_bit = true});
+    check_strategies<ht::amp_bf16>(2, {.eight_bit = true, .frozen = "embed"});
+}
+
+TEST_CASE("shard: collectives that deliver late change nothing") {
+    options o{.stage = 3, .units = {"h.*"}, .clip = 0.5f, .checkpointing = 2};
+    const auto prompt = train<ht::amp_bf16>(4, o);
+    for (const ht::delivery d : {ht::delivery::late, ht::delivery::halves, ht::delivery::shuffled}) {
+        o.delivery = d;
+        const auto late = train<ht::amp_bf16>(4, o);
+        for (std::size_t r = 0; r < late.size(); ++r) CHECK(same_bits(late[r].logits, prompt[r].logits));
+    }
+}
+
+TEST_CASE("shard: sums of units beside the backward pass have the bits of those in take()") {
+    for (int stage = 1; stage <= 3; ++stage) {
+        options o{.stage = stage, .units = {"h.*"}, .micro_batches = 2, .clip = 0.5f};
+        const auto beside = train<ht::amp_bf16>(3, o);
+        o.told = false;
+        const auto after = train<ht::amp_bf16>(3, o);
+        for (std::size_t r = 0; r < after.size(); ++r) CHECK(same_bits(beside[r].logits, after[r].logits));
+    }
+}
+
+TEST_CASE("shard: with zero3 a unit's parameters are read only while it is called, and gathered ahead") {
+    ht::run_ranks(2, [](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        model<ht::amp_bf16> m{device, config_of({}), 7};
+        ht::shard sharded{device, m, comm, ht::zero3{"h.*"}};
+        CHECK(sharded.units() == std::vector<std::string>{"the rest", "h.0", "h.1", "h.2"});
+        std::string path, sentence;
+        ht::nn::gpt<ht::amp_bf16>::visit(m, [&](auto& embed, auto& h, auto&, auto&) {
+            CHECK_NOTHROW(embed.tokens.values());
+            h.each([&](const auto& block) {
+                try {
+                    block.attn_norm.gain.values();
+                } catch (const ht::state_error& e) {
+                    sentence = e.what();
+                }
+                CHECK(sentence.find("read outside of its unit h.") != std::string::npos);
+            });
+        });
+        ht::accumulator acc{sharded, ht::unscaled};
+        ht::tape tape{device};
+        const rows r(comm.rank(), 0, 0);
+        const ht::const_view<std::int32_t, 2> tokens(r.tokens.data(), {2, 16}), targets(r.targets.data(), {2, 16});
+        ht::memory_usage& usage = device.memory().usage();
+        const std::size_t kept = usage.live(ht::memory_kind::gradient);
+        usage.reset_peaks();
+        tape.backward(m.loss(tape, tokens, targets) / sharded, acc);
+        // Forward: three units, two of them ahead; backward: the last two are there, and the first is gathered again, ahead.
+        CHECK(sharded.counts().gathers == 4);
+        CHECK(sharded.counts().ahead == 3);
+        std::size_t rest = 0, unit = 0;
+        for (const ht::store_run& run : sharded.runs()) {
+            const std::size_t bytes = run.kind == ht::store_run::content::trained
+                                          ? run.count * sharded.parameters().groups()[run.group].accumulate_bytes
+                                          : 0;
+            if (run.unit == 0) rest += bytes;
+            if (run.unit == 1) unit += bytes;
+        }
+        // Of all gradients there are only the rest's, and those of a unit, and of one whose sums are on their way.
+        CHECK(usage.peak(ht::memory_kind::gradient) <= kept + rest + 2 * unit);
+        CHECK(usage.peak(ht::memory_kind::gradient) >= kept + rest + unit);
+        const auto grads = acc.take();
+        CHECK(usage.live(ht::memory_kind::gradient) == kept);
+    });
+}
+
+TEST_CASE("shard: one rank gives the bits of a program without ranks") {
+    for (int stage = 0; stage <= 3; ++stage) {
+        CAPTURE(stage);
+        options o{.stage = -1};
+        const auto alone = train<ht::amp_bf16>(1, o);
+        o.stage = stage, o.units = {"h.*"};
+        const auto got = train<ht::amp_bf16>(1, o);
+        CHECK(same_bits(got[0].losses, alone[0].losses));
+        CHECK(same_bits(got[0].logits, alone[0].logits));
+    }
+}
+
+}  // namespace
