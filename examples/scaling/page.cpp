@@ -20,7 +20,7 @@ std::string text(const char* format, Values... values) {
 
 std::size_t elements_of(const ht::scaling_subject& s) {
     std::size_t n = 0;
-    for (const ht::scaling_parameter& p : s.parameters) n += p.elements;
+    for (const ht::store_entry& e : s.parameters.entries) n += e.count;
     return n;
 }
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
@@ -101,7 +101,6 @@ std::string table_json(const options& o, const ht::scaling_subject& s, const std
             for (int k = 0; k < ht::memory_kinds; ++k) memory[ht::name(static_cast<ht::memory_kind>(k))] = r.memory.bytes[static_cast<std::size_t>(k)];
             memory["gathered"] = r.memory.gathered;
             memory["wire"] = r.memory.wire;
-            memory["padding"] = r.memory.padding;
             memory["total"] = r.memory.total();
             rows.push_back({{"ranks", r.ranks}, {"memory_bytes", memory}, {"reduced_bytes", r.traffic.reduced},
                             {"gathered_bytes", r.traffic.gathered}, {"step_seconds", r.step_seconds},

@@ -33,7 +33,7 @@ struct micro_batch {
 
 /// Two steps, in which every buffer gets its size.
 template <class Policy>
-ht::memory_plan plan_of(ht::cpu& device, const options& o, std::vector<ht::scaling_parameter>& parameters) {
+ht::memory_plan plan_of(ht::cpu& device, const options& o, ht::scaling_parameters& parameters) {
     const micro_batch batch(o);
     return ht::plan(device, [&](auto& twin) {
         auto model = make_model<Policy>(twin, o);

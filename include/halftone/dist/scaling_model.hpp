@@ -22,20 +22,37 @@
 /// node at a time; in an exchange all p do, which share the node's link. That is the price of sums in one fixed order:
 /// between nodes a reduction takes p times as long as one that adds within the node first.
 ///
-/// A step is a program on two resources, the device and the wire, where what begins first is sent first:
+/// A step is a program on two resources, the device and the wire, where what begins first is sent first: that of
+/// data_parallel and of shard, with their waits.
 ///
-///     zero 0 to 2   a unit's reduction begins when its backward pass has ended; the update waits for all of them
-///     zero 3        the next unit is gathered while a unit computes, forward and backward; reductions as above
+///     zero 0      a bucket's pieces are sent when its last unit has passed backward, the sum of the one before it after them
+///     zero 1, 2   a unit's runs are sent when it has passed backward; the update waits for all; then parameters are gathered
+///     zero 3      the next unit is gathered while a unit computes, forward and backward; sums as above
 ///
-/// so that the time is not a sum, but that of the slower resource where they overlap. The parameters of no unit (the
-/// embedding, the head) compute last in the forward and first in the backward pass, and are reduced last, as an embedding
-/// is. A step's time is divided among units as their arithmetic is; ZeRO 1 and above update 1/n of the parameters.
+/// So the time is not a sum, but that of the slower resource where they overlap. The rest (the embedding, the head) computes
+/// last in the forward and first in the backward pass, and is sent last, as an embedding's gradient is complete last. A
+/// step's time is divided among units as their arithmetic is; ZeRO updates 1/n of the parameters. With k micro-batches only
+/// the last one is accompanied by sums.
+///
+/// Bytes are what a rank receives: (n - 1) pieces of each sum and each gather. With W bytes of gradients on their way and P
+/// of parameters as they are read, that is (n - 1)/n of
+///
+///     zero 0      W + W         sums, and the gathered results
+///     zero 1, 2   W + M + P     sums; the updated masters and copies (without copies W + P)
+///     zero 3      W + 2 k P     sums; units for each pass, but for two that are still there when the pass turns; copies of the
+///                               rest after the update
+///
+/// the 2, 2 and 3 times the parameters of Rajbhandari et al. 2020, section 7, with equal types, k = 1 and masters that are
+/// read. Agreements of a few bytes are not counted: losses, norms, which parameters were reached.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <ostream>
+#include <utility>
 #include <vector>
 
 #include <halftone/dist/scaling_memory.hpp>
@@ -64,11 +81,18 @@ struct scaling_times {
     double total() const { return forward + backward + update; }
 };
 
+/// What a rank receives from the others in a step.
+struct rank_traffic {
+    std::uint64_t reduced = 0;   ///< bytes of gradients, by exchanges
+    std::uint64_t gathered = 0;  ///< bytes of parameters (zero 0: of sums of gradients), by gathers
+    std::uint64_t total() const { return reduced + gathered; }
+};
+
 /// A number of ranks.
 struct scaling_row {
     int ranks = 1;
     rank_memory memory{};
-    rank_traffic traffic{};       ///< per step
+    rank_traffic traffic{};       ///< per step, from the second one on
     double step_seconds = 0;
     double wire_seconds = 0;      ///< in which something is sent
     double hidden_seconds = 0;    ///< of these, in which the device computes
@@ -78,27 +102,6 @@ struct scaling_row {
 };
 
 namespace detail {
-
-/// A device and its wire: what begins first is sent first.
-class two_resources {
-  public:
-    void compute(double seconds) { now_ += seconds; }
-    /// Begins to send; returns when that will end.
-    double begin(double seconds) {
-        sent_ = std::max(now_, sent_) + seconds;
-        busy_ += seconds;
-        return sent_;
-    }
-    void wait(double end) {
-        if (end > now_) waited_ += end - now_, now_ = end;
-    }
-    double now() const { return now_; }
-    double busy() const { return busy_; }
-    double waited() const { return waited_; }
-
-  private:
-    double now_ = 0, sent_ = 0, busy_ = 0, waited_ = 0;
-};
 
 /// The seconds in which pieces of `piece` bytes go round a ring.
 inline double ring_seconds(const scaling_machine& m, int ranks, double piece) {
@@ -128,65 +131,165 @@ inline void check(const scaling_machine& m, const scaling_times& t, int ranks) {
         fail<argument_error>("scaling: a step of ", t.forward, " + ", t.backward, " + ", t.update, " s; expected more than 0");
 }
 
-/// A unit's seconds in a micro-batch.
-struct unit_seconds {
-    double forward = 0, backward = 0;  // of the device
-    double reduce = 0, gather = 0, gather_reduced = 0;  // of the wire
-    double add = 0;                    // rounding and adding what is reduced
+/// A step of one of several ranks, on a device and a wire.
+class scaling_step {
+  public:
+    scaling_step(const scaling_subject& s, const scaling_strategy& how, const scaling_machine& machine, const scaling_times& measured,
+                 int ranks)
+        : how_(&how), machine_(&machine), ranks_(ranks), layout_(layout_of(s, how, ranks)), forward_(layout_.units.size()),
+          backward_(layout_.units.size()) {
+        slower_ = machine.at_once > 0 ? std::max(1.0, 1.0 * std::min(ranks, machine.per_node) / machine.at_once) : 1;
+        divide_times(s, measured);
+        if (how.zero == 0 && ranks > 1) buckets_ = buckets_of(layout_, how, ranks);
+        const std::size_t last = layout_.units.size() - 1;
+        for (int k = 1; k <= how.micro_batches; ++k) run_micro_batch(last, ranks > 1 && k == how.micro_batches);
+        if (ranks > 1) end_window();
+        compute(slower_ * measured.update / (how.zero >= 1 ? ranks : 1));
+        if (how.zero >= 1 && ranks > 1) gather_updated();
+    }
+
+    rank_traffic traffic{};
+    double now = 0, busy = 0, waited = 0;  // seconds
+
+  private:
+    struct sum {
+        double end = 0, add = 0;      // when its pieces are there, and what adding them takes
+        std::size_t piece_bytes = 0;
+    };
+
+    void compute(double seconds) { now += seconds; }
+    void wait(double end) {
+        if (end > now) waited += end - now, now = end;
+    }
+    double send(double seconds) {
+        sent_ = std::max(now, sent_) + seconds;
+        busy += seconds;
+        return sent_;
+    }
+    double gather(std::size_t piece) {
+        traffic.gathered += static_cast<std::uint64_t>(piece) * static_cast<std::uint64_t>(ranks_ - 1);
+        return send(ring_seconds(*machine_, ranks_, static_cast<double>(piece)));
+    }
+    /// Rounds and sends the pieces of a sum.
+    sum begin_sum(std::size_t count, std::size_t piece, std::size_t gradient_bytes) {
+        const std::size_t bytes = piece * how_->wire_bytes;
+        const double rate = machine_->memory_bytes_per_second > 0 ? slower_ / machine_->memory_bytes_per_second : 0;
+        if (how_->wire_bytes != gradient_bytes) compute(rate * static_cast<double>(count * (gradient_bytes + how_->wire_bytes)));
+        traffic.reduced += static_cast<std::uint64_t>(bytes) * static_cast<std::uint64_t>(ranks_ - 1);
+        const double add = rate * static_cast<double>(piece) * (static_cast<double>(how_->wire_bytes) * ranks_ + static_cast<double>(gradient_bytes));
+        return {send(pairwise_seconds(*machine_, ranks_, static_cast<double>(bytes))), add, bytes};
+    }
+    void finish(const sum& s) {
+        wait(s.end);
+        compute(s.add);
+    }
+
+    void divide_times(const scaling_subject& s, const scaling_times& measured) {
+        double forward = 0, backward = 0;
+        for (const scaling_layer& layer : s.layers) {
+            const std::size_t u = unit_number(layout_.units, how_->units, layer.path + ".", false);
+            forward_[u] += layer.forward_flops, backward_[u] += layer.backward_flops;
+            forward += layer.forward_flops, backward += layer.backward_flops;
+        }
+        const auto share = [&](std::vector<double>& of, double all, double seconds) {
+            for (double& each : of) each = slower_ * seconds / how_->micro_batches * (all > 0 ? each / all : 1.0 / static_cast<double>(of.size()));
+        };
+        share(forward_, forward, measured.forward), share(backward_, backward, measured.backward);
+    }
+
+    void run_micro_batch(std::size_t last, bool sums) {
+        for (std::size_t u = 1; u <= last; ++u) {
+            open(u, u + 1);
+            compute(forward_[u]);
+        }
+        compute(forward_[0] + backward_[0]);
+        for (std::size_t u = last; u > 0; --u) {
+            open(u, u - 1);
+            compute(backward_[u]);
+            if (sums && how_->zero == 0) send_buckets(layout_.units.size() - u);
+            if (sums && how_->zero >= 1) send_runs(u);
+        }
+    }
+
+    // ---- as unit_gather (zero 3)
+
+    void open(std::size_t unit, std::size_t next) {
+        if (how_->zero < 3 || ranks_ == 1) return;
+        begin_unit(unit);
+        wait(ready_[unit % 2]);
+        if (next > 0 && next < layout_.units.size()) begin_unit(next);
+    }
+    void begin_unit(std::size_t unit) {
+        if (std::exchange(there_[unit % 2], unit) == unit) return;
+        wait(ready_[unit % 2]);
+        for (const store_run& r : layout_.runs) {
+            if (r.unit == unit && layout_.is_gathered(r)) ready_[unit % 2] = gather(r.piece * layout_.read_bytes(r));
+        }
+    }
+
+    // ---- as shard (zero 1 to 3)
+
+    void send_runs(std::size_t unit) {
+        for (const store_run& r : layout_.runs) {
+            if (r.unit != unit || !layout_.is_trained(r)) continue;
+            finish_sums(1);
+            sums_.push_back(begin_sum(r.count, r.piece, layout_.groups[r.group].accumulate_bytes));
+        }
+    }
+    void finish_sums(std::size_t left) {
+        for (; sums_.size() > left; sums_.pop_front()) finish(sums_.front());
+    }
+    void gather_updated() {
+        double end = 0;
+        for (const store_run& r : layout_.runs) {
+            const store_group& g = layout_.groups[r.group];
+            if (!layout_.is_trained(r)) continue;
+            if (r.master.is_there() && r.master.is_whole) end = gather(r.piece * g.param_bytes);
+            if (r.copy.is_there() && r.copy.is_whole) end = gather(r.piece * g.copy_bytes);
+        }
+        wait(end);
+    }
+
+    // ---- as data_parallel (zero 0)
+
+    void send_buckets(std::size_t completed) {
+        for (; next_ < buckets_.size() && buckets_[next_].completes <= completed; ++next_) {
+            const scaling_bucket& b = buckets_[next_];
+            sums_.push_back(begin_sum(b.count, b.piece, b.gradient_bytes));
+            if (sums_.size() > 1) gather_sum();
+            if (gathers_.size() > 1) wait(gathers_.front()), gathers_.pop_front();
+        }
+    }
+    void gather_sum() {
+        finish(sums_.front());
+        gathers_.push_back(gather(sums_.front().piece_bytes));
+        sums_.pop_front();
+    }
+
+    /// The sums that are left when the last backward pass has ended.
+    void end_window() {
+        if (how_->zero >= 1) {
+            send_runs(0);
+            return finish_sums(0);
+        }
+        send_buckets(layout_.units.size());
+        while (!sums_.empty()) gather_sum();
+        for (; !gathers_.empty(); gathers_.pop_front()) wait(gathers_.front());
+    }
+
+    const scaling_strategy* how_;
+    const scaling_machine* machine_;
+    int ranks_;
+    scaling_layout layout_;
+    std::vector<double> forward_, backward_;  // seconds of a micro-batch, by unit
+    double slower_ = 1, sent_ = 0;
+    std::vector<scaling_bucket> buckets_;
+    std::size_t next_ = 0;
+    std::deque<sum> sums_;
+    std::deque<double> gathers_;
+    std::size_t there_[2] = {};               // units that have been gathered
+    double ready_[2] = {};
 };
-
-/// The root first, then the units in the order of the forward pass.
-inline std::vector<unit_seconds> seconds_of_units(const scaling_subject& s, const scaling_strategy& how, const scaling_machine& m,
-                                                  const scaling_times& t, int ranks) {
-    const std::vector<scaling_unit> units = units_of(s, how.units);
-    double forward = 0, backward = 0;
-    for (const scaling_unit& u : units) forward += u.forward_flops, backward += u.backward_flops;
-    const double shared = m.at_once > 0 ? std::max(1.0, 1.0 * std::min(ranks, m.per_node) / m.at_once) : 1;
-    std::vector<unit_seconds> all;
-    for (const scaling_unit& u : units) {
-        const double even = 1.0 / static_cast<double>(units.size());
-        const unit_bytes b = whole_bytes(slabs_of(u.parameters, s.plan), how, ranks);
-        const auto piece = [ranks](std::size_t bytes) { return static_cast<double>(bytes) / ranks; };
-        unit_seconds each;
-        each.forward = shared * t.forward / how.micro_batches * (forward > 0 ? u.forward_flops / forward : even);
-        each.backward = shared * t.backward / how.micro_batches * (backward > 0 ? u.backward_flops / backward : even);
-        each.reduce = pairwise_seconds(m, ranks, piece(b.wire));
-        each.gather = ring_seconds(m, ranks, piece(b.read));
-        each.gather_reduced = ring_seconds(m, ranks, piece(b.wire));
-        // Rounding reads gradients and writes the wire type; adding reads the wire type and writes a range.
-        if (m.memory_bytes_per_second > 0 && ranks > 1)
-            each.add = shared * static_cast<double>(b.gradients + 2 * b.wire + b.gradients / static_cast<std::size_t>(ranks)) / m.memory_bytes_per_second;
-        all.push_back(each);
-    }
-    return all;
-}
-
-/// The passes of a micro-batch; what is reduced is waited for behind them.
-inline void run_passes(two_resources& r, const std::vector<unit_seconds>& units, bool gathers, bool reduces,
-                       std::vector<std::pair<double, const unit_seconds*>>& reductions) {
-    const std::size_t last = units.size() - 1;  // units[0] is the root
-    const auto gather = [&](std::size_t u) { return gathers && u >= 1 && u <= last ? r.begin(units[u].gather) : 0.0; };
-    if (gathers) {
-        const double root = r.begin(units[0].gather);
-        r.wait(root);
-    }
-    double ready = gather(1);
-    for (std::size_t u = 1; u <= last; ++u) {
-        r.wait(ready);
-        ready = gather(u + 1);
-        r.compute(units[u].forward);
-    }
-    r.compute(units[0].forward);
-    ready = gather(last);
-    r.compute(units[0].backward);
-    for (std::size_t u = last; u >= 1; --u) {
-        r.wait(ready);
-        ready = gather(u - 1);
-        r.compute(units[u].backward);
-        if (reduces) reductions.emplace_back(r.begin(units[u].reduce), &units[u]);
-    }
-    if (reduces) reductions.emplace_back(r.begin(units[0].reduce), &units[0]);
-}
 
 }  // namespace detail
 
@@ -195,32 +298,14 @@ inline scaling_row scale_to(const scaling_subject& s, const scaling_strategy& ho
                             const scaling_times& measured, int ranks) {
     detail::check(how, ranks);
     detail::check(machine, measured, ranks);
-    scaling_row row{.ranks = ranks, .memory = memory_of_rank(s, how, ranks), .traffic = traffic_of_rank(s, how, ranks)};
-    const std::vector<detail::unit_seconds> units = detail::seconds_of_units(s, how, machine, measured, ranks);
-    detail::two_resources r;
-    for (int k = 0; k < how.micro_batches; ++k) {
-        std::vector<std::pair<double, const detail::unit_seconds*>> reductions;
-        detail::run_passes(r, units, how.zero == 3, ranks > 1 && (how.zero >= 2 || k + 1 == how.micro_batches), reductions);
-        double last = 0;
-        for (const auto& [end, unit] : reductions) {
-            r.wait(end);
-            r.compute(unit->add);
-            if (how.zero == 0) last = r.begin(unit->gather_reduced);
-        }
-        r.wait(last);
-    }
-    const double shared = machine.at_once > 0 ? std::max(1.0, 1.0 * std::min(ranks, machine.per_node) / machine.at_once) : 1;
-    r.compute(shared * measured.update / (how.zero >= 1 ? ranks : 1));
-    if (how.zero == 1 || how.zero == 2) {
-        double last = 0;
-        for (const detail::unit_seconds& u : units) last = r.begin(u.gather);
-        r.wait(last);
-    }
-    row.step_seconds = r.now();
-    row.wire_seconds = r.busy();
-    row.hidden_seconds = std::max(0.0, r.busy() - r.waited());
-    row.efficiency = measured.total() / row.step_seconds;
-    return row;
+    const detail::scaling_step step(s, how, machine, measured, ranks);
+    return {.ranks = ranks,
+            .memory = memory_of_rank(s, how, ranks),
+            .traffic = step.traffic,
+            .step_seconds = step.now,
+            .wire_seconds = step.busy,
+            .hidden_seconds = std::max(0.0, step.busy - step.waited),
+            .efficiency = measured.total() / step.now};
 }
 
 /// The rows of 1, 2, 4, ... ranks, up to `most`, and of `most`. Throws argument_error.
