@@ -125,7 +125,12 @@ void check(options& o) {
     check_range("--steps", o.steps, 1, 1'000'000'000);
     check_range("--threads", o.threads, 0, 4096);
     check_range("--ranks", o.ranks, 1, 256);
+    check_range("--zero", o.zero, 0, 3);
     if (o.ranks > 1) check_ranks(o);
+    if (o.zero != 0 && o.ranks == 1) refuse("--zero divides a model among ranks, and there is one; --ranks 2, say");
+    if (o.zero != 0 && (o.save_steps != 0 || o.resume)) refuse("--zero with checkpoints, which need whole parameters");
+    if (o.zero != 0 && o.numerics_every != 0) refuse("--zero with --numerics, which reads whole parameters");
+    if (o.zero != 0 && o.watch) refuse("--zero with --watch, which reads whole parameters");
     check_range("--save-steps", o.save_steps, 0, 1'000'000'000);
     check_range("--save-total-limit", o.save_total_limit, 0, 1'000'000);
     check_range("--eval-every", o.eval_every, 0, 1'000'000'000);
@@ -200,6 +205,8 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--threads", o.threads, "0: all cores; with --ranks those of each rank, 0: an equal part");
     app.add_option("--ranks", o.ranks,
                    "ranks that train together, each --batch windows of a micro-batch, as threads of this process on the CPU");
+    app.add_option("--zero", o.zero, "what ranks divide: 1 optimizer state, 2 gradients as well, 3 parameters as well");
+    app.add_option("--unit", o.units, "layers whose parameters are gathered together: h.* is each block");
     auto* const layers = app.add_option("--layers", o.layers, "transformer blocks");
     auto* const heads = app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
     app.add_option("--kv-heads", o.kv_heads, "heads of keys and values of a llama; a divisor of the heads");

@@ -27,6 +27,8 @@ struct options {
     std::string isa;                          ///< empty: this machine's fastest
     int threads = 0;                          ///< 0: all cores; with several ranks those of each, 0: an equal part
     std::int64_t ranks = 1;                   ///< that train together, as threads
+    std::int64_t zero = 0;                    ///< what they divide: the stage of ZeRO; 0: nothing
+    std::vector<std::string> units{"h.*"};    ///< layers whose parameters are gathered together
 
     std::int64_t layers = 4, heads = 4, width = 256, context = 128;
     std::int64_t positions = 0;               ///< of a model with the weights of --init: its context; 0: as context

@@ -44,7 +44,7 @@ json arguments_of(const options& o) {
             {"accumulation", o.accumulation}, {"checkpointing", o.checkpointing}, {"steps", o.steps},
             {"optimizer", o.optimizer}, {"lr", o.learning_rate}, {"seed", o.seed}};
     if (!o.tokens.empty()) arguments["vocabulary"] = o.vocabulary;
-    if (o.ranks > 1) arguments["ranks"] = o.ranks;
+    if (o.ranks > 1) arguments["ranks"] = o.ranks, arguments["zero"] = o.zero;
     return arguments;
 }
 

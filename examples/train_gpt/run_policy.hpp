@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include <halftone/amp.hpp>
@@ -12,6 +13,7 @@
 #include <halftone/io/gpt2.hpp>
 #include <halftone/train/checkpoints.hpp>
 #include <halftone/train/ranks.hpp>
+#include <halftone/train/sharded_ranks.hpp>
 #include <halftone/train/trainer.hpp>
 #include <iostream>
 #if defined(TRAIN_GPT_MORE)
@@ -132,6 +134,11 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
                        const surroundings& around) {
     ht::language_data data{corpus, {.context = o.context, .vocabulary = o.vocabulary, .most_windows = o.eval_windows, .seed = o.seed}};
     const bool computes_nothing = around.is_plan || around.chooses_budget;
+    std::optional<ht::shard<Device, Model, ht::zero>> sharded;
+    if (o.zero > 0 && around.ranks != nullptr) {
+        sharded.emplace(device, model, *around.ranks, ht::zero(static_cast<int>(o.zero), o.units),
+                        ht::shard_options{.micro_batches = static_cast<int>(o.accumulation)});
+    }
     ht::trainer trainer{
         device,
         model,
@@ -193,7 +200,11 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
                                                     std::cerr << "train_gpt: " << line << std::endl;
                                                 }};
     ht::trainer_checkpoints checkpoints{trainer, saving};
-    if (around.ranks != nullptr) ht::join(trainer, *around.ranks);
+    if (sharded) {
+        ht::join(trainer, *sharded);
+    } else if (around.ranks != nullptr) {
+        ht::join(trainer, *around.ranks);
+    }
 
     run_result result;
     result.parameters = model.parameters().size();
@@ -205,7 +216,8 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     result.training = trainer.train(data);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
-    if (o.write > 0 && o.tokens.empty() && around.is_first_rank() && std::isfinite(result.validation->loss)) {
+    const bool writes = around.is_first_rank() || sharded;  // ranks call a divided model together
+    if (o.write > 0 && o.tokens.empty() && writes && std::isfinite(result.validation->loss)) {
         std::string prompt;
         const ht::token_view held_out = data.validation();
         for (ht::extent i = 0; i < std::min<ht::extent>(held_out.size(), 16); ++i)

@@ -4,6 +4,7 @@
 /// refused, and PyTorch's traces of the loss scale whichever ranks overflow.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -327,6 +328,65 @@ TEST_CASE("data_parallel: what overflows the wire type is infinite on all ranks,
     for (const numbers& of_rank : sums_of<fp16_wire>(2, half)) CHECK(of_rank[at] == infinity);
     const auto large = [](int, int, int, std::size_t entry, std::size_t i) { return entry == 2 && i == 4 ? 3e38f : 1.0f; };
     for (const numbers& of_rank : sums_of<ht::full_fp32>(2, large)) CHECK(of_rank[at] == infinity);
+}
+
+/// One layer with many parameters of equal size.
+template <class P>
+struct many {
+    using policy = P;
+    using operation = ht::op::linear;
+    static constexpr bool owns_parameters = true;
+    static constexpr int count = 20;
+    static constexpr ht::extent width = 65536;
+    std::vector<ht::parameter<ht::storage_signature<P, operation>, 1>> weights;
+    explicit many(ht::store& s) {
+        for (int i = 0; i < count; ++i)
+            weights.push_back(s.add<P, operation>(("weight_" + std::to_string(i)).c_str(), ht::shape<1>{width}, {}));
+    }
+};
+template <class P>
+struct many_model : ht::nn::model {
+    using policy = P;
+    many<ht::at<P, "body">> body;
+    explicit many_model(ht::cpu& device) : ht::nn::model(device), body(parameters()) { commit(*this, 1); }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.body); }
+};
+
+TEST_CASE("data_parallel: four fifths of the reduction are hidden behind a backward pass of twice its length" * doctest::skip()) {
+    // Operations that sleep leave the processor to the other ranks. Each rank sends 3/4 of its bytes twice.
+    constexpr int ranks = 4, windows = 5;
+    constexpr double reduction = 0.2, pass = 0.4;
+    constexpr std::size_t each = static_cast<std::size_t>(many<ht::full_fp32>::width) * sizeof(float);
+    const double bytes = 2 * 0.75 * static_cast<double>(each) * many<ht::full_fp32>::count;
+    using clock = std::chrono::steady_clock;
+    const auto seconds_of = [&](int micro_batches) {
+        double seconds = 0;
+        ht::run_ranks(
+            ranks,
+            [&](ht::communicator& comm) {
+                ht::cpu device{{.threads = 1}};
+                many_model<ht::full_fp32> model{device};
+                ht::accumulator acc{model, ht::unscaled};
+                ht::data_parallel parallel{device, comm, acc, {.micro_batches = micro_batches, .bucket_bytes = each}};
+                scripted::tape tape;
+                tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
+                tape.pause = std::chrono::duration<double>(pass / many<ht::full_fp32>::count);
+                clock::time_point begin;
+                for (int window = 0; window <= windows; ++window) {
+                    if (window == 1) comm.barrier("begin"), begin = clock::now();  // the first one's order is not known
+                    tape.backward(small::loss{} / parallel, acc, model.parameters());
+                    static_cast<void>(acc.take());
+                }
+                if (comm.rank() == 0) seconds = std::chrono::duration<double>(clock::now() - begin).count() / windows;
+            },
+            {.bytes_per_second = bytes / reduction});
+        return seconds;
+    };
+    const double apart = seconds_of(0), together = seconds_of(1);
+    const double hidden = (apart - together) / reduction;
+    MESSAGE("a window takes ", apart, " s with the reduction after the pass, ", together, " s with it inside: ", 100 * hidden,
+            " % of the reduction of ", reduction, " s are hidden");
+    CHECK(hidden >= 0.8);
 }
 
 /// Whether a rank overflows in an update: no rank, one, some or all, in turn.

@@ -8,7 +8,9 @@
 ///     r.sums()                                                                        // after take(): of all ranks
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <thread>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -29,6 +31,7 @@ namespace ht = halftone;
 struct tape {
     std::function<float(std::size_t entry, std::size_t i)> gradients;
     std::vector<std::vector<std::size_t>> operations;  ///< the entries that each of them claims; empty: see above
+    std::chrono::duration<double> pause{0};            ///< what an operation takes beside that
 
     template <class Loss, class Accumulator>
     void backward(const Loss& l, Accumulator& acc, ht::store& parameters) {
@@ -43,6 +46,7 @@ struct tape {
         for (const std::vector<std::size_t>& operation : all) {
             std::vector<ht::gradient_slabs::place> places;
             for (const std::size_t entry : operation) places.push_back(acc.find(parameters)->claim(entry));
+            if (pause.count() > 0) std::this_thread::sleep_for(pause);
             for (std::size_t o = 0; o < operation.size(); ++o) write(operation[o], places[o], parameters, seed);
             if (acc.listener() != nullptr) acc.listener()->end_operation();
         }

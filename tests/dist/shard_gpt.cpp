@@ -83,6 +83,50 @@ TEST_CASE("shard: with zero3 a unit's parameters are read only while it is calle
     });
 }
 
+TEST_CASE("shard: with zero3, four ranks have a quarter of masters, copies, gradients and moments, to the byte") {
+    ht::run_ranks(4, [](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        model<ht::amp_bf16> m{device, config_of({}), 7};
+        const ht::store& parameters = m.parameters();
+        struct sizes {
+            std::size_t masters = 0, copies = 0, gradients = 0;
+        };
+        std::vector<sizes> expected(parameters.groups().size());
+        std::size_t gathered[4] = {};  // by unit
+        for (std::size_t g = 0; g < expected.size(); ++g) {
+            const bool has_copy = parameters.groups()[g].copy_bytes != 0;
+            for (std::size_t unit = 0; unit < 4; ++unit) {
+                std::size_t elements = 0;
+                for (const ht::store_entry& e : parameters.entries()) {
+                    const std::size_t of = e.path.starts_with("h.") ? static_cast<std::size_t>(e.path[2] - '0') + 1 : 0;
+                    if (e.group == g && of == unit) elements += (e.count + 255) / 256 * 256;
+                }
+                const std::size_t all = (elements + 1023) / 1024 * 1024, piece = all / 4;
+                expected[g].masters += 4 * (unit == 0 && !has_copy ? all : piece);
+                expected[g].copies += !has_copy ? 0 : 2 * (unit == 0 ? all : piece);
+                expected[g].gradients += 4 * piece;
+                gathered[unit] += ht::round_up((has_copy ? 2 : 4) * all, ht::block_alignment);
+            }
+        }
+        ht::shard sharded{device, m, comm, ht::zero3{"h.*"}};
+        const ht::memory_usage& usage = device.memory().usage();
+        const std::size_t sums = usage.live(ht::memory_kind::gradient);
+        ht::accumulator acc{sharded, ht::unscaled};
+        ht::adamw optimizer{device, sharded};
+        sizes all;
+        for (const sizes& each : expected) {
+            all.masters += ht::round_up(each.masters, ht::block_alignment);
+            all.copies += ht::round_up(each.copies, ht::block_alignment);
+            all.gradients += ht::round_up(each.gradients, ht::block_alignment);
+        }
+        CHECK(sharded.gathered_bytes() == std::max(gathered[1], gathered[3]) + gathered[2]);
+        CHECK(usage.live(ht::memory_kind::master) == all.masters);
+        CHECK(usage.live(ht::memory_kind::copy) == all.copies + sharded.gathered_bytes());
+        CHECK(usage.live(ht::memory_kind::gradient) == sums + all.gradients + ht::block_alignment);  // and the window's record
+        CHECK(usage.live(ht::memory_kind::moment) == 2 * all.gradients);
+    });
+}
+
 TEST_CASE("shard: one rank gives the bits of a program without ranks") {
     for (int stage = 0; stage <= 3; ++stage) {
         CAPTURE(stage);

@@ -6,8 +6,8 @@
 ///     got[1].losses, got[1].logits                            // of rank 1
 #pragma once
 
+#include <algorithm>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -82,7 +82,7 @@ void train_rank(ht::communicator& comm, const options& o, ht::cpu& device, model
     std::optional<ht::data_parallel<ht::cpu, decltype(acc)>> plain;
     if (o.stage < 0) plain.emplace(device, comm, acc, ht::data_parallel_options{.micro_batches = o.micro_batches});
     ht::tape tape{device};
-    ht::grad_scaler scaler{device, {.init_scale = o.scales ? 0x1p40f : 1024.0f, .growth_interval = 2}};
+    ht::grad_scaler scaler{device, {.init_scale = o.scales ? 0x1p24f : 1024.0f, .growth_interval = 2}};
     for (int step = 0; step < o.steps; ++step) {
         for (int micro = 0; micro < o.micro_batches; ++micro) {
             const rows r(comm.rank(), step, micro);

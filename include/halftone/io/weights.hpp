@@ -69,6 +69,8 @@ inline int saved_dtype(const store_group& g, const store_entry& e) {
 inline void read_values(const store& parameters, const store_entry& e, std::size_t first, std::size_t count, std::byte* to) {
     const store_group& g = parameters.groups()[e.group];
     memory_resource& memory = parameters.memory();
+    if (!parameters.is_here(e, first, count))
+        fail<state_error>("weights: ", e.path, " is sharded, and this rank has a part of it only; ht::shard's read() gathers it");
     if (e.master == store_entry::nowhere) {
         memory.read(to, g.copy.data() + (e.copy + first) * g.copy_bytes, count * g.copy_bytes);
     } else if (g.split == nullptr) {

@@ -250,7 +250,7 @@ class store final : public detail::capture_dependency {
         rank_ = options.rank;
         keep_runs(options);
     }
-    /// The division ends: what was divided stays so and can no longer be read.
+    /// The division ends: what is divided can no longer be read.
     void forget_sharding() { sharding_ = nullptr; }
     /// Whether the slabs are divided among ranks.
     bool is_divided() const { return !runs_.empty(); }
@@ -268,17 +268,19 @@ class store final : public detail::capture_dependency {
     std::size_t room(const entry& e) const {
         return round_up(e.count, is_divided() ? detail::run_options::granule : granule);
     }
-    /// The elements of an entry, with those of the gap after it, that this rank updates: all, unless the store is
-    /// divided.
+    /// The elements of an entry, with those of the gap after it, that this rank updates.
     element_range updated_here(const entry& e) const { return here(e, &store_run::moment); }
     /// Those whose gradients this rank has after a window.
     element_range gradients_here(const entry& e) const { return here(e, &store_run::gradient); }
     /// Those whose masters this rank has.
     element_range masters_here(const entry& e) const { return here(e, &store_run::master); }
-    /// Throws state_error unless this rank has all of an entry's masters and copies.
-    void check_whole(const entry& e, const char* operation) const {
-        if (is_divided() && !(runs_[e.run].master.is_whole && runs_[e.run].copy.is_whole))
-            fail<state_error>(operation, ": ", e.path, " is sharded, and this rank has a part of it only");
+    /// Whether this rank has masters and copies of so many elements of an entry from `first` on.
+    bool is_here(const entry& e, std::size_t first, std::size_t count) const {
+        const auto has = [&](const run_place store_run::*slab) {
+            const element_range part = here(e, slab);
+            return !(runs_[e.run].*slab).is_there() || (part.first <= first && first + count <= part.first + part.count);
+        };
+        return !is_divided() || (has(&store_run::master) && has(&store_run::copy));
     }
 
     /// The number of parameters, without padding and layers' states.

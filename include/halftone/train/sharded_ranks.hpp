@@ -28,6 +28,7 @@ class sharded_ranks final : public trainer_ranks {
     }
     extent add_up(extent own) override { return all_reduce_sum(*comm_, "tokens", own); }
     bool is_any(bool own) override { return all_reduce_max(*comm_, "stop", own ? 1 : 0) != 0; }
+    bool calls_together() const override { return true; }
 
   private:
     communicator* comm_;

@@ -308,11 +308,15 @@ class trainer {
         detail::window_mean mean;
         evaluation_result r;
         windows = std::min(windows, data.windows());
-        int part = 0;  // ranks take turns
-        for (extent first = 0; first < windows; first += arguments_.per_device_eval_batch_size) {
-            if (part++ % rank_count() != rank()) continue;
-            const auto batch = data.window(first, arguments_.per_device_eval_batch_size);
-            mean.add(inference_, model_->loss(inference_, batch), batch);
+        const extent each = arguments_.per_device_eval_batch_size, parts = (windows + each - 1) / each, ranks = rank_count();
+        // Ranks take turns. Those that must call the model together repeat the last part where there is none for them.
+        const bool is_together = ranks_ && ranks_->calls_together() && parts != 0;
+        const extent turns = is_together ? (parts + ranks - 1) / ranks * ranks : parts;
+        for (extent part = rank(); part < turns; part += ranks) {
+            const auto batch = data.window(std::min(part, parts - 1) * each, each);
+            const auto loss = model_->loss(inference_, batch);
+            if (part >= parts) continue;
+            mean.add(inference_, loss, batch);
             r.tokens += batch.size();
         }
         if (ranks_) {

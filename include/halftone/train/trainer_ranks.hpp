@@ -24,6 +24,8 @@ class trainer_ranks {
     /// The sums of all ranks; the same bits on all of them. Collective, as the others are.
     virtual step_losses add_up(const step_losses& own) = 0;
     virtual extent add_up(extent own) = 0;
+    /// Whether all ranks must call the model equally often, since its parameters are gathered then.
+    virtual bool calls_together() const { return false; }
     /// Whether it is so on any rank.
     virtual bool is_any(bool own) = 0;
 

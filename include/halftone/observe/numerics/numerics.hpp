@@ -101,6 +101,7 @@ class numerics_collector final : public tensor_listener {
         if constexpr (detail::is_watchable<param> && detail::is_watchable<compute>) {
             const bool copied = group.copy_bytes != 0;
             if (group.param_bytes != sizeof(param) || (copied && group.copy_bytes != sizeof(compute))) return;
+            if (!parameters.is_here(e, 0, e.count)) return;
             numerics_row row{.by = {e.path.substr(0, e.path.rfind('.')), "", ""},
                              .pass = pass::update,
                              .parameter = e.path,

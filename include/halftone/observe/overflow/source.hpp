@@ -46,6 +46,7 @@ overflow_source nonfinite_weight(const store& parameters, const store::entry& e)
     using compute = typename Storage::compute;
     const store::group& group = parameters.groups()[e.group];
     if constexpr (is_watchable<compute>) {
+        if (!parameters.is_here(e, 0, e.count)) return {};
         const bool copied = group.copy_bytes != 0;
         if (group.key != store::key_of<Storage>() || (copied ? group.copy_bytes : group.param_bytes) != sizeof(compute))
             return {};

@@ -171,6 +171,8 @@ class shadow_weights {
         if (there.param_bytes != sizeof(float) || there.copy_bytes != 0)
             fail<argument_error>("shadow_run: the twin does not hold ", e.path,
                                  " in fp32; its policy is to be ht::full_fp32");
+        if (!from_->is_here(e, 0, e.count))
+            fail<state_error>("shadow_run: ", e.path, " is sharded, and this rank has a part of it only");
         std::vector<compute> read(e.count);
         std::vector<float> values(e.count);
         from_->memory().read(

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A GPT whose parameters are divided among ranks, under other policies: fp16 whose first steps overflow, fp32, fp8 with
+/// delayed scaling, gradients that travel in bf16, split masters.
+#include "dist/shard_gpt.hpp"
+
+namespace {
+
+using namespace shard_gpt;
+
+TEST_CASE("shard: fp16 whose first steps overflow") {
+    const options o{.steps = 6, .clip = 0.5f, .scales = true};
+    check_strategies<ht::amp_fp16>(2, o);
+    const auto got = train<ht::amp_fp16>(2, {.stage = 3, .units = {"h.*"}, .steps = 6, .scales = true});
+    const auto skipped = std::count(got[0].skips.begin(), got[0].skips.end(), 1);
+    CHECK(skipped > 0);
+    CHECK(skipped < 6);
+    CHECK(got[0].skips == got[1].skips);
+}
+
+TEST_CASE("shard: other policies" * doctest::skip()) {
+    for (const int ranks : {1, 2, 3, 4}) {
+        for (const int micro_batches : {1, 4}) {
+            check_strategies<ht::full_fp32>(ranks, {.micro_batches = micro_batches, .clip = ranks == 1 ? 0 : 0.5f});
+            check_strategies<ht::fp8_hybrid>(ranks, {.micro_batches = micro_batches});
+            check_strategies<ht::with_reduce<ht::with_split_master<ht::amp_bf16>, ht::bfloat16>>(
+                ranks, {.micro_batches = micro_batches, .eight_bit = true});
+        }
+    }
+}
+
+}  // namespace
