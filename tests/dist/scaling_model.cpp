@@ -159,7 +159,10 @@ TEST_CASE("scaling: one rank is the plan, receives nothing and takes the measure
 TEST_CASE("scaling: bytes that ranks have in use and receive, to the byte") {
     sleeper passes;
     const auto check = [&](int ranks, int zero, int micro_batches, std::size_t bucket_bytes, const char* frozen) {
-        CAPTURE(ranks), CAPTURE(zero), CAPTURE(micro_batches), CAPTURE(bucket_bytes);
+        CAPTURE(ranks);
+        CAPTURE(zero);
+        CAPTURE(micro_batches);
+        CAPTURE(bucket_bytes);
         const ht::scaling_subject s = subject_of(micro_batches, frozen);
         const ht::scaling_strategy how{.zero = zero, .micro_batches = micro_batches, .bucket_bytes = bucket_bytes};
         const ht::rank_memory m = ht::memory_of_rank(s, how, ranks);
@@ -176,7 +179,7 @@ TEST_CASE("scaling: bytes that ranks have in use and receive, to the byte") {
         CHECK(seen.gathered == r.traffic.gathered);
     };
     for (int zero = 0; zero < 4; ++zero) {
-        for (const int ranks : {2, 3, 4}) check(ranks, zero, 1, std::size_t{25} << 20, nullptr);
+        for (const int ranks : {2, 4}) check(ranks, zero, 1, std::size_t{25} << 20, nullptr);
         check(2, zero, 3, 4096, nullptr);
         check(2, zero, 1, 1, nullptr);
         check(4, zero, 1, std::size_t{25} << 20, "h.1");
@@ -187,11 +190,15 @@ TEST_CASE("scaling: the time of a step over a slowed wire is predicted within 15
     const ht::scaling_subject s = subject_of(1);
     sleeper passes;
     passes.forward = std::chrono::duration<double>(0.004), passes.backward = std::chrono::duration<double>(0.008);
-    const ht::scaling_times times{.forward = (2 * depth + 1) * 0.004, .backward = (2 * depth + 1) * 0.008, .update = 0};
+    // A step on one device, as measured: twice as long backward as forward.
+    const double one = measure(1, 0, 1, nullptr, 8192, passes, {}).seconds;
+    const ht::scaling_times times{.forward = one / 3, .backward = one * 2 / 3, .update = 0};
     for (int zero = 0; zero < 4; ++zero) {
         for (const int ranks : {2, 4}) {
             for (const double bytes_per_second : {0.5e6, 2e6}) {  // the wire is longer than the passes, or shorter
-                CAPTURE(zero), CAPTURE(ranks), CAPTURE(bytes_per_second);
+                CAPTURE(zero);
+                CAPTURE(ranks);
+                CAPTURE(bytes_per_second);
                 const ht::scaling_machine machine{.within = {bytes_per_second, 0}, .between = {}, .per_node = 8};
                 const ht::scaling_row r = ht::scale_to(s, {.zero = zero, .bucket_bytes = 8192}, machine, times, ranks);
                 const measured seen = measure(ranks, zero, 1, nullptr, 8192, passes, {.bytes_per_second = bytes_per_second});
@@ -235,9 +242,8 @@ TEST_CASE("scaling: what is hidden behind a backward pass, by hand") {
     const ht::scaling_times times{.forward = 2, .backward = 4, .update = 1};
     // Two ranks; 2,048 bytes in a piece of a unit; at 2,048 bytes/s a reduction of one takes 1 s, a pass of a unit backward 2.
     const ht::scaling_machine machine{.within = {2048, 0}, .between = {}, .per_node = 2};
-    const auto seconds = [&](ht::scaling_strategy how, ht::scaling_machine at = machine) {
-        return ht::scale_to(s, how, at, times, 2).step_seconds;
-    };
+    const auto seconds_at = [&](const ht::scaling_machine& at, const ht::scaling_strategy& how) { return ht::scale_to(s, how, at, times, 2).step_seconds; };
+    const auto seconds = [&](const ht::scaling_strategy& how) { return seconds_at(machine, how); };
     // Buckets of one unit: that of h.1 is sent in second 4, within the pass of h.0, that of h.0 in second 6; when it begins,
     // the gather of the first goes on behind it: 7 to 8, and then its own, 8 to 9. Then the update.
     CHECK(seconds({.zero = 0, .bucket_bytes = 4096}) == doctest::Approx(6 + 1 + 1 + 1 + 1));
@@ -246,13 +252,13 @@ TEST_CASE("scaling: what is hidden behind a backward pass, by hand") {
     // ZeRO 3: h.0 is waited for, 1 s; h.1 comes meanwhile; both are still there backward; the last reduction, half of the update.
     CHECK(seconds({.zero = 3}) == doctest::Approx(1 + 6 + 1 + 0.5));
     // A wire without limits leaves the update's division; one that is far too slow takes the time of its bytes.
-    CHECK(seconds({.zero = 3}, {.within = {1e15, 0}, .between = {}, .per_node = 2}) == doctest::Approx(6.5));
+    CHECK(seconds_at({.within = {1e15, 0}, .between = {}, .per_node = 2}, {.zero = 3}) == doctest::Approx(6.5));
     const ht::scaling_row slow_row = ht::scale_to(s, {.zero = 1}, {.within = {1, 0}, .between = {}, .per_node = 2}, times, 2);
     CHECK(slow_row.wire_seconds == doctest::Approx(static_cast<double>(slow_row.traffic.total())));
     CHECK(slow_row.step_seconds > slow_row.wire_seconds);
     CHECK(slow_row.step_seconds < slow_row.wire_seconds + times.total());
     // Two ranks that share one core compute in turns.
-    CHECK(seconds({.zero = 1}, {.within = {1e15, 0}, .between = {}, .per_node = 2, .at_once = 1}) == doctest::Approx(2 * 6.5));
+    CHECK(seconds_at({.within = {1e15, 0}, .between = {}, .per_node = 2, .at_once = 1}, {.zero = 1}) == doctest::Approx(2 * 6.5));
     // ZeRO 3 of two ranks has half of everything.
     const ht::rank_memory half = ht::memory_of_rank(s, {.zero = 3}, 2);
     CHECK(half.of(memory_kind::master) == 4096);
@@ -278,7 +284,7 @@ TEST_CASE("scaling: what is refused, in one sentence") {
     CHECK(sentence([&] { ht::scale_to(s, {}, slow, {}, 2); }).find("a step of 0 + 0 + 0 s") != std::string::npos);
     ht::scaling_subject other = s;
     other.plan.bytes_at_peak = {};
-    CHECK(sentence([&] { ht::memory_of_rank(other, {}, 2); }).find("the plan's peak has 0 bytes of masters") != std::string::npos);
+    CHECK(sentence([&] { ht::memory_of_rank(other, {}, 2); }).find("the plan's peak has 0 bytes of kind master") != std::string::npos);
 }
 
 TEST_CASE("scaling: the table has powers of two and the last; more bandwidth is never slower, more ranks never need more") {

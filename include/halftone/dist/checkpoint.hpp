@@ -6,13 +6,14 @@
 ///     const auto from = ht::load_newest_checkpoint(comm, "run", {}, model, optimizer, scaler, tape);
 ///
 /// It is a checkpoint as io/checkpoint.hpp describes it, in a folder that all ranks share, but with several files for each
-/// part (io/checkpoint/shards.hpp). The parts are the same. Of parts that all ranks hold as a whole, such as the models of
-/// data parallel training, each rank writes an equal share. What is divided among ranks tells its ranges itself:
+/// part (io/checkpoint/shards.hpp). The parts are the same. Of what all ranks hold as a whole, such as the models of data
+/// parallel training, each rank writes an equal share; of a model that ht::shard divides, and its optimizer, what it holds.
+/// Anything else that is divided tells its ranges itself, which take the place of tensors of the parts:
 ///
 ///     struct my_shards {
 ///         void visit_ranges(auto&& f) { f("model", ht::shard_range{"h.0.up.weight", ht::dtype::f32, {64, 32}, 512, 512, read, write}); }
 ///     };
-///     ht::save_checkpoint(comm, "run", {.step = step}, shards, model, optimizer);   // the shards take the place of tensors
+///     ht::save_checkpoint(comm, "run", {.step = step}, shards, model, optimizer);
 ///
 /// It is atomic as a whole: all files are written and flushed before rank 0 writes the manifest and gives the folder its
 /// name. A rank that fails makes the call throw on all ranks, and the earlier checkpoints stay. Loading on 4, 2 or 1 ranks
@@ -44,7 +45,7 @@ struct shard_range {
     std::string name;                       ///< of the tensor
     dtype type = dtype::f32;
     std::vector<extent> shape;              ///< of the whole tensor
-    std::size_t first = 0, count = 0;       ///< elements, in row-major order; a count of 0: this rank holds none of it
+    std::size_t first = 0, count = 0;       ///< elements, in row-major order
     std::function<void(std::byte* to, std::size_t first, std::size_t count)> read{};  ///< bytes of the range
     std::function<void(const std::byte* from)> write{};                               ///< the whole range
 };
@@ -54,15 +55,16 @@ namespace detail {
 struct no_ranges {
     void operator()(const char*, const shard_range&) const {}
 };
-/// Something that calls f("model", range) for all ranges that this rank holds of tensors that are divided, and for tensors
-/// of which it holds none; and that may have finish_load(), called when they have been written.
+/// Something that calls f("model", range) for all ranges that this rank holds of tensors that are divided, and that may have
+/// finish_load(), called when they have been written.
 template <class T>
 concept tells_ranges = requires(T& t) { t.visit_ranges(no_ranges{}); };
 
 /// The parts of a rank, with their ranges.
 struct sharded_parts {
     std::vector<checkpoint_part> parts;
-    std::vector<std::vector<shard_range>> ranges;          ///< of each part
+    std::vector<std::vector<shard_range>> ranges;      ///< of each part: this rank's
+    std::vector<std::set<std::string>> divided;        ///< of each part: names of tensors of which ranks hold ranges
     std::vector<std::function<void()>> finish;
 };
 
@@ -92,35 +94,100 @@ inline std::vector<shard_range> whole_ranges(const std::vector<part_tensor>& ten
     return ranges;
 }
 
+/// A range of elements of a number type with this name.
+inline shard_range range_of_numbers(const std::string& name, const char* type, std::size_t each, const std::vector<extent>& shape,
+                                    const element_range& part) {
+    part_tensor whole{.name = name, .shape = shape};
+    set_type(whole, type, each);
+    const std::size_t dtypes = each / size_of(whole.type);  // of a user's own type: its bytes
+    return {name, whole.type, whole.shape, part.first * dtypes, part.count * dtypes};
+}
+/// The elements of a parameter, without the gap after it, of which a rank holds [first, first + count).
+inline element_range without_gap(const store_entry& e, const element_range& part) {
+    return part.count == 0 ? element_range{} : element_range{part.first, std::min(part.count, e.count - part.first)};
+}
+
+/// Calls f for each range of a divided store's parameters; those of which every rank has all are left out.
+template <class F>
+void visit_divided_parameters(store& parameters, const communicator& comm, const F& f) {
+    for (std::size_t i = 0; i < parameters.entries().size(); ++i) {
+        const store_entry& e = parameters.entries()[i];
+        const store_group& g = parameters.groups()[e.group];
+        const store_run& r = parameters.runs()[e.run];
+        const bool is_copy = !r.master.is_there();
+        if ((is_copy ? r.copy : r.master).is_whole) continue;
+        const element_range part = without_gap(e, part_of_rank(e, r, static_cast<std::size_t>(comm.rank())));
+        const std::size_t each = is_copy ? g.copy_bytes : g.split != nullptr ? sizeof(float) : g.param_bytes;
+        shard_range range = range_of_numbers(e.path, is_copy ? g.copy_name : g.param_name, each, e.shape, part);
+        range.read = [&parameters, &e, each, part](std::byte* to, std::size_t first, std::size_t count) {
+            read_values(parameters, e, part.first + first / each, count / each, to);
+        };
+        range.write = [&parameters, &e, &g, i, is_copy, part](const std::byte* from) {
+            if (!is_copy) return parameters.write(i, part.first, from, part.count);
+            parameters.memory().write(g.copy.data() + (e.copy + part.first) * g.copy_bytes, from, part.count * g.copy_bytes);
+        };
+        f(range);
+    }
+}
+/// The same for an optimizer's moments and averages.
+template <class Optimizer, class F>
+void visit_divided_slabs(Optimizer& optimizer, const F& f) {
+    store& parameters = optimizer.parameter_store();
+    optimizer.visit_slabs([&](const optimizer_slab& s) {
+        const store_entry& e = parameters.entries()[s.entry];
+        const bool is_of_blocks = s.name.rfind("absmax_", 0) == 0;
+        const std::vector<extent> whole = is_of_blocks ? std::vector<extent>{static_cast<extent>((e.count + 255) / 256)} : e.shape;
+        const std::size_t count = s.bytes() / s.each;
+        shard_range range = range_of_numbers(s.name + "." + e.path, s.type, s.each, whole, {s.first, count});
+        memory_resource& memory = parameters.memory();
+        range.read = [&memory, data = s.data](std::byte* to, std::size_t first, std::size_t bytes) { memory.read(to, data + first, bytes); };
+        range.write = [&memory, data = s.data, bytes = s.bytes()](const std::byte* from) { memory.write(data, from, bytes); };
+        f(range, parameters.runs()[e.run].moment.is_whole);
+    });
+}
+
+/// The ranges that parts tell, by part.
+using told_ranges = std::map<std::string, std::vector<shard_range>>;
+
+/// The name of the last part of a kind over a store.
+inline std::string part_over(const sharded_parts& all, store& parameters, const std::string& kind) {
+    const auto found = std::find_if(all.parts.rbegin(), all.parts.rend(), [&](const checkpoint_part& p) {
+        return p.latch == &parameters.readers() && p.name.rfind(kind, 0) == 0;
+    });
+    return found->name;
+}
+/// The ranges of a part that has just been added, if its store is divided. Tensors of a divided store that all ranks have
+/// stay tensors of the part, with the shapes that they have in one that is not divided.
 template <class T>
-void add_sharded(sharded_parts& all, std::map<std::string, std::vector<shard_range>>& told, T& value) {
+void tell_divided(sharded_parts& all, told_ranges& told, const communicator& comm, T& value) {
+    if constexpr (!part_list<T> && part_model<T>) {
+        if (value.parameters().is_divided())
+            visit_divided_parameters(value.parameters(), comm, [&](const shard_range& r) { told[part_over(all, value.parameters(), "model")].push_back(r); });
+    } else if constexpr (!part_list<T> && part_optimizer<T>) {
+        if (!value.parameter_store().is_divided()) return;
+        const std::string name = part_over(all, value.parameter_store(), "optimizer");
+        checkpoint_part& part = *std::find_if(all.parts.begin(), all.parts.end(), [&](const checkpoint_part& p) { return p.name == name; });
+        part.tensors.clear();
+        visit_divided_slabs(value, [&](const shard_range& r, bool is_whole) {
+            if (!is_whole) return told[name].push_back(r);
+            part.tensors.push_back({.name = r.name, .type = r.type, .shape = r.shape, .bytes = r.count * size_of(r.type), .read = r.read, .write = r.write});
+        });
+    }
+}
+template <class T>
+void add_sharded(sharded_parts& all, told_ranges& told, const communicator& comm, T& value) {
     if constexpr (tells_ranges<T>) {
         value.visit_ranges([&told](const char* part, const shard_range& r) { told[part].push_back(r); });
         if constexpr (requires { value.finish_load(); }) all.finish.push_back([&value] { value.finish_load(); });
+        return;
     } else {
         add_part(all.parts, value);
     }
-}
-
-/// The parts, whose tensors are those that nobody tells ranges of. `saves`: with this rank's share of these.
-template <class... Parts>
-sharded_parts sharded_parts_of(const communicator& comm, bool saves, Parts&... values) {
-    sharded_parts all;
-    std::map<std::string, std::vector<shard_range>> told;
-    (add_sharded(all, told, values), ...);
-    for (checkpoint_part& part : all.parts) {
-        std::vector<shard_range> ranges = std::move(told[part.name]);
-        std::set<std::string> named;
-        for (const shard_range& r : ranges) named.insert(r.name);
-        std::erase_if(part.tensors, [&named](const part_tensor& t) { return named.count(t.name) != 0; });
-        for (shard_range& r : saves ? equal_share(part.tensors, comm) : whole_ranges(part.tensors)) ranges.push_back(std::move(r));
-        all.ranges.push_back(std::move(ranges));
-        told.erase(part.name);
+    if constexpr (part_list<T>) {
+        value.visit_checkpoint_parts([&](const char*, auto& part) { tell_divided(all, told, comm, part); });
+    } else {
+        tell_divided(all, told, comm, value);
     }
-    for (const auto& [name, ranges] : told) {
-        if (!ranges.empty()) fail<argument_error>("checkpoint: there are ranges of ", name, ", which is none of the parts");
-    }
-    return all;
 }
 
 /// What a rank tells the others of a call that it made.
@@ -176,6 +243,36 @@ inline std::vector<std::string> gather_texts(communicator& comm, const char* wha
     std::vector<std::string> texts;
     for (std::size_t rank = 0; rank < sizes.size(); ++rank) texts.push_back(all.substr(rank * most, static_cast<std::size_t>(sizes[rank])));
     return texts;
+}
+
+/// The parts of all ranks. Collective. Tensors of which nobody tells ranges are held by all; `saves`: with this rank's share
+/// of these.
+template <class... Parts>
+sharded_parts sharded_parts_of(communicator& comm, bool saves, Parts&... values) {
+    sharded_parts all;
+    told_ranges told;
+    on_all_ranks(comm, "checkpoint.parts", [&] {
+        (add_sharded(all, told, comm, values), ...);
+        for (const auto& [name, ranges] : told) {
+            const auto is_named = [&named = name](const checkpoint_part& p) { return p.name == named; };
+            if (std::none_of(all.parts.begin(), all.parts.end(), is_named))
+                fail<argument_error>("checkpoint: there are ranges of ", name, ", which is none of the parts");
+        }
+    });
+    for (checkpoint_part& part : all.parts) {
+        std::vector<shard_range> ranges = std::move(told[part.name]);
+        std::string own;
+        for (const shard_range& r : ranges) own += r.name + '\n';
+        std::set<std::string> divided;  // by any rank: this one may hold nothing of a tensor
+        for (const std::string& names : gather_texts(comm, "checkpoint.ranges", own)) {
+            for (std::size_t at = 0, end = 0; (end = names.find('\n', at)) != std::string::npos; at = end + 1) divided.insert(names.substr(at, end - at));
+        }
+        std::erase_if(part.tensors, [&divided](const part_tensor& t) { return divided.count(t.name) != 0; });
+        for (shard_range& r : saves ? equal_share(part.tensors, comm) : whole_ranges(part.tensors)) ranges.push_back(std::move(r));
+        all.ranges.push_back(std::move(ranges));
+        all.divided.push_back(std::move(divided));
+    }
+    return all;
 }
 
 /// Writes this rank's files; returns their manifest's lines.
@@ -251,11 +348,10 @@ inline std::filesystem::path write_sharded(communicator& comm, const std::filesy
     return checkpoint_path(folder, o.step);
 }
 
-/// The values of a part's ranges, each where `write` takes them from.
+/// The values of a part's ranges, as `write` takes them. `named`: tensors of which other ranks hold ranges.
 inline std::vector<std::vector<std::byte>> read_ranges(const std::string& where, const std::string& part, const std::vector<shard_range>& ranges,
-                                                       const shard_files& files, load_request& request) {
+                                                       std::set<std::string> named, const shard_files& files, load_request& request) {
     name_list missing, unexpected, differing;
-    std::set<std::string> named;
     std::vector<std::vector<std::byte>> values;
     for (const shard_range& r : ranges) {
         named.insert(r.name);
@@ -301,12 +397,12 @@ inline checkpoint_info read_sharded(communicator& comm, const std::filesystem::p
         changes = prepare_parts(path, manifest, all.parts, comm.rank(), comm.size(), request);
         int number = 0;
         for (const auto& [name, file] : manifest["files"].items()) {
-            if (number++ % comm.size() == comm.rank()) check_file(path / name, file);
+            if (number++ % comm.size() == comm.rank()) check_file(path / name, manifest);
         }
         for (std::size_t i = 0; i < all.parts.size(); ++i) {
             const shard_files files(path, manifest, all.parts[i].name);
             if (files.is_empty() && !all.ranges[i].empty()) fail<checkpoint_error>(path.string(), " has no ", all.parts[i].name, ".safetensors");
-            values.push_back(read_ranges((path / all.parts[i].name).string(), all.parts[i].name, all.ranges[i], files, request));
+            values.push_back(read_ranges((path / all.parts[i].name).string(), all.parts[i].name, all.ranges[i], all.divided[i], files, request));
         }
     });
     const std::vector<std::uint32_t> seen_by = gather_values(comm, "checkpoint.seen", seen);
@@ -340,8 +436,7 @@ inline checkpoint_info read_sharded(communicator& comm, const std::filesystem::p
 /// micro-batches; argument_error for a negative step or impossible ranges; communication_error.
 template <class... Parts>
 std::filesystem::path save_checkpoint(communicator& comm, const std::filesystem::path& folder, const checkpoint_options& o, Parts&... parts) {
-    detail::sharded_parts all;
-    detail::on_all_ranks(comm, "checkpoint.parts", [&] { all = detail::sharded_parts_of(comm, true, parts...); });
+    const detail::sharded_parts all = detail::sharded_parts_of(comm, true, parts...);
     return detail::write_sharded(comm, folder, o, all);
 }
 
@@ -350,8 +445,7 @@ std::filesystem::path save_checkpoint(communicator& comm, const std::filesystem:
 /// communication_error.
 template <class... Parts>
 checkpoint_info load_checkpoint(communicator& comm, const std::filesystem::path& checkpoint, const load_checkpoint_options& o, Parts&... parts) {
-    detail::sharded_parts all;
-    detail::on_all_ranks(comm, "checkpoint.parts", [&] { all = detail::sharded_parts_of(comm, false, parts...); });
+    detail::sharded_parts all = detail::sharded_parts_of(comm, false, parts...);
     return detail::read_sharded(comm, checkpoint, all, o.policy);
 }
 

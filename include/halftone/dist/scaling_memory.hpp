@@ -232,7 +232,7 @@ inline rank_memory memory_of_rank(const scaling_subject& s, const scaling_strate
     for (std::size_t k = 0; k < 4; ++k) {
         std::size_t& bytes = m.bytes[static_cast<std::size_t>(kinds[k])];
         if (bytes < one[k])
-            fail<argument_error>("scaling: the plan's peak has ", bytes, " bytes of ", name(kinds[k]), "s, and the parameters have ",
+            fail<argument_error>("scaling: the plan's peak has ", bytes, " bytes of kind ", name(kinds[k]), ", and the parameters have ",
                                  one[k], "; expected a plan of this model with its optimizer and accumulator");
         bytes = bytes - one[k] + each[k];  // what is not the store's stays
     }

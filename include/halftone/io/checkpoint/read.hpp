@@ -122,7 +122,7 @@ inline checkpoint_info read_checkpoint(const std::filesystem::path& path, std::v
             if (!parts[i].tensors.empty()) fail<checkpoint_error>(path.string(), " has no ", parts[i].name, ".safetensors");
             continue;
         }
-        files.push_back(is_sharded ? join_shards(path, manifest, parts[i].name) : read_part_file(path / names[0], manifest["files"][names[0]]));
+        files.push_back(is_sharded ? join_shards(path, manifest, parts[i].name) : read_part_file(path / names[0], manifest));
         values[i] = match_tensors((is_sharded ? path / parts[i].name : path / names[0]).string(), parts[i], files.back(), request, converted);
     }
     apply_changes(path, changes);

@@ -191,7 +191,7 @@ class shard_files {
 
 /// The whole tensors of a part that several ranks wrote, in memory, as one file has them; checksums are compared.
 inline loaded_file join_shards(const std::filesystem::path& folder, const nlohmann::json& manifest, const std::string& part) {
-    for (const std::string& name : shard_files::names_of(manifest, part)) check_file(folder / name, manifest["files"][name]);
+    for (const std::string& name : shard_files::names_of(manifest, part)) check_file(folder / name, manifest);
     const shard_files files(folder, manifest, part);
     loaded_file joined;
     std::uint64_t end = 0;

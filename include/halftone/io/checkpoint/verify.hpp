@@ -46,11 +46,24 @@ struct loaded_file {
     const std::byte* at(const tensor_info& t) const { return bytes.get() + t.first; }
 };
 
-/// Checks a file's size and checksum; copies it to `to`, if that is given. Throws io_error and checkpoint_error.
-inline void check_file(const std::filesystem::path& path, const nlohmann::json& file, std::byte* to = nullptr) {
+/// " (it is of step 200)", if a file says so and that is not the manifest's.
+inline std::string other_step(const std::filesystem::path& path, const nlohmann::json& manifest) {
+    try {
+        const safetensors_file file(path);
+        const auto said = file.metadata().find("step");
+        if (said != file.metadata().end() && said->second != manifest["step"].dump()) return " (it is of step " + shown(said->second) + ")";
+    } catch (const io_error&) {
+    }
+    return "";
+}
+
+/// Checks the size and checksum of a file of a checkpoint; copies it to `to`, if that is given. Throws io_error and
+/// checkpoint_error.
+inline void check_file(const std::filesystem::path& path, const nlohmann::json& manifest, std::byte* to = nullptr) {
+    const nlohmann::json& file = manifest["files"][path.filename().string()];
     const input_file in(path);
     const auto size = file["bytes"].get<std::uint64_t>();
-    if (in.size() != size) fail<checkpoint_error>(path.string(), " has ", in.size(), " bytes; expected ", size);
+    if (in.size() != size) fail<checkpoint_error>(path.string(), " has ", in.size(), " bytes; expected ", size, other_step(path, manifest));
     constexpr std::size_t most = std::size_t{1} << 20;
     std::vector<std::byte> piece(to == nullptr ? static_cast<std::size_t>(std::min<std::uint64_t>(size, most)) : 0);
     crc32 sum;
@@ -61,18 +74,18 @@ inline void check_file(const std::filesystem::path& path, const nlohmann::json& 
         sum.add(at, count);
         done += count;
     }
-    if (file["crc32"] != hex(sum.value())) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs");
+    if (file["crc32"] != hex(sum.value())) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs", other_step(path, manifest));
 }
 
 /// Reads a file and checks its size, its checksum and its format.
-inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& file) {
+inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& manifest) {
     loaded_file loaded;
-    const auto expected = file["bytes"].get<std::uint64_t>();
+    const auto expected = manifest["files"][path.filename().string()]["bytes"].get<std::uint64_t>();
     const std::uint64_t there = input_file(path).size();  // before memory is allocated for what the manifest says
     if (there != expected) fail<checkpoint_error>(path.string(), " has ", there, " bytes; expected ", expected);
     const auto size = static_cast<std::size_t>(expected);
     loaded.bytes.reset(new std::byte[size]);  // not cleared, as make_unique would
-    check_file(path, file, loaded.bytes.get());
+    check_file(path, manifest, loaded.bytes.get());
     loaded.header = read_safetensors(path.string(), size, [&](void* to, std::uint64_t first, std::size_t count) {
         std::memcpy(to, loaded.bytes.get() + first, count);
     });
@@ -91,7 +104,7 @@ inline checkpoint_info read_checkpoint_info(const std::filesystem::path& checkpo
 inline checkpoint_info verify_checkpoint(const std::filesystem::path& checkpoint) {
     const nlohmann::json manifest = detail::read_manifest(checkpoint);
     for (const auto& [name, file] : manifest["files"].items()) {
-        detail::check_file(checkpoint / name, file);
+        detail::check_file(checkpoint / name, manifest);
         const safetensors_file header(checkpoint / name);  // throws if it is none
     }
     return detail::info_of(checkpoint, manifest);
