@@ -29,7 +29,8 @@ endif()
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/halftone-config-version.cmake"
                                  COMPATIBILITY ${halftone_compatibility} ${halftone_architecture})
 install(FILES "${PROJECT_BINARY_DIR}/halftone-config.cmake" "${PROJECT_BINARY_DIR}/halftone-config-version.cmake"
-              "${CMAKE_CURRENT_LIST_DIR}/halftone-cuda.cmake" DESTINATION "${halftone_package_dir}")
+              "${CMAKE_CURRENT_LIST_DIR}/halftone-cuda.cmake" "${CMAKE_CURRENT_LIST_DIR}/halftone-mpi.cmake"
+              "${CMAKE_CURRENT_LIST_DIR}/halftone-nccl.cmake" DESTINATION "${halftone_package_dir}")
 
 # The prefix is relative to the .pc file, so that an installed tree can be moved.
 file(RELATIVE_PATH halftone_pc_to_prefix "/prefix/${CMAKE_INSTALL_DATADIR}/pkgconfig" "/prefix")

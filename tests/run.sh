@@ -69,6 +69,8 @@ quick=(-DHALFTONE_TRAIN_GPT_QUICK=ON -DHALFTONE_OWN_MODELS=OFF -DHALFTONE_CLASSI
 more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 if [[ $extent != some ]]; then
     selection=(-C More)
+    wish mpicxx libopenmpi-dev
+    wish mpirun openmpi-bin
     more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 fi
 if [[ $extent == full ]]; then

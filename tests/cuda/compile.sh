@@ -73,6 +73,7 @@ tests/cuda/pointwise.cu 220 read2
 tests/cuda/choosing.cu 100 read2
 tests/cuda/statistics.cu 60 read2
 tests/cuda/trace.cu 10 read2
+tests/cuda/ranks/nccl.cu 40 read2
 tests/cuda/warpgroups.cu 70 hopper
 tests/cuda/attention_backward_warpgroups.cu 20 hopper
 tests/cuda/attention_warpgroups.cu 20 hopper

@@ -337,7 +337,7 @@ struct many {
     using operation = ht::op::linear;
     static constexpr bool owns_parameters = true;
     static constexpr int count = 20;
-    static constexpr ht::extent width = 65536;
+    static constexpr ht::extent width = 4096;
     std::vector<ht::parameter<ht::storage_signature<P, operation>, 1>> weights;
     explicit many(ht::store& s) {
         for (int i = 0; i < count; ++i)

@@ -23,7 +23,8 @@ namespace ht = halftone;
 
 namespace {
 
-constexpr ht::delivery every_delivery[] = {ht::delivery::prompt, ht::delivery::late, ht::delivery::halves, ht::delivery::shuffled};
+constexpr ht::delivery every_delivery[] = {ht::delivery::prompt, ht::delivery::late, ht::delivery::halves,
+                                           ht::delivery::shuffled};
 
 /// Values of very different magnitudes, so that another order of a sum has other bits.
 template <class T>
@@ -72,10 +73,12 @@ void is_the_tree(int n, ht::delivery delivery, int piece) {
             ht::all_reduce<Wire>(device, comm, "even", std::span(even));
             const std::lock_guard lock(mutex);
             for (int i = 0; i < piece; ++i)
-                wrong += same_bits(mine[static_cast<std::size_t>(i)], expected<Wire, T>(n, comm.rank() * piece + i)) ? 0 : 1;
+                wrong +=
+                    same_bits(mine[static_cast<std::size_t>(i)], expected<Wire, T>(n, comm.rank() * piece + i)) ? 0 : 1;
             for (int i = 0; i < count; ++i) {
                 wrong += same_bits(even[static_cast<std::size_t>(i)], expected<Wire, T>(n, i)) ? 0 : 1;
-                if (i < count - rest) wrong += same_bits(all[static_cast<std::size_t>(i)], expected<Wire, T>(n, i)) ? 0 : 1;
+                if (i < count - rest)
+                    wrong += same_bits(all[static_cast<std::size_t>(i)], expected<Wire, T>(n, i)) ? 0 : 1;
                 // What was given is as it was.
                 wrong += same_bits(values[static_cast<std::size_t>(i)], value_of<T>(comm.rank(), i)) ? 0 : 1;
             }
@@ -98,8 +101,8 @@ TEST_CASE("reduce_scatter, all_reduce: the pairwise tree to the bit, however the
     is_the_tree<float, float>(4, ht::delivery::prompt, 20'000);
 }
 
-TEST_CASE_TEMPLATE("reduce_scatter, all_reduce: every type of the values, every type that travels", T, float, double, ht::float16,
-                   ht::bfloat16) {
+TEST_CASE_TEMPLATE("reduce_scatter, all_reduce: every type of the values, every type that travels", T, float, double,
+                   ht::float16, ht::bfloat16) {
     for (const int n : {1, 3, 4}) {
         CAPTURE(n);
         is_the_tree<float, T>(n, ht::delivery::late, 19);
@@ -150,47 +153,47 @@ TEST_CASE("all_reduce: whole numbers have one sum, whatever the number of ranks 
 TEST_CASE("begin_reduce_scatter: several at once, in memory that is given; a wait that is missing reads NaN") {
     int wrong = 0;
     bool is_nan = false;
-    ht::run_ranks(
-        3,
-        [&](ht::communicator& comm) {
-            ht::cpu device{{.threads = 1}};
-            constexpr int piece = 8, buckets = 4;
-            std::vector<std::vector<float>> values(buckets, std::vector<float>(3 * piece)), mine(buckets, std::vector<float>(piece));
-            const std::size_t bytes = ht::reduction_bytes<ht::bfloat16>(comm, 3 * piece);
-            std::vector<std::byte> memory(buckets * bytes);
-            const std::size_t before = device.memory().usage().held();
-            {
-                std::vector<ht::pending_sum<ht::bfloat16, float, ht::cpu>> sums;
-                for (std::size_t b = 0; b < buckets; ++b) {
-                    std::fill(values[b].begin(), values[b].end(), static_cast<float>(comm.rank() + 1) * static_cast<float>(b + 1));
-                    sums.push_back(ht::begin_reduce_scatter<ht::bfloat16>(device, comm, "bucket", std::span(values[b]),
-                                                                          std::span(mine[b]),
-                                                                          std::span(memory).subspan(b * bytes, bytes)));
-                    // Rounded values travel, so these may be written.
-                    std::fill(values[b].begin(), values[b].end(), -7.0f);
-                }
-                for (std::size_t b = buckets; b-- > 0;) sums[b].wait();
-                sums[0].wait();  // nothing more
-            }
-            int here = device.memory().usage().held() == before ? 0 : 1;
-            for (std::size_t b = 0; b < buckets; ++b)
-                for (const float x : mine[b]) here += x == 6.0f * static_cast<float>(b + 1) ? 0 : 1;
-            if (comm.rank() != 0) return comm.barrier("counted");
-            wrong = here;
-            comm.barrier("counted");
-        },
-        {.delivery = ht::delivery::late});
+    ht::run_ranks(3,
+                  [&](ht::communicator& comm) {
+                      ht::cpu device{{.threads = 1}};
+                      constexpr int piece = 8, buckets = 4;
+                      std::vector<std::vector<float>> values(buckets, std::vector<float>(3 * piece)),
+                          mine(buckets, std::vector<float>(piece));
+                      const std::size_t bytes = ht::reduction_bytes<ht::bfloat16>(comm, 3 * piece);
+                      std::vector<std::byte> memory(buckets * bytes);
+                      const std::size_t before = device.memory().usage().held();
+                      {
+                          std::vector<ht::pending_sum<ht::bfloat16, float, ht::cpu>> sums;
+                          for (std::size_t b = 0; b < buckets; ++b) {
+                              std::fill(values[b].begin(), values[b].end(),
+                                        static_cast<float>(comm.rank() + 1) * static_cast<float>(b + 1));
+                              sums.push_back(ht::begin_reduce_scatter<ht::bfloat16>(
+                                  device, comm, "bucket", std::span(values[b]), std::span(mine[b]),
+                                  std::span(memory).subspan(b * bytes, bytes)));
+                              // Rounded values travel, so these may be written.
+                              std::fill(values[b].begin(), values[b].end(), -7.0f);
+                          }
+                          for (std::size_t b = buckets; b-- > 0;) sums[b].wait();
+                          sums[0].wait();  // nothing more
+                      }
+                      int here = device.memory().usage().held() == before ? 0 : 1;
+                      for (std::size_t b = 0; b < buckets; ++b)
+                          for (const float x : mine[b]) here += x == 6.0f * static_cast<float>(b + 1) ? 0 : 1;
+                      if (comm.rank() != 0) return comm.barrier("counted");
+                      wrong = here;
+                      comm.barrier("counted");
+                  },
+                  {.delivery = ht::delivery::late});
     CHECK(wrong == 0);
-    ht::run_ranks(
-        2,
-        [&](ht::communicator& comm) {
-            std::vector<float> values{1, 2}, received(2);
-            ht::pending later = comm.begin_exchange("values", values.data(), received.data(), sizeof(float));
-            comm.barrier("all have begun");
-            if (comm.rank() == 0) is_nan = std::isnan(received[0] + received[1]);  // its wait is missing
-            later.wait();
-        },
-        {.delivery = ht::delivery::late});
+    ht::run_ranks(2,
+                  [&](ht::communicator& comm) {
+                      std::vector<float> values{1, 2}, received(2);
+                      ht::pending later = comm.begin_exchange("values", values.data(), received.data(), sizeof(float));
+                      comm.barrier("all have begun");
+                      if (comm.rank() == 0) is_nan = std::isnan(received[0] + received[1]);  // its wait is missing
+                      later.wait();
+                  },
+                  {.delivery = ht::delivery::late});
     CHECK(is_nan);
 }
 
@@ -215,9 +218,11 @@ TEST_CASE("all_reduce_sum, all_reduce_max: one value of each rank") {
             const std::vector<char> all = ht::gather_values(comm, "letters", static_cast<char>('a' + comm.rank()));
             std::vector<float> x;
             for (int rank = 0; rank < n; ++rank) x.push_back(value_of<float>(rank, 0));
-            const bool is_tree = same_bits(ht::all_reduce_sum(comm, "x", value_of<float>(comm.rank(), 0)), tree(x, 0, x.size()));
+            const bool is_tree =
+                same_bits(ht::all_reduce_sum(comm, "x", value_of<float>(comm.rank(), 0)), tree(x, 0, x.size()));
             if (sum != std::ldexp(1.0, n) - 1 || largest != (n - 1) / 2 * 2 || !std::isnan(nan) ||
-                std::string(all.begin(), all.end()) != std::string("abcde").substr(0, static_cast<std::size_t>(n)) || !is_tree)
+                std::string(all.begin(), all.end()) != std::string("abcde").substr(0, static_cast<std::size_t>(n)) ||
+                !is_tree)
                 throw std::runtime_error("one value");
         });
     }
@@ -229,7 +234,8 @@ TEST_CASE("reduce_scatter: shapes and memory that do not fit are refused") {
         std::vector<float> values(6), mine(5);
         std::byte memory[64];
         CHECK_THROWS_WITH_AS(ht::reduce_scatter<float>(device, comm, "h.0", std::span(values), std::span(mine)),
-                             "reduce_scatter: h.0: values are (6), the piece is (5); expected 1 contiguous pieces", ht::shape_error);
+                             "reduce_scatter: h.0: values are (6), the piece is (5); expected 1 contiguous pieces",
+                             ht::shape_error);
         CHECK_THROWS_WITH_AS(ht::all_reduce<float>(device, comm, "h.0", std::span(values), memory),
                              "reduce_scatter: 64 bytes of memory are given; expected 128", ht::argument_error);
     });

@@ -11,12 +11,14 @@
 
 #include <halftone/dist/shard.hpp>
 #include <halftone/dist/threads.hpp>
+#include <halftone/kernel/optimizer_step/eight_bit/cpu.hpp>
 #include <halftone/optim/adamw.hpp>
 #include <halftone/optim/adamw_8bit.hpp>
 #include <halftone/optim/clip.hpp>
 #include <halftone/optim/muon.hpp>
 #include <halftone/optim/sgd.hpp>
 #include <halftone/scale/grad_scaler.hpp>
+#include <halftone/tensor/host_tensor.hpp>
 
 #include "optim/small_model.hpp"
 

@@ -59,11 +59,10 @@ TEST_CASE("shard: with zero3 a unit's parameters are read only while it is calle
         ht::accumulator acc{sharded, ht::unscaled};
         ht::tape tape{device};
         const rows r(comm.rank(), 0, 0);
-        const ht::const_view<std::int32_t, 2> tokens(r.tokens.data(), {2, 16}), targets(r.targets.data(), {2, 16});
         ht::memory_usage& usage = device.memory().usage();
         const std::size_t kept = usage.live(ht::memory_kind::gradient);
         usage.reset_peaks();
-        tape.backward(m.loss(tape, tokens, targets) / sharded, acc);
+        tape.backward(m.loss(tape, r.batch()) / sharded, acc);
         // Forward: three units, two of them ahead; backward: the last two are there, and the first is gathered again, ahead.
         CHECK(sharded.counts().gathers == 4);
         CHECK(sharded.counts().ahead == 3);

@@ -16,6 +16,7 @@
 #include <doctest/doctest.h>
 
 #include <halftone/amp.hpp>
+#include <halftone/data/batches.hpp>
 #include <halftone/dist/data_parallel.hpp>
 #include <halftone/dist/shard.hpp>
 #include <halftone/dist/threads.hpp>
@@ -65,6 +66,10 @@ struct rows {
             targets.push_back(static_cast<std::int32_t>((state >> 20) & 63u));
         }
     }
+    ht::language_batch batch() const {
+        const ht::shape<2> shape{2, 16};
+        return {{tokens.data(), shape}, {targets.data(), shape}};
+    }
 };
 
 template <class P>
@@ -86,9 +91,7 @@ void train_rank(ht::communicator& comm, const options& o, ht::cpu& device, model
     for (int step = 0; step < o.steps; ++step) {
         for (int micro = 0; micro < o.micro_batches; ++micro) {
             const rows r(comm.rank(), step, micro);
-            const ht::shape<2> shape{2, 16};
-            const auto loss = m.loss(tape, ht::const_view<std::int32_t, 2>(r.tokens.data(), shape),
-                                     ht::const_view<std::int32_t, 2>(r.targets.data(), shape));
+            const auto loss = m.loss(tape, r.batch());
             all.losses.push_back(static_cast<float>(*loss.view().data()));
             const double share = 1.0 / (comm.size() * o.micro_batches);
             tape.backward(scaler.scale(ht::rank_loss<decltype(loss * share)>{loss * share, comm.size()}), acc);
@@ -100,7 +103,7 @@ void train_rank(ht::communicator& comm, const options& o, ht::cpu& device, model
     }
     ht::inference eval{device};
     const rows r(0, 100, 0);
-    const auto logits = m.logits(eval, ht::const_view<std::int32_t, 2>(r.tokens.data(), ht::shape<2>{2, 16}));
+    const auto logits = m.logits(eval, r.batch().tokens);
     const auto host = ht::to_host(device, logits.view());
     for (ht::extent i = 0; i < logits.size(); ++i) all.logits.push_back(static_cast<float>(host.data()[i]));
     look(comm, device, m);

@@ -23,7 +23,8 @@ namespace {
 using std::chrono::milliseconds;
 using clock_type = std::chrono::steady_clock;
 
-constexpr ht::delivery every_delivery[] = {ht::delivery::prompt, ht::delivery::late, ht::delivery::halves, ht::delivery::shuffled};
+constexpr ht::delivery every_delivery[] = {ht::delivery::prompt, ht::delivery::late, ht::delivery::halves,
+                                           ht::delivery::shuffled};
 
 /// Arrives late, each time another rank.
 void dawdle(int rank, int round) {
@@ -47,7 +48,9 @@ class findings {
     int count_ = 0;
     std::string first_;
 };
-double seconds_since(clock_type::time_point begin) { return std::chrono::duration<double>(clock_type::now() - begin).count(); }
+double seconds_since(clock_type::time_point begin) {
+    return std::chrono::duration<double>(clock_type::now() - begin).count();
+}
 /// The message of what run_ranks throws; empty if it throws nothing.
 template <class Function>
 std::string message_of(int n, const Function& f, const ht::thread_options& options = {}) {
@@ -90,29 +93,30 @@ void broadcast_round(ht::communicator& comm, int round, findings& found) {
     std::vector<int> data(count);
     for (int i = 0; i < count; ++i) data[static_cast<std::size_t>(i)] = sent(comm.rank(), 0, i, round);
     comm.broadcast("model", data.data(), count * sizeof(int), root);
-    for (int i = 0; i < count; ++i) found.expect(data[static_cast<std::size_t>(i)] == sent(root, 0, i, round), "broadcast");
+    for (int i = 0; i < count; ++i)
+        found.expect(data[static_cast<std::size_t>(i)] == sent(root, 0, i, round), "broadcast");
 }
 
-TEST_CASE("run_ranks: exchange, all_gather and broadcast move what they say, with 1 to 5 ranks that arrive in any order") {
+TEST_CASE(
+    "run_ranks: exchange, all_gather and broadcast move what they say, with 1 to 5 ranks that arrive in any order") {
     for (const ht::delivery delivery : every_delivery) {
         CAPTURE(static_cast<int>(delivery));
         for (int n = 1; n <= 5; ++n) {
             CAPTURE(n);
             findings found;
-            ht::run_ranks(
-                n,
-                [&](ht::communicator& comm) {
-                    found.expect(comm.size() == n && std::string(comm.engine()) == "threads", "size");
-                    for (int round = 0; round < 8; ++round) {
-                        dawdle(comm.rank(), round);
-                        exchange_round(comm, round, found);
-                        gather_round(comm, round, found);
-                        broadcast_round(comm, round, found);
-                        comm.barrier("end");
-                        comm.all_gather("nothing", nullptr, nullptr, 0);
-                    }
-                },
-                {.delivery = delivery, .seed = static_cast<std::uint64_t>(n)});
+            ht::run_ranks(n,
+                          [&](ht::communicator& comm) {
+                              found.expect(comm.size() == n && std::string(comm.engine()) == "threads", "size");
+                              for (int round = 0; round < 8; ++round) {
+                                  dawdle(comm.rank(), round);
+                                  exchange_round(comm, round, found);
+                                  gather_round(comm, round, found);
+                                  broadcast_round(comm, round, found);
+                                  comm.barrier("end");
+                                  comm.all_gather("nothing", nullptr, nullptr, 0);
+                              }
+                          },
+                          {.delivery = delivery, .seed = static_cast<std::uint64_t>(n)});
             CHECK_MESSAGE(found.count() == 0, found.first());
         }
     }
@@ -122,32 +126,35 @@ TEST_CASE("run_ranks: what has begun goes on beside the program, and is waited f
     for (const ht::delivery delivery : every_delivery) {
         CAPTURE(static_cast<int>(delivery));
         findings found;
-        ht::run_ranks(
-            3,
-            [&](ht::communicator& comm) {
-                constexpr int buckets = 6;
-                std::vector<std::vector<int>> all(buckets, std::vector<int>(3));
-                int mine[buckets];
-                std::vector<ht::pending> begun;
-                for (int b = 0; b < buckets; ++b) {
-                    mine[b] = comm.rank() * 100 + b;
-                    dawdle(comm.rank(), b);
-                    begun.push_back(comm.begin_all_gather("bucket", &mine[b], all[static_cast<std::size_t>(b)].data(), sizeof(int)));
-                }
-                for (int k = 0; k < buckets; ++k) {
-                    const int b = (k * 5 + comm.rank() * 2) % buckets;  // another order on each rank
-                    begun[static_cast<std::size_t>(b)].wait();
-                    for (int r = 0; r < 3; ++r) found.expect(all[static_cast<std::size_t>(b)][static_cast<std::size_t>(r)] == r * 100 + b, "bucket");
-                }
-                // Polling alone completes it, too.
-                int four[3];
-                ht::pending polled = comm.begin_all_gather("polled", &mine[4], four, sizeof(int));
-                while (!polled.is_done()) std::this_thread::yield();
-                for (int r = 0; r < 3; ++r) found.expect(four[r] == r * 100 + 4, "polled");
-                polled = ht::pending();
-                found.expect(polled.is_done(), "nothing is done");
-            },
-            {.delivery = delivery, .seed = 5});
+        ht::run_ranks(3,
+                      [&](ht::communicator& comm) {
+                          constexpr int buckets = 6;
+                          std::vector<std::vector<int>> all(buckets, std::vector<int>(3));
+                          int mine[buckets];
+                          std::vector<ht::pending> begun;
+                          for (int b = 0; b < buckets; ++b) {
+                              mine[b] = comm.rank() * 100 + b;
+                              dawdle(comm.rank(), b);
+                              begun.push_back(comm.begin_all_gather(
+                                  "bucket", &mine[b], all[static_cast<std::size_t>(b)].data(), sizeof(int)));
+                          }
+                          for (int k = 0; k < buckets; ++k) {
+                              const int b = (k * 5 + comm.rank() * 2) % buckets;  // another order on each rank
+                              begun[static_cast<std::size_t>(b)].wait();
+                              for (int r = 0; r < 3; ++r)
+                                  found.expect(
+                                      all[static_cast<std::size_t>(b)][static_cast<std::size_t>(r)] == r * 100 + b,
+                                      "bucket");
+                          }
+                          // Polling alone completes it, too.
+                          int four[3];
+                          ht::pending polled = comm.begin_all_gather("polled", &mine[4], four, sizeof(int));
+                          while (!polled.is_done()) std::this_thread::yield();
+                          for (int r = 0; r < 3; ++r) found.expect(four[r] == r * 100 + 4, "polled");
+                          polled = ht::pending();
+                          found.expect(polled.is_done(), "nothing is done");
+                      },
+                      {.delivery = delivery, .seed = 5});
         CHECK_MESSAGE(found.count() == 0, found.first());
     }
 }
@@ -157,19 +164,18 @@ TEST_CASE("run_ranks: without its wait a rank reads bytes of 0xff, or half of th
     const auto seen = [](ht::delivery delivery, std::uint64_t seed) {
         std::pair<int, int> early;
         std::vector<int> damaged(2, -1);
-        ht::run_ranks(
-            2,
-            [&](ht::communicator& comm) {
-                std::vector<std::uint8_t> send(16, 7), all(32, 3);
-                ht::pending later = comm.begin_all_gather("bytes", send.data(), all.data(), 16);
-                comm.barrier("all have begun");
-                if (comm.rank() == 0) early = {all[16], all[31]};
-                if (comm.rank() == 1) send[15] = 99;  // before its wait
-                comm.barrier("rank 1 has written");
-                later.wait();
-                if (comm.rank() == 0) damaged = {all[16], all[31]};
-            },
-            {.delivery = delivery, .seed = seed});
+        ht::run_ranks(2,
+                      [&](ht::communicator& comm) {
+                          std::vector<std::uint8_t> send(16, 7), all(32, 3);
+                          ht::pending later = comm.begin_all_gather("bytes", send.data(), all.data(), 16);
+                          comm.barrier("all have begun");
+                          if (comm.rank() == 0) early = {all[16], all[31]};
+                          if (comm.rank() == 1) send[15] = 99;  // before its wait
+                          comm.barrier("rank 1 has written");
+                          later.wait();
+                          if (comm.rank() == 0) damaged = {all[16], all[31]};
+                      },
+                      {.delivery = delivery, .seed = seed});
         return std::make_pair(early, damaged);
     };
     const auto late = seen(ht::delivery::late, 0);
@@ -230,8 +236,10 @@ TEST_CASE("run_ranks: ranks that call something else are named, with what each c
         if (comm.rank() == 1) std::this_thread::sleep_for(milliseconds(30));
         comm.rank() == 0 ? comm.barrier("a") : comm.all_gather("b", data, data, 4);
     });
-    CHECK(two == "communicator: rank 0 calls barrier \"a\", and rank 1 calls all_gather \"b\" of 4 bytes; all ranks call the same "
-                 "functions in the same order, with the same number of bytes");
+    CHECK(two ==
+          "communicator: rank 0 calls barrier \"a\", and rank 1 calls all_gather \"b\" of 4 bytes; all ranks call the "
+          "same "
+          "functions in the same order, with the same number of bytes");
 }
 
 TEST_CASE("run_ranks: a rank that has ended is named by those that wait for it, and its exception is the run's") {
@@ -253,44 +261,56 @@ TEST_CASE("run_ranks: a rank that has ended is named by those that wait for it, 
         CHECK(first == "no disk");
         for (int rank = 0; rank < 3; ++rank) {
             if (rank == guilty) continue;
-            CHECK(all[static_cast<std::size_t>(rank)] == "communicator: rank " + std::to_string(guilty) +
-                                                             " has ended before all_gather \"losses\" of 4 bytes: no disk");
+            CHECK(all[static_cast<std::size_t>(rank)] ==
+                  "communicator: rank " + std::to_string(guilty) +
+                      " has ended before all_gather \"losses\" of 4 bytes: no disk");
         }
     }
-    CHECK(message_of(2, [](ht::communicator& comm) { if (comm.rank() == 0) comm.barrier("end"); }) ==
-          "communicator: rank 1 has ended before barrier \"end\": its function has returned");
-    CHECK(message_of(2, [](ht::communicator& comm) { if (comm.rank() == 1) throw 3; else comm.barrier("end"); }).empty());
-    CHECK_THROWS_AS(ht::run_ranks(2, [](ht::communicator& comm) { if (comm.rank() == 1) throw 3; else comm.barrier("end"); }), int);
+    CHECK(message_of(2, [](ht::communicator& comm) {
+              if (comm.rank() == 0) comm.barrier("end");
+          }) == "communicator: rank 1 has ended before barrier \"end\": its function has returned");
+    CHECK_THROWS_AS(ht::run_ranks(2,
+                                  [](ht::communicator& comm) {
+                                      if (comm.rank() == 1)
+                                          throw 3;
+                                      else
+                                          comm.barrier("end");
+                                  }),
+                    int);
 }
 
 TEST_CASE("run_ranks: a rank that does not arrive within the deadline is named, and nobody hangs") {
     std::vector<std::string> all(4);
     const auto begin = clock_type::now();
-    const std::string first = message_of(
-        4,
-        [&](ht::communicator& comm) {
-            comm.barrier("begin");
-            try {
-                if (comm.rank() == 2) {
-                    std::this_thread::sleep_for(milliseconds(400));  // as if it were stopped
-                    comm.barrier("step");
-                } else {
-                    comm.barrier("step");
-                }
-            } catch (const ht::communication_error& e) {
-                all[static_cast<std::size_t>(comm.rank())] = e.what();
-                throw;
-            }
-        },
-        {.deadline = milliseconds(100)});
+    const std::string first =
+        message_of(4,
+                   [&](ht::communicator& comm) {
+                       comm.barrier("begin");
+                       try {
+                           if (comm.rank() == 2) {
+                               std::this_thread::sleep_for(milliseconds(400));  // as if it were stopped
+                               comm.barrier("step");
+                           } else {
+                               comm.barrier("step");
+                           }
+                       } catch (const ht::communication_error& e) {
+                           all[static_cast<std::size_t>(comm.rank())] = e.what();
+                           throw;
+                       }
+                   },
+                   {.deadline = milliseconds(100)});
     CHECK(seconds_since(begin) > 0.09);
-    const std::string expected = "communicator: rank 2 has not called barrier \"step\" within 100 ms, for which the others wait";
+    const std::string expected =
+        "communicator: rank 2 has not called barrier \"step\" within 100 ms, for which the others wait";
     CHECK(first == expected);
     for (const std::string& each : all) CHECK(each == expected);  // rank 2, too, when it goes on
     // A transfer that takes longer than the deadline is no rank that does not arrive.
-    CHECK(message_of(
-              2, [](ht::communicator& comm) { std::vector<char> all(2000); comm.all_gather("slow", all.data() + 1000 * comm.rank(), all.data(), 1000); },
-              {.deadline = milliseconds(10), .bytes_per_second = 20'000})
+    CHECK(message_of(2,
+                     [](ht::communicator& comm) {
+                         std::vector<char> all(2000);
+                         comm.all_gather("slow", all.data() + 1000 * comm.rank(), all.data(), 1000);
+                     },
+                     {.deadline = milliseconds(10), .bytes_per_second = 20'000})
               .empty());
 }
 
@@ -333,43 +353,42 @@ TEST_CASE("run_ranks: bandwidth and latency are those asked for, and what goes o
 TEST_CASE("run_ranks: a part of the ranks has a communicator of its own, with numbers of its own") {
     for (const ht::delivery delivery : every_delivery) {
         findings found;
-        ht::run_ranks(
-            4,
-            [&](ht::communicator& comm) {
-                const int me = comm.rank();
-                // Odd and even ranks, in falling order.
-                const auto half = comm.split(me % 2, -me);
-                found.expect(half->size() == 2 && half->rank() == (me < 2 ? 1 : 0), "numbers");
-                int all[2] = {};
-                half->all_gather("half", &me, all, sizeof(int));
-                found.expect(all[0] == me % 2 + 2 && all[1] == me % 2, "half");
-                // Both at once, begun in another order on different ranks: each has its own.
-                int everyone[4] = {};
-                ht::pending one, other;
-                if (me % 2 == 0) one = half->begin_all_gather("half", &me, all, sizeof(int));
-                other = comm.begin_all_gather("all", &me, everyone, sizeof(int));
-                if (me % 2 != 0) one = half->begin_all_gather("half", &me, all, sizeof(int));
-                other.wait();
-                one.wait();
-                found.expect(everyone[3] == 3 && all[0] == me % 2 + 2, "both");
-                const auto alone = half->split(half->rank(), 0);
-                found.expect(alone->size() == 1 && alone->rank() == 0, "alone");
-                alone->barrier("alone");
-                const auto again = comm.split(0, 0);
-                found.expect(again->size() == 4 && again->rank() == me, "again");
-            },
-            {.delivery = delivery});
+        ht::run_ranks(4,
+                      [&](ht::communicator& comm) {
+                          const int me = comm.rank();
+                          // Odd and even ranks, in falling order.
+                          const auto half = comm.split(me % 2, -me);
+                          found.expect(half->size() == 2 && half->rank() == (me < 2 ? 1 : 0), "numbers");
+                          int all[2] = {};
+                          half->all_gather("half", &me, all, sizeof(int));
+                          found.expect(all[0] == me % 2 + 2 && all[1] == me % 2, "half");
+                          // Both at once, begun in another order on different ranks: each has its own.
+                          int everyone[4] = {};
+                          ht::pending one, other;
+                          if (me % 2 == 0) one = half->begin_all_gather("half", &me, all, sizeof(int));
+                          other = comm.begin_all_gather("all", &me, everyone, sizeof(int));
+                          if (me % 2 != 0) one = half->begin_all_gather("half", &me, all, sizeof(int));
+                          other.wait();
+                          one.wait();
+                          found.expect(everyone[3] == 3 && all[0] == me % 2 + 2, "both");
+                          const auto alone = half->split(half->rank(), 0);
+                          found.expect(alone->size() == 1 && alone->rank() == 0, "alone");
+                          alone->barrier("alone");
+                          const auto again = comm.split(0, 0);
+                          found.expect(again->size() == 4 && again->rank() == me, "again");
+                      },
+                      {.delivery = delivery});
         CHECK_MESSAGE(found.count() == 0, found.first());
     }
     // Messages have the numbers of the run.
-    CHECK(message_of(
-              4,
-              [](ht::communicator& comm) {
-                  const auto half = comm.split(comm.rank() / 2, 0);
-                  if (comm.rank() == 3) std::this_thread::sleep_for(milliseconds(200));
-                  if (comm.rank() == 2) half->barrier("half");
-              },
-              {.deadline = milliseconds(50)}) == "communicator: rank 3 has not called barrier \"half\" within 50 ms, for which the others wait");
+    CHECK(message_of(4,
+                     [](ht::communicator& comm) {
+                         const auto half = comm.split(comm.rank() / 2, 0);
+                         if (comm.rank() == 3) std::this_thread::sleep_for(milliseconds(200));
+                         if (comm.rank() == 2) half->barrier("half");
+                     },
+                     {.deadline = milliseconds(50)}) ==
+          "communicator: rank 3 has not called barrier \"half\" within 50 ms, for which the others wait");
 }
 
 TEST_CASE("run_ranks: what is not waited for is waited for at its end; options out of range are refused") {
@@ -377,13 +396,12 @@ TEST_CASE("run_ranks: what is not waited for is waited for at its end; options o
     ht::run_ranks(2, [&](ht::communicator& comm) {
         const int mine = comm.rank() + 1;
         int all[2];
-        {
-            const ht::pending dropped = comm.begin_all_gather("dropped", &mine, all, sizeof(int));
-        }
+        { const ht::pending dropped = comm.begin_all_gather("dropped", &mine, all, sizeof(int)); }
         if (comm.rank() == 0) received = {all[0], all[1]};
     });
     CHECK(received == std::vector<int>{1, 2});
-    CHECK_THROWS_WITH_AS(ht::run_ranks(0, [](ht::communicator&) {}), "run_ranks: 0 ranks; expected 1 to 4096", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::run_ranks(0, [](ht::communicator&) {}), "run_ranks: 0 ranks; expected 1 to 4096",
+                         ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::run_ranks(1, [](ht::communicator&) {}, {.deadline = milliseconds(0)}),
                          "communicator: a deadline of 0 ms; expected 1 ms to 1 year", ht::argument_error);
     CHECK_THROWS_WITH_AS(ht::run_ranks(2, [](ht::communicator& comm) { comm.broadcast("w", nullptr, 0, 2); }),

@@ -9,7 +9,7 @@
 #     tests/headers/alone.sh --public               of those only what docs/api.md names: what programs include
 #     tests/headers/alone.sh --bodies               the SIMD bodies, including those of tests and benchmarks
 #
-# CXX names the compiler.
+# CXX names the compiler. Without an MPI the header that needs one is left out.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=precompiled.sh
@@ -19,6 +19,12 @@ export CXX=${CXX:-c++}
 command -v "$CXX" >/dev/null 2>&1 || { echo "skipped: there is no $CXX"; exit 77; }
 
 flags="-std=c++20 -Wall -Wextra -Wpedantic -Werror"
+# One header needs MPI, whose folder its compiler tells.
+without=halftone/dist/mpi.hpp
+if command -v mpicxx >/dev/null 2>&1 && mpicxx --showme:incdirs >/dev/null 2>&1; then
+    for folder in $(mpicxx --showme:incdirs); do flags+=" -isystem $folder"; done
+    without=none
+fi
 export flags
 what=all depth=(-mindepth 1)
 case ${1:-} in
@@ -34,13 +40,13 @@ else
     # What begins or ends a region is no header by itself: compiled are those who include it, and set/*.hpp with its end.
     mapfile -t headers < <(
         if [[ $what == public ]]; then
-            grep -oE '`halftone/[a-z0-9_]+/[a-z0-9_/]+\.hpp`' ../docs/api.md | tr -d '`' | LC_ALL=C sort -u
+            grep -oE '`halftone/[a-z0-9_]+/[a-z0-9_/]+\.hpp`' ../docs/api.md | tr -d '`' | LC_ALL=C sort -u | grep -v "^$without$"
             exit
         fi
         find halftone ../tests ../bench -name '*.simd.hpp' | LC_ALL=C sort
         if [[ $what == all ]]; then
             find halftone "${depth[@]}" -name '*.hpp' ! -name '*.simd.hpp' ! -path '*/cpu/set/begin.hpp' \
-                ! -path '*/cpu/set/end.hpp' ! -path '*/number/precise/*' | LC_ALL=C sort
+                ! -path '*/cpu/set/end.hpp' ! -path '*/number/precise/*' ! -path "$without" | LC_ALL=C sort
         fi
     )
     work=$(mktemp -d)

@@ -53,30 +53,35 @@ struct round_for_wire {
 };
 
 /// sum[i] = the sum over ranks of pieces[rank][i], by the pairwise tree.
-template <class Wire, class T>
+template <class Wide, class Wire, class T>
 struct add_ranks {
-    using wide = kernel::statistic<Wire, T>;
-
     simt::global_span<const Wire> pieces;  // (ranks, count)
     simt::global_span<T> sum;              // (count)
     int ranks;
 
     HALFTONE_KERNEL template <class Thread>
     HALFTONE_HD void operator()(Thread thread, extent i) const {
-        wide partial[13];  // partial[k]: of 2^k ranks
+        constexpr int levels = 13;  // 4,096 ranks
+        // partial[k]: of 2^k ranks. The loops are unrolled, so that a GPU keeps it in registers.
+        Wide partial[levels] = {};
         for (int rank = 0; rank < ranks; ++rank) {
-            auto x = static_cast<wide>(thread.load(pieces, rank * sum.count + i));
-            int level = 0;
-            for (; (rank >> level & 1) != 0; ++level) x = partial[level] + x;
-            partial[level] = x;
+            auto x = static_cast<Wide>(thread.load(pieces, rank * sum.count + i));
+            HALFTONE_UNROLL for (int level = 0; level < levels; ++level) {
+                if ((rank >> level & 1) == 0) {
+                    partial[level] = x;
+                    break;
+                }
+                x = partial[level] + x;
+            }
         }
-        int level = 0;
-        while ((ranks >> level & 1) == 0) ++level;
-        wide total = partial[level];  // the ranks that have no partner yet, the last ones first
-        for (++level; ranks >> level != 0; ++level) {
-            if ((ranks >> level & 1) != 0) total = partial[level] + total;
+        Wide total{};  // the ranks that have no partner yet, the last ones first
+        bool has_begun = false;
+        HALFTONE_UNROLL for (int level = 0; level < levels; ++level) {
+            if ((ranks >> level & 1) == 0) continue;
+            total = has_begun ? partial[level] + total : partial[level];
+            has_begun = true;
         }
-        thread.store(sum, i, static_cast<T>(static_cast<wide>(static_cast<Wire>(total))));
+        thread.store(sum, i, static_cast<T>(static_cast<Wide>(static_cast<Wire>(total))));
     }
 };
 
@@ -96,10 +101,10 @@ void round_on(Device& device, const From* from, extent count, To* to, extent len
         kernel::fp64::for_each(device, length, 1, round_for_wire<From, To>{{from, count}, {to, length}});
     }
 }
-/// The sum of the ranks' pieces.
-template <class Device, class Wire, class T>
+/// The sum of the ranks' pieces, in Wide.
+template <class Wide, class Device, class Wire, class T>
 void add_on(Device& device, int ranks, const Wire* pieces, T* sum, extent count) {
-    if constexpr (std::is_same_v<Device, cpu> && are_in_vectors<Wire, T>) {
+    if constexpr (std::is_same_v<Device, cpu> && std::is_same_v<Wide, float> && are_in_vectors<Wire, T>) {
         const auto body =
             device.select(&portable::add_ranks<Wire, T>, &avx2::add_ranks<Wire, T>, &avx512::add_ranks<Wire, T>);
         const kernel::row_partition partition = kernel::partition_rows(count, ranks);
@@ -108,7 +113,8 @@ void add_on(Device& device, int ranks, const Wire* pieces, T* sum, extent count)
             body(partition.rows_of(piece), ranks, pieces + first, count, sum + first);
         });
     } else {
-        kernel::fp64::for_each(device, count, ranks, add_ranks<Wire, T>{{pieces, count * ranks}, {sum, count}, ranks});
+        kernel::fp64::for_each(device, count, ranks,
+                               add_ranks<Wide, Wire, T>{{pieces, count * ranks}, {sum, count}, ranks});
     }
 }
 
@@ -179,7 +185,8 @@ class pending_sum {
     void wait_into(To* sum) {
         if (device_ == nullptr) return;
         exchange_.wait();
-        detail::add_on(*std::exchange(device_, nullptr), ranks_, static_cast<const Wire*>(received_), sum, piece_);
+        detail::add_on<kernel::statistic<Wire, T>>(*std::exchange(device_, nullptr), ranks_,
+                                                   static_cast<const Wire*>(received_), sum, piece_);
     }
 
   private:

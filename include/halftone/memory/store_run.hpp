@@ -86,8 +86,8 @@ inline std::vector<store_run> make_runs(std::vector<store_entry>& entries, const
         r.count += room;
     }
     for (store_run& r : runs) {
-        r.count = round_up(r.count, o.ranks * run_options::granule);
-        r.piece = r.count / o.ranks;
+        r.piece = round_up((r.count + o.ranks - 1) / o.ranks, run_options::granule);
+        r.count = o.ranks * r.piece;
     }
     return runs;
 }

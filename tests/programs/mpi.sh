@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# Ranks as processes over MPI, four on this machine: the bytes and sums of all collectives; and runs in which a rank is killed, is
+# stopped, throws, returns, hangs or skips a call: the others end with a line that names it, with a code other than zero, and none is
+# left. Needs Open MPI.
+#
+#     tests/programs/mpi.sh [--full] [PROGRAM]        --full: in each kind of call
+#
+# PROGRAM is tests/programs/mpi_ranks.cpp; without one it is compiled.
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+command -v mpirun >/dev/null 2>&1 || { echo "skipped: there is no mpirun"; exit 77; }
+mpirun --version 2>/dev/null | grep -q 'Open MPI' || { echo "skipped: mpirun is not Open MPI's"; exit 77; }
+full=no
+if [[ ${1:-} == --full ]]; then
+    full=yes
+    shift
+fi
+program=$work/mpi_ranks
+if (($#)); then
+    cp "$1" "$program" # under a name of this run alone, by which its processes are found
+else
+    command -v mpicxx >/dev/null 2>&1 || { echo "skipped: there is no mpicxx"; exit 77; }
+    # shellcheck disable=SC2046  # several words
+    "${CXX:-c++}" -std=c++20 -O0 -I "$root/include" -isystem "$(mpicxx --showme:incdirs | cut -d ' ' -f 1)" \
+        "$root/tests/programs/mpi_ranks.cpp" -o "$program" -pthread $(mpicxx --showme:link) || exit 1
+fi
+failures=0
+fail() {
+    echo "FAILED: $*"
+    sed 's/^/    /' "$work/out"
+    failures=$((failures + 1))
+}
+# run ARGUMENT...: four ranks; leaves the code in $code and what they print in $work/out.
+run() {
+    timeout -s KILL 60 mpirun -n 4 --oversubscribe --allow-run-as-root --mca btl_vader_single_copy_mechanism none \
+        --mca orte_base_help_aggregate 0 "$program" "$@" >"$work/out" 2>&1
+    code=$?
+}
+# ends LINE ARGUMENT...: such a run ends with that line, once, and a code other than zero, and leaves no process.
+ends() {
+    local line=$1 began=$SECONDS
+    shift
+    run "$@"
+    local took=$((SECONDS - began)) left=0
+    ((code != 0 && code != 137 || took < 30)) || { fail "$*: it hung"; return; }
+    ((code != 0)) || fail "$*: the exit code is 0"
+    [[ $(grep -cE "$line" "$work/out") == 1 ]] || fail "$*: there is not one line with '$line'"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        left=$(pgrep -cf "^$program " || true)
+        ((left == 0)) && break
+        sleep 0.2
+    done
+    ((left == 0)) || fail "$*: $left processes are left"
+    echo "$*: ended after $took s"
+}
+
+run moves
+((code == 0)) && grep -qx 'moves: all right' "$work/out" || fail "moves: code $code"
+kinds=(all_gather)
+if [[ $full == yes ]]; then kinds=(exchange all_gather broadcast barrier split); fi
+for kind in "${kinds[@]}"; do
+    # mpirun itself sees that a process was killed, and names it.
+    ends 'rank 2 .*(killed|on signal 9|Killed)' "$kind" kill 2
+    ends '^communicator: rank 1 does not answer|^communicator: .*rank 1 does not answer' "$kind" stop 1
+done
+ends '^communicator: .*rank 3 does not answer' exchange stop 3 travelling
+ends '^communicator: rank 0 has not called barrier "step" within 1000 ms, for which the others wait$' barrier hang 0
+ends '^communicator: ranks 0, 1 and 2 call all_gather "step" of 250 bytes, and rank 3 calls barrier "end";' all_gather skip 3
+if [[ $full == yes ]]; then
+    ends '^communicator: .*rank 0 does not answer' broadcast stop 0
+    ends '^mpi_ranks: no disk$' exchange throw 2
+    ends '^communicator: rank 2 has not called broadcast "step" of 250 bytes from rank 0 within 1000 ms' broadcast return 2
+fi
+if ((failures > 0)); then
+    echo "$failures failures"
+    exit 1
+fi
