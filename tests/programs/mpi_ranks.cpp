@@ -6,7 +6,7 @@
 ///     mpirun -n 4 mpi_ranks moves
 ///     mpirun -n 4 mpi_ranks exchange kill 2          rank 2 is killed before its third call of that kind
 ///     mpirun -n 4 mpi_ranks all_gather stop 1 [travelling]      stopped, before the call or while its bytes travel
-///     mpirun -n 4 mpi_ranks barrier throw | return | hang | skip 3
+///     mpirun -n 4 mpi_ranks barrier throw | return | hang | skip | nap 3
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -118,14 +118,14 @@ void call(ht::communicator& comm, const std::string& kind, std::vector<char>& se
 /// Calls of a kind, in the third of which something happens to one rank.
 void suffer(ht::communicator& comm, const std::string& kind, const std::string& fate, int victim,
             bool while_travelling) {
-    const std::size_t bytes = while_travelling ? std::size_t{24} << 20 : 1000;
+    const std::size_t bytes = while_travelling ? std::size_t{8} << 20 : 1000;
     std::vector<char> send(bytes * static_cast<std::size_t>(comm.size())), receive(send.size());
     for (int round = 0; round < 5; ++round) {
         if (round == 2 && comm.rank() == victim) {
             if (while_travelling) {
                 // The engine's thread is on its way when this one stops the process.
                 ht::pending begun = comm.begin_exchange("step", send.data(), receive.data(), bytes);
-                std::this_thread::sleep_for(std::chrono::milliseconds(12));
+                std::this_thread::sleep_for(std::chrono::milliseconds(4));
                 std::raise(SIGSTOP);
             }
             if (fate == "kill") std::raise(SIGKILL);
@@ -134,6 +134,10 @@ void suffer(ht::communicator& comm, const std::string& kind, const std::string& 
             if (fate == "return") return;
             if (fate == "hang") std::this_thread::sleep_for(std::chrono::seconds(60));
             if (fate == "skip") continue;
+            if (fate == "nap") {
+                std::fputs("napping\n", stderr);
+                std::this_thread::sleep_for(std::chrono::milliseconds(1'000));
+            }
         }
         call(comm, kind, send, receive);
     }
@@ -146,7 +150,7 @@ int main(int argc, char** argv) {
     try {
         const std::string what = argc > 1 ? argv[1] : "", fate = argc > 2 ? argv[2] : "";
         const int victim = argc > 3 ? std::atoi(argv[3]) : 0;
-        ht::mpi_session session{argc, argv, {.deadline = std::chrono::milliseconds(what == "moves" ? 20'000 : 1'000)}};
+        ht::mpi_session session{argc, argv, {.deadline = std::chrono::milliseconds(what == "moves" ? 20'000 : 2'000)}};
         if (what == "moves") {
             moves(session);
         } else {

@@ -112,6 +112,10 @@ inline void expect_root(int root, int size) {
         fail<argument_error>("communicator: broadcast from rank ", root, " among ", size, " ranks");
 }
 
+/// Throws argument_error for a color that MPI would not take.
+inline void expect_color(int color) {
+    if (color < 0) fail<argument_error>("communicator: split: the color is ", color, "; expected 0 or more");
+}
 /// Throws argument_error for a deadline that is no time to wait, or that clocks cannot add.
 inline void expect_deadline(std::chrono::milliseconds deadline) {
     if (deadline.count() < 1 || deadline > std::chrono::hours(24 * 366))

@@ -118,7 +118,7 @@ class communicator {
     virtual pending begin_broadcast(const char* what, void* data, std::size_t bytes, int root) = 0;
     /// Returns when all ranks have called it.
     virtual void barrier(const char* what) = 0;
-    /// The communicator of the ranks that give the same color, ordered by key, then by rank here.
+    /// The communicator of the ranks that give the same color, 0 or more, ordered by key, then by rank here.
     virtual std::unique_ptr<communicator> split(int color, int key) = 0;
 
     /// begin_exchange, complete when it returns.

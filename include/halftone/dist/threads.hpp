@@ -357,6 +357,7 @@ class thread_communicator final : public communicator {
     }
     void barrier(const char* what) override { begin({call_kind::barrier, what, 0}, nullptr, nullptr).wait(); }
     std::unique_ptr<communicator> split(int color, int key) override {
+        expect_color(color);
         const std::uint64_t number = group_->next[own()];
         const split_choice mine{color, key};
         std::vector<split_choice> all(group_->members.size());
