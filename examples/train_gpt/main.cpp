@@ -13,6 +13,7 @@
 #include <iostream>
 #include <new>
 
+#include <halftone/dist/reduce.hpp>
 #include <halftone/dist/threads.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/exec/cpu/processors.hpp>
@@ -24,6 +25,7 @@
 #include "gpu.hpp"
 #include "history.hpp"
 #include "memory.hpp"
+#include "processes.hpp"
 #include "report.hpp"
 #include "view.hpp"
 
@@ -51,39 +53,51 @@ machine describe(const options& o) {
     return where;
 }
 
-/// With --ranks: the ranks are threads, each with a model and a device of its own; the first one's run is told.
-run_result run_ranks(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around,
-                     run_view& view) {
-    run_result of_first;
+ht::cpu_options cpu_options_of_rank(const options& o) {
+    ht::cpu_options how = cpu_options_of(o);
+    if (how.threads == 0) how.threads = std::max(1, ht::detail::usable_processors() / static_cast<int>(o.ranks));
+    return how;
+}
+
+/// The part of a rank that prints nothing and writes nothing.
+run_result run_beside(const std::string& policy, const options& o, const ht::token_view& corpus, const std::string& checkpoints,
+                      const std::string& arguments, ht::communicator& comm) {
+    ht::cpu device{cpu_options_of_rank(o)};
+    ht::trainer_callback silent;
+    return run_named(policy, device, o, corpus,
+                     {.observer = silent, .checkpoints = checkpoints, .arguments = arguments, .ranks = &comm});
+}
+/// The part of the first rank, whose run is told.
+run_result run_first(const std::string& policy, const options& o, const ht::token_view& corpus, surroundings around,
+                     run_view& view, ht::communicator& comm) {
+    ht::cpu_options how = cpu_options_of_rank(o);
+    how.executor = view.executor();
+    ht::cpu device{how};
+    view.watch(device.memory());
+    around.ranks = &comm;
+    return with_history(device.memory(), policy, o, around, [&](const surroundings& recorded) {
+        return run_named(policy, device, o, corpus, recorded);
+    });
+}
+/// Ranks as threads, each with a model and a device of its own.
+run_result run_threads(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around,
+                       run_view& view) {
+    run_result result;
     ht::run_ranks(static_cast<int>(o.ranks), [&](ht::communicator& comm) {
-        const bool is_first = comm.rank() == 0;
-        ht::cpu_options how = cpu_options_of(o);
-        if (how.threads == 0) how.threads = std::max(1, ht::detail::usable_processors() / comm.size());
-        if (is_first) how.executor = view.executor();
-        ht::cpu device{how};
-        if (is_first) {
-            view.watch(device.memory());
-            surroundings own = around;
-            own.ranks = &comm;
-            of_first = with_history(device.memory(), policy, o, own, [&](const surroundings& recorded) {
-                return run_named(policy, device, o, corpus, recorded);
-            });
+        if (comm.rank() == 0) {
+            result = run_first(policy, o, corpus, around, view, comm);
         } else {
-            ht::trainer_callback silent;
-            surroundings own{silent};
-            own.checkpoints = around.checkpoints;
-            own.arguments = around.arguments;
-            own.ranks = &comm;
-            run_named(policy, device, o, corpus, own);
+            run_beside(policy, o, corpus, around.checkpoints, around.arguments, comm);
         }
     });
-    return of_first;
+    return result;
 }
 
 run_result run_policy(const std::string& policy, const options& o, const ht::token_view& corpus,
                       const surroundings& around, run_view& view) {
     if (o.device == "cuda") return run_on_gpu(policy, o, corpus, around, view);
-    if (o.ranks > 1) return run_ranks(policy, o, corpus, around, view);
+    if (around.ranks != nullptr) return run_first(policy, o, corpus, around, view, *around.ranks);
+    if (o.ranks > 1) return run_threads(policy, o, corpus, around, view);
     ht::cpu_options how = cpu_options_of(o);
     how.executor = view.executor();
     ht::cpu device{how};
@@ -102,7 +116,32 @@ void print_text(std::ostream& out, const std::vector<run_result>& runs) {
     if (writer != nullptr) out << "\nThe " << writer->policy << " model writes:\n" << printable(writer->text) << '\n';
 }
 
-int train(const options& o) {
+/// Whether a signal has arrived on any process.
+bool is_interrupted_on(ht::communicator* world) {
+    return world == nullptr ? is_interrupted() : ht::all_reduce_max(*world, "interrupted", is_interrupted() ? 1 : 0) != 0;
+}
+
+void note_signals() {
+    std::signal(SIGINT, note_signal);
+    std::signal(SIGTERM, note_signal);
+#if defined(SIGBREAK)
+    std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
+#endif
+}
+
+/// What processes but the first do.
+int train_beside(const options& o, ht::communicator& world) {
+    const training_text corpus = read_corpus(o);
+    note_signals();
+    const std::string arguments = run_arguments(o, corpus.all_bytes());
+    for (const std::string& policy : o.policies) {
+        if (is_interrupted_on(&world)) break;
+        run_beside(policy, o, corpus.view(), (o.out / policy).string(), arguments, world);
+    }
+    return is_interrupted() ? 128 + received_signal : 0;
+}
+
+int train(const options& o, ht::communicator* world) {
     const training_text corpus = read_corpus(o);
     const machine where = describe(o);
     std::vector<options> each(o.policies.size(), o);
@@ -114,11 +153,7 @@ int train(const options& o) {
             std::cout << chosen[i].text << '\n';
         }
     }
-    std::signal(SIGINT, note_signal);
-    std::signal(SIGTERM, note_signal);
-#if defined(SIGBREAK)
-    std::signal(SIGBREAK, note_signal);  // Ctrl-Break on Windows, whose programs get no SIGTERM from others
-#endif
+    note_signals();
     const std::string estimate = o.estimate && o.ranks == 1 ? estimate_of(each, corpus.view()) : "";
     reporter report(o, where, corpus.all_bytes());
 
@@ -132,13 +167,17 @@ int train(const options& o) {
     std::vector<run_result> runs;
     for (std::size_t i = 0; i < o.policies.size(); ++i) {
         const std::string& policy = o.policies[i];
-        if (is_interrupted()) break;
+        if (is_interrupted_on(world)) break;
         run_view view(policy, o, report.page_of(policy));
         {
             const auto observer = report.observe(policy);
             runs.push_back(run_policy(policy, each[i], corpus.view(),
-                                      {*observer, view.listener(), &is_interrupted, false, report.checkpoints(policy),
-                                       report.arguments()},
+                                      {.observer = *observer,
+                                       .listener = view.listener(),
+                                       .is_interrupted = &is_interrupted,
+                                       .checkpoints = report.checkpoints(policy),
+                                       .arguments = report.arguments(),
+                                       .ranks = world},
                                       view));
         }
         view.finish(std::cout, runs.back().training.steps, peaks);
@@ -153,16 +192,23 @@ int train(const options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const auto complain = [](int code, const char* what) {
-        std::cerr << "train_gpt: " << what << '\n';
+    bool is_first = true;  // others are silent about what all of them find
+    const auto complain = [&](int code, const char* what) {
+        if (is_first || code == 1) std::cerr << "train_gpt: " << what << '\n';
         return code;
     };
     try {
-        const auto o = parse_options(argc, argv);
+        const processes all(argc, argv);
+        is_first = all.is_first();
+        if (!is_first) std::cout.rdbuf(nullptr);
+        const auto o = parse_options(argc, argv, all.size());
         if (!o) return 0;
-        return o->plan ? tell_plans(*o) : train(*o);
+        if (!is_first) return train_beside(*o, *all.world());
+        return o->plan ? tell_plans(*o) : train(*o, all.world());
     } catch (const exit_with& e) {
         return complain(e.code, e.what());
+    } catch (const ht::communication_error& e) {
+        return complain(1, e.what());
     } catch (const ht::error& e) {
         return complain(2, e.what());
     } catch (const std::bad_alloc&) {

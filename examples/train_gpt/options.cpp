@@ -83,7 +83,7 @@ void check_ranks(const options& o) {
     const auto refuse_with = [&o](bool is_given, const char* option, const char* why) {
         if (is_given) refuse("--ranks is ", o.ranks, ", and ", option, why);
     };
-    refuse_with(o.device != "cpu", "--device is cuda", "; ranks are threads on the CPU");
+    refuse_with(o.device != "cpu", "--device is cuda", "; ranks train on the CPU");
     refuse_with(!o.planted_layer.empty(), "--plant", " changes the weights of one rank");
     refuse_with(o.shadow_step != 0, "--shadow", " is of a run of one rank");
     refuse_with(o.budget != 0, "--budget", " chooses the micro-batches of one rank");
@@ -130,6 +130,7 @@ void check(options& o) {
     if (o.zero != 0 && o.ranks == 1) refuse("--zero divides a model among ranks, and there is one; --ranks 2, say");
     if (o.zero != 0 && (o.save_steps != 0 || o.resume)) refuse("--zero with checkpoints, which need whole parameters");
     if (o.zero != 0 && o.numerics_every != 0) refuse("--zero with --numerics, which reads whole parameters");
+    if (o.zero != 0 && o.device != "cpu") refuse("--zero with --device cuda; ranks train on the CPU");
     if (o.zero != 0 && o.watch) refuse("--zero with --watch, which reads whole parameters");
     check_range("--save-steps", o.save_steps, 0, 1'000'000'000);
     check_range("--save-total-limit", o.save_total_limit, 0, 1'000'000);
@@ -174,7 +175,7 @@ void check(options& o) {
 
 }  // namespace
 
-std::optional<options> parse_options(int argc, char** argv) {
+std::optional<options> parse_options(int argc, char** argv, int processes) {
     options o;
     CLI::App app{
         "Trains the same byte-level GPT from the same initial weights on the same batches under each precision policy, "
@@ -203,8 +204,10 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--device", o.device, "cpu or cuda");
     app.add_option("--isa", o.isa, "portable, avx2, avx512, avx512_bf16 or amx instead of the fastest that this processor has");
     app.add_option("--threads", o.threads, "0: all cores; with --ranks those of each rank, 0: an equal part");
-    app.add_option("--ranks", o.ranks,
-                   "ranks that train together, each --batch windows of a micro-batch, as threads of this process on the CPU");
+    auto* const ranks = app.add_option(
+        "--ranks", o.ranks,
+        "ranks that train together, each with --batch windows of a micro-batch, as threads of this process on the CPU; "
+        "under mpirun, in a build with -DHALFTONE_MPI=ON, its processes are the ranks");
     app.add_option("--zero", o.zero, "what ranks divide: 1 optimizer state, 2 gradients as well, 3 parameters as well");
     app.add_option("--unit", o.units, "layers whose parameters are gathered together: h.* is each block");
     auto* const layers = app.add_option("--layers", o.layers, "transformer blocks");
@@ -284,6 +287,11 @@ std::optional<options> parse_options(int argc, char** argv) {
             refuse("--init: its vocabulary has ", o.vocabulary, " tokens, which are no bytes; give --tokens");
         if (context->count() == 0) o.context = std::min(o.context, o.positions);
         if (o.context > o.positions) refuse("--context is ", o.context, "; the model of --init has ", o.positions, " positions");
+    }
+    if (processes > 1) {
+        if (ranks->count() != 0 && o.ranks != processes)
+            refuse("--ranks is ", o.ranks, ", and mpirun has begun ", processes, " processes, which are the ranks; leave it out");
+        o.ranks = processes;
     }
     if (!plant.empty()) parse_plant(plant, o);
     if (!budget.empty()) o.budget = parse_bytes("--budget", budget);

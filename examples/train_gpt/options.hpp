@@ -26,7 +26,7 @@ struct options {
     std::string device = "cpu";
     std::string isa;                          ///< empty: this machine's fastest
     int threads = 0;                          ///< 0: all cores; with several ranks those of each, 0: an equal part
-    std::int64_t ranks = 1;                   ///< that train together, as threads
+    std::int64_t ranks = 1;                   ///< that train together, as threads or, under mpirun, processes
     std::int64_t zero = 0;                    ///< what they divide: the stage of ZeRO; 0: nothing
     std::vector<std::string> units{"h.*"};    ///< layers whose parameters are gathered together
 
@@ -66,8 +66,8 @@ struct options {
     std::int64_t planted_step = 0;
 };
 
-/// Parses the command line; empty if --help or --version has been answered. Throws exit_with(2) for invalid arguments.
-std::optional<options> parse_options(int argc, char** argv);
+/// Parses the command line of a program of so many processes; empty if --help or --version has been answered. Throws exit_with(2) for invalid arguments.
+std::optional<options> parse_options(int argc, char** argv, int processes);
 
 /// What is trained on: the bytes of a text, or the ids of a token file.
 struct training_text {

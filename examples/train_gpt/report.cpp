@@ -205,12 +205,15 @@ void write_report(const options& o, const machine& where, const std::vector<run_
 
 }  // namespace
 
-reporter::reporter(const options& o, const machine& where, std::string_view corpus) {
-    // What decides a run's numbers.
+std::string run_arguments(const options& o, std::string_view corpus) {
     json arguments = arguments_of(o);
     arguments["text"] = checksum_of(corpus);
     arguments["eval_every"] = o.eval_every;
-    const std::string text = arguments.dump();
+    return arguments.dump();
+}
+
+reporter::reporter(const options& o, const machine& where, std::string_view corpus) {
+    const std::string text = run_arguments(o, corpus);
     // In this order: the folder is made first.
     state_.reset(new state{o, where, text, ht::output_folder(o.out),
                            ht::metrics_file(o.out / "metrics.jsonl", rejoin_metrics(o, text)),

@@ -21,6 +21,9 @@ struct machine {
     std::string gpu;  ///< empty: no GPU is used
 };
 
+/// What decides a run's numbers, and a resumed run must have the same, as JSON.
+std::string run_arguments(const options& o, std::string_view corpus);
+
 /// Reports the progress of runs, and writes their metrics.jsonl and event files, and the report.
 class reporter {
   public:

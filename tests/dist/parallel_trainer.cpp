@@ -9,6 +9,7 @@
 
 #include <halftone/dist/threads.hpp>
 #include <halftone/train/ranks.hpp>
+#include <halftone/train/sharded_ranks.hpp>
 
 #include "train/small_gpt.hpp"
 
@@ -134,4 +135,27 @@ TEST_CASE("trainer: stop() on the first rank stops all, and training goes on") {
         CHECK_THROWS_AS(ht::join(adapting.trainer, comm), ht::argument_error);
     });
     CHECK(stopped == 2);
+}
+
+TEST_CASE("trainer: a divided model trains as whole ones, and ranks evaluate together") {
+    const run whole = train(3, 2);
+    for (const int stage : {1, 3}) {
+        CAPTURE(stage);
+        run of_first;
+        ht::run_ranks(3, [&](ht::communicator& comm) {
+            ht::cpu device{{.threads = 1}};
+            model_type model{device, small::config, 1};
+            ht::shard sharded{device, model, comm, ht::zero(stage, {"h.*"}), {.micro_batches = 2}};
+            ht::language_data data{ht::token_view{corpus}, small::options};
+            ht::trainer<ht::cpu, model_type> trainer{device, model, arguments};
+            keeper kept;
+            trainer.add_callback(kept);
+            ht::join(trainer, sharded);
+            const ht::training_result result = trainer.train(data);
+            if (comm.rank() == 0) of_first = {kept.losses, kept.evaluations, result, {}};
+        });
+        CHECK(of_first.losses == whole.losses);
+        CHECK(of_first.evaluations == whole.evaluations);
+        CHECK(of_first.result.skipped_steps == whole.result.skipped_steps);
+    }
 }

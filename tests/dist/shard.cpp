@@ -134,6 +134,69 @@ TEST_CASE("shard: numbers of stochastic rounding belong to elements, not to plac
     check_whole_numbers<P>(adamw, 3);
 }
 
+TEST_CASE("shard: gradients travel in the type of each layer's policy") {
+    using P = ht::recipe<ht::full_fp32, ht::rule<"fc1", ht::with_reduce<ht::amp_bf16, ht::bfloat16>>,
+                         ht::rule<"head", ht::with_reduce<ht::full_fp32, ht::float16>>>;
+    ht::run_ranks(2, [](ht::communicator& comm) {
+        ht::cpu device{{.threads = 1}};
+        model<P> m{device, 700};
+        ht::shard sharded{device, m, comm, ht::zero1{}};
+        ht::accumulator acc{sharded, ht::unscaled};
+        small::tape tape;
+        tape.gradients = [](std::size_t, std::size_t) { return 1 + 0x1p-9f + 0x1p-14f; };
+        tape.backward(loss_of(comm), acc, m.parameters());
+        const auto grads = acc.take();
+        const auto check = [&](const auto& p, float want) {
+            const ht::element_range mine = m.parameters().updated_here(m.parameters().entries()[p.entry()]);
+            if (mine.count == 0) return;
+            CHECK(static_cast<float>(grads.of(p).data()[mine.first]) == want);
+        };
+        check(m.fc1.weight, 2);
+        check(m.fc2.weight, 2 + 0x1p-8f + 0x1p-13f);
+        check(m.head.weight, 2 + 0x1p-8f);
+    });
+}
+
+TEST_CASE("shard: averages of parameters are divided as moments are") {
+    const auto train = [](auto& device, auto& m, auto& acc, ht::communicator* comm) {
+        ht::adamw optimizer{device, m, {.lr = 0.01, .ema_decay = 0.5}};
+        small::tape tape;
+        for (int window = 0; window < 3; ++window) {
+            tape.gradients = [&](std::size_t entry, std::size_t i) {
+                return comm != nullptr ? whole(comm->rank(), window, entry, i)
+                                       : whole(0, window, entry, i) + whole(1, window, entry, i);
+            };
+            if (comm != nullptr) {
+                tape.backward(loss_of(*comm), acc, m.parameters());
+            } else {
+                tape.backward(small::loss{}, acc, m.parameters());
+            }
+            auto grads = acc.take();
+            optimizer.step(grads);
+        }
+        const auto averaged = optimizer.average_parameters();
+        numbers all;
+        const auto copies = m.norm.weight.values();  // the rest stays, as its copies do
+        const auto more = m.fc2.weight.values();
+        for (ht::extent i = 0; i < copies.size(); ++i) all.push_back(copies.data()[i]);
+        for (ht::extent i = 0; i < more.size(); ++i) all.push_back(static_cast<float>(more.data()[i]));
+        return all;
+    };
+    ht::cpu device{{.threads = 1}};
+    model<ht::amp_bf16> alone{device, 700};
+    ht::accumulator acc{alone, ht::unscaled};
+    const numbers want = train(device, alone, acc, nullptr);
+    for (int stage = 1; stage <= 3; ++stage) {
+        ht::run_ranks(2, [&](ht::communicator& comm) {
+            ht::cpu own{{.threads = 1}};
+            model<ht::amp_bf16> m{own, 700};
+            ht::shard sharded{own, m, comm, ht::zero(stage)};
+            ht::accumulator of_rank{m, ht::unscaled};
+            CHECK(train(own, m, of_rank, &comm) == want);
+        });
+    }
+}
+
 /// The bytes that runs have in slabs of a kind.
 std::size_t bytes_of(const auto& sharded, memory_kind kind) {
     std::size_t bytes = 0;

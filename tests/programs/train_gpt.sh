@@ -59,6 +59,18 @@ cp out first
 "$program" "${small[@]}" --steps 6 --text text --out d --seed 2 >out 2>err || fail "with another seed: $?"
 [[ $(losses a) != "$(losses d)" ]] || fail "another seed gives the same losses"
 
+# ---- ranks train together: the first one prints, and the numbers are the same in each run
+
+for out in ranks again; do
+    "$program" "${small[@]}" --policy amp_bf16 --steps 6 --text text --out "$out" --ranks 2 --accumulation 2 >"$out.out" 2>err ||
+        fail "with two ranks: $? $(<err)"
+done
+(($(grep -c '"ranks":2' ranks/metrics.jsonl) == 6)) || fail "metrics.jsonl does not say that there are two ranks"
+grep -q '6 steps of 8 x 16 bytes on 2 ranks' ranks.out || fail "the steps of two ranks are told as $(sed -n 2p ranks.out)"
+(($(grep -c '^amp_bf16 ' ranks.out) == 1)) || fail "not one rank alone prints the table"
+[[ $(losses ranks) == "$(losses again)" ]] || fail "two ranks have other losses in another run"
+[[ $(writing ranks.out) == "$(writing again.out)" ]] || fail "two ranks write another text in another run"
+
 # ---- a plan tells what the run will report, and trains nothing
 
 peaks() { grep -A 8 '"peak_bytes"' "$1" | grep -E '"(peak_bytes|master|copy|gradient|moment|activation|workspace|other)"'; }
@@ -283,6 +295,8 @@ fi
 refuse 'has 100 tokens; a context of 128 needs 129' --text short
 refuse 'held-out part has 10 tokens; a context of 16 needs 17' --text short --context 16
 refuse '3 do not divide a --width of 256' --text text --heads 3
+refuse '--ranks is 2, and --plan is of a run of one rank' --text text --ranks 2 --plan
+refuse '--ranks is 2, and --budget chooses' --text text --ranks 2 --budget 1GiB
 refuse 'there is no missing' --tokens missing
 refuse 'empty is empty' --tokens empty
 refuse 'token number 3 is 9; the vocabulary has 0 to 8' --tokens train.bin --vocabulary 9

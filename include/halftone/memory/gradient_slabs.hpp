@@ -163,6 +163,7 @@ class gradient_slabs {
 
     /// After a window: whether they are sums of several ranks' gradients, of which all ranks must find the same norm.
     bool are_of_ranks() const { return are_of_ranks_; }
+    /// Called when they have become such sums; they are so in all later windows, too.
     void set_of_ranks() { are_of_ranks_ = true; }
 
     // ---- of a store that is divided among ranks: its runs of parameters (memory/store_run.hpp)
@@ -187,6 +188,7 @@ class gradient_slabs {
         }
         sent_[run] = true;
     }
+    /// Whether send() was called for it in this window.
     bool is_sent(std::size_t run) const { return sent_[run]; }
     /// Frees the memory of one run, or of all, whose window then has ended.
     void drop_whole(std::size_t run) { whole_[run] = buffer(); }

@@ -35,6 +35,7 @@ struct element_range {
 
 /// Parameters of one group that are side by side in all slabs, and divided among the ranks.
 struct store_run {
+    /// What its parameters are: layers' states have no gradients either, and no rank has a piece of them.
     enum class content { trained, frozen, state };
 
     std::size_t group = 0;
