@@ -121,6 +121,44 @@ class runner {
     runner(const bench::session& with, const char* policy, const char* dtype)
         : with_(with), policy_(policy), dtype_(dtype) {}
 
+    /// With a function of the scores, causal: PyTorch has it as flex_attention, compiled, and as a mask that is stored.
+    template <class... F>
+    void run_with(const char* function, const shape& s, const F&... f) {
+        problem<T> p(s);
+        const auto& x = p.forward;
+        const auto forward = [&](auto& d) {
+            ht::attention<P>(d, x.q, x.k, x.v, x.o, x.logsumexp, x.options, f...);
+        };
+        const auto backward = [&](auto& d) { ht::attention_gradients<P>(d, p.backward, f...); };
+        forward(with_.device);
+        const double seen = std::string(function) == "window" ? 2.0 * window / static_cast<double>(s.length) : 1;
+        for (const bool is_forward : {true, false}) {
+            const bench::case_name name{std::string("attention ") + (is_forward ? "forward " : "backward ") + function, s.name(),
+                                        policy_};
+            if (!with_.report.wants(name)) continue;
+            std::vector<bench::contender> all{bench::local("halftone", [&] {
+                if (is_forward) {
+                    forward(with_.device);
+                } else {
+                    backward(with_.device);
+                }
+            })};
+            for (const char* peer : {"flex_attention", "masked_attention"}) {
+                if (with_.torch == nullptr || (!is_forward && std::string(peer) == "flex_attention")) continue;
+                try {
+                    with_.add_torch(all, {{"op", peer}, {"dtype", dtype_}, {"pass", is_forward ? "forward" : "backward"},
+                                          {"batch", s.batch}, {"length", s.length}, {"heads", s.heads}, {"size", s.size},
+                                          {"function", function}, {"window", window}},
+                                    peer);
+                } catch (const std::runtime_error& e) {
+                    std::printf("  left out: %s: %s\n", peer, e.what());
+                }
+            }
+            with_.tell_operations<T>(name, all, (is_forward ? 1 : 2.5) * seen * s.operations());
+        }
+    }
+    static constexpr int window = 256;
+
     void run(const shape& s) {
         problem<T> p(s);
         const auto forward = [&](auto& d) {
@@ -157,6 +195,23 @@ class runner {
     const bench::session& with_;
     const char *policy_, *dtype_;
 };
+
+/// Functions of scores: ALiBi, a sliding window, a soft cap.
+template <class P, class T>
+void run_functions(runner<P, T>& with) {
+    constexpr int heads = 12;
+    float slopes[heads];
+    for (int head = 0; head < heads; ++head) slopes[head] = std::exp2(-8.0f * static_cast<float>(head + 1) / heads);
+    const auto slope = ht::lookup(ht::const_view<float, 1>(slopes, {heads}));
+    for (const extent length : {1024, 4096}) {
+        const shape s{1, length, heads, heads, 64, true};
+        with.run_with("alibi", s, [slope](auto score, auto head, auto query, auto key) {
+            return score + slope(head) * (key - query);
+        });
+        with.run_with("window", s, ht::sliding_window{runner<P, T>::window});
+        with.run_with("cap", s, ht::soft_cap{30});
+    }
+}
 
 /// Prints scratch memory against length, which shows that it is linear.
 void tell_memory(ht::cpu& device, bench::report& report) {
@@ -200,5 +255,7 @@ int main(int argc, char** argv) {
         for (const shape& each : shapes()) bf16.run(each);
         for (const shape& each : few_shapes()) fp32.run(each);
         for (const shape& each : few_shapes()) fp16.run(each);
+        run_functions(bf16);
+        run_functions(fp32);
     });
 }

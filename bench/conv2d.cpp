@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// Times convolutions of ResNet-18's layers on the CPU beside PyTorch's, which are oneDNN's: forward, and the gradients of the
+/// Times convolutions of ResNet-18's layers on the CPU, compared with PyTorch's, which are oneDNN's: forward, and the gradients of the
 /// input and of the weight, each alone, in GFLOP/s and as a fraction of the peak from registers.
 ///
 ///     bench_conv2d --json conv2d.json --torch python3 --filter fp32
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     bench::options o;
     bool quick = false;
     int images = 8;
-    CLI::App app{"Times convolutions on the CPU, beside PyTorch's."};
+    CLI::App app{"Times convolutions on the CPU, compared with PyTorch's."};
     app.add_flag("--quick", quick, "one layer alone");
     app.add_option("--images", images, "in a batch")->check(CLI::PositiveNumber);
     return bench::run_program("bench_conv2d", app, o, argc, argv, [&](const bench::session& s) {

@@ -2,7 +2,7 @@
 /// \file
 /// Times greedy generation of GPTs with a key-value cache on the CPU: tokens a second of one text, and of eight at once.
 ///
-///     bench_generate --json generate.json --torch python3        // beside PyTorch, and transformers where it is installed
+///     bench_generate --json generate.json --torch python3        // compared with PyTorch, and with transformers where it is installed
 ///     bench_generate --tiny                                      // a small model: seconds
 ///
 /// One run takes prompts of various lengths, around `prompt` tokens, and makes `new` tokens of each; weights are random.
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     bench::options o;
     o.rounds = 5;
     bool tiny = false;
-    CLI::App app{"Times generation with a key-value cache on the CPU, beside PyTorch's."};
+    CLI::App app{"Times generation with a key-value cache on the CPU, compared with PyTorch's."};
     app.add_flag("--tiny", tiny, "a model of 2 layers of width 64 in place of GPT-2");
     return bench::run_program("bench_generate", app, o, argc, argv, [&](const bench::session& with) {
         with.report.note("work", "bytes: the parameters in the policy's type, once for each step of new tokens");

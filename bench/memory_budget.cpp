@@ -4,7 +4,7 @@
 /// each compared with the best of all ways that fit. Steps take turns, in an order that rotates; times are medians.
 ///
 ///     bench_memory_budget --json memory_budget.json                 // 12 blocks
-///     bench_memory_budget --resident                                // resident memory of the process, beside the plan
+///     bench_memory_budget --resident                                // resident memory of the process, compared with the plan
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -210,7 +210,7 @@ int run(const settings& o) {
 
 int main(int argc, char** argv) {
     settings o;
-    CLI::App app{"Times what less memory costs: checkpoints, and budgets beside the best way that fits."};
+    CLI::App app{"Times what less memory costs: checkpoints, and budgets compared with the best way that fits."};
     app.option_defaults()->always_capture_default();
     app.add_option("--layers", o.layers);
     app.add_option("--width", o.width);

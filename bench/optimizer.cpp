@@ -56,7 +56,7 @@ class slab {
     extent count_;
 };
 
-/// Newton and Schulz's iteration over twelve (rows, columns), beside plain products of the same shapes.
+/// Newton and Schulz's iteration over twelve (rows, columns), compared with plain products of the same shapes.
 void run_newton_schulz(const bench::session& with, const bench::options& o, extent rows, extent columns) {
     ht::cpu& device = with.device;
     constexpr extent layers = 12;
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
         const bench::operands<std::byte> from(device, 1, copied), to(device, 1, copied);
         const std::string shape = std::to_string(count);
         const auto run = [&](const char* kernel, const char* policy, double bytes, const auto& work, const char* peer, const bench::json& asked,
-                             const std::vector<bench::contender>& beside = {}) {
+                             const std::vector<bench::contender>& peers = {}) {
             const bench::case_name name{kernel, shape, policy};
             if (!report.wants(name)) return;
             std::vector<bench::contender> all{bench::local("halftone", work)};
@@ -200,7 +200,7 @@ int main(int argc, char** argv) {
                 question.update(asked);
                 all.push_back(torch->contender("torch", question));
             }
-            all.insert(all.end(), beside.begin(), beside.end());
+            all.insert(all.end(), peers.begin(), peers.end());
             const auto timings = bench::compare(all, o);
             report.add(name, timings, bytes * static_cast<double>(count), "GB/s", bytes * static_cast<double>(count) / timings[1].seconds,
                        "copy of as many bytes, in turn");

@@ -95,19 +95,19 @@ def targets(m, amx):
 
     for policy, peers in (("bf16", ("onednn", "torch")), ("fp32", ("onednn", "torch"))):
         for peer in peers:
-            yield (f"products, {policy}, squares and GPT-2's layers with both gradients, beside {peer}", times(1),
+            yield (f"products, {policy}, squares and GPT-2's layers with both gradients, compared with {peer}", times(1),
                    least(m.ratios("matmul", policy, PRODUCTS, peer), 1))
             if policy == "bf16" and amx:
-                yield f"the same, geometric mean, beside {peer}", times(1.25), mean(m.ratios("matmul", policy, PRODUCTS, peer), 1.25)
+                yield f"the same, geometric mean, compared with {peer}", times(1.25), mean(m.ratios("matmul", policy, PRODUCTS, peer), 1.25)
     share = 40 if amx else 90
     yield "products, bf16, 2,048 square, of the register-only peak", f"{share}%", least(m.shares("matmul", "bf16", ["2048x2048x2048"]), share, "%")
     if amx:
-        yield "products, fp16, beside torch", times(3), least(m.ratios("matmul", "fp16", PRODUCTS, "torch"), 3)
+        yield "products, fp16, compared with torch", times(3), least(m.ratios("matmul", "fp16", PRODUCTS, "torch"), 3)
         yield ("products, fp16, in units of the rate of bf16", "0.4",
                least(m.neighbours("matmul", "fp16", [(s, (s, "bf16")) for s in PRODUCTS]), 0.4))
-        yield "products, split_fp32, beside torch in fp32", times(1.7), least(m.ratios("matmul", "split_fp32", PRODUCTS, "torch"), 1.7)
+        yield "products, split_fp32, compared with torch in fp32", times(1.7), least(m.ratios("matmul", "split_fp32", PRODUCTS, "torch"), 1.7)
     else:
-        yield "products, fp16, beside our own of fp32", "0.85", least(m.ratios("matmul", "fp16", PRODUCTS, "halftone_fp32"), 0.85)
+        yield "products, fp16, compared with our own of fp32", "0.85", least(m.ratios("matmul", "fp16", PRODUCTS, "halftone_fp32"), 0.85)
     for policy in ("bf16", "fp32"):
         odd = [("256x50257x768", "256x50304x768"), ("1024x1024x1023", "1024x1024x1024")]
         yield (f"products, {policy}, odd extents, in units of the even neighbour's rate", "0.7",
@@ -115,11 +115,11 @@ def targets(m, amx):
         yield (f"products, {policy}, operands and results off a cache line, in units of the aligned one's rate", "0.9",
                least(m.ratios("matmul", policy, OFF_A_LINE, "halftone_aligned"), 0.9))
     for direction, wanted in (("forward", 1.5 if amx else 1.3), ("backward", 3 if amx else 1.3)):
-        yield (f"attention, bf16, 12 heads of 64, lengths 256 to 4,096, {direction}, beside torch", times(wanted),
+        yield (f"attention, bf16, 12 heads of 64, lengths 256 to 4,096, {direction}, compared with torch", times(wanted),
                least(m.ratios(f"attention {direction}", "bf16", ATTENTION, "torch"), wanted))
     yield "attention, scratch memory", "linear in length", linear(m.scratch)
     whole = ["124475904"]
-    yield "AdamW with clipping, 124 million parameters, beside torch's fused AdamW and clip_grad_norm_", times(1.4), least(m.ratios("norm and adamw", "bf16 copy", whole, "torch"), 1.4)
+    yield "AdamW with clipping, 124 million parameters, compared with torch's fused AdamW and clip_grad_norm_", times(1.4), least(m.ratios("norm and adamw", "bf16 copy", whole, "torch"), 1.4)
     yield "the same where the norm is known from the gradients' epilogues", times(1.7), least(m.ratios("adamw, norm known", "bf16 copy", whole, "torch"), 1.7)
     yield "AdamW, of the speed of a copy, at 30 bytes a parameter", "95%", least(m.shares("adamw", "bf16 copy", whole), 95, "%")
     for direction, wanted in (("forward", 80), ("backward", 65)):
@@ -129,8 +129,8 @@ def targets(m, amx):
                 yield (f"{kernel}, {policy}, {direction}, large, of the speed of a copy", f"{wanted}%",
                        least(m.shares(kernel, policy, [f"{s} {direction}" for s in sizes]), wanted, "%"))
     wanted = 2 if amx else 1.5
-    yield "whole training steps, bf16, beside the better of torch eager and compiled", times(wanted), least(m.ratios("train_step", "bf16", STEPS, "torch"), wanted)
-    yield "the first of them, beside llm.c", times(6), least(m.ratios("train_step", "bf16", STEPS[:1], "llm.c"), 6)
+    yield "whole training steps, bf16, compared with the better of torch eager and compiled", times(wanted), least(m.ratios("train_step", "bf16", STEPS, "torch"), wanted)
+    yield "the first of them, compared with llm.c", times(6), least(m.ratios("train_step", "bf16", STEPS[:1], "llm.c"), 6)
 
 
 def table(documents):

@@ -70,6 +70,72 @@ def attention(q):
     return lambda: torch.autograd.grad(o, x, d, retain_graph=True)
 
 
+def attention_function(q):
+    """The score_mod of a request: causal, and ALiBi, a sliding window or a soft cap."""
+    heads, window = q["heads"], q["window"]
+
+    def function(score, batch, head, query, key):
+        if q["function"] == "alibi":
+            score = score + torch.exp2((head + 1) * (-8 / heads)) * (key - query)
+        if q["function"] == "cap":
+            score = 30 * torch.tanh(score / 30)
+        seen = query >= key
+        if q["function"] == "window":
+            seen = seen & (query - key < window)
+        return torch.where(seen, score, -float("inf"))
+
+    return function
+
+
+def heads_of(q):
+    return [sample(q["batch"], q["length"], q["heads"], q["size"], dtype=dtype_of(q)).transpose(1, 2) for _ in range(3)]
+
+
+@op
+def flex_attention(q):
+    """flex_attention, compiled, with a mask of blocks where keys are hidden; forward alone, as it is on CPUs."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention as flex
+    x, function, length, window = heads_of(q), attention_function(q), q["length"], q["window"]
+
+    def seen(batch, head, query, key):
+        return (query >= key) & (query - key < window) if q["function"] == "window" else query >= key
+
+    blocks = create_block_mask(seen, None, None, length, length, device="cpu")
+    compiled = torch.compile(flex)
+
+    def run():
+        with torch.no_grad():
+            return compiled(*x, score_mod=function, block_mask=blocks)
+
+    return run
+
+
+@op
+def masked_attention(q):
+    """scaled_dot_product_attention with a stored bias, which is also its mask; a cap of scores is computed in steps."""
+    x, function, length = heads_of(q), attention_function(q), q["length"]
+    place = torch.arange(length)
+    bias = function(torch.zeros(q["heads"], length, length), 0, torch.arange(q["heads"])[:, None, None], place[None, :, None],
+                    place[None, None, :]).to(dtype_of(q))[None]
+
+    def attend():
+        if q["function"] != "cap":
+            return torch.nn.functional.scaled_dot_product_attention(*x, attn_mask=bias)
+        scores = 30 * torch.tanh(x[0] @ x[1].transpose(-1, -2) * (q["size"] ** -0.5 / 30)) + bias
+        return torch.softmax(scores, -1) @ x[2]
+
+    if q["pass"] == "forward":
+        def run():
+            with torch.no_grad():
+                return attend()
+        return run
+    for t in x:
+        t.requires_grad_()
+    o = attend()
+    d_o = torch.randn(o.shape).to(o.dtype)
+    return lambda: torch.autograd.grad(o, x, d_o, retain_graph=True)
+
+
 @op
 def conv2d(q):
     """torch.nn.functional.conv2d of square images and windows; "input" and "weight": that gradient alone."""

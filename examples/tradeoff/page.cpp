@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// \file
-/// tradeoff.html: the curve of step time over peak memory, the peaks by kind beside the planned ones, and the table. One
+/// tradeoff.html: the curve of step time over peak memory, the peaks by kind with the planned ones, and the table. One
 /// page that loads nothing; its drawings are SVG, so that it needs no script.
 #include <algorithm>
 #include <cmath>

@@ -36,7 +36,7 @@ struct row_result {
     double accuracy = 0;            ///< the fraction of the held-out texts that get their label
 };
 
-/// A run on a device, which can be trained in turn with others, so that all rows share what the machine does beside.
+/// A run on a device, which can be trained in turn with others, so that all rows share what else the machine does.
 class any_run {
   public:
     virtual ~any_run() = default;

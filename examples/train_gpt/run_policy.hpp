@@ -114,7 +114,7 @@ class shadower final : public ht::trainer_callback {
         const auto report = ht::shadow_run(*device_, *model_, twin, [&](auto& tape, const auto& m) {
             return trainer_->scaler().scale(m.loss(tape, micro) * ht::share_of(tape, micro, batch));
         });
-        std::cout << "step " << o_->shadow_step << " beside fp32:\n";
+        std::cout << "step " << o_->shadow_step << " compared with fp32:\n";
         report.print(std::cout);
         const ht::shadow_row* first = report.first();
         std::cout << (first == nullptr ? "no tensor is beyond its bound" : "first: " + first->text()) << std::endl;

@@ -18,7 +18,7 @@ TEST_CASE("cache_heads on cuda: as defined; positions outside the cache are igno
     CHECK(cache_heads_checks::stays_inside(device, {-1, 1, 2}));
 }
 
-TEST_CASE("eight_bit_heads on cuda: as defined and within bounds; places that the cache does not have are left out") {
+TEST_CASE("eight_bit_heads on cuda: as defined and within bounds; slots that the cache does not have are left out") {
     support::waiting_cuda device;
     eight_bit_checks::as_defined(device);
     eight_bit_checks::within_bounds(device);

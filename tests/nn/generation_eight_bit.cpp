@@ -39,15 +39,15 @@ struct projected {
         std::vector<std::int8_t> codes(static_cast<std::size_t>(s.size()));
         std::vector<float> scales(static_cast<std::size_t>(s[0] * s[1]));
         std::vector<T> read(codes.size());
-        std::vector<std::int32_t> places;
-        for (extent t = 0; t < tokens; ++t) places.push_back(static_cast<std::int32_t>(t));
+        std::vector<std::int32_t> slots;
+        for (extent t = 0; t < tokens; ++t) slots.push_back(static_cast<std::int32_t>(t));
         const auto last = static_cast<std::int32_t>(tokens);
         const std::vector<std::int32_t> offsets{0, last, last};
         const ht::view<std::int8_t, 3> of_codes(codes.data(), s);
         const ht::view<float, 2> of_scales(scales.data(), {s[0], s[1]});
         const ht::const_view<std::int32_t, 1> of_offsets(offsets.data(), {3});
         ht::reference::quantize_heads(ht::kernel::quantize_heads_arguments<T>{
-            {values.data(), {tokens, width()}}, heads * size, {places.data(), {tokens}}, of_codes, of_scales});
+            {values.data(), {tokens, width()}}, heads * size, {slots.data(), {tokens}}, of_codes, of_scales});
         ht::reference::dequantize_heads(ht::kernel::dequantize_heads_arguments<T>{
             of_codes, of_scales, of_offsets, of_offsets, tokens, {read.data(), s}});
         for (extent t = 0; t < tokens; ++t) {

@@ -108,13 +108,13 @@ if command -v python3 >/dev/null 2>&1; then
     targets() { python3 "$root/bench/targets.py" "$@" >"$work/out" 2>&1; }
     expect() { grep -qF "$1" "$work/out" || fail "targets.py does not say '$1': $(cat "$work/out")"; }
     targets "$work/avx512_bf16.json" "$work/rows.json" || fail "targets.py ends with $?"
-    expect 'beside onednn | 1 times | 0.75 (2048x2048x2048); 1 of 2 below | **short** |'
-    expect 'beside torch | 1 times | 1.00 (2048x2048x2048), 2 cases | holds |'
+    expect 'compared with onednn | 1 times | 0.75 (2048x2048x2048); 1 of 2 below | **short** |'
+    expect 'compared with torch | 1 times | 1.00 (2048x2048x2048), 2 cases | holds |'
     expect 'of the register-only peak | 90% | 92% | holds |'
     expect 'eager and compiled | 1.5 times | 1.75 | holds |'
     expect '3 of 4 hold.'
     targets "$work/amx.json" && expect 'eager and compiled | 2 times | 1.75 | **short** |'
-    expect 'beside onednn | 1.25 times | 1.06, 2 cases | **short** |'
+    expect 'compared with onednn | 1.25 times | 1.06, 2 cases | **short** |'
     targets "$work/amx.json" "$work/avx512_bf16.json" && fail "targets.py takes two machines for one"
     expect 'different machines'
     targets "$work/rows.json" && fail "targets.py accepts rows without a library"

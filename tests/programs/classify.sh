@@ -54,12 +54,12 @@ complete() {
 # numbers FOLDER: what may not depend on threads.
 numbers() { grep -E '"(train_loss|test_accuracy)"' "$1/summary.json"; }
 
-"$images" --data data --epochs 6 --batch 10 --out pictures >out 2>err || fail "classify_images ends with $?: $(cat err)"
-complete pictures
-(($(grep -c '"test_accuracy": 1.0' pictures/summary.json) == 4)) || fail "images: $(grep test_accuracy pictures/summary.json)"
+"$images" --data data --epochs 6 --batch 10 --out images_out >out 2>err || fail "classify_images ends with $?: $(cat err)"
+complete images_out
+(($(grep -c '"test_accuracy": 1.0' images_out/summary.json) == 4)) || fail "images: $(grep test_accuracy images_out/summary.json)"
 "$images" --data data --epochs 6 --batch 10 --workers 3 --threads 1 --out again >out 2>err || fail "with workers: $?"
-[[ $(numbers pictures) == "$(numbers again)" ]] || fail "the numbers depend on the number of workers"
-grep -q '"steps": 36' pictures/summary.json || fail "images: $(grep '"steps"' pictures/summary.json)"
+[[ $(numbers images_out) == "$(numbers again)" ]] || fail "the numbers depend on the number of workers"
+grep -q '"steps": 36' images_out/summary.json || fail "images: $(grep '"steps"' images_out/summary.json)"
 
 small=(--reviews 60 --epochs 3 --length 24 --width 32 --layers 1 --heads 2)
 "$texts" "${small[@]}" --out reviews >out 2>err || fail "classify_text ends with $?: $(cat err)"

@@ -35,11 +35,11 @@ inline namespace HALFTONE_ABI {
 
 namespace detail {
 
-/// The data of a step apart from its tokens, in host memory. For attention, the places of each sequence in the cache
-/// are two sequences: the filled places, with the step's queries, and the unused ones, with no queries.
+/// The data of a step apart from its tokens, in host memory. For attention, the slots of each sequence in the cache
+/// are two sequences: the filled slots, with the step's queries, and the unused ones, with no queries.
 struct cache_step {
     std::vector<std::int32_t> positions;                   ///< position of each token in its sequence
-    std::vector<std::int32_t> places;                      ///< place of each token in the cache
+    std::vector<std::int32_t> slots;                       ///< slot of each token in the cache
     std::vector<std::int32_t> query_offsets, key_offsets;  ///< (2 sequences + 1)
     extent longest = 0;                                    ///< the largest number of new tokens of a sequence
 };
@@ -56,8 +56,8 @@ namespace detail {
 
 /// The keys, then the values, of one layer in eight bits.
 struct eight_bit_layer {
-    view<std::int8_t, 3> codes;  ///< (heads, places, head_size)
-    view<float, 2> scales;       ///< (heads, places)
+    view<std::int8_t, 3> codes;  ///< (heads, slots, head_size)
+    view<float, 2> scales;       ///< (heads, slots)
 };
 
 }  // namespace detail
@@ -66,7 +66,7 @@ struct eight_bit_layer {
 class key_value_cache {
   public:
     /// Room for `sequences` sequences of up to `capacity` tokens, in the memory of the device, which must outlive the
-    /// cache. The memory of layers is allocated in the first step: the keys and values of all heads for each place.
+    /// cache. The memory of layers is allocated in the first step: the keys and values of all heads for each slot.
     /// Throws argument_error.
     template <class Device>
     key_value_cache(Device& device, extent sequences, extent capacity, cache_type type = cache_type::as_computed)
@@ -105,7 +105,7 @@ class key_value_cache {
         check(offsets, tokens, most);
         layer_ = 0;
         is_new_ = std::all_of(lengths_.begin(), lengths_.end(), [](extent n) { return n == 0; });
-        step_.positions.clear(), step_.places.clear();
+        step_.positions.clear(), step_.slots.clear();
         step_.query_offsets.assign(1, 0), step_.key_offsets.assign(1, 0);
         step_.longest = 0;
         for (extent i = 0; i < sequences(); ++i) {
@@ -113,7 +113,7 @@ class key_value_cache {
             const extent count = extent{offsets(i + 1)} - offsets(i), begin = i * capacity_;
             for (const extent end = length + count; length < end; ++length) {
                 step_.positions.push_back(static_cast<std::int32_t>(length));
-                step_.places.push_back(static_cast<std::int32_t>(begin + length));
+                step_.slots.push_back(static_cast<std::int32_t>(begin + length));
             }
             step_.query_offsets.insert(step_.query_offsets.end(), 2, offsets(i + 1));
             step_.key_offsets.push_back(static_cast<std::int32_t>(begin + length));

@@ -14,7 +14,7 @@ TEST_CASE("cache_heads: as defined, with one thread and with two") {
         ht::cpu device{{.threads = threads}};
         cache_heads_checks::as_defined(device);
         CHECK_THROWS_WITH_AS(cache_heads_checks::stays_inside(device, {0, 1, 2}),
-                             "cache_heads: the place of row 2 is 2; expected 0 to 1", ht::argument_error);
+                             "cache_heads: the slot of row 2 is 2; expected 0 to 1", ht::argument_error);
         CHECK_THROWS_AS(cache_heads_checks::stays_inside(device, {-1, 1, 0}), ht::argument_error);
     }
 }

@@ -24,17 +24,17 @@ using ht::extent;
 using support::guarded;
 
 template <class T, class Device>
-bool is_as_defined(Device& device, extent first_column, extent heads, extent places, extent head_size,
+bool is_as_defined(Device& device, extent first_column, extent heads, extent slots, extent head_size,
                    const std::vector<std::int32_t>& at) {
     support::random data(1);
     const auto tokens = static_cast<extent>(at.size()), width = first_column + heads * head_size;
-    const guarded<T> rows(data.normals<T>(tokens * width)), got(heads * places * head_size), want(heads * places * head_size);
+    const guarded<T> rows(data.normals<T>(tokens * width)), got(heads * slots * head_size), want(heads * slots * head_size);
     const guarded<std::int32_t> ids(at);
-    const ht::shape<3> s{heads, places, head_size};
+    const ht::shape<3> s{heads, slots, head_size};
     const ht::kernel::cache_heads_arguments<T> a{rows.const_view(ht::shape<2>{tokens, width}), first_column, ids.const_view(),
                                                  got.view(s)};
     ht::kernel::cache_heads<Device>::run(device, a);
-    ht::reference::cache_heads(ht::kernel::cache_heads_arguments<T>{a.rows, first_column, a.places, want.view(s)});
+    ht::reference::cache_heads(ht::kernel::cache_heads_arguments<T>{a.rows, first_column, a.slots, want.view(s)});
     return got.same_bits(want) && got.intact();
 }
 

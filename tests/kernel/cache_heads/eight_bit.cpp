@@ -24,10 +24,10 @@ TEST_CASE("eight_bit_heads: errors within the bound of the definition, from the 
     });
 }
 
-TEST_CASE("eight_bit_heads: places outside of the cache") {
+TEST_CASE("eight_bit_heads: slots outside of the cache") {
     ht::cpu device{{.threads = 1}};
     CHECK_THROWS_WITH_AS(eight_bit_checks::stays_inside(device, {0, 1, 2}),
-                         "eight_bit_heads: the place of row 2 is 2; expected 0 to 1", ht::argument_error);
+                         "eight_bit_heads: the slot of row 2 is 2; expected 0 to 1", ht::argument_error);
 }
 
 }  // namespace

@@ -27,23 +27,23 @@ namespace ht = halftone;
 using ht::extent;
 using support::guarded;
 
-/// Codes and scales of `places` places, and the values read from them.
+/// Codes and scales of `slots` slots, and the values read from them.
 template <class T>
 struct cache {
-    extent heads, places, head_size;
-    guarded<std::int8_t> codes{heads * places * head_size};
-    guarded<float> scales{heads * places};
-    guarded<T> values{heads * places * head_size};
+    extent heads, slots, head_size;
+    guarded<std::int8_t> codes{heads * slots * head_size};
+    guarded<float> scales{heads * slots};
+    guarded<T> values{heads * slots * head_size};
 
-    ht::shape<3> shape() const { return {heads, places, head_size}; }
+    ht::shape<3> shape() const { return {heads, slots, head_size}; }
     ht::kernel::quantize_heads_arguments<T> stores(const guarded<T>& rows, extent first_column,
                                                    const guarded<std::int32_t>& at) const {
         return {rows.const_view(ht::shape<2>{at.size(), first_column + heads * head_size}), first_column, at.const_view(),
-                codes.view(shape()), scales.view(ht::shape<2>{heads, places})};
+                codes.view(shape()), scales.view(ht::shape<2>{heads, slots})};
     }
     ht::kernel::dequantize_heads_arguments<T> reads(const guarded<std::int32_t>& queries,
                                                     const guarded<std::int32_t>& keys, extent capacity) const {
-        return {codes.const_view(shape()), scales.const_view(ht::shape<2>{heads, places}), queries.const_view(),
+        return {codes.const_view(shape()), scales.const_view(ht::shape<2>{heads, slots}), queries.const_view(),
                 keys.const_view(), capacity, values.view(shape())};
     }
 };
@@ -61,23 +61,23 @@ std::vector<float> stored(Device& device, const std::vector<T>& x) {
     return values;
 }
 
-/// Sequences of `capacity` places; `lengths` of them are filled, and those with a new token are read.
+/// Sequences of `capacity` slots; `lengths` of them are filled, and those with a new token are read.
 template <class T, class Device>
 void check_sequences(Device& device, extent first_column, extent heads, extent head_size, extent capacity,
                      const std::vector<extent>& lengths, const std::vector<bool>& has_query) {
     support::random data(7);
     const auto sequences = static_cast<extent>(lengths.size());
-    std::vector<std::int32_t> places, queries{0}, keys{0};
+    std::vector<std::int32_t> slots, queries{0}, keys{0};
     for (extent i = 0; i < sequences; ++i) {
         const extent length = lengths[static_cast<std::size_t>(i)];
-        for (extent j = length; j-- > 0;) places.push_back(static_cast<std::int32_t>(i * capacity + j));
+        for (extent j = length; j-- > 0;) slots.push_back(static_cast<std::int32_t>(i * capacity + j));
         queries.insert(queries.end(), 2, queries.back() + (has_query[static_cast<std::size_t>(i)] ? 1 : 0));
         keys.push_back(static_cast<std::int32_t>(i * capacity + length));
         keys.push_back(static_cast<std::int32_t>((i + 1) * capacity));
     }
-    const extent tokens = static_cast<extent>(places.size());
+    const extent tokens = static_cast<extent>(slots.size());
     const guarded<T> rows(data.normals<T>(tokens * (first_column + heads * head_size)));
-    const guarded<std::int32_t> at(places), of_queries(queries), of_keys(keys);
+    const guarded<std::int32_t> at(slots), of_queries(queries), of_keys(keys);
     const cache<T> got{heads, sequences * capacity, head_size}, want{heads, sequences * capacity, head_size};
     ht::kernel::eight_bit_heads<Device>::quantize(device, got.stores(rows, first_column, at));
     ht::kernel::eight_bit_heads<Device>::dequantize(device, got.reads(of_queries, of_keys, capacity));
@@ -107,7 +107,7 @@ void as_defined(Device& device) {
 }
 
 /// |x - value| is at most half a scale, for the rounding to an integer; 128 2^-24 scales, for the rounding of the quotient and
-/// of the scale; what a subnormal scale loses, 127 2^-150; and half a unit in the last place of the product and of T.
+/// of the scale; what a subnormal scale loses, 127 2^-150; and half a unit in the last slot of the product and of T.
 template <class T, class Device>
 void check_bound(Device& device, const std::vector<T>& x) {
     double amax = 0;
@@ -158,10 +158,10 @@ void passes_on_infinities(Device& device) {
 
 /// Places that the cache does not have: false if something else is touched than where the others belong.
 template <class Device>
-bool stays_inside(Device& device, const std::vector<std::int32_t>& places) {
+bool stays_inside(Device& device, const std::vector<std::int32_t>& slots) {
     const cache<float> two{1, 2, 1};
     const guarded<float> rows(std::vector<float>{1, 2, 3});
-    const guarded<std::int32_t> at(places);
+    const guarded<std::int32_t> at(slots);
     for (extent i = 0; i < 2; ++i) two.codes[i] = 0, two.scales[i] = 0;
     ht::kernel::eight_bit_heads<Device>::quantize(device, two.stores(rows, 0, at));
     return two.codes.intact() && two.scales.intact() && two.codes[0] == 0 && two.codes[1] == 127 && two.scales[0] == 0;

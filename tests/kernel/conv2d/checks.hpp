@@ -54,6 +54,9 @@ inline const conv2d_case cases[] = {
     {{5, 2, 16, 16}, 3, {3, 3}, {.padding = {1, 1}}},                            // four images, then one
     {{4, 3, 8, 8}, 2, {1, 1}, {.stride = {2, 2}}},                               //
     {{0, 3, 5, 5}, 4, {3, 3}, {.padding = {1, 1}}},                              // no images
+    {{3, 60, 7, 7}, 20, {3, 3}, {.padding = {1, 1}}},                            // deep: more terms than are packed at once
+    {{1, 3, 5, 40}, 270, {3, 3}, {.stride = {1, 2}, .padding = {1, 1}}},         // many outputs
+    {{2, 36, 6, 9}, 34, {3, 2}, {.padding = {2, 1}, .dilation = {2, 1}, .groups = 2}},
 };
 /// An image whose matrix is larger than what is unfolded at once: it is cut by rows, and its gradient by channels.
 inline const conv2d_case large = {{1, 64, 64, 64}, 2, {3, 3}, {.padding = {1, 1}}};
@@ -188,10 +191,13 @@ void check_case(Device& device, const conv2d_case& t, bool integers, support::co
         const doubles x_before = adds ? as_read<double>(to_x) : zeros(t.x.size()),
                       w_before = adds ? as_read<double>(to_w) : zeros(in.w.size());
         const auto g = in.dy.const_view(p.result());
+        // Sums over outputs, which are added for each tap; or one sum over both (conv2d/implicit).
+        const bool is_one_sum = ht::detail::is_reversible(p) &&
+                                ht::detail::is_implicit<compute, X, W, Y>(device, ht::detail::reversed(p));
+        const extent terms = is_one_sum ? p.group_outputs() * p.window.taps() : p.group_outputs() + p.window.taps();
         ht::conv2d_input<P>(device, weight, g, to_x.view(t.x), t.options, mode);
         ht::conv2d_weight<P>(device, in.last(t), g, to_w.view(t.weight()), t.options, mode);
-        compare<compute, X, Device>(c, integers, to_x, dx, x_before,
-                                    static_cast<double>(p.group_outputs() + p.window.taps()));
+        compare<compute, X, Device>(c, integers, to_x, dx, x_before, static_cast<double>(terms));
         // A sum in each product, and the sum of the products, in order.
         compare<compute, W, Device>(c, integers, to_w, dw, w_before,
                                     static_cast<double>(p.images * (p.positions() + p.window.down.positions)));

@@ -66,13 +66,13 @@ struct device_sequences {
     variable<std::int32_t, 1> query_offsets{}, key_offsets{};  ///< empty if nothing was copied
     packed_sequences sequences{};
     key_value_cache* cache = nullptr;         ///< stores keys and values; `sequences` are those of its current step
-    variable<std::int32_t, 1> places{};       ///< place of each token in the cache
+    variable<std::int32_t, 1> slots{};       ///< slot of each token in the cache
 
     device_sequences() = default;
     device_sequences(const packed_sequences& s) : sequences(s) {}
     device_sequences(const variable<std::int32_t, 1>& of_queries, const variable<std::int32_t, 1>& of_keys,
                      const packed_sequences& s, key_value_cache* keeps = nullptr, const variable<std::int32_t, 1>& at = {})
-        : query_offsets(of_queries), key_offsets(of_keys), sequences(s), cache(keeps), places(at) {}
+        : query_offsets(of_queries), key_offsets(of_keys), sequences(s), cache(keeps), slots(at) {}
 
     /// Offsets from host memory are checked here.
     template <class Root>
@@ -168,13 +168,13 @@ struct attention_record {
     }
 };
 
-/// Stores the keys and values of a step's tokens in the cache's next layer: (2 kv_heads, places, head_size) of all steps.
+/// Stores the keys and values of a step's tokens in the cache's next layer: (2 kv_heads, slots, head_size) of all steps.
 template <class Device, class T>
 view<T, 3> store_heads(Device& device, const device_sequences& at, const const_view<T, 2>& rows, extent first_column,
                        extent heads, extent head_size) {
     const view<T, 3> cache = at.cache->template next_layer<T>(heads, head_size);
     kernel::cache_heads<Device>::run(
-        device, kernel::cache_heads_arguments<T>{rows, first_column, as_const(at.places.view()), cache});
+        device, kernel::cache_heads_arguments<T>{rows, first_column, as_const(at.slots.view()), cache});
     return cache;
 }
 /// The same in eight bits; `scratch` receives the keys and values of all sequences that have queries.
@@ -183,7 +183,7 @@ void store_eight_bit_heads(Device& device, const device_sequences& at, const con
                            const view<T, 3>& scratch) {
     using kernel_of_heads = kernel::eight_bit_heads<Device>;
     const eight_bit_layer cache = at.cache->next_eight_bit_layer(scratch.extent_of(0), scratch.extent_of(2));
-    kernel_of_heads::quantize(device, kernel::quantize_heads_arguments<T>{rows, first_column, as_const(at.places.view()),
+    kernel_of_heads::quantize(device, kernel::quantize_heads_arguments<T>{rows, first_column, as_const(at.slots.view()),
                                                                           cache.codes, cache.scales});
     kernel_of_heads::dequantize(
         device, kernel::dequantize_heads_arguments<T>{as_const(cache.codes), as_const(cache.scales),
@@ -191,17 +191,17 @@ void store_eight_bit_heads(Device& device, const device_sequences& at, const con
                                                       at.cache->capacity(), scratch});
 }
 
-/// Attention over a cache's keys and values, (2 kv_heads, places, head_size).
+/// Attention over a cache's keys and values, (2 kv_heads, slots, head_size).
 template <class Roles, class Root, class T>
 variable<T, 3> attend_to_cache(Root& root, const variable<T, 3>& qkv, const attention_heads& heads,
                                const attention_options& options, const device_sequences& at, const view<T, 3>& cache) {
     using device = typename Root::device_type;
     const shape<3> s = qkv.shape(), result = attention_result(s, heads);
-    const extent places = cache.extent_of(1), size = cache.extent_of(2);
+    const extent slots = cache.extent_of(1), size = cache.extent_of(2);
     auto o = root.template make<T>(result, false);
     const auto kept = [&](extent first) {
-        return const_view<T, 4>(cache.data() + first * places * size, {1, places, heads.keys, size},
-                                {cache.size(), size, places * size, 1});
+        return const_view<T, 4>(cache.data() + first * slots * size, {1, slots, heads.keys, size},
+                                {cache.size(), size, slots * size, 1});
     };
     const kernel::attention_forward<T> all{.q = slice_of_qkv<const T>(qkv.view().data(), s, heads, 0),
                                            .k = kept(0),
@@ -209,7 +209,7 @@ variable<T, 3> attend_to_cache(Root& root, const variable<T, 3>& qkv, const atte
                                            .o = in_heads(o.view().data(), o.shape(), heads.queries),
                                            .options = options,
                                            .sequences = at.sequences};
-    const attention_extents extents{1, s[1], places, heads.queries, heads.keys, size};
+    const attention_extents extents{1, s[1], slots, heads.queries, heads.keys, size};
     if (!std::is_same_v<T, double> && strategy_for<device>(options, extents) != attention_strategy::math) {
         run_attention<typename Roles::compute>(root.device(), all);
         return o;

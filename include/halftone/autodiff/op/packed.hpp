@@ -74,7 +74,7 @@ documents cached_documents(Root& root, const packed& p, extent tokens, extent mo
                  of_keys,
                  {of_queries.view(), of_keys.view(), step.longest, p.cache->capacity()},
                  p.cache,
-                 on_device(step.places)}};
+                 on_device(step.slots)}};
     }
 }
 

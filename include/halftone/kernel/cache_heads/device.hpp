@@ -19,9 +19,9 @@ struct cache_heads_kernel {
     static constexpr simt::word shared_bytes = 0;
 
     simt::global_span<const T> rows;
-    simt::global_span<const std::int32_t> places;
+    simt::global_span<const std::int32_t> slots;
     simt::global_span<T> cache;
-    extent first_column, width, head_size, cache_places, count;  // width: of all heads; count: elements of all tokens
+    extent first_column, width, head_size, cache_slots, count;  // width: of all heads; count: elements of all tokens
 
     simt::grid_shape grid() const { return simt::blocks_for(count, threads); }
 
@@ -31,9 +31,9 @@ struct cache_heads_kernel {
         if (i >= count) return;
         const extent token = i / width, column = i - token * width;
         const extent head = column / head_size, at = column - head * head_size;
-        const extent place = simt.load(places, token);
-        if (place < 0 || place >= cache_places) return;
-        simt.store(cache, (head * cache_places + place) * head_size + at,
+        const extent slot = simt.load(slots, token);
+        if (slot < 0 || slot >= cache_slots) return;
+        simt.store(cache, (head * cache_slots + slot) * head_size + at,
                    simt.load(rows, token * (first_column + width) + first_column + column));
     }
 };
@@ -48,7 +48,7 @@ struct cache_heads<Device> {
         const extent heads = a.cache.extent_of(0), head_size = a.cache.extent_of(2), width = heads * head_size;
         const extent count = a.rows.extent_of(0) * width;
         if (count == 0) return;
-        device.launch(on_device::cache_heads_kernel<T>{simt::span_of(a.rows), simt::span_of(a.places), simt::span_of(a.cache),
+        device.launch(on_device::cache_heads_kernel<T>{simt::span_of(a.rows), simt::span_of(a.slots), simt::span_of(a.cache),
                                                        a.first_column, width, head_size, a.cache.extent_of(1), count});
     }
 };

@@ -6,6 +6,7 @@
 #include <halftone/kernel/axis_reduction/cpu.hpp>
 #include <halftone/kernel/conv2d/conv2d.hpp>
 #include <halftone/kernel/conv2d/depthwise/cpu.hpp>
+#include <halftone/kernel/conv2d/implicit/cpu.hpp>
 #include <halftone/kernel/map/cpu.hpp>
 #include <halftone/kernel/matmul/cpu.hpp>
 #include <halftone/kernel/strided_copy/cpu.hpp>

@@ -19,10 +19,10 @@ struct quantize_heads_kernel {
     static constexpr simt::word shared_bytes = 0;
 
     simt::global_span<const T> rows;
-    simt::global_span<const std::int32_t> places;
+    simt::global_span<const std::int32_t> slots;
     simt::global_span<std::int8_t> codes;
     simt::global_span<float> scales;
-    extent first_column, heads, head_size, cache_places, count;  // count: vectors of all tokens
+    extent first_column, heads, head_size, cache_slots, count;  // count: vectors of all tokens
 
     simt::grid_shape grid() const { return simt::blocks_for(count, warps); }
 
@@ -30,10 +30,10 @@ struct quantize_heads_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent vector = static_cast<extent>(simt.block().x) * warps + simt.warp();
         if (vector >= count) return;
-        const extent token = vector / heads, head = vector - token * heads, place = simt.load(places, token);
-        if (place < 0 || place >= cache_places) return;
+        const extent token = vector / heads, head = vector - token * heads, slot = simt.load(slots, token);
+        if (slot < 0 || slot >= cache_slots) return;
         const extent from = token * (first_column + heads * head_size) + first_column + head * head_size,
-                     to = head * cache_places + place;
+                     to = head * cache_slots + slot;
         const simt::global_span<const T> x = rows.part(from, head_size);
         const simt::global_span<std::int8_t> out = codes.part(to * head_size, head_size);
         const int size = static_cast<int>(head_size);
@@ -69,7 +69,7 @@ struct dequantize_heads_kernel {
     simt::global_span<const float> scales;
     simt::global_span<const std::int32_t> query_offsets, key_offsets;
     simt::global_span<T> to;
-    extent head_size, cache_places, capacity;
+    extent head_size, cache_slots, capacity;
 
     simt::grid_shape grid() const { return simt::blocks_for(codes.count, threads); }
 
@@ -77,8 +77,8 @@ struct dequantize_heads_kernel {
     HALFTONE_HD void operator()(Simt simt) const {
         const extent i = static_cast<extent>(simt.block().x) * threads + simt.thread();
         if (i >= codes.count) return;
-        const extent vector = i / head_size, place = vector % cache_places, sequence = place / capacity;
-        if (place >= simt.load(key_offsets, 2 * sequence + 1)) return;
+        const extent vector = i / head_size, slot = vector % cache_slots, sequence = slot / capacity;
+        if (slot >= simt.load(key_offsets, 2 * sequence + 1)) return;
         if (simt.load(query_offsets, 2 * sequence + 1) == simt.load(query_offsets, 2 * sequence)) return;
         simt.store(to, i, T(static_cast<float>(simt.load(codes, i)) * simt.load(scales, vector)));
     }
@@ -94,7 +94,7 @@ struct eight_bit_heads<Device> {
         const extent heads = a.codes.extent_of(0), count = a.rows.extent_of(0) * heads;
         if (count == 0) return;
         device.launch(on_device::quantize_heads_kernel<T>{
-            simt::span_of(a.rows), simt::span_of(a.places), simt::span_of(a.codes), simt::span_of(a.scales),
+            simt::span_of(a.rows), simt::span_of(a.slots), simt::span_of(a.codes), simt::span_of(a.scales),
             a.first_column, heads, a.codes.extent_of(2), a.codes.extent_of(1), count});
     }
     template <class T>

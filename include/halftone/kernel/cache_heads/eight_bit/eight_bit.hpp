@@ -2,7 +2,7 @@
 /// \file
 /// Keys and values of a key-value cache in eight bits: signed integers, and one float, the scale, for each head and token.
 ///
-///     kernel::eight_bit_heads<cpu>::quantize(device, {qkv_rows, first_column, places, codes, scales});
+///     kernel::eight_bit_heads<cpu>::quantize(device, {qkv_rows, first_column, slots, codes, scales});
 ///     kernel::eight_bit_heads<cpu>::dequantize(device, {codes, scales, query_offsets, key_offsets, capacity, heads});
 ///
 /// Numeric contract, for the vector x of one head and token, in float:
@@ -32,30 +32,30 @@ inline namespace HALFTONE_ABI {
 namespace kernel {
 
 /// The operands of storing. Each row has the vectors of all heads, contiguous from column `first_column` on; that of head h
-/// in row t goes to codes[h][places[t]] and scales[h][places[t]]. No two rows may have the same place.
+/// in row t goes to codes[h][slots[t]] and scales[h][slots[t]]. No two rows may have the same slot.
 template <class T>
 struct quantize_heads_arguments {
     const_view<T, 2> rows;  ///< (tokens, width), contiguous
     extent first_column;
-    const_view<std::int32_t, 1> places;  ///< (tokens), each from 0 to the cache's places - 1
-    view<std::int8_t, 3> codes;          ///< (heads, places, head_size), contiguous
-    view<float, 2> scales;               ///< (heads, places), contiguous
+    const_view<std::int32_t, 1> slots;  ///< (tokens), each from 0 to the cache's slots - 1
+    view<std::int8_t, 3> codes;          ///< (heads, slots, head_size), contiguous
+    view<float, 2> scales;               ///< (heads, slots), contiguous
 };
 
-/// The operands of reading. Sequence i has the places [i capacity, (i + 1) capacity), of which those before
-/// key_offsets[2 i + 1] are filled. The filled places of sequences with queries, query_offsets[2 i + 1] > query_offsets[2 i],
+/// The operands of reading. Sequence i has the slots [i capacity, (i + 1) capacity), of which those before
+/// key_offsets[2 i + 1] are filled. The filled slots of sequences with queries, query_offsets[2 i + 1] > query_offsets[2 i],
 /// are written to `heads`; nothing else is.
 template <class T>
 struct dequantize_heads_arguments {
     const_view<std::int8_t, 3> codes;                        ///< as above
     const_view<float, 2> scales;                             ///< as above
     const_view<std::int32_t, 1> query_offsets, key_offsets;  ///< (2 sequences + 1)
-    extent capacity;                                         ///< places of a sequence
+    extent capacity;                                         ///< slots of a sequence
     view<T, 3> heads;                                        ///< as the codes
 };
 
 /// quantize(device, arguments) and dequantize(device, arguments). Both throw shape_error, and the first argument_error for
-/// a place outside the cache if the host can read it; otherwise such a row is not stored.
+/// a slot outside the cache if the host can read it; otherwise such a row is not stored.
 template <class Device>
 struct eight_bit_heads;
 
@@ -64,16 +64,16 @@ template <class T>
 void check_eight_bit_heads(const quantize_heads_arguments<T>& a) {
     const extent tokens = a.rows.extent_of(0), heads = a.codes.extent_of(0), head_size = a.codes.extent_of(2);
     expect("eight_bit_heads", "rows", a.rows, {tokens, a.first_column + heads * head_size});
-    expect("eight_bit_heads", "places", a.places, {tokens});
+    expect("eight_bit_heads", "slots", a.slots, {tokens});
     expect("eight_bit_heads", "codes", a.codes, a.codes.shape());
     expect("eight_bit_heads", "scales", a.scales, {heads, a.codes.extent_of(1)});
 }
 template <class T>
 void check_eight_bit_heads(const dequantize_heads_arguments<T>& a) {
-    const extent heads = a.codes.extent_of(0), places = a.codes.extent_of(1),
-                 sequences = a.capacity < 1 ? 0 : places / a.capacity;
+    const extent heads = a.codes.extent_of(0), slots = a.codes.extent_of(1),
+                 sequences = a.capacity < 1 ? 0 : slots / a.capacity;
     expect("eight_bit_heads", "codes", a.codes, {heads, sequences * a.capacity, a.codes.extent_of(2)});
-    expect("eight_bit_heads", "scales", a.scales, {heads, places});
+    expect("eight_bit_heads", "scales", a.scales, {heads, slots});
     expect("eight_bit_heads", "query_offsets", a.query_offsets, {2 * sequences + 1});
     expect("eight_bit_heads", "key_offsets", a.key_offsets, {2 * sequences + 1});
     expect("eight_bit_heads", "heads", a.heads, a.codes.shape());

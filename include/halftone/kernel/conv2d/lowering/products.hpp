@@ -7,11 +7,13 @@
 ///     weight gradient  dW = dy U(x)ᵀ
 ///
 /// With a window of one element, stride 1 and no padding, U(x) is x, which is read in place. If the device has kernels
-/// for groups of one channel, these are called instead (conv2d/depthwise).
+/// for groups of one channel, these are called instead (conv2d/depthwise), and if it has some that do not store U(x), these
+/// are called for the forward pass and, with stride 1, for the input's gradient (conv2d/implicit).
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
 #include <halftone/kernel/conv2d/depthwise/depthwise.hpp>
+#include <halftone/kernel/conv2d/implicit/implicit.hpp>
 #include <halftone/kernel/conv2d/lowering/pieces.hpp>
 #include <halftone/kernel/map/map.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
@@ -141,6 +143,22 @@ void for_each_unfolded(Device& device, const conv2d_problem& p, const conv2d_pie
     });
 }
 
+/// Whether the device has kernels for such a problem that do not store the unfolded matrix.
+template <class Compute, class Result, class... As, class Device>
+bool is_implicit(const Device& device, const conv2d_problem& p) {
+    if constexpr (kernel::implicit_conv2d<Device>::template takes<Compute, Result, As...>) {
+        return kernel::implicit_conv2d<Device>::template takes_problem<Compute>(device, p);
+    } else {
+        return false;
+    }
+}
+/// The epilogue of a group's product.
+inline plain epilogue_of_group(const conv2d_problem&, no_bias, extent) { return {}; }
+template <class T>
+row_bias<T> epilogue_of_group(const conv2d_problem& p, const view<T, 1>& bias, extent group) {
+    return {view<T, 1>(bias.data() + group * p.group_outputs(), {p.group_outputs()})};
+}
+
 /// y = W U(x) + bias. x: with any strides; weight and y: contiguous. bias: a view of one value per output, or no_bias.
 template <class Compute, class Device, class X, class W, class Bias, class Y>
 void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X, 4>& x, const view<const W, 4>& weight,
@@ -150,6 +168,12 @@ void conv2d_forward(Device& device, const conv2d_problem& p, const view<const X,
     if constexpr (has_depthwise<Device, Compute, Y, X, W>) {
         if (p.is_depthwise())
             return kernel::depthwise<Device>::forward(device, p, x, weight, data_of_bias(bias), y);
+    }
+    if constexpr (kernel::implicit_conv2d<Device>::template takes<Compute, Y, X, W>) {
+        if (is_implicit<Compute, Y, X, W>(device, p)) {
+            const auto end = [&](extent group) { return epilogue_of_group(p, bias, group); };
+            return kernel::implicit_conv2d<Device>::template forward<Compute>(device, p, x, weight, end, y);
+        }
     }
     const auto w = of.weight(weight.data());
     if (reads_images(p, x)) {
@@ -193,6 +217,23 @@ view<const G, 3> gradient_of_piece(Device& device, const conv2d_problem& p, cons
     return {side_by_side, {p.groups, p.group_outputs(), positions}};
 }
 
+/// dx = (or +=) the convolution of dy by the reversed weight: (groups, group_channels, group_outputs, taps), the last tap
+/// first.
+template <class Compute, class Device, class W, class G, class X>
+void conv2d_reversed(Device& device, const conv2d_problem& p, const view<const W, 4>& weight, const view<const G, 4>& dy,
+                     const view<X, 4>& dx, write_mode mode) {
+    using kernels = kernel::implicit_conv2d<Device>;
+    const conv2d_problem of_dy = reversed(p);
+    const auto memory = lease_for<W>(device.scratch(), weight.size());
+    kernels::reverse(device, p, weight.data(), memory.template as<W>());
+    const const_view<W, 4> reversed_weight(memory.template as<W>(), of_dy.weight());
+    if (mode == write_mode::overwrite) {
+        kernels::template forward<Compute>(device, of_dy, dy, reversed_weight, [](extent) { return plain{}; }, dx);
+    } else {
+        kernels::template forward<Compute>(device, of_dy, dy, reversed_weight, [](extent) { return add_product{}; }, dx);
+    }
+}
+
 /// dx = (or +=) F(Wᵀ dy). All views are contiguous. The folded matrix is float, or double if a view has doubles.
 template <class Compute, class Device, class W, class G, class X>
 void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<const W, 4>& weight,
@@ -202,6 +243,10 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
     if (dx.size() == 0) return;
     if constexpr (has_depthwise<Device, Compute, X, W, G>) {
         if (p.is_depthwise()) return kernel::depthwise<Device>::input_gradient(device, p, weight, dy, dx, mode);
+    }
+    if constexpr (kernel::implicit_conv2d<Device>::template takes<Compute, X, W, G>) {
+        if (is_reversible(p) && is_implicit<Compute, X, W, G>(device, reversed(p)))
+            return conv2d_reversed<Compute>(device, p, weight, dy, dx, mode);
     }
     const auto w = of.weight(weight.data());
     const extent image_size = p.window.down.size * p.window.across.size;
