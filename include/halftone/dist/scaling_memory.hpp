@@ -53,6 +53,7 @@ struct rank_memory {
     std::size_t gathered = 0;   ///< for a while: parameters of units, and gradients that are not summed yet
     std::size_t wire = 0;       ///< for a while: what sums send and receive
 
+    /// Its bytes of a kind.
     std::size_t of(memory_kind kind) const { return bytes[static_cast<std::size_t>(kind)]; }
     /// The peak, as if what is there for a while met the plan's.
     std::size_t total() const {
