@@ -62,7 +62,7 @@ std::string table_of(const scaled& s) {
     std::string page = "<h2>" + ht::detail::escaped(s.name()) +
                        "</h2>\n<div class=\"scroll\"><table class=\"data\"><tr><th class=\"n\">ranks</th><th class=\"n\">memory, MiB</th>"
                        "<th class=\"n wide\">masters</th><th class=\"n wide\">copies</th><th class=\"n wide\">gradients</th>"
-                       "<th class=\"n wide\">moments</th><th class=\"n wide\">for a while</th><th class=\"n\">received, MiB</th>"
+                       "<th class=\"n wide\">moments</th><th class=\"n wide\">for a while</th><th class=\"n wide\">received, MiB</th>"
                        "<th class=\"n\">step, ms</th><th class=\"n wide\">hidden</th><th class=\"n\">of ideal</th></tr>\n";
     for (const ht::scaling_row& r : s.rows) {
         const ht::rank_memory& m = r.memory;
@@ -71,7 +71,7 @@ std::string table_of(const scaled& s) {
         page += "<tr>" + cell(text("%d", r.ranks)) + cell(mib(m.total())) + cell(mib(m.of(ht::memory_kind::master)), "n wide") +
                 cell(mib(m.of(ht::memory_kind::copy)), "n wide") + cell(mib(m.of(ht::memory_kind::gradient)), "n wide") +
                 cell(mib(m.of(ht::memory_kind::moment)), "n wide") + cell(mib(m.gathered + m.wire), "n wide") +
-                cell(mib(r.traffic.total())) + cell(text("%.3f", 1e3 * r.step_seconds)) +
+                cell(mib(r.traffic.total()), "n wide") + cell(text("%.3f", 1e3 * r.step_seconds)) +
                 cell(r.wire_seconds > 0 ? text("%.0f%%", 100 * r.hidden_seconds / r.wire_seconds) : "-", "n wide") +
                 cell(text("%.1f%%", 100 * r.efficiency)) + "</tr>\n";
     }
