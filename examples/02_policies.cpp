@@ -105,4 +105,5 @@ int main() {
     presets();
     resolved();
     wrong_ones();
+    return 0;
 }

@@ -129,4 +129,5 @@ int main() {
     // Prints: forward: 18, the first is "forward"
     // Prints: backward: 12, the first is "backward"
     // Prints: optimizer: 2, the first is "optimizer"
+    return 0;
 }

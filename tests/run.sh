@@ -65,7 +65,8 @@ need_header zlib.h zlib1g-dev
 wish ctags universal-ctags
 wish strace strace
 selection=()
-quick=(-DHALFTONE_TRAIN_GPT_QUICK=ON -DHALFTONE_OWN_MODELS=OFF -DHALFTONE_CLASSIFIERS=OFF)
+quick=(-DHALFTONE_TEST_ONE_SET=ON -DHALFTONE_LESSONS_TOGETHER=ON -DHALFTONE_TRAIN_GPT_QUICK=ON -DHALFTONE_OWN_MODELS=OFF
+    -DHALFTONE_CLASSIFIERS=OFF)
 more=(-DHALFTONE_MORE_TESTS=OFF -DHALFTONE_FULL_TESTS=OFF "${quick[@]}")
 if [[ $extent != some ]]; then
     selection=(-C More)
@@ -75,8 +76,8 @@ if [[ $extent != some ]]; then
 fi
 if [[ $extent == full ]]; then
     selection=(-C Full)
-    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF
-        -DHALFTONE_OWN_MODELS=ON -DHALFTONE_CLASSIFIERS=ON)
+    more=(-DHALFTONE_MORE_TESTS=ON -DHALFTONE_FULL_TESTS=ON -DHALFTONE_TEST_ONE_SET=OFF -DHALFTONE_LESSONS_TOGETHER=OFF
+        -DHALFTONE_TRAIN_GPT_MORE=ON -DHALFTONE_TRAIN_GPT_QUICK=OFF -DHALFTONE_OWN_MODELS=ON -DHALFTONE_CLASSIFIERS=ON)
     wish clang++ clang
     wish pip3 python3-pip
     if [[ $(uname -m) == x86_64 ]]; then

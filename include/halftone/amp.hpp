@@ -57,6 +57,6 @@
 #include <halftone/scale/grad_scaler.hpp>
 #include <halftone/scale/outlier_guard.hpp>
 #include <halftone/scale/static_scaler.hpp>
-#if defined(HALFTONE_COMPILED)
+#if defined(HALFTONE_COMPILED) && !defined(HALFTONE_OWN_CATEGORIES)
 #include <halftone/compiled/models.hpp>
 #endif

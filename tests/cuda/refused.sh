@@ -64,8 +64,11 @@ CODE
     for option in "${options[@]}"; do
         wanted=refused got=taken
         if [[ -z $option || $option == -G ]]; then wanted=taken; fi
+        # The GPU's code alone, but where nothing is unusual.
+        what=-cubin
+        if [[ -z $option ]]; then what=-c; fi
         # shellcheck disable=SC2086  # one or none
-        "$nvcc" -std=c++20 -arch=sm_80 $option -I"$root/include" -c "$work/fast.cu" -o "$work/fast.o" >"$work/log" 2>&1 || got=refused
+        "$nvcc" -std=c++20 -arch=sm_80 $option -I"$root/include" $what "$work/fast.cu" -o "$work/fast.o" >"$work/log" 2>&1 || got=refused
         if [[ $got != "$wanted" ]]; then
             echo "nvcc $option is $got, and should be $wanted:"
             cat "$work/log"

@@ -3,6 +3,7 @@
 """bench/gpu_suite.sh from a pack, with programs that stand for the real ones (suite_programs.py): all goes well; a kernel is
 wrong; the device fails in the middle; it hangs; time runs out; the suite is killed. Whatever happens, OUT holds the best so
 far and summary.md opens with what failed."""
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -280,8 +281,11 @@ def the_timetable():
 
 
 if __name__ == "__main__":
-    for rehearsal in (the_targets, the_timetable, packs_are_checked, all_goes_well, a_kernel_is_wrong, the_device_fails, the_device_hangs, one_of_several_hangs, a_program_crashes, time_runs_out,
-                      lambda: the_suite_is_ended(signal.SIGKILL), lambda: the_suite_is_ended(signal.SIGTERM)):
-        rehearsal()
+    # Three at a time, for they wait more than they compute. What must end in time is among the first, beside what waits.
+    rehearsals = (time_runs_out, the_device_hangs, one_of_several_hangs, lambda: the_suite_is_ended(signal.SIGKILL), lambda: the_suite_is_ended(signal.SIGTERM),
+                  all_goes_well, the_device_fails, a_program_crashes, a_kernel_is_wrong, packs_are_checked, the_targets, the_timetable)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(rehearsal) for rehearsal in rehearsals]:
+            done.result()
     print(f"{len(failures)} failures")
     sys.exit(bool(failures))

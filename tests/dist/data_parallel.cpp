@@ -198,6 +198,21 @@ TEST_CASE("data_parallel: a parameter that two operations read is exchanged when
     });
 }
 
+TEST_CASE("data_parallel: ranks whose passes complete gradients in different orders exchange them in that of the first rank") {
+    ht::run_ranks(3, [](ht::communicator& comm) {
+        scripted::rank<ht::full_fp32> r{comm, {.bucket_bytes = 256}};
+        r.tape.gradients = [](std::size_t entry, std::size_t) { return static_cast<float>(entry + 1); };
+        if (comm.rank() == 1) r.tape.operations = {{0}, {1}, {2}, {3}};
+        for (int window = 0; window < 3; ++window) {
+            r.backward();
+            const numbers sums = r.sums();
+            CHECK(sums.front() == 3);
+            CHECK(sums.back() == 12);
+        }
+        CHECK(r.ranks.counts().overlapped == 2 * 6);
+    });
+}
+
 TEST_CASE("data_parallel: what would give wrong sums is refused") {
     const auto message = [](int ranks, const auto& f) {
         std::atomic<int> thrown{0};

@@ -129,7 +129,7 @@ void check_gradients(int ranks, int accumulation) {
 /// What a rank's run of some steps gives.
 struct outcome {
     std::vector<double> losses, scales;
-    std::vector<float> norms;
+    std::vector<float> norms, amaxes;
     std::vector<std::byte> parameters;
     std::int64_t skipped = 0;
 };
@@ -176,6 +176,10 @@ outcome train(ht::communicator& comm, const training& t) {
         ht::check_equal(comm, model);
     }
     result.skipped = optimizer.skipped_steps();
+    for (const ht::amax_state& s : model.parameters().amaxes().read()) {  // of delayed scaling
+        result.amaxes.push_back(s.scale);
+        result.amaxes.insert(result.amaxes.end(), s.history.begin(), s.history.end());
+    }
     result.parameters = support::bytes_of(model.parameters());
     return result;
 }
@@ -190,6 +194,7 @@ outcome check_training(int ranks, const training& t) {
         for (const outcome& o : all) {
             CHECK(o.losses == all[0].losses);
             CHECK(o.norms == all[0].norms);
+            CHECK(o.amaxes == all[0].amaxes);
             CHECK(o.scales == all[0].scales);
             CHECK(o.skipped == all[0].skipped);
             CHECK(o.parameters == all[0].parameters);

@@ -2,7 +2,8 @@
 /// \file
 /// The models in the library halftone::compiled: the GPT of each of the presets full_fp32, amp_bf16 and amp_fp16, on
 /// plain tapes and in inference contexts on the CPU, with accumulators, AdamW and AdamW with 8-bit moments. amp.hpp
-/// includes this file if HALFTONE_COMPILED is defined; see compiled/kernels.hpp.
+/// includes this file if HALFTONE_COMPILED is defined; see compiled/kernels.hpp. Sources that specialise
+/// operation_category define HALFTONE_OWN_CATEGORIES: these models were compiled without that, and are compiled again.
 #pragma once
 
 #include <halftone/compiled/kernels.hpp>

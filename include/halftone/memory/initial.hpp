@@ -15,6 +15,10 @@
 #include <halftone/number/normal.hpp>
 #include <halftone/number/philox.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -18,6 +18,10 @@
 #include <halftone/memory/store.hpp>
 #include <halftone/number/classify.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -186,12 +186,13 @@ class outlier_guard {
                                                        loss.share.on_device()});
     }
 
-    /// The losses of the current step, and their replacement by those of several ranks (dist/data_parallel.hpp). On a GPU it
+    /// The losses of the current step, which several ranks add up (dist/data_parallel.hpp). On a GPU it
     /// waits for the device.
     step_losses step() const {
         const detail::guard_record r = record_.read();
         return {r.loss_sum, r.weight};
     }
+    /// Replaces them.
     void set_step(const step_losses& s) {
         detail::guard_record r = record_.read();
         r.loss_sum = s.sum;

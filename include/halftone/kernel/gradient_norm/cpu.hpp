@@ -11,6 +11,10 @@
 #define HALFTONE_BODY <halftone/kernel/gradient_norm/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {

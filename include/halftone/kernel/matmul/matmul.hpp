@@ -39,6 +39,10 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 

@@ -28,7 +28,11 @@ HALFTONE_INLINE float sum_elements(const E& given, const pack<const X*...>& inpu
 
 template <class E, class... X>
 float sum_piece(const E& e, const pack<const X*...>& inputs, extent count) {
-    return sum_elements(e, inputs, count, std::index_sequence_for<X...>{});
+    if constexpr (is_compiled_set) {
+        return sum_elements(e, inputs, count, std::index_sequence_for<X...>{});
+    } else {
+        return 0;
+    }
 }
 
 }  // namespace HALFTONE_SET

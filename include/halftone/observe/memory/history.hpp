@@ -37,6 +37,10 @@
 #include <halftone/observe/memory/snapshot.hpp>
 #include <halftone/observe/memory/snapshot_file.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
