@@ -101,15 +101,14 @@ TEST_CASE("reduce_scatter, all_reduce: the pairwise tree to the bit, however the
     is_the_tree<float, float>(4, ht::delivery::prompt, 20'000);
 }
 
-TEST_CASE_TEMPLATE("reduce_scatter, all_reduce: every type of the values, every type that travels", T, float, double,
-                   ht::float16, ht::bfloat16) {
+TEST_CASE("reduce_scatter, all_reduce: types of the values, and types that travel") {
     for (const int n : {1, 3, 4}) {
         CAPTURE(n);
-        is_the_tree<float, T>(n, ht::delivery::late, 19);
-        is_the_tree<double, T>(n, ht::delivery::late, 19);
-        is_the_tree<ht::float16, T>(n, ht::delivery::late, 19);
-        is_the_tree<ht::bfloat16, T>(n, ht::delivery::late, 19);
-        is_the_tree<ht::float8_e5m2, T>(n, ht::delivery::late, 19);
+        const auto of = [n]<class Wire, class T>(Wire, T) { is_the_tree<Wire, T>(n, ht::delivery::late, 19); };
+        of(ht::float16{}, float{}), of(ht::float8_e5m2{}, float{}), of(double{}, float{});
+        of(double{}, double{}), of(float{}, double{}), of(ht::bfloat16{}, double{});
+        of(float{}, ht::float16{}), of(ht::float16{}, ht::float16{}), of(float{}, ht::bfloat16{}),
+            of(ht::float16{}, ht::bfloat16{});
     }
 }
 

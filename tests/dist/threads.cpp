@@ -185,6 +185,22 @@ TEST_CASE("run_ranks: without its wait a rank reads bytes of 0xff, or half of th
     const auto halves = seen(ht::delivery::halves, 0);
     CHECK(halves.first == std::make_pair(7, 255));
     CHECK(halves.second[1] != 7);
+    // Also if the receiver has long been waiting when the sender writes.
+    int received = 0;
+    ht::run_ranks(2,
+                  [&](ht::communicator& comm) {
+                      int mine = 1, all[2] = {};
+                      ht::pending later = comm.begin_all_gather("values", &mine, all, sizeof(int));
+                      comm.barrier("all have begun");
+                      if (comm.rank() == 1) {
+                          std::this_thread::sleep_for(milliseconds(20));
+                          mine = 2;
+                      }
+                      later.wait();
+                      if (comm.rank() == 0) received = all[1];
+                  },
+                  {.delivery = ht::delivery::late});
+    CHECK(received == 2);
     int early = 0;
     for (std::uint64_t seed = 0; seed < 12; ++seed) {
         const auto [first, last] = seen(ht::delivery::shuffled, seed).first;

@@ -13,7 +13,8 @@ namespace HALFTONE_SET {
 template <class Wire, class T>
 void add_ranks(extent count, int ranks, const Wire* pieces, extent stride, T* sum) {
     const auto add = [&](extent j, int, auto n) __attribute__((always_inline)) {
-        f32 partial[13];  // partial[k]: of 2^k ranks
+        f32 partial[13];           // partial[k]: of 2^k ranks
+        partial[0] = splat(0.0f);  // compilers do not know that there is a rank
         for (int rank = 0; rank < ranks; ++rank) {
             f32 x = load(pieces + rank * stride + j, n);
             int level = 0;

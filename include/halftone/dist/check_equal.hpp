@@ -67,11 +67,11 @@ inline std::uint64_t value_checksum(const store& parameters, const store::entry&
 }
 
 /// The first of `own` that a rank has otherwise than rank 0, and that rank; rank -1: none. All ranks give as many.
-struct difference {
+struct rank_difference {
     std::size_t which;
     int rank;
 };
-inline difference first_difference(communicator& comm, const char* what, const std::vector<std::uint64_t>& own) {
+inline rank_difference first_difference(communicator& comm, const char* what, const std::vector<std::uint64_t>& own) {
     std::vector<std::uint64_t> all(own.size() * static_cast<std::size_t>(comm.size()));
     if (!own.empty()) comm.all_gather(what, own.data(), all.data(), own.size() * sizeof own[0]);
     for (std::size_t i = 0; i < own.size(); ++i) {
@@ -96,7 +96,7 @@ inline void check_same_layout(communicator& comm, const store& parameters) {
     }
     std::vector<std::uint64_t> sums;
     for (const store::entry& e : entries) sums.push_back(layout_checksum(parameters, e));
-    if (const difference d = first_difference(comm, "layout of parameters", sums); d.rank >= 0) {
+    if (const rank_difference d = first_difference(comm, "layout of parameters", sums); d.rank >= 0) {
         fail<argument_error>("ranks: parameter ", d.which, " of the model on rank ", d.rank,
                              " is not that of rank 0 in path, size, types or being frozen; here it is ",
                              entries[d.which].path, "; construct the same model on all ranks");
@@ -115,7 +115,7 @@ inline void check_equal(communicator& comm, const store& parameters) {
     check_same_layout(comm, parameters);
     std::vector<std::uint64_t> sums;
     for (const store::entry& e : parameters.entries()) sums.push_back(value_checksum(parameters, e));
-    if (const difference d = first_difference(comm, "checksums of parameters", sums); d.rank >= 0)
+    if (const rank_difference d = first_difference(comm, "checksums of parameters", sums); d.rank >= 0)
         fail<state_error>("ranks: ", parameters.entries()[d.which].path, " differs on rank ", d.rank, " from that of rank 0");
 }
 

@@ -80,7 +80,7 @@ class bucket_schedule : public gradient_progress {
         if (options.bucket_bytes == 0) fail<argument_error>("data_parallel: bucket_bytes is 0; expected 1 or more");
         checksum own;
         own.add(options.micro_batches), own.add(options.bucket_bytes), own.add(w.parts.size());
-        if (const difference d = first_difference(comm, "options of data_parallel", {own.value()}); d.rank >= 0)
+        if (const rank_difference d = first_difference(comm, "options of data_parallel", {own.value()}); d.rank >= 0)
             fail<argument_error>("data_parallel: micro_batches, bucket_bytes or the number of models on rank ", d.rank,
                                  " is not that of rank 0");
         for (std::size_t p = 0; p < parts(); ++p) broadcast_parameters(comm, slabs(p).owner());
