@@ -116,7 +116,7 @@ inline void manifest(const std::uint8_t* bytes, std::size_t size) {
         if (!part.is_object() || !part.contains("policy")) continue;
         try {
             const auto stamp = ht::detail::read_stamp(part["policy"], "policy");
-            if (!ht::detail::difference(stamp, stamp).empty()) __builtin_trap();
+            if (!ht::detail::stamp_difference(stamp, stamp).empty()) __builtin_trap();
         } catch (const ht::error&) {
         }
     }

@@ -4,6 +4,7 @@
 /// environment variable HALFTONE_CRASH says what:
 ///
 ///     save FOLDER STEP SEED       saves a model of this seed as checkpoint-STEP, and keeps two
+///     save_ranks FOLDER STEP SEED     the same by two ranks together
 ///     load FOLDER                 prints "STEP SEED" of the newest checkpoint; 1 if one is incomplete, or is a mixture
 ///     save_weights FOLDER SEED    the weights alone, in three files and an index
 ///     load_weights FOLDER         prints "SEED"
@@ -14,6 +15,8 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/dist/checkpoint.hpp>
+#include <halftone/dist/threads.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/io/checkpoint.hpp>
 #include <halftone/policy.hpp>
@@ -90,12 +93,21 @@ int run(const std::string& command) try {
     if (what == "load_weights") return load_weights(folder);
     std::int64_t step = 0;
     std::uint64_t seed = 0;
-    if (what == "save") in >> step;
+    if (what == "save" || what == "save_ranks") in >> step;
     in >> seed;
+    const ht::checkpoint_options options{.step = step, .save_total_limit = 2};
+    if (what == "save_ranks") {
+        ht::run_ranks(2, [&](ht::communicator& comm) {
+            model mine(seed);
+            seed_part part{{seed}};
+            ht::save_checkpoint(comm, folder, options, mine, part);
+        });
+        return 0;
+    }
     model m(seed);
     if (what == "save") {
         seed_part part{{seed}};
-        ht::save_checkpoint(folder, {.step = step, .save_total_limit = 2}, m, part);
+        ht::save_checkpoint(folder, options, m, part);
     } else if (what == "save_weights") {
         ht::save_weights(m, folder, {.max_shard_bytes = 4000});
     } else {

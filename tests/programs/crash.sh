@@ -5,7 +5,8 @@
 # mounted. Needs strace.
 #
 #     tests/programs/crash.sh [PROGRAM]            each call that writes, flushes, names or removes; ENOSPC for those that need space
-#     tests/programs/crash.sh --full [PROGRAM]     every call, each with every error
+#     tests/programs/crash.sh --full [PROGRAM]     every call, each with every error; also a save of two ranks together, of
+#                                                which strace counts the calls of each
 #
 # PROGRAM has the test of tests/io/crash.cpp; without one it is compiled.
 set -uo pipefail
@@ -14,9 +15,11 @@ work=$(mktemp -d)
 trap 'umount "$work/small" 2>/dev/null; rm -rf "$work"' EXIT
 command -v strace >/dev/null 2>&1 || { echo "skipped: there is no strace"; exit 77; }
 strace -o "$work/none" true 2>/dev/null || { echo "skipped: strace may not trace"; exit 77; }
+full=0
 calls=(write fsync rename mkdir unlink unlinkat rmdir close)
 need_space='write fsync mkdir'
 if [[ ${1:-} == --full ]]; then
+    full=1
     calls+=(openat newfstatat fstat lseek read pread64 getdents64 fcntl access stat lstat mmap munmap brk)
     need_space=${calls[*]}
     shift
@@ -95,6 +98,11 @@ mkdir "$work/before"
 crash save "$work/before" 1 1 && crash save "$work/before" 2 2 || fail "saving"
 table "checkpoint 3 beside 1 and 2" "2 2" "3 3" load save "$work/now" 3 3
 table "checkpoint 2 in the place of another of that step" "2 2" "2 7" load save "$work/now" 2 7
+if ((full)); then
+    rm -rf "$work/before" && mkdir "$work/before"
+    crash save_ranks "$work/before" 1 1 && crash save_ranks "$work/before" 2 2 || fail "saving by two ranks"
+    table "checkpoint 3 of two ranks beside 1 and 2" "2 2" "3 3" load save_ranks "$work/now" 3 3
+fi
 rm -rf "$work/before"
 crash save_weights "$work/before" 1 || fail "saving weights"
 table "weights in three files in the place of others" 1 2 load_weights save_weights "$work/now" 2

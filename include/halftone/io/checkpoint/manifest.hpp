@@ -7,6 +7,9 @@
 ///      "parts": {"model": {...}, "optimizer": {...}, ...}, "arguments": {...},
 ///      "files": {"model.safetensors": {"bytes": 1234, "crc32": "00c0ffee"}, ...}, "crc32": "01234567"}
 ///
+/// A checkpoint of several ranks (shards.hpp) has in addition their number, "ranks": 4, and of parts whose states differ
+/// among ranks all of them, "of_ranks": {"random": [{...}, {...}, {...}, {...}]}.
+///
 /// Its own checksum is the CRC-32 of the text without it, with sorted names and without blanks: in Python
 /// json.dumps(j, sort_keys=True, separators=(',', ':')), but for how it prints floating-point numbers.
 #pragma once
@@ -65,6 +68,10 @@ inline nlohmann::json parse_manifest(const std::string& where, std::string_view 
     };
     check("step", j.contains("step") && j["step"].is_number_unsigned() && j["step"].get<std::uint64_t>() <= INT64_MAX);
     for (const char* const name : {"parts", "files", "metrics"}) check(name, j.contains(name) && j[name].is_object());
+    if (j.contains("of_ranks")) {
+        check("of_ranks", j["of_ranks"].is_object());
+        for (const auto& [name, states] : j["of_ranks"].items()) check("of_ranks", states.is_array() && !states.empty());
+    }
     for (const auto& [name, file] : j["files"].items()) {
         const bool is_plain = !name.empty() && name.find_first_of("/\\:") == std::string::npos && name[0] != '.';
         check("a file", is_plain && file.is_object() && file.contains("bytes") && file["bytes"].is_number_unsigned() &&

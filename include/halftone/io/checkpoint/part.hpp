@@ -127,7 +127,7 @@ checkpoint_part model_part(Model& model) {
     p.prepare = [&parameters](const nlohmann::json& saved, load_request& request) {
         if (!saved.contains("policy") || !saved.contains("amaxes"))
             fail<checkpoint_error>("checkpoint: the model's state has no policy, or no amaxes");
-        const std::string differs = difference(read_stamp(saved["policy"], "checkpoint: its policy"), stamp_of<Model>());
+        const std::string differs = stamp_difference(read_stamp(saved["policy"], "checkpoint: its policy"), stamp_of<Model>());
         if (!differs.empty() && !request.converts()) {
             fail<checkpoint_error>("checkpoint: it was saved under another policy: ", differs,
                                    "; load it under the same, or with .policy = ht::policy_change::convert");

@@ -4,7 +4,7 @@
 /// another policy by mistake.
 ///
 ///     const detail::policy_stamp here = detail::stamp_of<Model>();
-///     detail::difference(saved, here)          // "compute is bfloat16 there, float16 here: h.*.attn.qkv, h.*.mlp.up"; or ""
+///     detail::stamp_difference(saved, here)          // "compute is bfloat16 there, float16 here: h.*.attn.qkv, h.*.mlp.up"; or ""
 #pragma once
 
 #include <map>
@@ -88,7 +88,7 @@ inline policy_stamp read_stamp(const nlohmann::json& j, const std::string& what)
 }
 
 /// The differences in words, role by role; empty if there are none.
-inline std::string difference(const policy_stamp& there, const policy_stamp& here) {
+inline std::string stamp_difference(const policy_stamp& there, const policy_stamp& here) {
     std::map<std::string, name_list> by_difference;
     name_list only_there, only_here;
     for (const auto& [path, roles] : there) {

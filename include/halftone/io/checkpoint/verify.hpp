@@ -89,16 +89,51 @@ inline std::uint32_t read_and_sum(const input_file& in, std::byte* to) {
     return sum;
 }
 
-/// Reads a file and checks its size, its checksum and its format.
-inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& file) {
-    const input_file in(path);
-    const auto expected = file["bytes"].get<std::uint64_t>();
-    if (in.size() != expected)
-        fail<checkpoint_error>(path.string(), " has ", in.size(), " bytes; expected ", expected);
-    loaded_file loaded;
+/// The checksum of a file, of which a piece is in memory at a time.
+inline std::uint32_t sum_of_file(const input_file& in) {
+    constexpr std::size_t most = std::size_t{1} << 20;
     const auto size = static_cast<std::size_t>(in.size());
+    std::vector<std::byte> piece(std::min(size, most));
+    crc32 sum;
+    for (std::size_t done = 0, count; done < size; done += count) {
+        count = std::min(size - done, most);
+        in.read(piece.data(), done, count);
+        sum.add(piece.data(), count);
+    }
+    return sum.value();
+}
+
+/// " (it is of step 200)", if a file says so and that is not the manifest's.
+inline std::string other_step(const std::filesystem::path& path, const nlohmann::json& manifest) {
+    try {
+        const safetensors_file file(path);
+        const auto said = file.metadata().find("step");
+        if (said != file.metadata().end() && said->second != manifest["step"].dump()) return " (it is of step " + shown(said->second) + ")";
+    } catch (const io_error&) {
+    }
+    return "";
+}
+
+/// Checks the size and checksum of a file of a checkpoint; copies it to `to`, if that is given. Throws io_error and
+/// checkpoint_error.
+inline void check_file(const std::filesystem::path& path, const nlohmann::json& manifest, std::byte* to = nullptr) {
+    const nlohmann::json& file = manifest["files"][path.filename().string()];
+    const input_file in(path);
+    const auto size = file["bytes"].get<std::uint64_t>();
+    if (in.size() != size) fail<checkpoint_error>(path.string(), " has ", in.size(), " bytes; expected ", size, other_step(path, manifest));
+    const std::uint32_t sum = to == nullptr ? sum_of_file(in) : read_and_sum(in, to);
+    if (file["crc32"] != hex(sum)) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs", other_step(path, manifest));
+}
+
+/// Reads a file and checks its size, its checksum and its format.
+inline loaded_file read_part_file(const std::filesystem::path& path, const nlohmann::json& manifest) {
+    loaded_file loaded;
+    const auto expected = manifest["files"][path.filename().string()]["bytes"].get<std::uint64_t>();
+    const std::uint64_t there = input_file(path).size();  // before memory is allocated for what the manifest says
+    if (there != expected) fail<checkpoint_error>(path.string(), " has ", there, " bytes; expected ", expected);
+    const auto size = static_cast<std::size_t>(expected);
     loaded.bytes.reset(new std::byte[size]);  // not cleared, as make_unique would
-    if (file["crc32"] != hex(read_and_sum(in, loaded.bytes.get()))) fail<checkpoint_error>(path.string(), " is damaged: its checksum differs");
+    check_file(path, manifest, loaded.bytes.get());
     loaded.header = read_safetensors(path.string(), size, [&](void* to, std::uint64_t first, std::size_t count) {
         std::memcpy(to, loaded.bytes.get() + first, count);
     });
@@ -116,7 +151,10 @@ inline checkpoint_info read_checkpoint_info(const std::filesystem::path& checkpo
 /// Checks a checkpoint's manifest, and sizes and checksums of its files. Throws io_error and checkpoint_error.
 inline checkpoint_info verify_checkpoint(const std::filesystem::path& checkpoint) {
     const nlohmann::json manifest = detail::read_manifest(checkpoint);
-    for (const auto& [name, file] : manifest["files"].items()) detail::read_part_file(checkpoint / name, file);
+    for (const auto& [name, file] : manifest["files"].items()) {
+        detail::check_file(checkpoint / name, manifest);
+        const safetensors_file header(checkpoint / name);  // throws if it is none
+    }
     return detail::info_of(checkpoint, manifest);
 }
 

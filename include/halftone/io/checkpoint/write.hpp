@@ -91,15 +91,25 @@ inline void keep_newest(const std::filesystem::path& folder, const checkpoint_op
     }
 }
 
+/// Makes the folder that a checkpoint of this step is written in, empty; returns it. Throws io_error.
+inline std::filesystem::path begin_part(const std::filesystem::path& folder, std::int64_t step) {
+    try {
+        std::filesystem::create_directories(folder);
+        clean_folder(folder);
+        const auto part = checkpoint_path(folder, step, ".part");
+        std::filesystem::create_directory(part);
+        return part;
+    } catch (const std::filesystem::filesystem_error& e) {
+        fail<io_error>("io: cannot write a checkpoint below ", folder.string(), ": ", e.code().message());
+    }
+}
+
 /// Writes a checkpoint; returns its folder. Throws io_error.
 inline std::filesystem::path write_checkpoint(const std::filesystem::path& folder, const checkpoint_options& o,
                                               const std::vector<part_contents>& parts) {
     if (o.step < 0) fail<argument_error>("checkpoint: step is ", o.step, "; expected 0 or more");
     try {
-        std::filesystem::create_directories(folder);
-        clean_folder(folder);
-        const auto part = checkpoint_path(folder, o.step, ".part");
-        std::filesystem::create_directory(part);
+        const auto part = begin_part(folder, o.step);
         try {
             write_files(part, o, parts);
             publish(part, folder, o.step);

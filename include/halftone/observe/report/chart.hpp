@@ -67,6 +67,14 @@ inline std::vector<double> powers_between(double least, double most) {
     return all;
 }
 
+/// Powers of two from 2^least to 2^most, at most seven of them.
+inline std::vector<double> powers_of_two_between(double least, double most) {
+    std::vector<double> all;
+    const double each = std::max(1.0, std::ceil((most - least) / 6));
+    for (double k = std::ceil(least); k <= most; k += each) all.push_back(std::exp2(k));
+    return all;
+}
+
 /// A line of a chart.
 struct chart_line {
     std::string name;
@@ -92,6 +100,7 @@ struct chart_point {
 struct chart {
     std::string title, of_x = "step", unit{};
     bool is_logarithmic = false;       ///< along y; points of 0 or less are left out
+    bool has_powers_of_two = false;    ///< x is logarithmic, with powers of two below it; all x are more than 0
     bool from_zero = false;            ///< y begins at 0
     bool x_from_zero = false;          ///< and x
     bool is_stacked = false;           ///< lines are bands on top of one another, with points at the same x
@@ -129,7 +138,8 @@ class chart_drawing {
 
     double height(double v) const { return c_.is_logarithmic ? std::log10(v) : v; }
     bool is_shown(const curve_point& p) const { return !c_.is_logarithmic || p.y > 0; }
-    double x(double v) const { return left + (x1_ == x0_ ? 0.5 : (v - x0_) / (x1_ - x0_)) * (right - left); }
+    double along(double v) const { return c_.has_powers_of_two ? std::log2(v) : v; }
+    double x(double v) const { return left + (x1_ == x0_ ? 0.5 : (along(v) - x0_) / (x1_ - x0_)) * (right - left); }
     double y(double v) const { return bottom - (y1_ == y0_ ? 0.5 : (height(v) - y0_) / (y1_ - y0_)) * (bottom - top); }
 
     void range_of_axes() {
@@ -142,7 +152,7 @@ class chart_drawing {
                 if (!is_shown(p)) continue;
                 sums[i] += p.y;
                 const double h = c_.is_stacked ? sums[i] : height(p.y);
-                x0_ = std::min(x0_, p.x), x1_ = std::max(x1_, p.x), y0_ = std::min(y0_, h), y1_ = std::max(y1_, h);
+                x0_ = std::min(x0_, along(p.x)), x1_ = std::max(x1_, along(p.x)), y0_ = std::min(y0_, h), y1_ = std::max(y1_, h);
             }
         }
         for (const chart_point& p : c_.points) {
@@ -167,8 +177,7 @@ class chart_drawing {
             grid += "M46 " + coordinate(y(at)) + "H352";
             words += "<text class=\"of-y\" x=\"42\" y=\"" + coordinate(y(at) + 3.5) + "\">" + short_number(at) + "</text>\n";
         }
-        const std::vector<double> along = ticks_between(x0_, x1_, 5);
-        for (const double t : along) {
+        for (const double t : c_.has_powers_of_two ? powers_of_two_between(x0_, x1_) : ticks_between(x0_, x1_, 5)) {
             const double at = x(t);
             const char* const where = at > right - 14 ? " class=\"last\"" : "";
             words += std::string("<text") + where + " x=\"" + coordinate(at) + "\" y=\"185\">" + short_number(t) + "</text>\n";
