@@ -43,6 +43,7 @@
 #include <vector>
 
 #include <halftone/autodiff/engine/rank_loss.hpp>
+#include <halftone/dist/agreement.hpp>
 #include <halftone/dist/check_equal.hpp>
 #include <halftone/dist/gradient_progress.hpp>
 #include <halftone/dist/gradient_ranges.hpp>
@@ -131,12 +132,12 @@ class bucket_schedule : public gradient_progress {
         for (std::size_t i = begun_ < under_way ? 0 : begun_ - under_way + 1; i < begun_; ++i) next(i).range->finish();
         begin_anew();
         ++counts_.windows;
-        unite_reached();
         for (std::size_t p = 0; p < parts(); ++p) {
+            agree_on_reached(*comm_, slabs(p));
             slabs(p).forget_squares();
             slabs(p).set_of_ranks();
-            unite_amaxes(slabs(p).owner().amaxes());
-            broadcast_states(slabs(p).owner());
+            agree_on_amaxes(*comm_, slabs(p).owner().amaxes());
+            agree_on_states(*comm_, slabs(p).owner());
         }
         if (!std::exchange(is_ordered_, true)) put_in_order();
     }
@@ -174,46 +175,11 @@ class bucket_schedule : public gradient_progress {
             comm_->broadcast("order of gradients", order_.data(), order_.size() * sizeof order_[0], 0);
     }
 
-    void unite_reached() {
-        std::vector<std::uint8_t> own(gradients()), all(gradients() * static_cast<std::size_t>(comm_->size()));
-        for (std::size_t p = 0, g = 0; p < parts(); ++p) {
-            for (std::size_t i = 0; i < slabs(p).owner().entries().size(); ++i) own[g++] = slabs(p).is_reached(i);
-        }
-        if (own.empty()) return;
-        comm_->all_gather("which gradients there are", own.data(), all.data(), own.size());
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            const std::size_t g = i % own.size();
-            if (all[i] != 0) slabs(part_of(g)).set_reached(g - number(part_of(g), 0));
-        }
-    }
-    void unite_amaxes(amax_histories& amaxes) {
-        std::vector<std::uint32_t> own = amaxes.window_amaxes();
-        if (own.empty()) return;
-        std::vector<std::uint32_t> all(own.size() * static_cast<std::size_t>(comm_->size()));
-        comm_->all_gather("amaxes", own.data(), all.data(), own.size() * sizeof own[0]);
-        for (std::size_t i = 0; i < all.size(); ++i) own[i % own.size()] = std::max(own[i % own.size()], all[i]);
-        amaxes.set_window_amaxes(own);
-    }
     void broadcast_amaxes(const amax_histories& amaxes) {
         if (amaxes.size() == 0 || comm_->size() == 1) return;
         comm_->broadcast("amax records", amaxes.records(), static_cast<std::size_t>(amaxes.size()) * sizeof(amax_record), 0);
         comm_->broadcast("amax histories", amaxes.history(), static_cast<std::size_t>(amaxes.windows()) * sizeof(std::uint32_t),
                          0);
-    }
-    /// Neighbours are sent together.
-    void broadcast_states(const store& parameters) {
-        const auto& entries = parameters.entries();
-        for (std::size_t i = 0, end; i < entries.size(); i = end) {
-            end = i + 1;
-            if (!entries[i].is_state) continue;
-            const store::entry& first = entries[i];
-            std::size_t room = round_up(first.count, store::granule);
-            while (end < entries.size() && entries[end].is_state && entries[end].group == first.group &&
-                   entries[end].master == first.master + room)
-                room += round_up(entries[end++].count, store::granule);
-            const store::group& g = parameters.groups()[first.group];
-            comm_->broadcast(first.path.c_str(), g.master.data() + first.master * g.param_bytes, room * g.param_bytes, 0);
-        }
     }
 
     communicator* comm_;
@@ -283,12 +249,7 @@ class data_parallel<Device, accumulator<Kind, types<Models...>>> final : private
     /// Collective: the ranks' counts are added. On a GPU it waits for the device.
     template <class Context, class Micro, class Batch>
     rank_share share_of(Context&& context, const Micro& micro, const Batch& batch) const {
-        auto& root = context.root();
-        kernel::target_counts counts = halftone::share_of(context, micro, batch).read();
-        counts = kernel::target_counts_of(counts.counted, all_reduce_sum(comm(), "targets", counts.of));
-        const auto share = root.template make<kernel::target_counts>(shape<0>{}, false);
-        root.device().memory().write(share.view().data(), &counts, sizeof counts);
-        return {loss_share(share), size()};
+        return detail::share_of_ranks(comm(), context, micro, batch);
     }
     /// The same for the whole of this rank's batch.
     template <class Context, class Batch>

@@ -180,12 +180,7 @@ class shard final : public detail::store_sharding {
     /// Collective: the ranks' counts are added. On a GPU it waits for the device.
     template <class Context, class Micro, class Batch>
     rank_share share_of(Context&& context, const Micro& micro, const Batch& batch) const {
-        auto& root = context.root();
-        kernel::target_counts counts = halftone::share_of(context, micro, batch).read();
-        counts = kernel::target_counts_of(counts.counted, all_reduce_sum(*comm_, "targets", counts.of));
-        const auto share = root.template make<kernel::target_counts>(halftone::shape<0>{}, false);
-        root.device().memory().write(share.view().data(), &counts, sizeof counts);
-        return {loss_share(share), comm_->size()};
+        return detail::share_of_ranks(*comm_, context, micro, batch);
     }
 
     // ---- called by accumulators, gradients, optimizers and lists of layers
@@ -223,7 +218,7 @@ class shard final : public detail::store_sharding {
         if (comm_->size() == 1) return;
         slabs.forget_squares();
         detail::agree_on_reached(*comm_, slabs);
-        detail::agree_on_amaxes(*comm_, parameters().memory(), parameters().amaxes());
+        detail::agree_on_amaxes(*comm_, parameters().amaxes());
         detail::agree_on_states(*comm_, parameters());
     }
     void cancel() noexcept override {
