@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <halftone/amp.hpp>
+#include <halftone/data/batches.hpp>
 #include <halftone/observe/trace/recorder.hpp>
 
 namespace ht = halftone;
@@ -20,7 +21,7 @@ struct learner : ht::nn::gpt<ht::full_fp32> {
     explicit learner(ht::cpu& device) : gpt{device, {.vocabulary = 64, .context = 64, .layers = 2, .heads = 4, .width = 128}, 1} {}
     auto loss_of_step(auto& tape) const {
         const ht::const_view<std::int32_t, 2> view(ids.data(), {4, 64});
-        return loss(tape, view, view);
+        return loss(tape, ht::language_batch{view, view});
     }
 };
 #else
