@@ -110,15 +110,15 @@ TEST_CASE("checkpoint: several models have names of their own, in the order in w
 }
 
 TEST_CASE("checkpoint: roles and layers of which one side alone has some are differences, too") {
-    using ht::detail::difference;
+    using ht::detail::stamp_difference;
     using stamp = ht::detail::policy_stamp;
-    CHECK(difference(stamp{{"a", {{"compute", "x"}}}}, stamp{{"a", {{"compute", "x"}}}}).empty());
-    CHECK(difference(stamp{{"a", {{"compute", "x"}}}}, stamp{{"a", {{"compute", "x"}, {"scaling", "y"}}}}) ==
+    CHECK(stamp_difference(stamp{{"a", {{"compute", "x"}}}}, stamp{{"a", {{"compute", "x"}}}}).empty());
+    CHECK(stamp_difference(stamp{{"a", {{"compute", "x"}}}}, stamp{{"a", {{"compute", "x"}, {"scaling", "y"}}}}) ==
           "scaling is not set there, y here: a");
-    CHECK(difference(stamp{{"a", {{"compute", "x"}, {"scaling", "y"}}}}, stamp{{"a", {{"compute", "x"}}}}) ==
+    CHECK(stamp_difference(stamp{{"a", {{"compute", "x"}, {"scaling", "y"}}}}, stamp{{"a", {{"compute", "x"}}}}) ==
           "scaling is y there, not set here: a");
-    CHECK(difference(stamp{{"a", {}}}, stamp{{"a", {}}, {"b", {}}}) == "layers only here: b");
-    CHECK(difference(stamp{{"a", {}}, {"", {}}}, stamp{{"a", {}}}) == "layers only there: the model");
+    CHECK(stamp_difference(stamp{{"a", {}}}, stamp{{"a", {}}, {"b", {}}}) == "layers only here: b");
+    CHECK(stamp_difference(stamp{{"a", {}}, {"", {}}}, stamp{{"a", {}}}) == "layers only there: the model");
 }
 
 TEST_CASE("checkpoint: a manifest of another form is refused, even if its checksum is right") {

@@ -34,7 +34,7 @@ void refuses(const std::string& name, const std::string& told) {
 
 TEST_CASE("only the number of steps has no default") {
     CHECK_NOTHROW(ht::check({.max_steps = 1}));
-    CHECK_THROWS_WITH_AS(ht::check({}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::check(ht::training_arguments{}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
 }
 
 TEST_CASE("each field has its range") {
