@@ -59,7 +59,7 @@ struct planted_product final : ht::range_listener {
         ++planted;
         constexpr int n = 160;
         static float a[n][n], b[n][n];
-        static volatile float sink;
+        [[maybe_unused]] static volatile float sink;
         for (int i = 0; i < n; ++i) {
             for (int j = 0; j < n; ++j) {
                 float sum = 0;
