@@ -288,7 +288,7 @@ TEST_CASE("checkpoint of ranks: a missing, foreign or damaged file is named, and
         return why;
     };
     fs::remove(file);
-    for (const int ranks : {1, 2, 4}) CHECK(why_on(ranks).find("cannot open " + file.string()) != std::string::npos);
+    for (const int ranks : {1, 2, 4}) CHECK(why_on(ranks).find("there is no " + file.string()) != std::string::npos);
     fs::copy_file(other / file.filename(), file);
     CHECK(why_on(4).find(file.filename().string() + " is damaged: its checksum differs (it is of step 4)") != std::string::npos);
     fs::remove(file), fs::copy_file(good, file);

@@ -187,12 +187,16 @@ TEST_CASE("run_ranks: without its wait a rank reads bytes of 0xff, or half of th
     CHECK(halves.second[1] != 7);
     // Also if the receiver has long been waiting when the sender writes.
     int received = 0;
+    std::atomic<bool> has_left_barrier{false};  // a rank's bytes are taken within any wait of its own
     ht::run_ranks(2,
                   [&](ht::communicator& comm) {
                       int mine = 1, all[2] = {};
                       ht::pending later = comm.begin_all_gather("values", &mine, all, sizeof(int));
                       comm.barrier("all have begun");
-                      if (comm.rank() == 1) {
+                      if (comm.rank() == 0) {
+                          while (!has_left_barrier) std::this_thread::yield();
+                      } else {
+                          has_left_barrier = true;
                           std::this_thread::sleep_for(milliseconds(20));
                           mine = 2;
                       }
