@@ -2,6 +2,7 @@
 /// \file
 /// Ranks as threads: every call moves what it says, whenever the ranks arrive and however the bytes are delivered; a wait that is
 /// missing reads wrong bytes; and ranks that call something else, have ended or do not come are named.
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
