@@ -240,7 +240,7 @@ head -n 1 out | grep -q '^cpu, portable, ' || fail "--isa is not heeded"
 "$program" --help | grep -q -- --accumulation || fail "--help"
 if [[ -z ${EMULATOR:-} ]] && command -v script >/dev/null 2>&1; then
     script -qec "'$program' ${small[*]} --steps 6 --text text --out t" /dev/null >terminal </dev/null || fail "on a terminal: $?"
-    grep -q $'\r.*\[#' terminal || fail "no bar on a terminal"
+    grep -q $'\r.*\[[#-]' terminal || fail "no bar on a terminal"
 fi
 
 # ---- a file of token ids in place of a text
