@@ -56,43 +56,15 @@ function(halftone_add_executable name)
     endif()
 endfunction()
 
-# Maps, sums and the epilogues of products are compiled where they are used, for three instruction sets, of which a machine runs one.
-# Programs that test what is made of them compile that one alone; test_kernel has all of them for each set.
-option(HALFTONE_TEST_ONE_SET "Compile maps of halftone's tests and lessons for this machine's instruction set alone" OFF)
-mark_as_advanced(HALFTONE_TEST_ONE_SET)
-function(halftone_find_one_set)
-    if(NOT HALFTONE_TEST_ONE_SET OR CMAKE_CROSSCOMPILING OR MSVC OR NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-        return()
-    endif()
-    include(CheckCXXSourceRuns)
-    set(CMAKE_CXX_STANDARD 20)
-    set(CMAKE_REQUIRED_INCLUDES "${PROJECT_SOURCE_DIR}/include")
-    foreach(set avx2 avx512)
-        check_cxx_source_runs("#include <halftone/exec/cpu/isa.hpp>
-                               int main() { return halftone::supports(halftone::isa::${set}) ? 0 : 1; }" halftone_runs_${set})
-        if(halftone_runs_${set})
-            set(halftone_one_set ${set} PARENT_SCOPE)
-        endif()
-    endforeach()
-endfunction()
-set(halftone_one_set)
-halftone_find_one_set()
-function(halftone_use_one_set name)
-    if(halftone_one_set)
-        target_compile_definitions(${name} PRIVATE HALFTONE_TEST_ONE_SET=${halftone_one_set})
-    endif()
-endfunction()
-
 # The headers that nearly all sources begin with, read once for all programs of the same flags. Not by default: a change of one
 # header compiles them all anew, and sources may forget an #include without being told. Sources that are compiled by themselves
 # (SKIP_PRECOMPILE_HEADERS) do without. CMake would have the compiler take these headers for a system's, whose warnings it suppresses.
 option(HALFTONE_TEST_PCH "Precompile headers for halftone's tests and lessons" OFF)
 set(CMAKE_PCH_PROLOGUE "")
-# halftone_precompile(<name> [ONE_SET] LIBRARIES <target>... OPTIONS <option>... HEADERS <header>...) compiles headers for programs that
-# have these libraries and options, with ONE_SET those of halftone_use_one_set; halftone_use_precompiled(<program> <name>) has a
-# program use them.
+# halftone_precompile(<name> LIBRARIES <target>... OPTIONS <option>... HEADERS <header>...) compiles headers for programs that have
+# these libraries and options; halftone_use_precompiled(<program> <name>) has a program use them.
 function(halftone_precompile name)
-    cmake_parse_arguments(PARSE_ARGV 1 precompile "ONE_SET" "" "LIBRARIES;OPTIONS;HEADERS")
+    cmake_parse_arguments(PARSE_ARGV 1 precompile "" "" "LIBRARIES;OPTIONS;HEADERS")
     if(NOT HALFTONE_TEST_PCH OR MSVC)
         return()
     endif()
@@ -103,9 +75,6 @@ function(halftone_precompile name)
     halftone_set_warnings(${name})
     target_compile_options(${name} PRIVATE ${precompile_OPTIONS})
     target_precompile_headers(${name} PRIVATE ${precompile_HEADERS})
-    if(precompile_ONE_SET)
-        halftone_use_one_set(${name})
-    endif()
 endfunction()
 function(halftone_use_precompiled program name)
     if(NOT TARGET ${name})

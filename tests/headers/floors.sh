@@ -3,7 +3,7 @@
 # Checks the structure of the source tree without compiling: a header includes only headers of lower floors or of its own floor; there
 # are no include cycles; every file begins with its SPDX line; no header exceeds 600 lines without a reason near its top; the folders of
 # operations in kernel/, and autodiff/ and observe/, contain the expected files; headers leave fewer than ten macros named HALFTONE_*
-# defined; a header that names a SIMD body includes what the body includes; and bodies that may be empty are chosen by select_compiled.
+# defined; and a header that names a SIMD body includes what the body includes.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
@@ -33,16 +33,6 @@ for header in $(grep -rl '^#pragma interface' include); do
         status=1
     fi
 done
-
-# Bodies that are empty for the sets that are not compiled are chosen by select_compiled, which knows which one is.
-while read -r name; do
-    if grep -rnE "select\((const )?&(portable|avx2|avx512)::$name\b" include | grep -v '///'; then
-        echo "$name: chosen by cpu::select, but compiled for one set alone where HALFTONE_TEST_ONE_SET is defined: use select_compiled"
-        status=1
-    fi
-done < <(grep -rl 'is_compiled_set' include --include='*.simd.hpp' | xargs awk '
-    match($0, /^[a-z][a-z0-9_ ]* [a-z0-9_]+\(/) { name = substr($0, RSTART, RLENGTH - 1); sub(/.* /, "", name) }
-    /is_compiled_set/ { print name }' | sort -u)
 
 cd include
 find halftone \( -name '*.hpp' -o -name '*.cuh' \) -print0 | LC_ALL=C sort -z |

@@ -8,20 +8,7 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
-namespace detail {
-// Whether bodies chosen by cpu::select_compiled are compiled for a set: for each, but in tests of what is made of kernels, which may
-// define HALFTONE_TEST_ONE_SET as the one that this processor has. That is a third of the code.
-#if defined(HALFTONE_TEST_ONE_SET)
-inline constexpr bool is_compiled_set = false;
-#else
-inline constexpr bool is_compiled_set = true;
-#endif
-}  // namespace detail
-#if defined(HALFTONE_TEST_ONE_SET)
-namespace HALFTONE_TEST_ONE_SET {
-inline constexpr bool is_compiled_set = true;
-}
-#endif
+namespace detail {}
 namespace portable {
 using namespace detail;
 }

@@ -113,17 +113,6 @@ class cpu {
     Function* select(Function* portable, Function* avx2, Function* avx512) const {
         return set_ >= isa::avx512 ? avx512 : set_ == isa::avx2 ? avx2 : portable;
     }
-    /// The same of templates that programs compile, the expressions of maps say, whose bodies are empty unless
-    /// `is_compiled_set` (body_names.hpp).
-    template <class Function>
-    Function* select_compiled(Function* portable, Function* avx2, Function* avx512) const {
-#if defined(HALFTONE_TEST_ONE_SET)
-        static_cast<void>(portable), static_cast<void>(avx2), static_cast<void>(avx512);
-        return HALFTONE_TEST_ONE_SET;  // this parameter
-#else
-        return select(portable, avx2, avx512);
-#endif
-    }
 
     /// Calls body(index) for every index in [0, count), on all threads. Any thread may take any index, but each thread
     /// begins with a contiguous range of its own (shares.hpp). `body` must not throw, and must not call parallel_for of

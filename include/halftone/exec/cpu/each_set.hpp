@@ -6,10 +6,9 @@
 ///     #define HALFTONE_BODY <halftone/kernel/sum/cpu.simd.hpp>
 ///     #include <halftone/exec/cpu/each_set.hpp>
 ///
-/// It then has portable::sum_piece, avx2::sum_piece and avx512::sum_piece; `cpu::select` chooses one for the processor,
-/// `select_compiled` if it is a template of a program's own expressions:
+/// It then has portable::sum_piece, avx2::sum_piece and avx512::sum_piece; `cpu::select` chooses one for the processor:
 ///
-///     const auto body = device.select_compiled(&portable::sum_piece<E, X>, &avx2::sum_piece<E, X>, &avx512::sum_piece<E, X>);
+///     const auto body = device.select(&portable::sum_piece<E, X>, &avx2::sum_piece<E, X>, &avx512::sum_piece<E, X>);
 ///
 /// A body is a header named *.simd.hpp, such as kernel/sum/cpu.simd.hpp, a short one:
 ///

@@ -108,10 +108,8 @@ HALFTONE_INLINE void map_rows(const pack<E...>& given, pack<Output...>, pack<Inp
 template <class Expressions, class Outputs, class Inputs>
 void map_block(const void* expressions, const kernel::map_stream* outputs, const kernel::map_stream* inputs,
                extent rows, extent columns) {
-    if constexpr (is_compiled_set) {
-        map_rows(*static_cast<const Expressions*>(expressions), Outputs{}, Inputs{}, outputs, inputs, rows, columns,
-                 std::make_index_sequence<Outputs::count>{}, std::make_index_sequence<Inputs::count>{});
-    }
+    map_rows(*static_cast<const Expressions*>(expressions), Outputs{}, Inputs{}, outputs, inputs, rows, columns,
+             std::make_index_sequence<Outputs::count>{}, std::make_index_sequence<Inputs::count>{});
 }
 
 }  // namespace HALFTONE_SET

@@ -89,8 +89,8 @@ struct matmul<cpu> {
         using functions = detail::epilogue_functions<Operands, Results>;
         return {
             .epilogue = &epilogue,
-            .finish = device.select_compiled(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                                             &avx512::finish_block<Operands, Results>),
+            .finish = device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                                    &avx512::finish_block<Operands, Results>),
             .stores_non_temporal = &functions::stores_non_temporal,
             .reads_memory = &functions::reads_memory,
             .prefetch_block = &functions::prefetch_block,

@@ -78,26 +78,24 @@ HALFTONE_INLINE void store_pairs(const pack<Result, Rest...>& results, extent ro
 template <class Operands, class Results>
 void finish_block(const void* given, const float* sums, extent sums_stride, extent row, extent column, extent rows,
                   extent columns, bool non_temporal) {
-    if constexpr (is_compiled_set) {
-        const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
-        const auto factor = factor_of(epilogue.operands);
-        const auto take = [&](extent i, extent j, int n, f32* arguments) {
-            arguments[0] = load(sums + i * sums_stride + j) * factor;
-            load_operands(epilogue.operands, row + i, column + j, n, arguments + 1);
-        };
-        for (extent i = 0; i < rows; ++i) {
-            f32 arguments[1 + Operands::count], next_arguments[1 + Operands::count];
-            extent j = 0;
-            for (; j + 2 * f32::lanes <= columns; j += 2 * f32::lanes) {
-                take(i, j, f32::lanes, arguments);
-                take(i, j + f32::lanes, f32::lanes, next_arguments);
-                store_pairs(epilogue.results, row + i, column + j, arguments, next_arguments, non_temporal);
-            }
-            for (; j < columns; j += f32::lanes) {
-                const int n = static_cast<int>(columns - j < f32::lanes ? columns - j : f32::lanes);
-                take(i, j, n, arguments);
-                store_results(epilogue.results, row + i, column + j, n, arguments);
-            }
+    const auto& epilogue = *static_cast<const matmul_epilogue<Operands, Results>*>(given);
+    const auto factor = factor_of(epilogue.operands);
+    const auto take = [&](extent i, extent j, int n, f32* arguments) {
+        arguments[0] = load(sums + i * sums_stride + j) * factor;
+        load_operands(epilogue.operands, row + i, column + j, n, arguments + 1);
+    };
+    for (extent i = 0; i < rows; ++i) {
+        f32 arguments[1 + Operands::count], next_arguments[1 + Operands::count];
+        extent j = 0;
+        for (; j + 2 * f32::lanes <= columns; j += 2 * f32::lanes) {
+            take(i, j, f32::lanes, arguments);
+            take(i, j + f32::lanes, f32::lanes, next_arguments);
+            store_pairs(epilogue.results, row + i, column + j, arguments, next_arguments, non_temporal);
+        }
+        for (; j < columns; j += f32::lanes) {
+            const int n = static_cast<int>(columns - j < f32::lanes ? columns - j : f32::lanes);
+            take(i, j, n, arguments);
+            store_results(epilogue.results, row + i, column + j, n, arguments);
         }
     }
 }

@@ -28,11 +28,7 @@ HALFTONE_INLINE float sum_elements(const E& given, const pack<const X*...>& inpu
 
 template <class E, class... X>
 float sum_piece(const E& e, const pack<const X*...>& inputs, extent count) {
-    if constexpr (is_compiled_set) {
-        return sum_elements(e, inputs, count, std::index_sequence_for<X...>{});
-    } else {
-        return 0;
-    }
+    return sum_elements(e, inputs, count, std::index_sequence_for<X...>{});
 }
 
 }  // namespace HALFTONE_SET

@@ -212,8 +212,8 @@ struct finisher {
 };
 template <class Operands, class Results>
 auto finish_block_of(const cpu& device, const detail::matmul_epilogue<Operands, Results>&) {
-    return device.select_compiled(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
-                                  &avx512::finish_block<Operands, Results>);
+    return device.select(&portable::finish_block<Operands, Results>, &avx2::finish_block<Operands, Results>,
+                         &avx512::finish_block<Operands, Results>);
 }
 
 }  // namespace implicit_cpu
