@@ -9,7 +9,6 @@
 /// Prints a table for each strategy; with --json and --html it also writes files. Exit codes: 0; 2 for invalid arguments,
 /// with one line and nothing left behind; 1 for everything else.
 #include <iostream>
-#include <new>
 
 #include <halftone/observe/metrics/output_file.hpp>
 
@@ -58,20 +57,8 @@ int run(const options& o) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    const auto complain = [](int code, const char* what) {
-        std::cerr << "scaling: " << what << '\n';
-        return code;
-    };
-    try {
+    return run_main("scaling", "these sizes", [&] {
         const auto o = parse_options(argc, argv);
         return o ? run(*o) : 0;
-    } catch (const exit_with& e) {
-        return complain(e.code, e.what());
-    } catch (const ht::error& e) {
-        return complain(2, e.what());
-    } catch (const std::bad_alloc&) {
-        return complain(2, "not enough memory for these sizes");
-    } catch (const std::exception& e) {
-        return complain(1, e.what());
-    }
+    });
 }

@@ -4,12 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <CLI/CLI.hpp>
-
-#include <halftone/error.hpp>
-#include <halftone/version.hpp>
-
-namespace ht = halftone;
+#include "../parse.hpp"
 
 namespace {
 
@@ -58,8 +53,6 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.name("scaling");
     app.allow_windows_style_options(false);  // a path may begin with a slash there, too
     app.option_defaults()->always_capture_default();
-    app.set_version_flag("--version", ht::detail::sentence(HALFTONE_VERSION_MAJOR, '.', HALFTONE_VERSION_MINOR, '.',
-                                                           HALFTONE_VERSION_PATCH));
     app.add_option("--ranks", o.ranks, "the largest number of ranks; the table has 1, 2, 4, ... and this");
     app.add_option("--zero", o.zero, "strategies: 0 (data parallel), 1, 2, 3")->delimiter(',');
     app.add_option("--unit", o.units, "the layers that zero 3 gathers one at a time, by patterns")->delimiter(',');
@@ -81,14 +74,7 @@ std::optional<options> parse_options(int argc, char** argv) {
     app.add_option("--at-once", o.at_once, "how many of them compute at a time, if they share cores; 0: all");
     app.add_option("--json", o.json, "write the table to this file")->default_str("");
     app.add_option("--html", o.html, "write a page with curves and the table to this file")->default_str("");
-    try {
-        app.parse(argc, argv);
-    } catch (const CLI::Success& e) {  // --help, --version
-        app.exit(e);
-        return std::nullopt;
-    } catch (const CLI::ParseError& e) {
-        refuse(e.what());
-    }
+    if (!parse(app, argc, argv)) return std::nullopt;
     check(o);
     return o;
 }
