@@ -17,6 +17,8 @@
 #include <halftone/observe/trace/listeners.hpp>
 #include <halftone/observe/trace/workers.hpp>
 
+#include "write_file.hpp"
+
 namespace ht = halftone;
 
 namespace {
@@ -170,13 +172,7 @@ void seen_runs::commit(ht::report page) {
         all.policies = page.runs[i].policies;
     }
     page.runs.assign(pages_.begin(), pages_.end());
-    if (state_->o.report) {
-        write([&] {
-            ht::output_file file(state_->out / "report.html");
-            file.write(ht::report_html(page));
-            file.commit();
-        });
-    }
+    if (state_->o.report) write([&] { write_file(state_->out / "report.html", ht::report_html(page)); });
     state_->metrics.commit();
 }
 

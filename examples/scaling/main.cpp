@@ -10,21 +10,13 @@
 /// with one line and nothing left behind; 1 for everything else.
 #include <iostream>
 
-#include <halftone/observe/metrics/output_file.hpp>
-
+#include "../write_file.hpp"
 #include "page.hpp"
 #include "subject.hpp"
 
 namespace ht = halftone;
 
 namespace {
-
-void write(const std::filesystem::path& file, const std::string& text) {
-    if (file.empty()) return;
-    ht::output_file to(file);
-    to.write(text);
-    to.commit();
-}
 
 int run(const options& o) {
     const ht::scaling_subject s = make_subject(o);
@@ -49,8 +41,8 @@ int run(const options& o) {
         std::cout << '\n' << each.name() << '\n';
         ht::print_scaling(std::cout, each.rows);
     }
-    write(o.json, table_json(o, s, all));
-    write(o.html, table_html(o, s, all));
+    if (!o.json.empty()) write_file(o.json, table_json(o, s, all));
+    if (!o.html.empty()) write_file(o.html, table_html(o, s, all));
     return 0;
 }
 

@@ -24,6 +24,7 @@
 #include <halftone/policy/presets.hpp>
 
 #include "../seeing.hpp"
+#include "../write_file.hpp"
 #include "report.hpp"
 
 namespace ht = halftone;
@@ -181,12 +182,6 @@ bool train(std::vector<finished_row>& rows, const options& o, source& from, seen
     return true;
 }
 
-void write(const fs::path& file, const std::string& text) {
-    ht::output_file to(file);
-    to.write(text);
-    to.commit();
-}
-
 int run(const options& o) {
     ht::output_folder folder(o.out);
     source from = read(o);
@@ -209,8 +204,8 @@ int run(const options& o) {
         seen_runs seen(o.out, o, writes);
         if (!train(rows, o, from, seen, writes)) return 128 + received_signal;
         print_table(std::cout, rows);
-        writes([&] { write(o.out / "summary.json", summary_json(o, from.around, rows)); });
-        writes([&] { write(o.out / "tradeoff.html", page(o, from.around, rows)); });
+        writes([&] { write_file(o.out / "summary.json", summary_json(o, from.around, rows)); });
+        writes([&] { write_file(o.out / "tradeoff.html", page(o, from.around, rows)); });
         seen.commit(report_page(o, from.around, rows));
     }
     folder.keep();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "report.hpp"
 
+#include "../write_file.hpp"
 #include "resume.hpp"
 
 #include <algorithm>
@@ -61,12 +62,6 @@ ht::metrics_histogram exponents_of(const ht::numerics_row& r) {
         h.upper.push_back(e + 1), h.counts.push_back(n);
     }
     return h;
-}
-
-void write_file(const std::filesystem::path& path, const std::string& text) {
-    ht::output_file file(path);
-    file.write(text);
-    file.commit();
 }
 
 class observer final : public ht::trainer_callback {
