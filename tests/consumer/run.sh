@@ -113,7 +113,7 @@ case ${1:-} in
         "$cmake" --build "$work/build"
         code=0
         "$work/build/own_project" || code=$?
-        if nvidia-smi -L 2>/dev/null | grep -q GPU; then ((code == 0)); else ((code == 3)); fi
+        if nvidia-smi -L 2>/dev/null | grep GPU >/dev/null; then ((code == 0)); else ((code == 3)); fi
         # In its own place it takes halftone from beside it.
         configure -S "$root/examples/own_project" -B "$work/beside" "${cuda[@]}"
         ;;
@@ -123,7 +123,7 @@ case ${1:-} in
         flags=("${host[@]}" -std=c++20 -shared -Xcompiler -fPIC "-I$root/include")
         "$nvcc" "${flags[@]}" -arch=sm_80 -DLIBRARY=one library.cu -o "$work/libone.so"
         # As compilers before CUDA 13 do it, which leave the entries of kernels as visible as any template.
-        if "$nvcc" --help | grep -q device-entity-has-hidden-visibility; then
+        if "$nvcc" --help | grep device-entity-has-hidden-visibility >/dev/null; then
             flags+=(-static-global-template-stub=false -device-entity-has-hidden-visibility=false)
         fi
         "$nvcc" "${flags[@]}" -arch="sm_$architecture" -fmad=false -DLIBRARY=two library.cu -o "$work/libtwo.so"

@@ -100,7 +100,7 @@ refused() {
     if "$@" >"$work/log" 2>&1; then
         echo "goes through: $*"
         status=1
-    elif ! tr -s ' \n' ' ' <"$work/log" | grep -qF "$sentence"; then
+    elif ! tr -s ' \n' ' ' <"$work/log" | grep -F "$sentence" >/dev/null; then
         echo "does not say '$sentence': $*"
         cat "$work/log"
         status=1

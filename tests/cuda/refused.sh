@@ -10,7 +10,7 @@ status=0
 
 # expect WHAT SENTENCE FILE: the file has the sentence, wherever its lines are broken.
 expect() {
-    if tr -s ' \n' ' ' <"$3" | grep -qF "$2"; then return; fi
+    if tr -s ' \n' ' ' <"$3" | grep -F "$2" >/dev/null; then return; fi
     echo "$1 does not say '$2' but:"
     cat "$3"
     status=1
@@ -60,7 +60,7 @@ void run(halftone::cuda& gpu, float* x) { gpu.run(twice{x}); }
 CODE
     options=("" -G --use_fast_math -ftz=true)
     # Older ones may keep to themselves how they divide.
-    if "$nvcc" --version | grep -qE 'release (1[3-9]|[2-9][0-9])'; then options+=(-prec-div=false -prec-sqrt=false); fi
+    if "$nvcc" --version | grep -E 'release (1[3-9]|[2-9][0-9])' >/dev/null; then options+=(-prec-div=false -prec-sqrt=false); fi
     for option in "${options[@]}"; do
         wanted=refused got=taken
         if [[ -z $option || $option == -G ]]; then wanted=taken; fi

@@ -15,7 +15,7 @@ fail() {
     status=1
 }
 
-if [[ -n ${TRAIN_GPT:-} && ! -x $TRAIN_GPT ]] || nvidia-smi -L 2>/dev/null | grep -q GPU; then unset TRAIN_GPT; fi
+if [[ -n ${TRAIN_GPT:-} && ! -x $TRAIN_GPT ]] || nvidia-smi -L 2>/dev/null | grep GPU >/dev/null; then unset TRAIN_GPT; fi
 for profile in --first '--minutes 9'; do
     # shellcheck disable=SC2086  # two words
     bash "$suite" --dry $profile >"$work/log" 2>&1 || fail "a dry run of $profile ends with $?: $(cat "$work/log")"

@@ -19,5 +19,5 @@
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command -v python3 >/dev/null 2>&1 || { echo "skipped: there is no python3"; exit 77; }
-ctags --version 2>/dev/null | grep -q 'Universal Ctags' || { echo "skipped: there is no universal-ctags"; exit 77; }
+ctags --version 2>/dev/null | grep 'Universal Ctags' >/dev/null || { echo "skipped: there is no universal-ctags"; exit 77; }
 exec python3 "$here/api.py" "$@"

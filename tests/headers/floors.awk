@@ -11,7 +11,7 @@ BEGIN {
     # The operations of rooms that have several.
     operations["norm"] = "layer_norm rms_norm"
     # What stands beside an operation's own files all the same: what users write as a product's epilogue, and bodies of the CPU.
-    exceptions = "matmul/epilogue.hpp map/evaluate.hpp map/evaluate.simd.hpp exponent_counts/place.cuh optimizer_step/function.hpp"
+    exceptions = "matmul/epilogue.hpp map/evaluate.hpp map/evaluate.simd.hpp exponent_counts/histogram_bin.cuh optimizer_step/function.hpp"
     count = split(exceptions, names, " ")
     for (i = 1; i <= count; i++) known_exceptions["halftone/kernel/" names[i]] = 1
 }

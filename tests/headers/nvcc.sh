@@ -13,11 +13,13 @@ command -v "$nvcc" >/dev/null 2>&1 || { echo "skipped: there is no nvcc"; exit 7
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cat >"$work/step.cu" <<'PROGRAM'
+# The entries, all headers of CUDA, and those of ranks: two that give one name to different things meet here alone.
+# (MPI's and NCCL's need those libraries.)
+(cd "$root/include" && find halftone -name "*.cuh" -o -path "halftone/dist/*.hpp" -o -path "halftone/*.hpp" ! -path "halftone/*/*" | LC_ALL=C sort |
+    grep -v "dist/mpi.hpp\|dist/nccl.cuh\|\.simd\.hpp" | sed "s/.*/#include <&>/") >"$work/step.cu"
+cat >>"$work/step.cu" <<'PROGRAM'
 #include <cstdint>
 #include <vector>
-
-#include <halftone/halftone.hpp>
 
 namespace ht = halftone;
 

@@ -7,7 +7,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 ctags=${CTAGS:-ctags}
-if ! "$ctags" --version 2>/dev/null | grep -q 'Universal Ctags'; then
+if ! "$ctags" --version 2>/dev/null | grep 'Universal Ctags' >/dev/null; then
     echo "skipped: there is no Universal Ctags"
     exit 77
 fi

@@ -9,7 +9,7 @@
 #define THRUST_DEVICE_SYSTEM THRUST_DEVICE_SYSTEM_CPP
 #include <thrust/execution_policy.h>
 
-#include <halftone/kernel/exponent_counts/place.cuh>
+#include <halftone/kernel/exponent_counts/histogram_bin.cuh>
 
 #include "observe/statistics_checks.hpp"
 
@@ -21,9 +21,9 @@ struct thrust_on_the_host {};
 template <class T, int Rank>
 tensor_statistics statistics_of(thrust_on_the_host&, const view<T, Rank>& values) {
     const auto all = flatten(values);
-    const auto histogram = [](const auto& places, extent count, int n, std::uint32_t* to) {
+    const auto histogram = [](const auto& bins, extent count, int n, std::uint32_t* to) {
         for (extent i = 0; i < count; ++i) {
-            if (places[i] < n) ++to[places[i]];
+            if (bins[i] < n) ++to[bins[i]];
         }
     };
     extent counts[detail::magnitude_class::count] = {};

@@ -33,7 +33,7 @@ case $set_in_use in
 esac
 
 # clang schedules for the processor that it names, whatever -mtune says: the order would differ, and says nothing.
-if "$cxx" --version | grep -q clang; then exit 0; fi
+if "$cxx" --version | grep clang >/dev/null; then exit 0; fi
 
 # The multiply-adds of one function, by name and width of the result. Their order, and the instructions for loads, loops and
 # pointers, follow from the processor that the compiler schedules for.

@@ -75,7 +75,7 @@ try() {
         crash "$@" >"$work/out" 2>&1 || fail "$call $fault $k of $all: the next save fails: $(cat "$work/out")"
         got=$(crash "$loader" "$work/now" 2>&1)
         [[ $got == "$new" ]] || fail "$call $fault $k of $all: after the next save '$got' loads"
-        if ls "$work/now" | grep -q '\.\(part\|gone\|old\)$'; then fail "$call $fault $k of $all: after the next save there is $(ls "$work/now")"; fi
+        if ls "$work/now" | grep '\.\(part\|gone\|old\)$' >/dev/null; then fail "$call $fault $k of $all: after the next save there is $(ls "$work/now")"; fi
     done
     printf '%-14s %-14s %5d %8d %8d\n' "$call" "$fault" "$all" "$kept_old" "$kept_new"
 }

@@ -12,7 +12,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 command -v mpirun >/dev/null 2>&1 || { echo "skipped: there is no mpirun"; exit 77; }
-mpirun --version 2>/dev/null | grep -q 'Open MPI' || { echo "skipped: mpirun is not Open MPI's"; exit 77; }
+mpirun --version 2>/dev/null | grep 'Open MPI' >/dev/null || { echo "skipped: mpirun is not Open MPI's"; exit 77; }
 full=no
 if [[ ${1:-} == --full ]]; then
     full=yes

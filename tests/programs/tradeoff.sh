@@ -136,7 +136,7 @@ refuse 'not expected' --text few --no-such-option
 "$program" --out first --text reviews >out 2>err
 code=$?
 ((code == 2)) && grep -q '^tradeoff: output: .*\(no folder\|cannot make the folder\)' err || fail "--out of a file ends with $code: $(cat err)"
-"$program" --help | grep -q -- --checkpointing || fail "--help"
+"$program" --help | grep -- --checkpointing >/dev/null || fail "--help"
 [[ $("$program" --version | tr -d '\r') =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"
 
 if ((failures)); then

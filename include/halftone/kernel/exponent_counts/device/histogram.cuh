@@ -12,7 +12,7 @@
 
 #include <halftone/exec/cuda/thrust.cuh>
 #include <halftone/kernel/exponent_counts/exponent_counts.hpp>
-#include <halftone/kernel/exponent_counts/place.cuh>
+#include <halftone/kernel/exponent_counts/histogram_bin.cuh>
 
 namespace halftone {
 inline namespace HALFTONE_ABI {

@@ -18,7 +18,7 @@ namespace detail {
 /// class. A histogram of 256 bins fits into a GPU's shared memory; one of all classes would not.
 // Function objects take a T by value: Thrust passes references of its own type for elements on a GPU.
 template <class T>
-struct place_of {
+struct histogram_bin {
     static constexpr int exponents = 256;
     static constexpr int infinity = magnitude_class::first + 23, nan = infinity + 1, others = nan + 1;
     bool is_by_kind;
@@ -43,19 +43,19 @@ struct larger {
     HALFTONE_HD std::uint32_t operator()(std::uint32_t a, std::uint32_t b) const { return a < b ? b : a; }
 };
 
-/// Adds the number of values of each class to counts, in host memory. histogram(places, count, n, to) counts how many
-/// of `count` places are 0 to n - 1, into n numbers on the host. Returns the bits of the largest finite magnitude.
+/// Adds the number of values of each class to counts, in host memory. histogram(bins, count, n, to) counts how many
+/// of `count` bins are 0 to n - 1, into n numbers on the host. Returns the bits of the largest finite magnitude.
 template <class T, class Policy, class Histogram>
 std::uint32_t count_classes(const Policy& policy, const Histogram& histogram, const T* values, extent count,
                             extent (&counts)[magnitude_class::count]) {
-    using place = place_of<T>;
-    std::uint32_t by_exponent[place::exponents] = {}, by_kind[place::others] = {};
-    histogram(thrust::make_transform_iterator(values, place{false}), count, place::exponents, by_exponent);
-    histogram(thrust::make_transform_iterator(values, place{true}), count, place::others, by_kind);
-    for (int c = 0; c < place::infinity; ++c) counts[c] += by_kind[c];
-    for (int e = 1; e < 255; ++e) counts[place::infinity + e - 1] += by_exponent[e];
-    counts[magnitude_class::infinity] += by_kind[place::infinity];
-    counts[magnitude_class::nan] += by_kind[place::nan];
+    using bin = histogram_bin<T>;
+    std::uint32_t by_exponent[bin::exponents] = {}, by_kind[bin::others] = {};
+    histogram(thrust::make_transform_iterator(values, bin{false}), count, bin::exponents, by_exponent);
+    histogram(thrust::make_transform_iterator(values, bin{true}), count, bin::others, by_kind);
+    for (int c = 0; c < bin::infinity; ++c) counts[c] += by_kind[c];
+    for (int e = 1; e < 255; ++e) counts[bin::infinity + e - 1] += by_exponent[e];
+    counts[magnitude_class::infinity] += by_kind[bin::infinity];
+    counts[magnitude_class::nan] += by_kind[bin::nan];
     return thrust::transform_reduce(policy, values, values + count, finite_magnitude<T>{}, std::uint32_t{0}, larger{});
 }
 
