@@ -42,7 +42,7 @@ class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
 
   public:
     nearest_adamw(Device& device, Model& model, const ht::adamw_options& o)
-        : base("nearest_adamw", device, model, o.lr, o.weight_decay, {}, base::kept::yes), options_(o) {}
+        : base("nearest_adamw", device, model, o.lr, o.weight_decay, {}, base::kept::yes, 0), options_(o) {}
 
     template <class G>
     void step(const G& g) {
@@ -69,8 +69,8 @@ class nearest_adamw : public ht::detail::optimizer<Device, Model, 2> {
                     .copy = g.copy_bytes == 0 ? ht::view<copy, 1>{}
                                               : base::template part_of<copy>(g.copy.data(), s.copy, s.count),
                     .gradient = ht::const_view<accumulate, 1>(gradient.data() + s.gradient, {size}),
-                    .moments = {base::template part_of<state>(self->moment(0, s.group).data(), s.gradient, s.count),
-                                base::template part_of<state>(self->moment(1, s.group).data(), s.gradient, s.count)},
+                    .moments = {base::template part_of<state>(self->moment(0, s.group).data(), s.state, s.count),
+                                base::template part_of<state>(self->moment(1, s.group).data(), s.state, s.count)},
                     .rule = {self->options_.beta1, self->options_.beta2, self->options_.epsilon},
                     .rates = s.rates,
                     .factors = factors,
