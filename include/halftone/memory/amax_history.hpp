@@ -128,8 +128,9 @@ class amax_histories {
     /// The amaxes of the current window, as their bit patterns, which are ordered as they are. On a GPU it waits for the
     /// device.
     std::vector<std::uint32_t> window_amaxes() const {
-        std::vector<std::uint32_t> amaxes;
-        for (const amax_record& r : read_records()) amaxes.push_back(r.amax);
+        const std::vector<amax_record> now = read_records();
+        std::vector<std::uint32_t> amaxes(now.size());
+        for (std::size_t i = 0; i < now.size(); ++i) amaxes[i] = now[i].amax;
         return amaxes;
     }
     /// Sets them, size() of them. On a GPU it waits for the device.

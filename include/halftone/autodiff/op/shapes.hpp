@@ -151,7 +151,7 @@ struct broadcast_over {
 
     template <int From, int Rank>
     static broadcast_over of(const shape<From>& x, const shape<Rank>& y) {
-        return {y.size() / std::max<extent>(1, x.size()) + 1};
+        return broadcast_over{y.size() / std::max<extent>(1, x.size()) + 1};  // nvcc 13 loses the braces of return {one value}
     }
     extent sum_length() const { return addends; }
     template <class Device, class T, int From, int Rank>

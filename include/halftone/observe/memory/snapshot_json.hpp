@@ -51,9 +51,13 @@ inline std::string json_text(const std::string& text) {
 /// A JSON array of text(0) to text(count - 1).
 template <class Text>
 std::string json_list(std::size_t count, const Text& text) {
-    std::string all;
-    for (std::size_t i = 0; i < count; ++i) all += (i == 0 ? "" : ",") + text(i);
-    return "[" + all + "]";
+    std::string all(1, '[');
+    for (std::size_t i = 0; i < count; ++i) {
+        if (i != 0) all += ',';
+        all += text(i);
+    }
+    all += ']';
+    return all;
 }
 
 /// A list of names, each with its index, in the order of their first use.
