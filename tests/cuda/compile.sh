@@ -10,8 +10,8 @@
 # --keep leaves the objects in FOLDER, for tests/cuda/gates.py and, with their PTX, for tests/ptx/run.sh.
 #
 # Without --full sm_90 gets its machine code from what the compiler made for sm_80, which is what tests/ptx runs: no source
-# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. Reading is done by the compilers' front
-# ends: all that nvcc says of C++, at a third of the time. The tests of the kernels that are read run on the emulated GPU, too.
+# asks which of the two it is but that of eight-bit numbers, whose test is compiled for each. Reading is done by the front ends of
+# both compilers: all that they say of C++, at a third of the time. The tests of the kernels that are read run on the emulated GPU, too.
 #
 # CUDACXX names the compiler, CXX the one behind it. Prints for each file its seconds of processor time, how many kernels it
 # has, and the most registers that one of them uses.
@@ -53,7 +53,7 @@ if (($#)); then
 else
     cat >"$work/files" <<'FILES'
 tests/cuda/model.cu 300 full
-tests/cuda/steps.cu 330 full
+tests/cuda/steps.cu 330 again
 tests/cuda/products.cu 120
 tests/cuda/attention.cu 100 again
 tests/cuda/attention_mods.cu 40 joined
@@ -103,7 +103,8 @@ FILES
 fi
 
 flags=(-std=c++20 -DBENCH_CUBLASLT -DHALFTONE_TEST_CUBLASLT -Xptxas -v -Werror all-warnings -Xcompiler -Wall,-Wextra,-Werror -Iinclude -Itests)
-if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then flags+=(-ccbin "$CXX"); fi
+export host=g++
+if [[ ${CXX:-} == *g++* && ${CXX:-} != *clang* ]]; then host=$CXX flags+=(-ccbin "$CXX"); fi
 code=("${architectures[@]/#/-gencode=arch=compute_}")
 for i in "${!code[@]}"; do code[i]+=,code=sm_${architectures[i]}; done
 all_code="-gencode=arch=compute_80,code=[sm_90]"
@@ -152,6 +153,10 @@ compile_one() {
     if [[ ! -e $file ]]; then file=$work/$file; fi
     # shellcheck disable=SC2086  # several words each
     { time "$nvcc" -x cu $options $code "${what[@]}" "$file" -o "$work/$name.$result" >"$work/$name.log" 2>&1; } 2>"$work/$name.seconds" || touch "$work/$name.failed"
+    # nvcc ends before the host's compiler reads what cudafe++ made of the source: it once lost the braces of `return {one value}`.
+    if [[ $result == ii && ! -e $work/$name.failed ]]; then
+        "$host" -std=c++20 -fsyntax-only -w -x c++ -fpreprocessed "$work/$name.ii" >"$work/$name.log" 2>&1 || touch "$work/$name.failed"
+    fi
 }
 export -f compile_one
 awk '{ print $1 (NF > 2 ? " " $3 : "") }' "$work/files" | xargs -P "$(nproc)" -L 1 bash -c 'compile_one "$@"' _
