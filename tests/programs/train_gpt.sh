@@ -239,8 +239,12 @@ head -n 1 out | grep '^cpu, portable, ' >/dev/null || fail "--isa is not heeded"
 [[ $("$program" --version | tr -d '\r') =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"
 "$program" --help | grep -- --accumulation >/dev/null || fail "--help"
 if [[ -z ${EMULATOR:-} ]] && command -v script >/dev/null 2>&1; then
-    script -qec "'$program' ${small[*]} --steps 6 --text text --out t" /dev/null >terminal </dev/null || fail "on a terminal: $?"
-    grep -q $'\r.*\[[#-]' terminal || fail "no bar on a terminal"
+    # A loss scale leaves amp_fp16 less room.
+    script -qec "stty cols 80; '$program' ${small[*]} --steps 6 --text text --out t --policy full_fp32,amp_bf16" /dev/null >terminal </dev/null ||
+        fail "on a terminal: $?"
+    for policy in full_fp32 amp_bf16; do
+        grep -Eq $'\r'"$policy +[0-9]+% \\[[#-]{10,}\\]" terminal || fail "no bar of ten characters on a terminal of 80 columns: $(cat -v terminal)"
+    done
 fi
 
 # ---- a file of token ids in place of a text
