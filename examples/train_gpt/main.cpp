@@ -12,10 +12,10 @@
 #include <csignal>
 #include <iostream>
 
+#include <halftone/dist/listened.hpp>
 #include <halftone/dist/reduce.hpp>
 #include <halftone/dist/threads.hpp>
 #include <halftone/exec/cpu/cpu.hpp>
-#include <halftone/exec/cpu/processors.hpp>
 #include <halftone/observe/metrics/output_file.hpp>
 #include <halftone/observe/profile/peaks.hpp>
 #include <halftone/observe/profile/peaks_file.hpp>
@@ -62,10 +62,13 @@ ht::machine_peaks peaks_of(const options& o) {
     return ht::measure_peaks(device);
 }
 
-ht::cpu_options cpu_options_of_rank(const options& o) {
-    ht::cpu_options how = cpu_options_of(o);
-    if (how.threads == 0) how.threads = std::max(1, ht::detail::usable_processors() / static_cast<int>(o.ranks));
-    return how;
+/// The peaks of all ranks; each calls it behind its run.
+std::vector<run_peaks> peaks_of_ranks(ht::communicator& comm, const ht::training_result& mine) {
+    run_peaks own{mine.peak_bytes, {}};
+    std::copy_n(std::begin(mine.peak_bytes_of), own.of_kind.size(), own.of_kind.begin());
+    std::vector<run_peaks> all(static_cast<std::size_t>(comm.size()));
+    comm.all_gather("peaks of memory", &own, all.data(), sizeof own);
+    return all;
 }
 
 /// The part of a rank that prints nothing and writes nothing.
@@ -73,20 +76,26 @@ run_result run_beside(const std::string& policy, const options& o, const ht::tok
                       const std::string& arguments, ht::communicator& comm) {
     ht::cpu device{cpu_options_of_rank(o)};
     ht::trainer_callback silent;
-    return run_named(policy, device, o, corpus,
-                     {.observer = silent, .checkpoints = checkpoints, .arguments = arguments, .ranks = &comm});
+    run_result result = run_named(policy, device, o, corpus,
+                                  {.observer = silent, .checkpoints = checkpoints, .arguments = arguments, .ranks = &comm});
+    peaks_of_ranks(comm, result.training);
+    return result;
 }
 /// The part of the first rank, whose run is told.
-run_result run_first(const std::string& policy, const options& o, const ht::token_view& corpus, surroundings around,
+run_result run_first(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around,
                      run_view& view, ht::communicator& comm) {
     ht::cpu_options how = cpu_options_of_rank(o);
     how.executor = view.executor();
     ht::cpu device{how};
     view.watch(device.memory());
-    around.ranks = &comm;
-    return with_history(device.memory(), policy, o, around, [&](const surroundings& recorded) {
+    run_result result = with_history(device.memory(), policy, o, around, [&](surroundings recorded) {
+        // Collectives are ranges of the trace.
+        ht::listened_communicator told(comm, recorded.listener);
+        recorded.ranks = o.trace ? static_cast<ht::communicator*>(&told) : &comm;
         return run_named(policy, device, o, corpus, recorded);
     });
+    result.of_ranks = peaks_of_ranks(comm, result.training);
+    return result;
 }
 /// Ranks as threads, each with a model and a device of its own.
 run_result run_threads(const std::string& policy, const options& o, const ht::token_view& corpus, const surroundings& around,
@@ -192,6 +201,12 @@ int train(const options& o, ht::communicator* world) {
                                       .writes = &writes};
             runs.push_back(run_policy(policy, each[i], corpus.view(), around, view));
         }
+        if (o.ranks > 1) {
+            options without_history = each[i];
+            without_history.memory_history.clear();
+            const ht::memory_plan plan = plan_of(policy, without_history, corpus.view()).memory;
+            runs.back().planned = run_peaks{plan.peak_bytes, plan.peak_bytes_by_kind};
+        }
         view.finish(std::cout, runs.back().training.steps, peaks, writes);
     }
     std::cout << '\n';
@@ -212,7 +227,7 @@ int main(int argc, char** argv) {
             if (is_silent) std::cout.rdbuf(nullptr);
             const auto o = parse_options(argc, argv, all.size());
             if (!o) return 0;
-            if (is_silent) return train_beside(*o, *all.world());
+            if (is_silent) return o->plan ? 0 : train_beside(*o, *all.world());
             return o->plan ? tell_plans(*o) : train(*o, all.world());
         } catch (const ht::communication_error& e) {
             throw exit_with(1, e.what());

@@ -11,24 +11,20 @@
 
 namespace ht = halftone;
 
-namespace {
-
-/// The plan of a policy's run.
 run_plan plan_of(const std::string& policy, const options& o, const ht::token_view& corpus) {
     const options few = without_reports(o);
     run_result result;
     if (o.device == "cuda") return plan_on_gpu(policy, few, corpus);
-    ht::cpu device{cpu_options_of(o)};
+    ht::cpu device{cpu_options_of_rank(o)};
     auto memory = planned(device, policy, few, corpus, planned_for::plan, result);
     return {policy, result.parameters, std::move(memory)};
 }
-
-}  // namespace
 
 int tell_plans(const options& o) {
     const training_text corpus = read_corpus(o);
     std::vector<run_plan> plans;
     for (const std::string& policy : o.policies) plans.push_back(plan_of(policy, o, corpus.view()));
+    if (o.ranks > 1) std::cout << "each of " << o.ranks << " ranks:\n";
     print_plans(std::cout, plans);
     write_plans(o, plans);
     return 0;

@@ -8,6 +8,10 @@
 #include <halftone/data/tokens.hpp>
 
 #include "options.hpp"
+#include "run.hpp"
+
+/// The plan of a policy's run, with --ranks of one rank.
+run_plan plan_of(const std::string& policy, const options& o, const halftone::token_view& corpus);
 
 /// --plan: prints the plan of each policy and writes plan.json. Returns the program's exit code.
 int tell_plans(const options& o);

@@ -85,7 +85,6 @@ void check_ranks(const options& o) {
     refuse_with(!o.planted_layer.empty(), "--plant", " changes the weights of one rank");
     refuse_with(o.shadow_step != 0, "--shadow", " is of a run of one rank");
     refuse_with(o.budget != 0, "--budget", " chooses the micro-batches of one rank");
-    refuse_with(o.plan, "--plan", " is of a run of one rank");
 }
 
 void check(options& o) {

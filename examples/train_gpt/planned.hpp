@@ -3,6 +3,9 @@
 /// The plan of a policy's run: the run's code on a twin of the device, which computes nothing.
 #pragma once
 
+#include <optional>
+
+#include <halftone/dist/planned.hpp>
 #include <halftone/observe/memory/plan.hpp>
 
 #include "history.hpp"
@@ -18,7 +21,7 @@ inline options without_reports(const options& o) {
 }
 
 /// What a run on the twin is for: its plan, with its history if the options ask for one, or the choice of measures for
-/// the options' budget, in result.budget.
+/// the options' budget, in result.budget. With --ranks it is the run of one rank, as all have the same.
 enum class planned_for { plan, budget };
 
 template <class Device>
@@ -26,10 +29,13 @@ halftone::memory_plan planned(Device& device, const std::string& policy, const o
                               const halftone::token_view& corpus, planned_for what, run_result& result) {
     halftone::trainer_callback silent;
     return halftone::plan(device, [&](auto& twin) {
+        std::optional<halftone::planned_communicator> ranks;
+        if (few.ranks > 1) ranks.emplace(static_cast<int>(few.ranks));
         const surroundings around{.observer = silent,
                                   .listener = twin.listener(),
                                   .is_plan = what == planned_for::plan,
-                                  .chooses_budget = what == planned_for::budget};
+                                  .chooses_budget = what == planned_for::budget,
+                                  .ranks = ranks ? &*ranks : nullptr};
         result = with_history(twin.memory(), policy, few, around, [&](const surroundings& recorded) {
             return run_named(policy, twin, few, corpus, recorded);
         });

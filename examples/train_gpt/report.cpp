@@ -177,6 +177,25 @@ constexpr ht::memory_kind shown_kinds[] = {ht::memory_kind::master,     ht::memo
                                            ht::memory_kind::activation, ht::memory_kind::workspace};
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
+std::string mebibytes_text(std::size_t bytes) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.1f", mebibytes(bytes));
+    return text;
+}
+/// "12.1, 12.1, planned 12.1".
+std::string peaks_text(const run_result& r) {
+    std::string text;
+    for (const run_peaks& each : r.of_ranks) text += mebibytes_text(each.bytes) + ", ";
+    return text + "planned " + (r.planned ? mebibytes_text(r.planned->bytes) : "-");
+}
+json peaks_json(const run_peaks& p) { return {{"peak_bytes", p.bytes}, {"peak_bytes_by_kind", bytes_by_kind(p.of_kind)}}; }
+/// What a rank was planned to have in use, and what each had.
+json ranks_json(const run_result& r) {
+    json all{{"planned", r.planned ? peaks_json(*r.planned) : json(nullptr)}, {"measured", json::array()}};
+    for (const run_peaks& each : r.of_ranks) all["measured"].push_back(peaks_json(each));
+    return all;
+}
+
 /// report.html: the runs side by side.
 void write_report(const options& o, const machine& where, const std::vector<run_result>& runs,
                   const std::deque<ht::run_report>& pages) {
@@ -195,9 +214,10 @@ void write_report(const options& o, const machine& where, const std::vector<run_
                         {"validation loss", r.validation ? number("%.4f", r.validation->loss) : "-"},
                         {"tokens a second", number("%.0f", t.tokens_per_second)},
                         {"ms a step", number("%.2f", t.step_ms)},
-                        {"peak memory, MiB", number("%.1f", mebibytes(t.peak_bytes))},
+                        {"peak memory, MiB", mebibytes_text(t.peak_bytes)},
                         {"skipped steps", std::to_string(t.skipped_steps)},
                         {"parameters", std::to_string(r.parameters)}};
+        if (!r.of_ranks.empty()) page.figures.push_back({"peak memory of each rank, MiB", peaks_text(r)});
         page.policies = r.policies;
         all.runs.push_back(std::move(page));
     }
@@ -277,6 +297,7 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<bud
                                    {"skipped_nan", t.skips.not_a_number},
                                    {"skipped_outlier", t.skips.outlier},
                                    {"loss_scale", t.loss_scale}});
+        if (!r.of_ranks.empty()) summary["runs"].back()["memory_of_ranks"] = ranks_json(r);
     }
     for (std::size_t i = 0; i < std::min(runs.size(), budgets.size()); ++i) {
         const options& chosen = budgets[i].run;

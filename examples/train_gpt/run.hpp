@@ -3,6 +3,7 @@
 /// The run of one policy: the same model, weights and batches for every policy.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -42,6 +43,12 @@ struct surroundings {
     bool is_first_rank() const { return ranks == nullptr || ranks->rank() == 0; }
 };
 
+/// The memory of a run at its peaks.
+struct run_peaks {
+    std::size_t bytes = 0;
+    std::array<std::size_t, halftone::memory_kinds> of_kind{};  ///< each at its own time
+};
+
 struct run_result {
     std::string policy;
     std::size_t parameters = 0;
@@ -50,6 +57,8 @@ struct run_result {
     std::string text;                                       ///< what the model wrote
     std::vector<halftone::policy_row> policies{};           ///< the types of its layers
     halftone::memory_choice budget{};                       ///< of a run that chooses
+    std::vector<run_peaks> of_ranks{};                      ///< with --ranks: the peaks of each
+    std::optional<run_peaks> planned{};                     ///< and those that one was planned to have
 };
 
 /// What a run is planned to have in use.

@@ -292,8 +292,13 @@ TEST_CASE("shard: what is refused") {
         ht::accumulator acc{m, ht::unscaled};
         small::tape tape;
         tape.gradients = [](std::size_t, std::size_t) { return 1.0f; };
-        CHECK_THROWS_WITH_AS(tape.backward(small::loss{}, acc, m.parameters()), doctest::Contains("loss / sharded"),
+        CHECK_THROWS_WITH_AS(tape.backward(small::loss{}, acc, m.parameters()),
+                             "shard: its gradients are added over 2 ranks, and this loss is that of 1; make it a part of the loss of all "
+                             "ranks: loss / sharded, or loss * sharded.share_of(tape, micro, batch) where targets are counted",
                              ht::state_error);
+        tape.backward(loss_of(comm), acc, m.parameters());
+        CHECK_THROWS_WITH_AS(tape.backward(loss_of(comm), acc, m.parameters()),
+                             doctest::Contains("shard: micro-batch 2 of a window of 1"), ht::state_error);
     });
 }
 

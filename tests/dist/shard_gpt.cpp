@@ -11,6 +11,7 @@ using namespace shard_gpt;
 TEST_CASE("shard: ZeRO 0 to 3 give a GPT the bits of data parallel training") {
     check_strategies<ht::amp_bf16>(2, {.clip = 0.5f});
     check_strategies<ht::amp_bf16>(4, {.micro_batches = 2, .clip = 0.5f, .checkpointing = 2});
+    check_strategies<ht::amp_bf16>(2, {.micro_batches = 4, .clip = 0.5f});
 }
 
 TEST_CASE("shard: 3 ranks, 8-bit moments, frozen embeddings") {

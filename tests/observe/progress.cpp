@@ -57,6 +57,19 @@ TEST_CASE("a narrow terminal loses fields and never wraps") {
     CHECK(drawn(80).find("50/100  loss 2.4131") != std::string::npos);
 }
 
+TEST_CASE("memory and the learning rate are shown only beside a bar of ten characters") {
+    for (int columns = 1; columns < 200; ++columns) {
+        const std::string line = drawn(columns);
+        const auto bar = std::count_if(line.begin(), line.end(), [](char c) { return c == '#'; });
+        if (line.find("MiB") != std::string::npos || line.find("  lr ") != std::string::npos) REQUIRE(bar >= 5);  // half of it
+    }
+    ht::progress_state unscaled = halfway;
+    unscaled.loss_scale = 0;
+    CHECK(drawn(80, unscaled) == "\ramp_fp16  50% [#######--------]  50/100  loss 2.4131  11.2k tokens/s  0:20 left\x1b[K");
+    CHECK(drawn(82, unscaled).find("MiB") == std::string::npos);
+    CHECK(drawn(83, unscaled) == "\ramp_fp16  50% [#####-----]  50/100  loss 2.4131  11.2k tokens/s  84 MiB  0:20 left\x1b[K");
+}
+
 TEST_CASE("memory in its unit, and rates of other things than tokens") {
     const auto memory = [](double mebibytes) { return drawn(140, {.step = 1, .bytes = mebibytes * (1 << 20)}); };
     CHECK(memory(0).find("iB") == std::string::npos);

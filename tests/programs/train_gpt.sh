@@ -71,6 +71,19 @@ grep -q '6 steps of 8 x 16 bytes on 2 ranks' ranks.out || fail "the steps of two
 [[ $(losses ranks) == "$(losses again)" ]] || fail "two ranks have other losses in another run"
 [[ $(writing ranks.out) == "$(writing again.out)" ]] || fail "two ranks write another text in another run"
 
+# ---- collectives of ranks are ranges of the trace, as engines move them: sums of gradients, and what is gathered
+
+"$program" "${small[@]}" --policy amp_bf16 --steps 4 --text text --out told --ranks 2 --trace >out 2>err || fail "--trace with two ranks: $? $(<err)"
+"$program" "${small[@]}" --policy amp_bf16 --steps 4 --text text --out told_zero --ranks 2 --zero 3 --trace >out 2>err || fail "--trace with --zero 3: $? $(<err)"
+# traced FILE NAME VALUES: the trace has a range of a collective of these values, in the row of collectives
+traced() { grep -E "\"name\":\"$2\"" "$1" | grep -E "\"layer\":\"$3\"" >/dev/null || fail "$1 has no range $2 of $3"; }
+traced told/trace.json exchange 'gradients.*'
+traced told/trace.json 'exchange, its end' 'gradients.*'
+traced told/trace.json all_gather 'gradients.*[.]sum'
+traced told_zero/trace.json exchange 'h[.]0'
+traced told_zero/trace.json 'exchange, its end' 'h[.]0'
+traced told_zero/trace.json all_gather 'h[.]0'
+
 # ---- a plan tells what the run will report, and trains nothing
 
 peaks() { grep -A 8 '"peak_bytes"' "$1" | grep -E '"(peak_bytes|master|copy|gradient|moment|activation|workspace|other)"'; }
@@ -79,6 +92,25 @@ peaks() { grep -A 8 '"peak_bytes"' "$1" | grep -E '"(peak_bytes|master|copy|grad
 [[ $(peaks plan/plan.json) == "$(peaks a/summary.json)" ]] || fail "--plan tells $(peaks plan/plan.json); the run reports $(peaks a/summary.json)"
 grep -Eq '^amp_bf16 +[0-9.]+ ' out || fail "--plan prints no table: $(cat out)"
 grep -q '"path": "h.0.attn"' plan/plan.json || fail "plan.json has no layers"
+
+# A plan of ranks is that of each, and what each of them has.
+deep_ranks=(--layers 3 "${small[@]:2}" --steps 4 --text text)
+for zero in 0 1 2 3; do
+    "$program" "${deep_ranks[@]}" --out "ranks$zero" --ranks 3 --zero $zero --accumulation 2 >out 2>err || fail "--zero $zero: $? $(<err)"
+    "$program" "${deep_ranks[@]}" --out "ranks_plan$zero" --ranks 3 --zero $zero --accumulation 2 --plan >out 2>err ||
+        fail "--plan of --zero $zero: $? $(<err)"
+    grep -q '^each of 3 ranks:$' out || fail "--plan of ranks says $(head -n 2 out)"
+    # The peaks of the policies, of a run planned and measured by each of three ranks: each peak is there once in a plan, and five times in a run.
+    for policy in full_fp32 amp_fp16 amp_bf16; do
+        of() { sed -n "/\"policy\": \"$policy\"/,/\"policy\": /p" "$1" | grep -E '"(peak_bytes|master|copy|gradient|moment|activation|workspace|other)"' | tr -d ' ,'; }
+        one=$(of "ranks_plan$zero/plan.json" | head -n 8) all=$(of "ranks$zero/summary.json")
+        [[ $all == "$one"$'\n'"$one"$'\n'"$one"$'\n'"$one"$'\n'"$one" ]] ||
+            fail "--zero $zero, $policy: the plan tells $one; the run of ranks has $(diff <(echo "$one") <(echo "$all"))"
+    done
+    grep -q 'peak memory of each rank, MiB' "ranks$zero/report.html" || fail "report.html has no memory of ranks"
+done
+first_moments() { grep -m 1 -o '"moment": [0-9]*' "$1/plan.json" | grep -o '[0-9]*$'; }
+(($(first_moments ranks_plan1) * 2 < $(first_moments ranks_plan0))) || fail "--zero 1 plans $(first_moments ranks_plan1) bytes of moments, --zero 0 $(first_moments ranks_plan0)"
 
 # ---- the history of memory: three formats of one content, and the planned one before the run
 
@@ -239,8 +271,12 @@ head -n 1 out | grep '^cpu, portable, ' >/dev/null || fail "--isa is not heeded"
 [[ $("$program" --version | tr -d '\r') =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "--version"
 "$program" --help | grep -- --accumulation >/dev/null || fail "--help"
 if [[ -z ${EMULATOR:-} ]] && command -v script >/dev/null 2>&1; then
-    script -qec "'$program' ${small[*]} --steps 6 --text text --out t" /dev/null >terminal </dev/null || fail "on a terminal: $?"
-    grep -q $'\r.*\[[#-]' terminal || fail "no bar on a terminal"
+    # A loss scale leaves amp_fp16 less room.
+    script -qec "stty cols 80; '$program' ${small[*]} --steps 6 --text text --out t --policy full_fp32,amp_bf16" /dev/null >terminal </dev/null ||
+        fail "on a terminal: $?"
+    for policy in full_fp32 amp_bf16; do
+        grep -Eq $'\r'"$policy +[0-9]+% \\[[#-]{10,}\\]" terminal || fail "no bar of ten characters on a terminal of 80 columns: $(cat -v terminal)"
+    done
 fi
 
 # ---- a file of token ids in place of a text
@@ -297,7 +333,6 @@ fi
 refuse 'has 100 tokens; a context of 128 needs 129' --text short
 refuse 'held-out part has 10 tokens; a context of 16 needs 17' --text short --context 16
 refuse '3 do not divide a --width of 256' --text text --heads 3
-refuse '--ranks is 2, and --plan is of a run of one rank' --text text --ranks 2 --plan
 refuse '--ranks is 2, and --budget chooses' --text text --ranks 2 --budget 1GiB
 refuse 'there is no missing' --tokens missing
 refuse 'empty is empty' --tokens empty

@@ -17,7 +17,7 @@ std::string message(T ht::training_arguments::*field, T value) {
     ht::training_arguments a{.max_steps = 10};
     a.*field = value;
     try {
-        ht::check(a);
+        ht::check_arguments(a);
     } catch (const ht::argument_error& e) {
         return e.what();
     }
@@ -33,8 +33,9 @@ void refuses(const std::string& name, const std::string& told) {
 }  // namespace
 
 TEST_CASE("only the number of steps has no default") {
-    CHECK_NOTHROW(ht::check({.max_steps = 1}));
-    CHECK_THROWS_WITH_AS(ht::check(ht::training_arguments{}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
+    CHECK_NOTHROW(ht::check_arguments({.max_steps = 1}));
+    CHECK_THROWS_AS(ht::check_arguments({}), ht::argument_error);
+    CHECK_THROWS_WITH_AS(ht::check_arguments(ht::training_arguments{}), "training_arguments: max_steps is 0; expected 1 or more", ht::argument_error);
 }
 
 TEST_CASE("each field has its range") {
@@ -82,35 +83,35 @@ TEST_CASE("schedules read lr_scheduler_kwargs, whose fields have ranges") {
     ht::training_arguments a{.max_steps = 100, .learning_rate = 2e-3, .lr_scheduler_type = ht::schedule::polynomial,
                              .warmup_steps = 10};
     a.lr_scheduler_kwargs = {.lr_end = 5e-4, .power = 2};
-    CHECK_NOTHROW(ht::check(a));
+    CHECK_NOTHROW(ht::check_arguments(a));
     ht::schedule_options s = ht::detail::schedule_of(a);
     CHECK(ht::rate_multiplier(s, 55) == doctest::Approx(0.25 + 0.75 * 0.25).epsilon(1e-15));
     CHECK(ht::rate_multiplier(s, 100) == 0.25);
     a.lr_scheduler_kwargs.lr_end = 3e-3;
     CHECK_THROWS_WITH_AS(
-        ht::check(a), "training_arguments: lr_scheduler_kwargs.lr_end is 0.003; expected 0 to learning_rate, 0.002",
+        ht::check_arguments(a), "training_arguments: lr_scheduler_kwargs.lr_end is 0.003; expected 0 to learning_rate, 0.002",
         ht::argument_error);
     a.lr_scheduler_kwargs = {.power = -1};
-    CHECK_THROWS_AS(ht::check(a), ht::argument_error);
+    CHECK_THROWS_AS(ht::check_arguments(a), ht::argument_error);
     a.lr_scheduler_kwargs = {};
     a.final_lr_ratio = 0.1;
-    CHECK_THROWS_AS(ht::check(a), ht::argument_error);
+    CHECK_THROWS_AS(ht::check_arguments(a), ht::argument_error);
 
     a.final_lr_ratio = 0;
     a.lr_scheduler_type = ht::schedule::warmup_stable_decay;
-    CHECK_THROWS_WITH_AS(ht::check(a),
+    CHECK_THROWS_WITH_AS(ht::check_arguments(a),
                          "training_arguments: lr_scheduler_kwargs.num_decay_steps is 0; expected 1 to 90, the steps "
                          "behind the warm-up",
                          ht::argument_error);
     a.lr_scheduler_kwargs = {.num_decay_steps = 20, .decay_type = ht::rate_curve::linear, .min_lr_ratio = 0.5};
-    CHECK_NOTHROW(ht::check(a));
+    CHECK_NOTHROW(ht::check_arguments(a));
     s = ht::detail::schedule_of(a);
     CHECK(ht::rate_multiplier(s, 0) == 0.5);
     CHECK(ht::rate_multiplier(s, 80) == 1);
     CHECK(ht::rate_multiplier(s, 90) == 0.75);
     CHECK(ht::rate_multiplier(s, 1000) == 0.5);
     a.lr_scheduler_kwargs.min_lr_ratio = 1.5;
-    CHECK_THROWS_AS(ht::check(a), ht::argument_error);
+    CHECK_THROWS_AS(ht::check_arguments(a), ht::argument_error);
     a.lr_scheduler_kwargs = {.num_decay_steps = 91};
-    CHECK_THROWS_AS(ht::check(a), ht::argument_error);
+    CHECK_THROWS_AS(ht::check_arguments(a), ht::argument_error);
 }

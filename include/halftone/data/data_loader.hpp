@@ -231,7 +231,7 @@ class data_loader {
   private:
     data_loader(Device* device, Source& source, const loader_options& options, Transform transform, Collate collate)
         : source_(&source),
-          options_((check(options), options)),
+          options_((detail::check(options), options)),
           transform_(std::move(transform)),
           collate_(std::move(collate)),
           order_(options, size_of(source), length_of(source)),

@@ -76,6 +76,8 @@ struct sample_place {
     extent index = 0;  ///< of the sample in its source; of a stream, its number in the epoch
 };
 
+namespace detail {
+
 /// Throws argument_error, naming the first option outside its range.
 inline void check(const loader_options& o) {
     const auto at_least = [](const char* field, extent value, extent least) {
@@ -101,5 +103,6 @@ inline void check(const loader_options& o) {
     }
 }
 
+}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

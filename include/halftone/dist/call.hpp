@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,28 @@ inline std::string describe_mismatch(const std::vector<int>& ranks, const collec
                     ", and rank ", other_rank, " calls ", describe(other),
                     "; all ranks call the same functions in the same order, with the same number of bytes");
 }
+/// 0, 1, ... : the numbers of the ranks of a whole run.
+inline std::vector<int> first_numbers(std::size_t count) {
+    std::vector<int> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+}
+/// The ranks i for which is(i), by their numbers.
+template <class Is>
+std::vector<int> ranks_where(const std::vector<int>& numbers, const Is& is) {
+    std::vector<int> found;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+        if (is(i)) found.push_back(numbers[i]);
+    }
+    return found;
+}
+/// The message of ranks that call different things, or "" if `calls`, one of each, are all the same.
+inline std::string describe_difference(const std::vector<collective_call>& calls, const std::vector<int>& numbers) {
+    const auto other = std::find_if(calls.begin(), calls.end(), [&](const collective_call& c) { return !(c == calls[0]); });
+    if (other == calls.end()) return "";
+    const std::vector<int> same = ranks_where(numbers, [&](std::size_t i) { return calls[i] == calls[0]; });
+    return describe_mismatch(same, calls[0], numbers[static_cast<std::size_t>(other - calls.begin())], *other);
+}
 /// The message of ranks that have not called what others wait for, in time.
 inline std::string describe_missing(const std::vector<int>& missing, const collective_call& call,
                                     std::int64_t milliseconds) {
@@ -96,10 +119,7 @@ struct split_choice {
 
 /// The ranks that gave this color, ordered by key, then by rank.
 inline std::vector<int> ranks_of_color(const std::vector<split_choice>& all, int color) {
-    std::vector<int> ranks;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-        if (all[i].color == color) ranks.push_back(static_cast<int>(i));
-    }
+    std::vector<int> ranks = ranks_where(first_numbers(all.size()), [&](std::size_t i) { return all[i].color == color; });
     std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) {
         return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
     });

@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include <halftone/dist/check_pass.hpp>
 #include <halftone/memory/gradient_listener.hpp>
 #include <halftone/scale/gradients.hpp>
 
@@ -45,17 +46,7 @@ class gradient_progress : public gradient_listener {
     }
 
     void begin_pass(int number, int ranks) final {
-        if (ranks != ranks_) {
-            fail<state_error>("accumulator: its gradients are added over ", ranks_,
-                              " ranks, and this loss is that of ", ranks,
-                              "; make it a part of the loss of all ranks: loss / ranks, or loss * ranks.share_of(tape, micro, "
-                              "batch) where targets are counted");
-        }
-        if (micro_batches_ != 0 && number > micro_batches_) {
-            fail<state_error>("accumulator: micro-batch ", number, " of a window of ", micro_batches_,
-                              " (micro_batches), whose gradients have been sent; call take() after ", micro_batches_,
-                              ", or let micro_batches be right");
-        }
+        check_pass({"accumulator", "ranks", ranks_, micro_batches_}, number, ranks);
         is_last_ = number == micro_batches_;
         std::fill(claims_.begin(), claims_.end(), 0);
         touched_.clear();

@@ -215,8 +215,7 @@ class mpi_engine {
         MPI_Comm_rank(comm_, &rank);
         MPI_Comm_size(comm_, &size);
         members_.resize(static_cast<std::size_t>(size));
-        std::vector<int> own(members_.size());
-        for (int i = 0; i < size; ++i) own[static_cast<std::size_t>(i)] = i;
+        const std::vector<int> own = first_numbers(members_.size());
         MPI_Group all = MPI_GROUP_NULL, here = MPI_GROUP_NULL;
         MPI_Comm_group(MPI_COMM_WORLD, &all);
         MPI_Comm_group(comm_, &here);
@@ -352,24 +351,17 @@ class mpi_engine {
         theirs_[static_cast<std::size_t>(rank)] = mine;
         const auto all = static_cast<int>(2 * n);
         poll([&] { return is_complete(all, sends); }, [&] { return missing(mine, receives); });
-        for (std::size_t i = 1; i < n; ++i) {
-            if (theirs_[i] == theirs_[0]) continue;
-            std::vector<int> same;
-            for (std::size_t k = 0; k < n; ++k) {
-                if (theirs_[k] == theirs_[0]) same.push_back(members_[k]);
-            }
-            process_->end_run(describe_mismatch(same, theirs_[0], members_[i], theirs_[i]));
-        }
+        const std::string difference = describe_difference(theirs_, members_);
+        if (!difference.empty()) process_->end_run(difference);
     }
     /// The line for ranks that have not called.
     std::string missing(const collective_call& call, MPI_Request* receives) const {
         if (!process_->silent().empty()) return unanswered(call);
-        std::vector<int> ranks;
-        for (std::size_t i = 0; i < members_.size(); ++i) {
+        const std::vector<int> ranks = ranks_where(members_, [&](std::size_t i) {
             int has_come = 0;
             MPI_Request_get_status(receives[i], &has_come, MPI_STATUS_IGNORE);
-            if (has_come == 0) ranks.push_back(members_[i]);
-        }
+            return has_come == 0;
+        });
         return ranks.empty() ? unanswered(call) : describe_missing(ranks, call, process_->options.deadline.count());
     }
     std::string unanswered(const collective_call& call) const {

@@ -196,14 +196,8 @@ struct nccl_calls {
     /// Returns when all ranks have begun. Throws communication_error if they call different things.
     void compare() {
         later.wait();
-        for (std::size_t i = 1; i < all.size(); ++i) {
-            if (all[i] == all[0]) continue;
-            std::vector<int> same;
-            for (std::size_t k = 0; k < all.size(); ++k) {
-                if (all[k] == all[0]) same.push_back(static_cast<int>(k));
-            }
-            throw communication_error(describe_mismatch(same, all[0], static_cast<int>(i), all[i]));
-        }
+        const std::string difference = describe_difference(all, first_numbers(all.size()));
+        if (!difference.empty()) throw communication_error(difference);
     }
 
     collective_call mine;

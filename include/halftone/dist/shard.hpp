@@ -48,6 +48,7 @@
 #include <halftone/autodiff/engine/rank_loss.hpp>
 #include <halftone/dist/agreement.hpp>
 #include <halftone/dist/check_equal.hpp>
+#include <halftone/dist/check_pass.hpp>
 #include <halftone/dist/communicator.hpp>
 #include <halftone/dist/reduce.hpp>
 #include <halftone/dist/unit_gather.hpp>
@@ -186,16 +187,7 @@ class shard final : public detail::store_sharding {
     // ---- called by accumulators, gradients, optimizers and lists of layers
 
     void begin_pass(gradient_slabs& slabs, int number, int of) override {
-        if (of != comm_->size()) {
-            fail<state_error>("shard: its gradients are added over ", comm_->size(), " ranks, and this loss is that of ", of,
-                              "; make it a part of the loss of all ranks: loss / sharded, or loss * sharded.share_of(tape, "
-                              "micro, batch) where targets are counted");
-        }
-        if (options_.micro_batches != 0 && number > options_.micro_batches) {
-            fail<state_error>("shard: micro-batch ", number, " of a window of ", options_.micro_batches,
-                              " (micro_batches), whose gradients have been sent; call take() after ", options_.micro_batches,
-                              ", or let micro_batches be right");
-        }
+        detail::check_pass({"shard", "sharded", comm_->size(), options_.micro_batches}, number, of);
         slabs_ = number == options_.micro_batches && comm_->size() > 1 ? &slabs : nullptr;
     }
     void complete(std::size_t unit) override {

@@ -190,10 +190,7 @@ struct thread_group {
             operations.push_back(std::make_shared<thread_operation>(members.size(), call, number));
         const std::shared_ptr<thread_operation> op = operations[number - first];
         if (!(op->call == call)) {
-            std::vector<int> others;
-            for (std::size_t i = 0; i < members.size(); ++i) {
-                if (op->parts[i].has_begun) others.push_back(members[i]);
-            }
+            const std::vector<int> others = ranks_where(members, [&](std::size_t i) { return op->parts[i].has_begun; });
             refuse(describe_mismatch(others, op->call, members[rank], call));
         }
         thread_operation::part& mine = op->parts[rank];
@@ -311,10 +308,7 @@ struct thread_group {
         }
     }
     std::string late_ranks(const thread_operation& op) const {
-        std::vector<int> late;
-        for (std::size_t i = 0; i < members.size(); ++i) {
-            if (!op.parts[i].has_begun) late.push_back(members[i]);
-        }
+        const std::vector<int> late = ranks_where(members, [&](std::size_t i) { return !op.parts[i].has_begun; });
         return describe_missing(late, op.call, world.options.deadline.count());
     }
     [[noreturn]] void refuse(const std::string& why) {
@@ -390,9 +384,7 @@ void run_ranks(int n, const Function& f, const thread_options& options = {}) {
     if (n < 1 || n > 4096) fail<argument_error>("run_ranks: ", n, " ranks; expected 1 to 4096");
     detail::expect_deadline(options.deadline);
     detail::thread_world world(n, options);
-    std::vector<int> all(static_cast<std::size_t>(n));
-    for (int rank = 0; rank < n; ++rank) all[static_cast<std::size_t>(rank)] = rank;
-    const auto group = std::make_shared<detail::thread_group>(world, all);
+    const auto group = std::make_shared<detail::thread_group>(world, detail::first_numbers(static_cast<std::size_t>(n)));
     const auto run = [&](int rank) {
         std::string why;
         std::exception_ptr thrown;

@@ -58,6 +58,8 @@ class planned_memory final : public memory_resource {
     bool has_contents() const override { return false; }
     std::size_t page_bytes() const override { return page; }
     std::size_t limit() const override { return limit_; }
+    /// Whether the address may be that of such a memory, and is none of the program's.
+    static bool is_planned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) >= first; }
     /// Whether the address is one that was returned.
     bool owns(const void* p) const {
         const auto at = reinterpret_cast<std::uintptr_t>(p);

@@ -76,7 +76,7 @@ class trainer {
     /// The same with another kind of tape: ht::watched, which is needed by arguments that examine values.
     trainer(Device& device, Model& model, const training_arguments& arguments, Kind,
             std::vector<parameter_group> groups = {}) try
-        : arguments_((check(arguments), detail::check_watching(arguments, watches), detail::begun_within_budget(arguments))),
+        : arguments_((check_arguments(arguments), detail::check_watching(arguments, watches), detail::begun_within_budget(arguments))),
           device_(&device),
           model_(&model),
           asked_optimizer_(arguments.optim),

@@ -199,7 +199,7 @@ inline void check_watching(const training_arguments& a, bool watches) {
 }  // namespace detail
 
 /// Throws argument_error, naming the first field outside its range.
-inline void check(const training_arguments& a) {
+inline void check_arguments(const training_arguments& a) {
     const auto at_least = [](const char* field, std::int64_t value, std::int64_t least) {
         if (value < least)
             fail<argument_error>("training_arguments: ", field, " is ", value, "; expected ", least, " or more");

@@ -10,8 +10,8 @@
 ///
 ///     amp_bf16  36% [#####---------]  108/300  loss 2.4131  lr 9.21e-04  scale 65536  11.2k tokens/s  84 MiB  0:17 left
 ///
-/// On a narrow terminal fields are dropped, the bar first, so that the line never wraps. It has no clock: the caller
-/// passes seconds.
+/// On a narrow terminal parts are dropped, so that the line never wraps: memory and the learning rate where they would leave the bar
+/// less than ten characters, then the bar, then other fields. It has no clock: the caller passes seconds.
 #pragma once
 
 #include <cstdint>
@@ -87,6 +87,8 @@ class progress {
 
   private:
     static constexpr int most_columns = 400, field_size = 40, fields = 7;
+    static constexpr int brackets = 3;           // " [" and "]", around the bar
+    static constexpr int bar_before_fields = 10;  // characters of the bar that memory and the learning rate leave free
 
     struct text {
         char field[fields][field_size];
@@ -100,12 +102,13 @@ class progress {
         const int room = (options_.columns < most_columns ? options_.columns : most_columns) - 1;
         int taken = width(t.head);
         bool shown[fields] = {};
-        for (const int f : {loss, left, rate, count, scale, memory, lr}) {  // the most important fields are placed first
+        for (const int f : {loss, left, rate, count, scale, lr, memory}) {  // the most important fields are placed first
             const int needed = t.field[f][0] == 0 ? 0 : 2 + width(t.field[f]);
-            shown[f] = needed != 0 && taken + needed <= room;
+            const int kept_free = f == lr || f == memory ? brackets + bar_before_fields : 0;
+            shown[f] = needed != 0 && taken + needed + kept_free <= room;
             if (shown[f]) taken += needed;
         }
-        const int bar = room - taken - 3 < 30 ? room - taken - 3 : 30;
+        const int bar = room - taken - brackets < 30 ? room - taken - brackets : 30;
         std::string& to = line_;
         to.assign(1, '\r');  // not a literal: g++ 12 at -O3 warns of it (its bug 105651)
         to += t.head;
