@@ -57,4 +57,5 @@
 #pragma implementation "vector_product.hpp"
 #pragma implementation "workspace.hpp"
 
+#define HALFTONE_COMPILED_FUNCTIONS
 #include <halftone/halftone.hpp>

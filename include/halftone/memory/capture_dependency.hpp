@@ -62,11 +62,7 @@ class capture_dependency_list {
 /// Base class of a dependency. It must not outlive its list; the list may be null.
 class capture_dependency {
   public:
-    capture_dependency(capture_dependency_list* list, const char* what) : list_(list), what_(what) {
-        if (list_ == nullptr) return;
-        list_->all_.push_back(this);
-        change();
-    }
+    capture_dependency(capture_dependency_list* list, const char* what);
     capture_dependency(const capture_dependency&) = delete;
     capture_dependency& operator=(const capture_dependency&) = delete;
 
@@ -98,26 +94,6 @@ class capture_dependency {
     std::uint64_t number_ = 0;
 };
 
-inline capture_dependency_list::snapshot capture_dependency_list::now() const {
-    snapshot all;
-    for (const capture_dependency* f : all_) all.push_back({f->number_, f->what_});
-    return all;
-}
-
-inline const char* capture_dependency_list::first_change_since(const snapshot& before) const {
-    for (const state& old : before) {
-        const auto is_it = [&](const capture_dependency* f) { return f->number_ == old.number; };
-        if (std::none_of(all_.begin(), all_.end(), is_it)) return old.what;
-    }
-    return nullptr;
-}
-
-inline bool capture_dependency_list::settle() const {
-    bool wants_more = false;
-    for (capture_dependency* f : all_) wants_more = f->settle() || wants_more;
-    return wants_more;
-}
-
 inline void capture_dependency_list::release_cached() const {
     for (capture_dependency* f : all_) f->release_cached();
 }
@@ -125,6 +101,37 @@ inline void capture_dependency_list::release_cached() const {
 inline void capture_dependency_list::note_refusal() const {
     for (capture_dependency* f : all_) f->note_refusal();
 }
+
+#if defined(HALFTONE_BODIES)
+
+HALFTONE_OUTLINE capture_dependency::capture_dependency(capture_dependency_list* list, const char* what)
+    : list_(list), what_(what) {
+    if (list_ == nullptr) return;
+    list_->all_.push_back(this);
+    change();
+}
+
+HALFTONE_OUTLINE capture_dependency_list::snapshot capture_dependency_list::now() const {
+    snapshot all;
+    for (const capture_dependency* f : all_) all.push_back({f->number_, f->what_});
+    return all;
+}
+
+HALFTONE_OUTLINE const char* capture_dependency_list::first_change_since(const snapshot& before) const {
+    for (const state& old : before) {
+        const auto is_it = [&](const capture_dependency* f) { return f->number_ == old.number; };
+        if (std::none_of(all_.begin(), all_.end(), is_it)) return old.what;
+    }
+    return nullptr;
+}
+
+HALFTONE_OUTLINE bool capture_dependency_list::settle() const {
+    bool wants_more = false;
+    for (capture_dependency* f : all_) wants_more = f->settle() || wants_more;
+    return wants_more;
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

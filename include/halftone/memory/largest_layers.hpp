@@ -17,7 +17,12 @@ inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// The three largest layers, by name, each with its bytes.
-inline std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups) {
+std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups);
+
+#if defined(HALFTONE_BODIES)
+
+HALFTONE_OUTLINE std::string largest_layers(const std::vector<store_entry>& entries,
+                                            const std::vector<store_group>& groups) {
     std::vector<std::pair<std::string, std::size_t>> layers;
     for (const store_entry& e : entries) {
         std::size_t end = e.path.find('.', e.path.find('.') + 1);  // two components, without the parameter's name
@@ -39,6 +44,8 @@ inline std::string largest_layers(const std::vector<store_entry>& entries, const
         text += (i == 0 ? "" : ", ") + layers[i].first + ' ' + std::to_string(layers[i].second);
     return text;
 }
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -22,25 +22,11 @@ namespace detail {
 
 class float_control {
   public:
-    static float_control of_this_thread() {
-        float_control control;
-#if defined(__x86_64__)
-        control.bits_ = _mm_getcsr() & ~raised;
-#elif defined(__aarch64__)
-        __asm__ volatile("mrs %0, fpcr" : "=r"(control.bits_));
-#endif
-        return control;
-    }
+    static float_control of_this_thread();
     bool operator==(const float_control&) const = default;
 
     /// Sets this thread's mode.
-    void apply() const {
-#if defined(__x86_64__)
-        _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
-#elif defined(__aarch64__)
-        __asm__ volatile("msr fpcr, %0" : : "r"(bits_));
-#endif
-    }
+    void apply() const;
 
   private:
     static constexpr unsigned raised = 0x3f;  ///< the flags of exceptions raised so far, which stay each thread's own
@@ -64,6 +50,28 @@ class float_control_scope {
     float_control before_;
     bool changes_;
 };
+
+#if defined(HALFTONE_BODIES)
+
+HALFTONE_OUTLINE float_control float_control::of_this_thread() {
+    float_control control;
+#if defined(__x86_64__)
+    control.bits_ = _mm_getcsr() & ~raised;
+#elif defined(__aarch64__)
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control.bits_));
+#endif
+    return control;
+}
+
+HALFTONE_OUTLINE void float_control::apply() const {
+#if defined(__x86_64__)
+    _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(bits_));
+#endif
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -33,29 +33,11 @@ namespace detail {
 using thread_id = int;
 
 /// The system's id of this thread; 0 if it has none.
-inline thread_id current_thread() {
-#if defined(__linux__)
-    return static_cast<thread_id>(syscall(SYS_gettid));
-#else
-    return 0;
-#endif
-}
+thread_id current_thread();
 /// The id of this process, which changes after fork(); 0 if it has none.
-inline int process_id() {
-#if defined(_WIN32)
-    return 0;
-#else
-    return static_cast<int>(getpid());
-#endif
-}
+int process_id();
 /// The number of the processor that this thread runs on; -1 if the system does not report it.
-inline int current_processor() {
-#if defined(__linux__)
-    return sched_getcpu();
-#else
-    return -1;
-#endif
-}
+int current_processor();
 
 /// A set of processors by number; always empty on systems without thread affinity.
 class processor_set {
@@ -95,7 +77,43 @@ class processor_set {
 };
 
 /// The first line of a file; empty if there is none.
-inline std::string first_line(const std::string& path) {
+std::string first_line(const std::string& path);
+
+/// The CPU quota of this process's control groups (version 2 or 1), in processors; 0: no limit. A group is limited by
+/// the groups above it, too, of which a container sees only some. `groups` is /proc/self/cgroup, `mount` is
+/// /sys/fs/cgroup.
+double quota_of_groups(const std::string& groups, const std::string& mount);
+
+/// The number of processors that this process may use, at least 1.
+int usable_processors();
+
+#if defined(HALFTONE_BODIES)
+
+HALFTONE_OUTLINE thread_id current_thread() {
+#if defined(__linux__)
+    return static_cast<thread_id>(syscall(SYS_gettid));
+#else
+    return 0;
+#endif
+}
+
+HALFTONE_OUTLINE int process_id() {
+#if defined(_WIN32)
+    return 0;
+#else
+    return static_cast<int>(getpid());
+#endif
+}
+
+HALFTONE_OUTLINE int current_processor() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+HALFTONE_OUTLINE std::string first_line(const std::string& path) {
     std::string line;
     if (std::FILE* const file = std::fopen(path.c_str(), "r")) {
         for (int c; (c = std::fgetc(file)) != EOF && c != '\n';) line += static_cast<char>(c);
@@ -104,10 +122,7 @@ inline std::string first_line(const std::string& path) {
     return line;
 }
 
-/// The CPU quota of this process's control groups (version 2 or 1), in processors; 0: no limit. A group is limited by
-/// the groups above it, too, of which a container sees only some. `groups` is /proc/self/cgroup, `mount` is
-/// /sys/fs/cgroup.
-inline double quota_of_groups(const std::string& groups, const std::string& mount) {
+HALFTONE_OUTLINE double quota_of_groups(const std::string& groups, const std::string& mount) {
     double least = 0;
     const auto take = [&](double quota, double period) {
         if (quota > 0 && period > 0 && (least == 0 || quota / period < least)) least = quota / period;
@@ -151,8 +166,7 @@ inline double quota_of_groups(const std::string& groups, const std::string& moun
     return least;
 }
 
-/// The number of processors that this process may use, at least 1.
-inline int usable_processors() {
+HALFTONE_OUTLINE int usable_processors() {
     int count = processor_set::of_this_thread().count();
     if (count == 0) count = static_cast<int>(std::thread::hardware_concurrency());
 #if defined(__linux__)
@@ -162,6 +176,8 @@ inline int usable_processors() {
 #endif
     return std::max(count, 1);
 }
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI
