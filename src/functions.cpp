@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What halftone::compiled has that is no template: the functions of the headers named here, each of which says `#pragma
-// interface`.
+// What halftone::compiled has that is no template: the bodies that other sources skip (HALFTONE_BODIES, config.hpp), and
+// the shorter functions of the headers named here, each of which says `#pragma interface`.
+#if !defined(__clang__)
 #pragma implementation "arena.hpp"
 #pragma implementation "backward.hpp"
 #pragma implementation "cache_sizes.hpp"
@@ -56,6 +57,7 @@
 #pragma implementation "untyped.hpp"
 #pragma implementation "vector_product.hpp"
 #pragma implementation "workspace.hpp"
+#endif
 
 #define HALFTONE_COMPILED_FUNCTIONS
 #include <halftone/halftone.hpp>

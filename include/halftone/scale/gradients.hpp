@@ -65,12 +65,7 @@ struct window {
         return sizeof(kernel::gradient_record) + parts * (sizeof(kernel::part_record) + sizeof(std::int32_t));
     }
     static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
-    std::size_t find(const store& owner) const {
-        for (std::size_t i = 0; i < parts.size(); ++i) {
-            if (&parts[i].slabs.owner() == &owner) return i;
-        }
-        return nowhere;
-    }
+    std::size_t find(const store& owner) const;
 };
 
 struct reset_record {
@@ -109,6 +104,17 @@ struct end_pass {
         kernel::end_pass(*record);
     }
 };
+
+#if defined(HALFTONE_BODIES)
+
+HALFTONE_OUTLINE std::size_t window::find(const store& owner) const {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (&parts[i].slabs.owner() == &owner) return i;
+    }
+    return nowhere;
+}
+
+#endif
 
 }  // namespace detail
 

@@ -27,7 +27,11 @@ axis_values axis_values_of(const shape<Rank>& s) {
 
 /// Drops axes of extent 1, and merges neighbouring axes if the strides of all `arrays` arrays allow it. Returns the
 /// number of remaining axes, at least one.
-inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
+int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays);
+
+#if defined(HALFTONE_BODIES)
+
+HALFTONE_OUTLINE int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
     int kept = 0;
     for (int axis = 0; axis < axes; ++axis) {
         if (extents.of[axis] == 1) continue;
@@ -43,6 +47,8 @@ inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int 
     for (int i = 0; i < arrays; ++i) strides[i].of[0] = 1;
     return 1;
 }
+
+#endif
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI
