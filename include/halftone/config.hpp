@@ -37,18 +37,9 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #undef HALFTONE_COMPILED
 #endif
 
-// The bodies of longer functions that are no templates stand between `#if defined(HALFTONE_BODIES)` and `#endif`, after
-// their declarations: sources that have halftone::compiled do not read them, which saves them a third of their time.
-// They are compiled in src/functions.cpp, as ordinary functions; without the library they are inline.
-#if !defined(HALFTONE_COMPILED)
-#define HALFTONE_BODIES
-#define HALFTONE_OUTLINE inline
-#elif defined(HALFTONE_COMPILED_FUNCTIONS)
-#define HALFTONE_BODIES
-#define HALFTONE_OUTLINE
-#else
-#define HALFTONE_OUTLINE
-#endif
+// The bodies of longer functions that are no templates follow their declarations between
+// `#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)` and `#endif`. Sources that have the library do
+// not read them, which halves their time; of the library's own, src/functions.cpp does, and contains these functions.
 
 /// Marks a function that runs on the host and on the device.
 #if defined(__CUDACC__)

@@ -78,9 +78,9 @@ template <class Error>
     throw Error(sentence_of(parts));
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::string sentence_of(std::initializer_list<sentence_part> parts) {
+inline std::string sentence_of(std::initializer_list<sentence_part> parts) {
     std::ostringstream out;
     for (const sentence_part& part : parts) part.print(out, part.value);
     return out.str();

@@ -26,6 +26,10 @@
 #include <halftone/number/tfloat32.hpp>
 #include <halftone/tensor/shape.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -126,16 +130,16 @@ class engine_slot {
     std::unique_ptr<matmul_engine> engine_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE engine_slot::engine_slot(engine_use use) : use_(use) {
+inline engine_slot::engine_slot(engine_use use) : use_(use) {
     if (const char* name = std::getenv("HALFTONE_MATMUL"); name != nullptr && *name != '\0') {
         use_ = std::strcmp(name, "halftone") == 0 ? engine_use::never : engine_use::always;
         if (use_ == engine_use::always) asked_for_ = name;
     }
 }
 
-HALFTONE_OUTLINE matmul_engine* engine_slot::engine_for(const product_description& p) const {
+inline matmul_engine* engine_slot::engine_for(const product_description& p) const {
     if (asked_for_ != nullptr && (engine_ == nullptr || std::strcmp(asked_for_, engine_->name()) != 0)) {
         fail<argument_error>("matmul: HALFTONE_MATMUL is ", asked_for_, "; this device has ",
                              engine_ == nullptr ? "no engine" : engine_->name(), " in addition to halftone");

@@ -107,16 +107,16 @@ class workspace final : public detail::capture_dependency {
     std::size_t total_ = 0, wanted_ = 0, peak_ = 0;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE workspace::workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
+inline workspace::workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
     if (given.empty()) return;
     const std::size_t lost = std::min(given.size(), -reinterpret_cast<std::uintptr_t>(given.data()) % block_alignment);
     given_ = given.data() + lost;
     given_bytes_ = given.size() - lost;
 }
 
-HALFTONE_OUTLINE void workspace::release_cached() {
+inline void workspace::release_cached() {
     if (total_ != 0) return;
     wanted_ = 0;  // work may go on with smaller shapes
     if (blocks_.empty()) return;
@@ -124,7 +124,7 @@ HALFTONE_OUTLINE void workspace::release_cached() {
     blocks_.clear();
 }
 
-HALFTONE_OUTLINE std::byte* workspace::take(std::size_t bytes) {
+inline std::byte* workspace::take(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     std::byte* const data = given_ == nullptr ? take_from_blocks(bytes) : take_from_given(bytes);
     total_ += bytes;
@@ -133,7 +133,7 @@ HALFTONE_OUTLINE std::byte* workspace::take(std::size_t bytes) {
     return data;
 }
 
-HALFTONE_OUTLINE std::byte* workspace::take_from_given(std::size_t bytes) const {
+inline std::byte* workspace::take_from_given(std::size_t bytes) const {
     if (bytes > given_bytes_ - total_) {
         fail<out_of_memory>("workspace: no ", bytes, " bytes left; ", total_, " are in use of the caller's ",
                             given_bytes_, " (ht::workspace_bytes returns what an operation needs)");
@@ -141,7 +141,7 @@ HALFTONE_OUTLINE std::byte* workspace::take_from_given(std::size_t bytes) const 
     return given_ + total_;
 }
 
-HALFTONE_OUTLINE std::byte* workspace::take_from_blocks(std::size_t bytes) {
+inline std::byte* workspace::take_from_blocks(std::size_t bytes) {
     if (total_ == 0) {
         hold(std::max(wanted_, bytes));
     } else if (blocks_.back().memory.bytes() - blocks_.back().used < bytes) {
@@ -153,14 +153,14 @@ HALFTONE_OUTLINE std::byte* workspace::take_from_blocks(std::size_t bytes) {
     return data;
 }
 
-HALFTONE_OUTLINE void workspace::hold(std::size_t bytes) {
+inline void workspace::hold(std::size_t bytes) {
     if (!blocks_.empty() && blocks_.front().memory.bytes() >= bytes) return;
     change();
     blocks_.clear();
     blocks_.push_back({buffer(*source_, bytes, memory_kind::workspace), 0});
 }
 
-HALFTONE_OUTLINE void workspace::give_back(std::size_t bytes) noexcept {
+inline void workspace::give_back(std::size_t bytes) noexcept {
     if (bytes == 0) return;
     total_ -= bytes;
     if (given_ != nullptr) return;

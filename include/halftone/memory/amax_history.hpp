@@ -18,6 +18,10 @@
 #include <halftone/number/classify.hpp>
 #include <halftone/policy/model.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -130,9 +134,9 @@ class amax_histories {
     buffer on_device_, history_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void amax_histories::commit(memory_resource& memory) {
+inline void amax_histories::commit(memory_resource& memory) {
     memory_ = &memory;
     on_device_ = buffer(memory, records_.size() * sizeof(amax_record), memory_kind::other);
     history_ = buffer(memory, static_cast<std::size_t>(windows_) * sizeof(std::uint32_t), memory_kind::other);
@@ -140,7 +144,7 @@ HALFTONE_OUTLINE void amax_histories::commit(memory_resource& memory) {
     memory.clear(history_.data(), history_.bytes());
 }
 
-HALFTONE_OUTLINE amax_record* amax_histories::record(std::size_t entry, scaled_tensor tensor) const {
+inline amax_record* amax_histories::record(std::size_t entry, scaled_tensor tensor) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         if (layers_[i].entry == entry && on_device_.data() != nullptr)
             return records() + 3 * i + static_cast<std::size_t>(tensor);
@@ -150,7 +154,7 @@ HALFTONE_OUTLINE amax_record* amax_histories::record(std::size_t entry, scaled_t
         "the layer have the policy, or take ht::current_scaling<>");
 }
 
-HALFTONE_OUTLINE std::vector<amax_state> amax_histories::read() const {
+inline std::vector<amax_state> amax_histories::read() const {
     std::vector<amax_record> now(records_.size());
     std::vector<std::uint32_t> windows(static_cast<std::size_t>(windows_));
     if (memory_ != nullptr) {
@@ -166,19 +170,19 @@ HALFTONE_OUTLINE std::vector<amax_state> amax_histories::read() const {
     return states;
 }
 
-HALFTONE_OUTLINE std::vector<std::uint32_t> amax_histories::window_amaxes() const {
+inline std::vector<std::uint32_t> amax_histories::window_amaxes() const {
     std::vector<std::uint32_t> amaxes;
     for (const amax_record& r : read_records()) amaxes.push_back(r.amax);
     return amaxes;
 }
 
-HALFTONE_OUTLINE void amax_histories::set_window_amaxes(const std::vector<std::uint32_t>& amaxes) {
+inline void amax_histories::set_window_amaxes(const std::vector<std::uint32_t>& amaxes) {
     std::vector<amax_record> now = read_records();
     for (std::size_t i = 0; i < now.size(); ++i) now[i].amax = amaxes[i];
     if (!now.empty()) memory_->write(on_device_.data(), now.data(), on_device_.bytes());
 }
 
-HALFTONE_OUTLINE void amax_histories::forget() {
+inline void amax_histories::forget() {
     if (records_.empty() || memory_ == nullptr) return;
     std::vector<amax_record> now(records_.size());
     memory_->read(now.data(), on_device_.data(), on_device_.bytes());
@@ -186,7 +190,7 @@ HALFTONE_OUTLINE void amax_histories::forget() {
     memory_->write(on_device_.data(), now.data(), on_device_.bytes());
 }
 
-HALFTONE_OUTLINE void amax_histories::load(const std::vector<amax_state>& states) {
+inline void amax_histories::load(const std::vector<amax_state>& states) {
     if (memory_ == nullptr) fail<state_error>("amax history: load() before the store's commit");
     if (states.size() != records_.size())
         fail<argument_error>("amax history: ", states.size(), " states for ", records_.size(), " tensors");
@@ -217,7 +221,7 @@ HALFTONE_OUTLINE void amax_histories::load(const std::vector<amax_state>& states
     memory_->write(history_.data(), windows.data(), history_.bytes());
 }
 
-HALFTONE_OUTLINE std::vector<amax_record> amax_histories::read_records() const {
+inline std::vector<amax_record> amax_histories::read_records() const {
     std::vector<amax_record> now(memory_ == nullptr ? 0 : records_.size());
     if (!now.empty()) memory_->read(now.data(), on_device_.data(), on_device_.bytes());
     return now;

@@ -14,7 +14,7 @@
 #include <string>
 
 #include <halftone/memory/block_allocator.hpp>
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 #include <halftone/memory/caching_blocks.hpp>
 #include <halftone/memory/growable_blocks.hpp>
 #include <halftone/memory/planned_blocks.hpp>
@@ -74,9 +74,9 @@ class arena {
     std::size_t live_ = 0, peak_ = 0;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::byte* arena::allocate(std::size_t bytes) {
+inline std::byte* arena::allocate(std::size_t bytes) {
     bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
     std::byte* const block = blocks_->allocate(bytes);
     live_ += bytes;
@@ -85,15 +85,14 @@ HALFTONE_OUTLINE std::byte* arena::allocate(std::size_t bytes) {
     return block;
 }
 
-HALFTONE_OUTLINE void arena::deallocate(std::byte* block, std::size_t bytes) noexcept {
+inline void arena::deallocate(std::byte* block, std::size_t bytes) noexcept {
     bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
     live_ -= bytes;
     source_->usage().remove(bytes, kind_, block);
     blocks_->deallocate(block, bytes);
 }
 
-HALFTONE_OUTLINE std::unique_ptr<detail::block_allocator> arena::allocator_for(memory_resource& source,
-                                                                               memory_kind kind) {
+inline std::unique_ptr<detail::block_allocator> arena::allocator_for(memory_resource& source, memory_kind kind) {
     switch (source.arenas()) {
         case arena_kind::planned:
             return std::make_unique<detail::planned_blocks>(source, kind);

@@ -102,22 +102,22 @@ inline void capture_dependency_list::note_refusal() const {
     for (capture_dependency* f : all_) f->note_refusal();
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE capture_dependency::capture_dependency(capture_dependency_list* list, const char* what)
+inline capture_dependency::capture_dependency(capture_dependency_list* list, const char* what)
     : list_(list), what_(what) {
     if (list_ == nullptr) return;
     list_->all_.push_back(this);
     change();
 }
 
-HALFTONE_OUTLINE capture_dependency_list::snapshot capture_dependency_list::now() const {
+inline capture_dependency_list::snapshot capture_dependency_list::now() const {
     snapshot all;
     for (const capture_dependency* f : all_) all.push_back({f->number_, f->what_});
     return all;
 }
 
-HALFTONE_OUTLINE const char* capture_dependency_list::first_change_since(const snapshot& before) const {
+inline const char* capture_dependency_list::first_change_since(const snapshot& before) const {
     for (const state& old : before) {
         const auto is_it = [&](const capture_dependency* f) { return f->number_ == old.number; };
         if (std::none_of(all_.begin(), all_.end(), is_it)) return old.what;
@@ -125,7 +125,7 @@ HALFTONE_OUTLINE const char* capture_dependency_list::first_change_since(const s
     return nullptr;
 }
 
-HALFTONE_OUTLINE bool capture_dependency_list::settle() const {
+inline bool capture_dependency_list::settle() const {
     bool wants_more = false;
     for (capture_dependency* f : all_) wants_more = f->settle() || wants_more;
     return wants_more;

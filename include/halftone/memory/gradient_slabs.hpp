@@ -193,9 +193,9 @@ class gradient_slabs {
     std::size_t part_ = 0;  // its number for the listener
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE gradient_slabs::gradient_slabs(store& owner)
+inline gradient_slabs::gradient_slabs(store& owner)
     : store_(&owner),
       layout_(owner.layout()),
       squares_(owner.entries().size()),
@@ -219,7 +219,7 @@ HALFTONE_OUTLINE gradient_slabs::gradient_slabs(store& owner)
     }
 }
 
-HALFTONE_OUTLINE gradient_slabs::place gradient_slabs::claim(std::size_t entry) {
+inline gradient_slabs::place gradient_slabs::claim(std::size_t entry) {
     check_layout();
     const store::entry& e = store_->entries()[entry];
     if (e.frozen) return {};
@@ -240,7 +240,7 @@ HALFTONE_OUTLINE gradient_slabs::place gradient_slabs::claim(std::size_t entry) 
     return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
 }
 
-HALFTONE_OUTLINE void gradient_slabs::close() {
+inline void gradient_slabs::close() {
     check_layout();
     for (std::size_t i = 0; i < claimed_.size(); ++i) {
         const store::entry& e = store_->entries()[i];
@@ -252,7 +252,7 @@ HALFTONE_OUTLINE void gradient_slabs::close() {
     }
 }
 
-HALFTONE_OUTLINE std::byte* gradient_slabs::whole(std::size_t run) {
+inline std::byte* gradient_slabs::whole(std::size_t run) {
     const store_run& r = store_->runs()[run];
     const std::size_t each = store_->groups()[r.group].accumulate_bytes;
     if (r.gradient.is_whole) return slabs_[r.group].data() + r.gradient.first * each;
@@ -263,7 +263,7 @@ HALFTONE_OUTLINE std::byte* gradient_slabs::whole(std::size_t run) {
     return whole_[run].data();
 }
 
-HALFTONE_OUTLINE void gradient_slabs::send(std::size_t run) {
+inline void gradient_slabs::send(std::size_t run) {
     for (std::size_t i = 0; i < claimed_.size(); ++i) {
         const store::entry& e = store_->entries()[i];
         if (e.run == run && !claimed_[i]) clear_unclaimed(e, i);
@@ -271,7 +271,7 @@ HALFTONE_OUTLINE void gradient_slabs::send(std::size_t run) {
     sent_[run] = true;
 }
 
-HALFTONE_OUTLINE std::size_t gradient_slabs::bytes() const {
+inline std::size_t gradient_slabs::bytes() const {
     std::size_t n = 0;
     for (const buffer& b : slabs_) n += round_up(b.bytes(), block_alignment);
     for (const auto& r : rows_) n += r ? r->bytes() : 0;

@@ -57,9 +57,9 @@ void fill_initial(const initial& values, std::byte* target, std::size_t first, s
     }
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void check_initial(const char* leaf, const initial& values) {
+inline void check_initial(const char* leaf, const initial& values) {
     const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
     if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
         fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation,

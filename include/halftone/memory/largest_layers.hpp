@@ -12,6 +12,10 @@
 
 #include <halftone/memory/store_entry.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -19,10 +23,9 @@ namespace detail {
 /// The three largest layers, by name, each with its bytes.
 std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::string largest_layers(const std::vector<store_entry>& entries,
-                                            const std::vector<store_group>& groups) {
+inline std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups) {
     std::vector<std::pair<std::string, std::size_t>> layers;
     for (const store_entry& e : entries) {
         std::size_t end = e.path.find('.', e.path.find('.') + 1);  // two components, without the parameter's name

@@ -80,16 +80,16 @@ class planned_memory final : public memory_resource {
     std::vector<value> values_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void planned_memory::write(void* to, const void* from, std::size_t bytes) {
+inline void planned_memory::write(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0 || bytes > most_remembered) return;
     clear(to, bytes);
     const auto* const first = static_cast<const std::byte*>(from);
     values_.push_back({to, {first, first + bytes}});
 }
 
-HALFTONE_OUTLINE void planned_memory::read(void* to, const void* from, std::size_t bytes) {
+inline void planned_memory::read(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0) return;
     const auto found = find(from);
     if (found != values_.end() && found->bytes.size() == bytes) {

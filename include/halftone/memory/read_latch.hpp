@@ -14,6 +14,10 @@
 
 #include <halftone/config.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -37,15 +41,15 @@ class read_latch {
     mutable std::condition_variable changed_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void read_latch::end() {
+inline void read_latch::end() {
     const std::lock_guard<std::mutex> lock(mutex_);
     readers_.fetch_sub(1, std::memory_order_release);
     changed_.notify_all();
 }
 
-HALFTONE_OUTLINE void read_latch::wait() const {
+inline void read_latch::wait() const {
     if (readers_.load(std::memory_order_acquire) == 0) return;
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return readers_.load(std::memory_order_acquire) == 0; });

@@ -17,7 +17,7 @@
 #include <halftone/memory/capture_dependency.hpp>
 #include <halftone/memory/host_pages.hpp>
 #include <halftone/memory/usage.hpp>
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 #include <halftone/memory/arena_plans.hpp>
 #endif
 
@@ -62,8 +62,8 @@ constexpr const char* name(arena_kind kind) {
 namespace detail {
 class arena_plans;
 std::shared_ptr<arena_plans> make_arena_plans();
-#if defined(HALFTONE_BODIES)
-HALFTONE_OUTLINE std::shared_ptr<arena_plans> make_arena_plans() { return std::make_shared<arena_plans>(); }
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+inline std::shared_ptr<arena_plans> make_arena_plans() { return std::make_shared<arena_plans>(); }
 #endif
 }  // namespace detail
 
@@ -273,15 +273,15 @@ class buffer {
     memory_kind kind_ = memory_kind::other;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::byte* memory_resource::allocate(std::size_t bytes, memory_kind kind) {
+inline std::byte* memory_resource::allocate(std::size_t bytes, memory_kind kind) {
     std::byte* block = reserve(bytes, kind);
     usage_.add(round_up(bytes, block_alignment), kind, block);
     return block;
 }
 
-HALFTONE_OUTLINE std::byte* memory_resource::reserve(std::size_t bytes, memory_kind kind) {
+inline std::byte* memory_resource::reserve(std::size_t bytes, memory_kind kind) {
     std::byte* block = try_reserve(bytes, kind);
     if (block == nullptr) {
         release_cached();
@@ -291,7 +291,7 @@ HALFTONE_OUTLINE std::byte* memory_resource::reserve(std::size_t bytes, memory_k
     return block;
 }
 
-HALFTONE_OUTLINE std::byte* memory_resource::try_reserve(std::size_t bytes, memory_kind kind) {
+inline std::byte* memory_resource::try_reserve(std::size_t bytes, memory_kind kind) {
     expect_no_capture_for(bytes, kind);
     free_deferred();
     if (overflows(bytes)) return nullptr;
@@ -301,20 +301,20 @@ HALFTONE_OUTLINE std::byte* memory_resource::try_reserve(std::size_t bytes, memo
     return block;
 }
 
-HALFTONE_OUTLINE void memory_resource::unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
+inline void memory_resource::unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
     bytes = round_up(bytes, block_alignment);
     usage_.remove_block(bytes, kind, block);
     give_back({block, bytes, false});
 }
 
-HALFTONE_OUTLINE void memory_resource::release_cached() {
+inline void memory_resource::release_cached() {
     expect_no_capture("memory is returned to the system; do it before the step");
     capture_dependencies_.release_cached();
     free_deferred();
     trim();
 }
 
-HALFTONE_OUTLINE bool memory_resource::try_commit(std::byte* at, std::size_t bytes, memory_kind kind) {
+inline bool memory_resource::try_commit(std::byte* at, std::size_t bytes, memory_kind kind) {
     expect_no_capture_for(bytes, kind);
     free_deferred();
     if (!usage_.allows(bytes, kind) || !commit(at, bytes)) return false;
@@ -322,18 +322,18 @@ HALFTONE_OUTLINE bool memory_resource::try_commit(std::byte* at, std::size_t byt
     return true;
 }
 
-HALFTONE_OUTLINE void memory_resource::decommit(std::byte* at, std::size_t bytes, memory_kind kind) {
+inline void memory_resource::decommit(std::byte* at, std::size_t bytes, memory_kind kind) {
     expect_no_capture("memory is returned to the system; do it before the step");
     uncommit(at, bytes);
     usage_.remove_block(bytes, kind, at);
 }
 
-HALFTONE_OUTLINE void memory_resource::expect_no_capture(const char* sentence) const {
+inline void memory_resource::expect_no_capture(const char* sentence) const {
     if (is_capturing_) fail<capture_error>("captured step: ", sentence);
     if (const char* const who = captured_by_others()) fail<capture_error>("captured stream: ", who, ", and ", sentence);
 }
 
-HALFTONE_OUTLINE void memory_resource::free_now(const given_back& each) noexcept {
+inline void memory_resource::free_now(const given_back& each) noexcept {
     if (each.is_range) {
         release_range({each.block, each.bytes});
     } else {
@@ -341,7 +341,7 @@ HALFTONE_OUTLINE void memory_resource::free_now(const given_back& each) noexcept
     }
 }
 
-HALFTONE_OUTLINE void memory_resource::give_back(const given_back& each) noexcept {
+inline void memory_resource::give_back(const given_back& each) noexcept {
     if (is_capturing_ || captured_by_others() != nullptr) {
         deferred_.push_back(each);  // freeing it now would become part of the graph
     } else {
@@ -350,7 +350,7 @@ HALFTONE_OUTLINE void memory_resource::give_back(const given_back& each) noexcep
     }
 }
 
-HALFTONE_OUTLINE void memory_resource::expect_no_capture_for(std::size_t bytes, memory_kind kind) const {
+inline void memory_resource::expect_no_capture_for(std::size_t bytes, memory_kind kind) const {
     if (is_capturing_) {
         fail<capture_error>(
             "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
@@ -363,7 +363,7 @@ HALFTONE_OUTLINE void memory_resource::expect_no_capture_for(std::size_t bytes, 
     }
 }
 
-HALFTONE_OUTLINE void memory_resource::refuse(std::size_t bytes, memory_kind kind) const {
+inline void memory_resource::refuse(std::size_t bytes, memory_kind kind) const {
     std::string held;
     for (int i = 0; i < memory_kinds; ++i) {
         const auto each = static_cast<memory_kind>(i);
@@ -377,7 +377,7 @@ HALFTONE_OUTLINE void memory_resource::refuse(std::size_t bytes, memory_kind kin
                         more);
 }
 
-HALFTONE_OUTLINE std::byte* host_memory::obtain(std::size_t bytes) {
+inline std::byte* host_memory::obtain(std::size_t bytes) {
     if (bytes > limit_ - usage().held()) return nullptr;
     auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
@@ -388,7 +388,7 @@ HALFTONE_OUTLINE std::byte* host_memory::obtain(std::size_t bytes) {
     return block;
 }
 
-HALFTONE_OUTLINE void buffer::swap(buffer& other) noexcept {
+inline void buffer::swap(buffer& other) noexcept {
     std::swap(source_, other.source_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);

@@ -14,6 +14,7 @@
 ///
 /// Numeric contract: initial values depend only on the seed, the order of `add` and the element's index; under every
 /// policy they are the same up to the rounding to `param`.
+// Longer than 600 lines because the bodies of its functions stand apart from their declarations.
 #pragma once
 
 #include <algorithm>
@@ -368,9 +369,9 @@ bool parameter<Storage, Rank>::is_frozen() const {
     return store_->entries()[entry_].frozen;
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void store::commit(std::uint64_t seed) {
+inline void store::commit(std::uint64_t seed) {
     if (committed_) fail<state_error>("store: committed twice");
     for (group& g : groups_) {
         try {
@@ -402,7 +403,7 @@ HALFTONE_OUTLINE void store::commit(std::uint64_t seed) {
     refresh();
 }
 
-HALFTONE_OUTLINE void store::write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
+inline void store::write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
     check_committed();
     await_readers();
     const entry& e = entries_[index];
@@ -421,7 +422,7 @@ HALFTONE_OUTLINE void store::write(std::size_t index, std::size_t first, const s
     }
 }
 
-HALFTONE_OUTLINE void store::refresh() {
+inline void store::refresh() {
     check_committed();
     await_readers();
     if (is_divided()) return refresh_runs();
@@ -436,7 +437,7 @@ HALFTONE_OUTLINE void store::refresh() {
     }
 }
 
-HALFTONE_OUTLINE void store::refresh(std::size_t index) {
+inline void store::refresh(std::size_t index) {
     check_committed();
     await_readers();
     if (is_divided()) return refresh_runs();
@@ -446,7 +447,7 @@ HALFTONE_OUTLINE void store::refresh(std::size_t index) {
     if (g.round != nullptr && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
 }
 
-HALFTONE_OUTLINE std::size_t store::freeze(const std::string& pattern) {
+inline std::size_t store::freeze(const std::string& pattern) {
     check_committed();
     await_readers();
     if (is_divided()) {
@@ -467,7 +468,7 @@ HALFTONE_OUTLINE std::size_t store::freeze(const std::string& pattern) {
     return named;
 }
 
-HALFTONE_OUTLINE void store::divide(detail::store_sharding& sharding, const detail::run_options& options) {
+inline void store::divide(detail::store_sharding& sharding, const detail::run_options& options) {
     check_committed();
     await_readers();
     if (is_divided()) fail<state_error>("store: its slabs are divided already");
@@ -476,14 +477,14 @@ HALFTONE_OUTLINE void store::divide(detail::store_sharding& sharding, const deta
     keep_runs(options);
 }
 
-HALFTONE_OUTLINE detail::store_sharding* store::sharding() const {
+inline detail::store_sharding* store::sharding() const {
     if (is_divided() && sharding_ == nullptr)
         fail<state_error>(
             "store: the ht::shard that divided its parameters has been destroyed; it must outlive their use");
     return sharding_;
 }
 
-HALFTONE_OUTLINE bool store::is_here(const entry& e, std::size_t first, std::size_t count) const {
+inline bool store::is_here(const entry& e, std::size_t first, std::size_t count) const {
     const auto has = [&](const run_place store_run::*slab) {
         const element_range part = here(e, slab);
         return !(runs_[e.run].*slab).is_there() || (part.first <= first && first + count <= part.first + part.count);
@@ -491,34 +492,34 @@ HALFTONE_OUTLINE bool store::is_here(const entry& e, std::size_t first, std::siz
     return !is_divided() || (has(&store_run::master) && has(&store_run::copy));
 }
 
-HALFTONE_OUTLINE std::size_t store::size() const {
+inline std::size_t store::size() const {
     std::size_t n = 0;
     for (const entry& e : entries_) n += e.is_state ? 0 : e.count;
     return n;
 }
 
-HALFTONE_OUTLINE std::size_t store::bytes() const {
+inline std::size_t store::bytes() const {
     std::size_t n = 0;
     for (const group& g : groups_)
         n += round_up(g.masters * g.param_bytes, block_alignment) + round_up(g.copies * g.copy_bytes, block_alignment);
     return n;
 }
 
-HALFTONE_OUTLINE std::size_t store::find_group(const void* key) const {
+inline std::size_t store::find_group(const void* key) const {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
         if (groups_[i].key == key) return i;
     }
     return nowhere;
 }
 
-HALFTONE_OUTLINE std::size_t store::group_of(const detail::storage_layout& layout) {
+inline std::size_t store::group_of(const detail::storage_layout& layout) {
     if (const std::size_t found = find_group(&layout); found != nowhere) return found;
     groups_.push_back({layout, &layout});
     return groups_.size() - 1;
 }
 
-HALFTONE_OUTLINE void store::write(const group& g, const entry& e, std::size_t first, const std::byte* values,
-                                   std::size_t count, staging& host) {
+inline void store::write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count,
+                         staging& host) {
     const std::byte* masters = values;
     if (g.split != nullptr) {
         g.split(values, host.rest, host.copy, count);
@@ -528,8 +529,7 @@ HALFTONE_OUTLINE void store::write(const group& g, const entry& e, std::size_t f
     memory_->write(g.master.data() + (e.master + first) * g.param_bytes, masters, count * g.param_bytes);
 }
 
-HALFTONE_OUTLINE void store::round(const group& g, std::size_t master, std::size_t copy, std::size_t all,
-                                   staging& host) {
+inline void store::round(const group& g, std::size_t master, std::size_t copy, std::size_t all, staging& host) {
     for (std::size_t first = 0; first < all; first += staging::elements) {
         const std::size_t count = std::min(staging::elements, all - first);
         memory_->read(host.master, g.master.data() + (master + first) * g.param_bytes, count * g.param_bytes);
@@ -538,7 +538,7 @@ HALFTONE_OUTLINE void store::round(const group& g, std::size_t master, std::size
     }
 }
 
-HALFTONE_OUTLINE std::string store::run_time_path(const char* path, const char* leaf) const {
+inline std::string store::run_time_path(const char* path, const char* leaf) const {
     std::string text;
     for (int position = 0; *path != 0; ++position) {
         const std::size_t size = std::strcspn(path, ".");
@@ -551,14 +551,14 @@ HALFTONE_OUTLINE std::string store::run_time_path(const char* path, const char* 
     return text + leaf;
 }
 
-HALFTONE_OUTLINE void store::tell_slab(memory_kind kind, const entry& e, std::size_t place, const element_range& part,
-                                       std::size_t each, const std::byte* slab) const {
+inline void store::tell_slab(memory_kind kind, const entry& e, std::size_t place, const element_range& part,
+                             std::size_t each, const std::byte* slab) const {
     if (part.count == 0) return;
     memory_->usage().note_parameter(kind, e.path.c_str(), static_cast<std::ptrdiff_t>(part.count * each),
                                     slab == nullptr ? nullptr : slab + (place + part.first) * each);
 }
 
-HALFTONE_OUTLINE void store::refresh_runs() {
+inline void store::refresh_runs() {
     staging host;
     for (const entry& e : entries_) {
         const group& g = groups_[e.group];
@@ -569,7 +569,7 @@ HALFTONE_OUTLINE void store::refresh_runs() {
     sharding()->gather();
 }
 
-HALFTONE_OUTLINE void store::keep_runs(const detail::run_options& options) {
+inline void store::keep_runs(const detail::run_options& options) {
     const std::vector<entry> before = entries_;
     for (const entry& e : entries_) tell(e, -1);
     runs_ = detail::lay_out_runs(entries_, groups_, options);
@@ -590,7 +590,7 @@ HALFTONE_OUTLINE void store::keep_runs(const detail::run_options& options) {
     for (const entry& e : entries_) tell(e, +1);
 }
 
-HALFTONE_OUTLINE void store::place(entry& e) {
+inline void store::place(entry& e) {
     group& g = groups_[e.group];
     const std::size_t room = round_up(e.count, granule);
     const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
@@ -601,14 +601,14 @@ HALFTONE_OUTLINE void store::place(entry& e) {
     g.moments = g.gradients;
 }
 
-HALFTONE_OUTLINE void store::lay_out() {
+inline void store::lay_out() {
     for (group& g : groups_) g.masters = g.copies = g.gradients = g.moments = 0;
     for (entry& e : entries_) place(e);
     ++layout_;
     change();
 }
 
-HALFTONE_OUTLINE void store::tell(const entry& e, std::ptrdiff_t sign) const {
+inline void store::tell(const entry& e, std::ptrdiff_t sign) const {
     const group& g = groups_[e.group];
     const auto note = [&](memory_kind kind, const buffer& slab, std::size_t place, const element_range& part,
                           std::size_t each) {
@@ -622,7 +622,7 @@ HALFTONE_OUTLINE void store::tell(const entry& e, std::ptrdiff_t sign) const {
     note(memory_kind::copy, g.copy, e.copy, here(e, &store_run::copy), g.copy_bytes);
 }
 
-HALFTONE_OUTLINE void store::drop_frozen_masters() {
+inline void store::drop_frozen_masters() {
     std::vector<std::size_t> before;
     for (const entry& e : entries_) {
         before.push_back(e.master);
@@ -642,7 +642,7 @@ HALFTONE_OUTLINE void store::drop_frozen_masters() {
     for (const entry& e : entries_) tell(e, +1);
 }
 
-HALFTONE_OUTLINE void store::move_master(const group& g, std::size_t before, std::byte* kept, const entry& e) {
+inline void store::move_master(const group& g, std::size_t before, std::byte* kept, const entry& e) {
     std::vector<std::byte> host(e.count * g.param_bytes);
     memory_->read(host.data(), g.master.data() + before * g.param_bytes, host.size());
     memory_->write(kept + e.master * g.param_bytes, host.data(), host.size());

@@ -17,6 +17,10 @@
 
 #include <halftone/memory/store_entry.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -77,7 +81,7 @@ inline std::size_t place_of(const store_entry& e, const store_run& r, const run_
 
 /// Lays out a store's slabs in runs.
 std::vector<store_run> lay_out_runs(std::vector<store_entry>& entries, std::vector<store_group>& groups,
-                                           const run_options& o);
+                                    const run_options& o);
 
 /// The elements of an entry, with those of the gap after it, that are in a rank's piece of its run.
 element_range part_of_rank(const store_entry& e, const store_run& r, std::size_t rank);
@@ -99,9 +103,9 @@ struct run_mover {
               const buffer& from, const buffer& to) const;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::vector<store_run> make_runs(std::vector<store_entry>& entries, const run_options& o) {
+inline std::vector<store_run> make_runs(std::vector<store_entry>& entries, const run_options& o) {
     std::vector<store_run> runs;
     for (std::size_t i = 0; i < entries.size(); ++i) {
         store_entry& e = entries[i];
@@ -130,7 +134,7 @@ HALFTONE_OUTLINE std::vector<store_run> make_runs(std::vector<store_entry>& entr
     return runs;
 }
 
-HALFTONE_OUTLINE void place_runs(std::vector<store_run>& runs, std::vector<store_group>& groups, const run_options& o) {
+inline void place_runs(std::vector<store_run>& runs, std::vector<store_group>& groups, const run_options& o) {
     for (store_group& g : groups) g.masters = g.copies = g.gradients = g.moments = 0;
     for (store_run& r : runs) {
         store_group& g = groups[r.group];
@@ -149,8 +153,8 @@ HALFTONE_OUTLINE void place_runs(std::vector<store_run>& runs, std::vector<store
     }
 }
 
-HALFTONE_OUTLINE std::vector<store_run> lay_out_runs(std::vector<store_entry>& entries,
-                                                     std::vector<store_group>& groups, const run_options& o) {
+inline std::vector<store_run> lay_out_runs(std::vector<store_entry>& entries, std::vector<store_group>& groups,
+                                           const run_options& o) {
     std::vector<store_run> runs = make_runs(entries, o);
     place_runs(runs, groups, o);
     for (store_entry& e : entries) {
@@ -163,14 +167,14 @@ HALFTONE_OUTLINE std::vector<store_run> lay_out_runs(std::vector<store_entry>& e
     return runs;
 }
 
-HALFTONE_OUTLINE element_range part_of_rank(const store_entry& e, const store_run& r, std::size_t rank) {
+inline element_range part_of_rank(const store_entry& e, const store_run& r, std::size_t rank) {
     const std::size_t room = round_up(e.count, run_options::granule);
     const std::size_t begin = std::max(e.in_run, rank * r.piece), end = std::min(e.in_run + room, (rank + 1) * r.piece);
     return begin < end ? element_range{begin - e.in_run, end - begin} : element_range{};
 }
 
-HALFTONE_OUTLINE void run_mover::move(const std::size_t store_entry::*place, const run_place store_run::*slab,
-                                      std::size_t each, const buffer& from, const buffer& to) const {
+inline void run_mover::move(const std::size_t store_entry::*place, const run_place store_run::*slab, std::size_t each,
+                            const buffer& from, const buffer& to) const {
     std::vector<std::byte> host;
     for (std::size_t i = 0; i < now.size(); ++i) {
         const store_entry& e = now[i];

@@ -29,6 +29,10 @@
 #include <halftone/nn/token_sampler.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -93,10 +97,10 @@ auto next_logits_of(Context&& context, const Model& model, const const_view<std:
     }
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE generation::generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o,
-                                        extent most)
+inline generation::generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o,
+                              extent most)
     : options_(o), prompts_(prompts), new_tokens_(prompts.size()) {
     check_generation(o);
     extent longest = 0;
@@ -115,7 +119,7 @@ HALFTONE_OUTLINE generation::generation(std::span<const std::vector<std::int32_t
     capacity_ = std::max<extent>(1, longest + o.max_new_tokens - 1);
 }
 
-HALFTONE_OUTLINE void generation::begin_step() {
+inline void generation::begin_step() {
     tokens_.clear(), offsets_.assign(1, 0);
     auto next = going_on_.begin();
     for (std::size_t i = 0; i < prompts_.size(); ++i) {
@@ -132,7 +136,7 @@ HALFTONE_OUTLINE void generation::begin_step() {
     }
 }
 
-HALFTONE_OUTLINE bool generation::take_row(std::size_t i, std::span<const float> logits) {
+inline bool generation::take_row(std::size_t i, std::span<const float> logits) {
     const std::size_t position = prompts_[i].size() + new_tokens_[i].size();
     const std::uint64_t number = static_cast<std::uint64_t>(options_.first_sequence) + i;
     const std::int32_t token = sample_token(logits, options_, number, static_cast<std::uint32_t>(position));

@@ -32,6 +32,10 @@
 #include <halftone/number/philox.hpp>
 #include <halftone/tensor/key_value_cache.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -85,14 +89,14 @@ class token_weights {
 /// The tokens that top-k and top-p select, in the order of their probability. They are taken from a heap one by one, so
 /// that most tokens are never sorted.
 std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap, std::size_t most,
-                                                  double top_p);
+                                           double top_p);
 
 /// The tokens that top-k and top-p select, and their weights. The temperature is not 0.
 token_choice tokens_left(std::span<const float> logits, const generation_options& o);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void check_generation(const generation_options& o) {
+inline void check_generation(const generation_options& o) {
     if (o.max_new_tokens < 0)
         fail<argument_error>("generate: max_new_tokens is ", o.max_new_tokens, "; expected 0 or more");
     if (!(o.temperature >= 0 && o.temperature <= std::numeric_limits<double>::max()))
@@ -102,7 +106,7 @@ HALFTONE_OUTLINE void check_generation(const generation_options& o) {
         fail<argument_error>("generate: top_p is ", o.top_p, "; expected more than 0, and at most 1");
 }
 
-HALFTONE_OUTLINE std::size_t token_weights::largest(std::span<const float> logits) {
+inline std::size_t token_weights::largest(std::span<const float> logits) {
     if (logits.empty()) fail<argument_error>("generate: an empty row of logits");
     std::size_t best = 0;
     for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -114,8 +118,8 @@ HALFTONE_OUTLINE std::size_t token_weights::largest(std::span<const float> logit
     return best;
 }
 
-HALFTONE_OUTLINE std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap,
-                                                            std::size_t most, double top_p) {
+inline std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap,
+                                                  std::size_t most, double top_p) {
     const auto stands_behind = [&](std::int32_t a, std::int32_t b) { return weight.stands_before(b, a); };
     std::make_heap(heap.begin(), heap.end(), stands_behind);
     const auto take = [&] {
@@ -141,7 +145,7 @@ HALFTONE_OUTLINE std::vector<std::int32_t> likeliest_tokens(const token_weights&
     return best;
 }
 
-HALFTONE_OUTLINE token_choice tokens_left(std::span<const float> logits, const generation_options& o) {
+inline token_choice tokens_left(std::span<const float> logits, const generation_options& o) {
     const token_weights weight(logits, o.temperature);
     const std::size_t all = logits.size(), most = o.top_k == 0 ? all : std::min(all, static_cast<std::size_t>(o.top_k));
     token_choice left;
@@ -164,12 +168,13 @@ HALFTONE_OUTLINE token_choice tokens_left(std::span<const float> logits, const g
 /// definition at the top of this file. Throws argument_error for options out of range, and for logits with a NaN or
 /// without a finite largest one.
 std::int32_t sample_token(std::span<const float> logits, const generation_options& options, std::uint64_t sequence,
-                                 std::uint32_t position);
+                          std::uint32_t position);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::int32_t sample_token(std::span<const float> logits, const generation_options& options,
-                                           std::uint64_t sequence, std::uint32_t position) {
+/// Draws a token.
+inline std::int32_t sample_token(std::span<const float> logits, const generation_options& options,
+                                 std::uint64_t sequence, std::uint32_t position) {
     detail::check_generation(options);
     if (options.temperature == 0) return static_cast<std::int32_t>(detail::token_weights::largest(logits));
     const detail::token_choice left = detail::tokens_left(logits, options);

@@ -75,7 +75,7 @@ void freeze_groups(store& parameters, const std::vector<parameter_group>& groups
 /// One segment for each parameter that is trained: what this rank updates of it, which may be nothing if the store is
 /// divided among ranks.
 std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
-                                                 const std::vector<parameter_group>& groups);
+                                          const std::vector<parameter_group>& groups);
 
 /// The segments for which `wanted` is true, with neighbours of equal rates joined, so that a model without groups takes
 /// one launch for each group of the store.
@@ -110,9 +110,9 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
 /// Adds groups without weight decay for biases and gains: decay is for weights that multiply.
 std::vector<parameter_group> with_undecayed(const store& parameters, std::vector<parameter_group> groups);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
+inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
     group_options found;
     for (const parameter_group& g : groups) {
         if (!path_matches(g.pattern.c_str(), path.c_str())) continue;
@@ -124,8 +124,7 @@ HALFTONE_OUTLINE group_options options_of(const std::string& path, const std::ve
     return found;
 }
 
-HALFTONE_OUTLINE void check_groups(const char* operation, const store& parameters,
-                                   const std::vector<parameter_group>& groups) {
+inline void check_groups(const char* operation, const store& parameters, const std::vector<parameter_group>& groups) {
     for (const parameter_group& g : groups) {
         bool names_one = false;
         for (const store::entry& e : parameters.entries())
@@ -151,7 +150,7 @@ HALFTONE_OUTLINE void check_groups(const char* operation, const store& parameter
     }
 }
 
-HALFTONE_OUTLINE void freeze_groups(store& parameters, const std::vector<parameter_group>& groups) {
+inline void freeze_groups(store& parameters, const std::vector<parameter_group>& groups) {
     const auto is_to_freeze = [&](const store::entry& e) {
         return options_of(e.path, groups).training == training::frozen;
     };
@@ -169,8 +168,8 @@ HALFTONE_OUTLINE void freeze_groups(store& parameters, const std::vector<paramet
     }
 }
 
-HALFTONE_OUTLINE std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
-                                                           const std::vector<parameter_group>& groups) {
+inline std::vector<update_segment> make_segments(const store& parameters, double weight_decay,
+                                                 const std::vector<parameter_group>& groups) {
     std::vector<update_segment> segments;
     for (std::size_t entry = 0; entry < parameters.entries().size(); ++entry) {
         const store::entry& e = parameters.entries()[entry];
@@ -194,8 +193,7 @@ HALFTONE_OUTLINE std::vector<update_segment> make_segments(const store& paramete
     return segments;
 }
 
-HALFTONE_OUTLINE std::vector<parameter_group> with_undecayed(const store& parameters,
-                                                             std::vector<parameter_group> groups) {
+inline std::vector<parameter_group> with_undecayed(const store& parameters, std::vector<parameter_group> groups) {
     std::vector<parameter_group> all;
     for (const char* pattern : {"*.bias", "*.gain"}) {
         const auto named = [&](const store::entry& e) { return path_matches(pattern, e.path.c_str()); };

@@ -115,10 +115,9 @@ class step_counts final : public detail::capture_dependency {
     std::vector<std::size_t> counting_;  // step groups that the current step reaches, except 0
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::vector<std::int64_t> step_counts::read(const std::vector<update_segment>& each,
-                                                             std::int64_t all) const {
+inline std::vector<std::int64_t> step_counts::read(const std::vector<update_segment>& each, std::int64_t all) const {
     if (made_ == 0) return {};
     std::vector<step_group_record> now(made_);
     memory_->read(now.data(), records(), made_ * sizeof(step_group_record));
@@ -127,8 +126,8 @@ HALFTONE_OUTLINE std::vector<std::int64_t> step_counts::read(const std::vector<u
     return steps;
 }
 
-HALFTONE_OUTLINE void step_counts::load(std::vector<update_segment>& each, const std::vector<std::int64_t>& steps,
-                                        std::int64_t all) {
+inline void step_counts::load(std::vector<update_segment>& each, const std::vector<std::int64_t>& steps,
+                              std::int64_t all) {
     std::vector<step_group_record> now;
     for (std::size_t i = 0; i < each.size(); ++i) {
         each[i].step_group = 0;
@@ -147,15 +146,15 @@ HALFTONE_OUTLINE void step_counts::load(std::vector<update_segment>& each, const
     change();
 }
 
-HALFTONE_OUTLINE bool step_counts::has_reached(std::size_t step_group, const std::vector<update_segment>& each,
-                                               const std::vector<bool>& reached) {
+inline bool step_counts::has_reached(std::size_t step_group, const std::vector<update_segment>& each,
+                                     const std::vector<bool>& reached) {
     for (std::size_t i = 0; i < each.size(); ++i) {
         if (reached[i] && each[i].step_group == step_group) return true;
     }
     return false;
 }
 
-HALFTONE_OUTLINE void step_counts::take_memory(std::size_t parameters) {
+inline void step_counts::take_memory(std::size_t parameters) {
     if (memory_of_records_.bytes() != 0) return;
     memory_of_records_ = buffer(*memory_, parameters * sizeof(step_group_record), memory_kind::other);
     memory_->clear(memory_of_records_.data(), memory_of_records_.bytes());

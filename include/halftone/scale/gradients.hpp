@@ -26,6 +26,10 @@
 #include <halftone/scale/exact_sum.hpp>
 #include <halftone/scale/scaled.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -105,9 +109,9 @@ struct end_pass {
     }
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::size_t window::find(const store& owner) const {
+inline std::size_t window::find(const store& owner) const {
     for (std::size_t i = 0; i < parts.size(); ++i) {
         if (&parts[i].slabs.owner() == &owner) return i;
     }

@@ -30,6 +30,10 @@
 
 #include <halftone/tensor/tensor.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -129,15 +133,15 @@ class key_value_cache {
     detail::cache_step step_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE std::size_t key_value_cache::bytes() const {
+inline std::size_t key_value_cache::bytes() const {
     std::size_t n = 0;
     for (const layer& l : layers_) n += static_cast<std::size_t>(l.memory.size());
     return n;
 }
 
-HALFTONE_OUTLINE void key_value_cache::truncate(extent sequence, extent length) {
+inline void key_value_cache::truncate(extent sequence, extent length) {
     extent& now = lengths_[checked(sequence)];
     if (length < 0 || length > now)
         fail<argument_error>("key_value_cache: sequence ", sequence, " has ", now, " tokens; ", length,
@@ -145,8 +149,8 @@ HALFTONE_OUTLINE void key_value_cache::truncate(extent sequence, extent length) 
     now = length;
 }
 
-HALFTONE_OUTLINE const detail::cache_step& key_value_cache::begin_step(const const_view<std::int32_t, 1>& offsets,
-                                                                       extent tokens, extent most) {
+inline const detail::cache_step& key_value_cache::begin_step(const const_view<std::int32_t, 1>& offsets, extent tokens,
+                                                             extent most) {
     check(offsets, tokens, most);
     layer_ = 0;
     is_new_ = std::all_of(lengths_.begin(), lengths_.end(), [](extent n) { return n == 0; });
@@ -168,7 +172,7 @@ HALFTONE_OUTLINE const detail::cache_step& key_value_cache::begin_step(const con
     return step_;
 }
 
-HALFTONE_OUTLINE detail::eight_bit_layer key_value_cache::next_eight_bit_layer(extent heads, extent head_size) {
+inline detail::eight_bit_layer key_value_cache::next_eight_bit_layer(extent heads, extent head_size) {
     const shape<3> s = layer_shape(heads, head_size);
     const shape<2> of_scales{s[0], s[1]};
     const extent codes_bytes = static_cast<extent>(round_up(static_cast<std::size_t>(s.size()), sizeof(float)));
@@ -176,8 +180,7 @@ HALFTONE_OUTLINE detail::eight_bit_layer key_value_cache::next_eight_bit_layer(e
     return {{reinterpret_cast<std::int8_t*>(memory), s}, {reinterpret_cast<float*>(memory + codes_bytes), of_scales}};
 }
 
-HALFTONE_OUTLINE key_value_cache::key_value_cache(memory_resource& memory, extent sequences, extent capacity,
-                                                  cache_type type)
+inline key_value_cache::key_value_cache(memory_resource& memory, extent sequences, extent capacity, cache_type type)
     : memory_(&memory), capacity_(capacity), type_(type) {
     constexpr extent most = 2147483647;
     if (sequences < 0 || capacity < 1 || capacity > most || sequences > most / capacity)
@@ -186,14 +189,13 @@ HALFTONE_OUTLINE key_value_cache::key_value_cache(memory_resource& memory, exten
     lengths_.resize(static_cast<std::size_t>(sequences));
 }
 
-HALFTONE_OUTLINE std::size_t key_value_cache::checked(extent sequence) const {
+inline std::size_t key_value_cache::checked(extent sequence) const {
     if (sequence < 0 || sequence >= sequences())
         fail<argument_error>("key_value_cache: sequence ", sequence, " of ", sequences());
     return static_cast<std::size_t>(sequence);
 }
 
-HALFTONE_OUTLINE void key_value_cache::check(const const_view<std::int32_t, 1>& offsets, extent tokens,
-                                             extent most) const {
+inline void key_value_cache::check(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) const {
     if (offsets.extent_of(0) != sequences() + 1)
         fail<shape_error>("key_value_cache: ", offsets.extent_of(0), " offsets; expected ", sequences() + 1,
                           ", the number of sequences plus 1");
@@ -210,7 +212,7 @@ HALFTONE_OUTLINE void key_value_cache::check(const const_view<std::int32_t, 1>& 
     }
 }
 
-HALFTONE_OUTLINE std::byte* key_value_cache::take(const shape<3>& s, std::size_t element, extent bytes) {
+inline std::byte* key_value_cache::take(const shape<3>& s, std::size_t element, extent bytes) {
     if (layer_ == layers_.size() && is_new_) layers_.push_back({s, element, tensor<std::byte, 1>(*memory_, {bytes})});
     if (layer_ == layers_.size() || !(layers_[layer_].extents == s) || layers_[layer_].element != element)
         fail<state_error>("key_value_cache: layer ", layer_, " stores ", s, " elements of ", element,

@@ -18,6 +18,10 @@
 #include <halftone/tensor/key_value_cache.hpp>
 #include <halftone/tensor/packed.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -62,9 +66,9 @@ documents cached_documents(Root& root, const packed& p, extent tokens, extent mo
     }
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE extent check_documents(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
+inline extent check_documents(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
     const extent last = offsets.extent_of(0) - 1;
     if (offsets(0) != 0 || offsets(last) != tokens) {
         fail<shape_error>("packed: the offsets go from ", offsets(0), " to ", offsets(last), "; expected 0 to ", tokens,

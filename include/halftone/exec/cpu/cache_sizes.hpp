@@ -30,9 +30,9 @@ struct cache_sizes {
     static cache_sizes of_this_machine();
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE cache_sizes cache_sizes::of_this_machine() {
+inline cache_sizes cache_sizes::of_this_machine() {
     cache_sizes all;
 #if defined(_SC_LEVEL1_DCACHE_SIZE) && defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
     const auto ask = [](int what, std::size_t& size) {

@@ -168,9 +168,9 @@ class cpu {
     range_listener* listener_ = nullptr;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE cpu::cpu(const cpu_options& options)
+inline cpu::cpu(const cpu_options& options)
     : memory_(std::make_unique<host_memory>(options.memory_limit)),
       workspace_(*memory_, options.workspace),
       set_(options.instruction_set ? *options.instruction_set : default_isa()) {
@@ -186,13 +186,13 @@ HALFTONE_OUTLINE cpu::cpu(const cpu_options& options)
     }
 }
 
-HALFTONE_OUTLINE void cpu::region::run(int worker) {
+inline void cpu::region::run(int worker) {
     const detail::float_control_scope as_the_caller(control);
     std::byte* const own = scratch + scratch_bytes * static_cast<std::size_t>(worker);
     shares.run(worker, [&](extent index) { call(body, index, own); });
 }
 
-HALFTONE_OUTLINE void cpu::run_region(extent count, std::size_t bytes, const void* body, body_call call) {
+inline void cpu::run_region(extent count, std::size_t bytes, const void* body, body_call call) {
     const std::size_t each = round_up(bytes, block_alignment);
     const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
     if (measures_) return;

@@ -16,6 +16,10 @@
 #include <xmmintrin.h>
 #endif
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -51,9 +55,9 @@ class float_control_scope {
     bool changes_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE float_control float_control::of_this_thread() {
+inline float_control float_control::of_this_thread() {
     float_control control;
 #if defined(__x86_64__)
     control.bits_ = _mm_getcsr() & ~raised;
@@ -63,7 +67,7 @@ HALFTONE_OUTLINE float_control float_control::of_this_thread() {
     return control;
 }
 
-HALFTONE_OUTLINE void float_control::apply() const {
+inline void float_control::apply() const {
 #if defined(__x86_64__)
     _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
 #elif defined(__aarch64__)

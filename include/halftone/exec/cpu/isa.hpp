@@ -24,6 +24,10 @@
 #endif
 #endif
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -111,9 +115,10 @@ inline bool supports(isa set) { return set <= detail::inspect_processor().best; 
 /// Throws argument_error if the variable names an unknown set or one that this processor lacks.
 isa default_isa();
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE isa parse_isa(const char* text) {
+/// Finds the set by its name.
+inline isa parse_isa(const char* text) {
     for (isa set : every_isa) {
         if (std::strcmp(text, name(set)) == 0) return set;
     }
@@ -121,7 +126,8 @@ HALFTONE_OUTLINE isa parse_isa(const char* text) {
                          "' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx");
 }
 
-HALFTONE_OUTLINE isa default_isa() {
+/// Reads HALFTONE_ISA.
+inline isa default_isa() {
     const detail::processor here = detail::inspect_processor();
     const char* text = std::getenv("HALFTONE_ISA");
     if (text == nullptr || *text == '\0') return here.preferred;

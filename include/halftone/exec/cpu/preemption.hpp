@@ -64,9 +64,9 @@ class recent_event {
     std::atomic<clock::rep> time_{clock::rep{-1} << 61};
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE bool preemption_watch::was_preempted(clock::time_point now) {
+inline bool preemption_watch::was_preempted(clock::time_point now) {
     const clock::duration passed = now - begin_;
     if (passed < std::chrono::milliseconds(2)) return false;
     const std::chrono::nanoseconds ran = time_of_this_thread(), lost = passed - (ran - ran_);
@@ -74,7 +74,7 @@ HALFTONE_OUTLINE bool preemption_watch::was_preempted(clock::time_point now) {
     return lost > passed / 8;
 }
 
-HALFTONE_OUTLINE std::chrono::nanoseconds preemption_watch::time_of_this_thread() {
+inline std::chrono::nanoseconds preemption_watch::time_of_this_thread() {
 #if defined(CLOCK_THREAD_CPUTIME_ID)
     timespec t{};
     if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)

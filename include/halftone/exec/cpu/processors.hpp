@@ -87,9 +87,9 @@ double quota_of_groups(const std::string& groups, const std::string& mount);
 /// The number of processors that this process may use, at least 1.
 int usable_processors();
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE thread_id current_thread() {
+inline thread_id current_thread() {
 #if defined(__linux__)
     return static_cast<thread_id>(syscall(SYS_gettid));
 #else
@@ -97,7 +97,7 @@ HALFTONE_OUTLINE thread_id current_thread() {
 #endif
 }
 
-HALFTONE_OUTLINE int process_id() {
+inline int process_id() {
 #if defined(_WIN32)
     return 0;
 #else
@@ -105,7 +105,7 @@ HALFTONE_OUTLINE int process_id() {
 #endif
 }
 
-HALFTONE_OUTLINE int current_processor() {
+inline int current_processor() {
 #if defined(__linux__)
     return sched_getcpu();
 #else
@@ -113,7 +113,7 @@ HALFTONE_OUTLINE int current_processor() {
 #endif
 }
 
-HALFTONE_OUTLINE std::string first_line(const std::string& path) {
+inline std::string first_line(const std::string& path) {
     std::string line;
     if (std::FILE* const file = std::fopen(path.c_str(), "r")) {
         for (int c; (c = std::fgetc(file)) != EOF && c != '\n';) line += static_cast<char>(c);
@@ -122,7 +122,7 @@ HALFTONE_OUTLINE std::string first_line(const std::string& path) {
     return line;
 }
 
-HALFTONE_OUTLINE double quota_of_groups(const std::string& groups, const std::string& mount) {
+inline double quota_of_groups(const std::string& groups, const std::string& mount) {
     double least = 0;
     const auto take = [&](double quota, double period) {
         if (quota > 0 && period > 0 && (least == 0 || quota / period < least)) least = quota / period;
@@ -166,7 +166,7 @@ HALFTONE_OUTLINE double quota_of_groups(const std::string& groups, const std::st
     return least;
 }
 
-HALFTONE_OUTLINE int usable_processors() {
+inline int usable_processors() {
     int count = processor_set::of_this_thread().count();
     if (count == 0) count = static_cast<int>(std::thread::hardware_concurrency());
 #if defined(__linux__)

@@ -76,16 +76,16 @@ class region_gate {
     detail::atomic_waiter for_regions_, for_leave_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void region_gate::open() {
+inline void region_gate::open() {
     // The region's number is in the upper bits; below are the "open" bit and the count of threads inside.
     state_.store(((state_.load(std::memory_order_relaxed) >> round_shift) + 1) << round_shift | is_open,
                  std::memory_order_seq_cst);
     for_regions_.wake(state_);
 }
 
-HALFTONE_OUTLINE bool region_gate::enter() {
+inline bool region_gate::enter() {
     std::uint32_t seen = state_.load(std::memory_order_relaxed);
     while ((seen & is_open) != 0) {
         if (state_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire, std::memory_order_relaxed))
@@ -94,7 +94,7 @@ HALFTONE_OUTLINE bool region_gate::enter() {
     return false;
 }
 
-HALFTONE_OUTLINE void region_gate::leave() {
+inline void region_gate::leave() {
     const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
     if ((before & is_open) == 0 && (before & inside) == 1) {
         left_.fetch_add(1, std::memory_order_seq_cst);
@@ -102,7 +102,7 @@ HALFTONE_OUTLINE void region_gate::leave() {
     }
 }
 
-HALFTONE_OUTLINE bool region_gate::try_close(int spins) {
+inline bool region_gate::try_close(int spins) {
     if ((state_.fetch_and(~is_open, std::memory_order_acq_rel) & inside) == 0) return true;
     for (int i = 0; i < spins; ++i) {
         if (is_empty()) return true;
@@ -111,7 +111,7 @@ HALFTONE_OUTLINE bool region_gate::try_close(int spins) {
     return false;
 }
 
-HALFTONE_OUTLINE void region_gate::wait_until_empty() const {
+inline void region_gate::wait_until_empty() const {
     for (;;) {
         // The order matters: a thread that leaves after the load of state_ below changes left_, with which wait
         // compares.
@@ -121,7 +121,7 @@ HALFTONE_OUTLINE void region_gate::wait_until_empty() const {
     }
 }
 
-HALFTONE_OUTLINE bool region_gate::spin_for_another(std::uint32_t& last, int spins) const {
+inline bool region_gate::spin_for_another(std::uint32_t& last, int spins) const {
     for (int i = 0; i < spins; ++i) {
         if (const std::uint32_t now = region(); now != last) {
             last = now;
@@ -132,7 +132,7 @@ HALFTONE_OUTLINE bool region_gate::spin_for_another(std::uint32_t& last, int spi
     return false;
 }
 
-HALFTONE_OUTLINE std::uint32_t region_gate::wait_for_another(std::uint32_t last) const {
+inline std::uint32_t region_gate::wait_for_another(std::uint32_t last) const {
     for (;;) {
         const std::uint32_t state = state_.load(std::memory_order_acquire);
         if (state >> round_shift != last) return state >> round_shift;
@@ -140,7 +140,7 @@ HALFTONE_OUTLINE std::uint32_t region_gate::wait_for_another(std::uint32_t last)
     }
 }
 
-HALFTONE_OUTLINE void region_gate::pause() {
+inline void region_gate::pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)

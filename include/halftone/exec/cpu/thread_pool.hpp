@@ -105,9 +105,9 @@ class thread_pool final : public executor {
     detail::recent_event preempted_;  ///< of any helper
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE thread_pool::thread_pool(int threads)
+inline thread_pool::thread_pool(int threads)
     : threads_(threads < 1 ? 1 : threads),
       helpers_(std::make_unique<helper[]>(static_cast<std::size_t>(threads_))),
       active_(threads_) {
@@ -120,7 +120,7 @@ HALFTONE_OUTLINE thread_pool::thread_pool(int threads)
     update_processors(clock::now());
 }
 
-HALFTONE_OUTLINE void thread_pool::run(task function, void* argument) {
+inline void thread_pool::run(task function, void* argument) {
     if (threads_ == 1) return function(argument, 0);
     const clock::time_point begin = clock::now();
     if (begin >= next_update_) update_processors(begin);
@@ -136,7 +136,7 @@ HALFTONE_OUTLINE void thread_pool::run(task function, void* argument) {
     gate_.wait_until_empty();
 }
 
-HALFTONE_OUTLINE void thread_pool::start() {
+inline void thread_pool::start() {
     process_ = detail::process_id();
     helpers_[0].id.store(detail::current_thread(), std::memory_order_relaxed);
     for (started_ = 1; started_ < threads_; ++started_) {
@@ -149,7 +149,7 @@ HALFTONE_OUTLINE void thread_pool::start() {
     }
 }
 
-HALFTONE_OUTLINE void thread_pool::dismiss() {
+inline void thread_pool::dismiss() {
     function_ = [](void*, int) noexcept {};  // for threads that were about to enter the last region
     stopping_.store(true, std::memory_order_relaxed);
     gate_.open();
@@ -160,7 +160,7 @@ HALFTONE_OUTLINE void thread_pool::dismiss() {
     }
 }
 
-HALFTONE_OUTLINE void thread_pool::update_processors(clock::time_point now) {
+inline void thread_pool::update_processors(clock::time_point now) {
     next_update_ = now + std::chrono::milliseconds(100);
     if (detail::process_id() != process_) {
         gate_.forget_all();
@@ -174,7 +174,7 @@ HALFTONE_OUTLINE void thread_pool::update_processors(clock::time_point now) {
     active_.store(count == 0 || count > started_ ? started_ : count, std::memory_order_relaxed);
 }
 
-HALFTONE_OUTLINE void thread_pool::spread_over_cores(int worker) {
+inline void thread_pool::spread_over_cores(int worker) {
     helper& own = helpers_[worker];
     own.note_core();
     bool is_shared = false;
@@ -187,7 +187,7 @@ HALFTONE_OUTLINE void thread_pool::spread_over_cores(int worker) {
     if (free.move_there()) own.note_core();
 }
 
-HALFTONE_OUTLINE std::uint32_t thread_pool::wait(helper& own, std::uint32_t last) {
+inline std::uint32_t thread_pool::wait(helper& own, std::uint32_t last) {
     const clock::time_point begin = clock::now();
     if (own.watch.was_preempted(begin)) preempted_.note(begin);
     if (!gate_.spin_for_another(last, is_alone(begin) ? long_spins : short_spins)) {
@@ -198,7 +198,7 @@ HALFTONE_OUTLINE std::uint32_t thread_pool::wait(helper& own, std::uint32_t last
     return last;
 }
 
-HALFTONE_OUTLINE void thread_pool::help_until_stopped(int worker, std::uint32_t last) {
+inline void thread_pool::help_until_stopped(int worker, std::uint32_t last) {
     helper& own = helpers_[worker];
     own.id.store(detail::current_thread(), std::memory_order_relaxed);
     own.watch.restart(clock::now());

@@ -62,9 +62,9 @@ class short_time_slice {
     bool changed_;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE bool short_time_slice::request_short(attributes wanted) {
+inline bool short_time_slice::request_short(attributes wanted) {
 #if defined(__linux__)
     if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // the user's choice
 #endif
@@ -73,7 +73,7 @@ HALFTONE_OUTLINE bool short_time_slice::request_short(attributes wanted) {
     return write(wanted);
 }
 
-HALFTONE_OUTLINE bool short_time_slice::read([[maybe_unused]] attributes& now) {
+inline bool short_time_slice::read([[maybe_unused]] attributes& now) {
 #if defined(__linux__) && defined(SYS_sched_getattr)
     return syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) == 0;
 #else
@@ -81,7 +81,7 @@ HALFTONE_OUTLINE bool short_time_slice::read([[maybe_unused]] attributes& now) {
 #endif
 }
 
-HALFTONE_OUTLINE bool short_time_slice::write([[maybe_unused]] const attributes& wanted) {
+inline bool short_time_slice::write([[maybe_unused]] const attributes& wanted) {
 #if defined(__linux__) && defined(SYS_sched_setattr)
     return syscall(SYS_sched_setattr, 0, &wanted, 0) == 0;
 #else

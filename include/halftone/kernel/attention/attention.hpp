@@ -31,6 +31,10 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -246,9 +250,9 @@ attention_extents check_attention(const Arguments& a) {
     return e;
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void check_sequences(const packed_sequences& s, const attention_extents& e) {
+inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
     if (e.batch != 1) fail<shape_error>("attention: packed sequences in a batch of ", e.batch, "; expected 1");
     if (s.query_offsets.extent_of(0) < 1)
         fail<shape_error>("attention: query_offsets is empty; expected sequences + 1");
@@ -260,8 +264,7 @@ HALFTONE_OUTLINE void check_sequences(const packed_sequences& s, const attention
     }
 }
 
-HALFTONE_OUTLINE void check_offsets(const char* what, const const_view<std::int32_t, 1>& offsets, extent whole,
-                                    extent longest) {
+inline void check_offsets(const char* what, const const_view<std::int32_t, 1>& offsets, extent whole, extent longest) {
     const extent last = offsets.extent_of(0) - 1;
     if (offsets(0) != 0 || offsets(last) != whole) {
         fail<shape_error>("attention: the offsets of ", what, " go from ", offsets(0), " to ", offsets(last),

@@ -109,12 +109,12 @@ struct run_at {
 
 /// Reduces the elements [begin, end) of one output.
 double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output, extent begin,
-                            extent end, float parameter, float* buffer);
+                     extent end, float parameter, float* buffer);
 
 /// Reduces the elements [begin, end) of each of `width` adjacent outputs, into w.total, with their parameters in
 /// w.parameters.
 void reduce_columns(const source& x, const axis_layout& l, const pass& with, extent output, extent width,
-                           extent begin, extent end, worker& w);
+                    extent begin, extent end, worker& w);
 
 /// The function of an output's total after a pass, which gives the parameter of the next pass, or the result.
 using step = double (*)(double total, double parameter, double factor);
@@ -145,7 +145,7 @@ inline void run_pass(const source& x, const axis_layout& l, const pass& with, co
 /// A whole reduction. `parameters`: those of the first pass, one per output, or nullptr if it has none. Results are
 /// written to `y`, the values for the gradient to `kept`; either may be missing.
 void reduce(cpu& device, const source& x, const axis_layout& l, const passes& all, const float* parameters,
-                   const sink* y, float* kept, write_mode mode = write_mode::overwrite);
+            const sink* y, float* kept, write_mode mode = write_mode::overwrite);
 
 /// A function that computes the gradients of a block of elements of a task's outputs.
 using sharing = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
@@ -158,11 +158,11 @@ sharing sharing_of(const cpu& device, axis_operation operation);
 
 /// dx = (or +=) with(x, kept, slopes); x is not read if reads_x is false.
 void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, sharing with, const float* kept,
-                 const float* slopes, const sink& dx, write_mode mode);
+          const float* slopes, const sink& dx, write_mode mode);
 
 /// The gradients of outputs as floats, times a factor, and divided by the number of elements that share each of them.
 void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
-                         float* slopes);
+                  float* slopes);
 
 /// The coefficients p and q of a product's gradients (product_shares): `slopes` has the outputs' gradients, which are
 /// replaced by q; `p` is written.
@@ -176,18 +176,18 @@ void find_each(cpu& device, const source& x, const axis_layout& l, const float* 
 
 /// Cumulative sums along an axis, in double: for rows of `inner` columns, or for one row after another.
 void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
-                       write_mode mode);
+                write_mode mode);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE const float* source::floats(extent offset, extent stride, extent count, float* buffer) const {
+inline const float* source::floats(extent offset, extent stride, extent count, float* buffer) const {
     const std::byte* const from = data + offset * bytes;
     if (is_float && stride == 1) return reinterpret_cast<const float*>(from);
     widen(from, stride, count, buffer);
     return buffer;
 }
 
-HALFTONE_OUTLINE plan plan::of(const axis_layout& l) {
+inline plan plan::of(const axis_layout& l) {
     plan p{};
     p.is_columns = l.is_columns();
     const extent group = p.is_columns ? l.inner() : l.outputs;
@@ -203,15 +203,15 @@ HALFTONE_OUTLINE plan plan::of(const axis_layout& l) {
     return p;
 }
 
-HALFTONE_OUTLINE run_at::run_at(const axis_layout& l, extent index, extent end) {
+inline run_at::run_at(const axis_layout& l, extent index, extent end) {
     const axis_run run = l.last_reduced();
     offset = l.reduced_offset(index);
     stride = run.stride;
     count = std::min(run.count - index % run.count, end - index);
 }
 
-HALFTONE_OUTLINE double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output,
-                                      extent begin, extent end, float parameter, float* buffer) {
+inline double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output, extent begin,
+                            extent end, float parameter, float* buffer) {
     const extent first = l.output_offset(output);
     double total = static_cast<double>(with.nothing);
     extent held = 0;  // number of floats in the buffer
@@ -234,8 +234,8 @@ HALFTONE_OUTLINE double reduce_output(const source& x, const axis_layout& l, con
     return total;
 }
 
-HALFTONE_OUTLINE void reduce_columns(const source& x, const axis_layout& l, const pass& with, extent output,
-                                     extent width, extent begin, extent end, worker& w) {
+inline void reduce_columns(const source& x, const axis_layout& l, const pass& with, extent output, extent width,
+                           extent begin, extent end, worker& w) {
     const extent first = l.output_offset(output);
     std::fill_n(w.total, width, static_cast<double>(with.nothing));
     std::fill_n(w.all, width, with.nothing);
@@ -264,7 +264,7 @@ HALFTONE_OUTLINE void reduce_columns(const source& x, const axis_layout& l, cons
     }
 }
 
-HALFTONE_OUTLINE passes passes::of(const cpu& device, axis_operation operation, extent size, double factor) {
+inline passes passes::of(const cpu& device, axis_operation operation, extent size, double factor) {
     using enum axis_operation;
     const double share = 1.0 / static_cast<double>(size);
     const pass total = pass_of<axis_term::value>(device);
@@ -288,8 +288,8 @@ HALFTONE_OUTLINE passes passes::of(const cpu& device, axis_operation operation, 
     }
 }
 
-HALFTONE_OUTLINE void reduce(cpu& device, const source& x, const axis_layout& l, const passes& all,
-                             const float* parameters, const sink* y, float* kept, write_mode mode) {
+inline void reduce(cpu& device, const source& x, const axis_layout& l, const passes& all, const float* parameters,
+                   const sink* y, float* kept, write_mode mode) {
     const plan cut = plan::of(l);
     const auto whole = static_cast<std::size_t>(l.outputs);
     const bool is_cut = cut.pieces > 1;
@@ -353,7 +353,7 @@ HALFTONE_OUTLINE void reduce(cpu& device, const source& x, const axis_layout& l,
     }
 }
 
-HALFTONE_OUTLINE sharing sharing_of(const cpu& device, axis_operation operation) {
+inline sharing sharing_of(const cpu& device, axis_operation operation) {
     using enum axis_operation;
     return operation == var         ? sharing_of<var>(device)
            : operation == logsumexp ? sharing_of<logsumexp>(device)
@@ -362,8 +362,8 @@ HALFTONE_OUTLINE sharing sharing_of(const cpu& device, axis_operation operation)
                                     : sharing_of<amax>(device);
 }
 
-HALFTONE_OUTLINE void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, sharing with,
-                           const float* kept, const float* slopes, const sink& dx, write_mode mode) {
+inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, sharing with, const float* kept,
+                 const float* slopes, const sink& dx, write_mode mode) {
     const plan cut = plan::of(l);
     device.parallel_for(cut.tasks * cut.pieces, sizeof(worker), [&](extent index, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
@@ -388,8 +388,8 @@ HALFTONE_OUTLINE void give(cpu& device, const source& x, bool reads_x, const axi
     });
 }
 
-HALFTONE_OUTLINE void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
-                                   float* slopes) {
+inline void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
+                         float* slopes) {
     device.parallel_for((outputs + columns - 1) / columns, [&](extent piece) {
         const extent begin = piece * columns, count = std::min(columns, outputs - begin);
         dy.widen(dy.data + begin * dy.bytes, 1, count, slopes + begin);
@@ -398,7 +398,7 @@ HALFTONE_OUTLINE void scale_slopes(cpu& device, const source& dy, extent outputs
     });
 }
 
-HALFTONE_OUTLINE void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes) {
+inline void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes) {
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
     auto* const zeros = memory.as<float>();
     passes count = passes::of(device, axis_operation::sum, l.reduced_size, 1);
@@ -414,15 +414,14 @@ HALFTONE_OUTLINE void share_products(cpu& device, const source& x, const axis_la
     });
 }
 
-HALFTONE_OUTLINE extent find(const float* x, extent count, float value) {
+inline extent find(const float* x, extent count, float value) {
     const bool is_number = !is_nan(value);
     extent i = 0;
     while (i < count && !(is_number ? x[i] == value : is_nan(x[i]))) ++i;
     return i;
 }
 
-HALFTONE_OUTLINE void find_each(cpu& device, const source& x, const axis_layout& l, const float* values,
-                                std::int32_t* y) {
+inline void find_each(cpu& device, const source& x, const axis_layout& l, const float* values, std::int32_t* y) {
     const plan cut = plan::of(l);
     device.parallel_for(cut.tasks, sizeof(worker), [&](extent task, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);
@@ -460,8 +459,8 @@ HALFTONE_OUTLINE void find_each(cpu& device, const source& x, const axis_layout&
     });
 }
 
-HALFTONE_OUTLINE void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
-                                 write_mode mode) {
+inline void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
+                       write_mode mode) {
     const extent count = s[1], inner = s[2], tiles = (inner + columns - 1) / columns;
     device.parallel_for(s[0] * tiles, sizeof(worker), [&](extent task, std::byte* scratch) {
         worker& w = *reinterpret_cast<worker*>(scratch);

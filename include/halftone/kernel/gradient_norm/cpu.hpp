@@ -41,9 +41,9 @@ std::int32_t worst_of(extent count, const G* g) {
 /// A pairwise sum, in place.
 double tree_sum(double* terms, extent count);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE double tree_sum(double* terms, extent count) {
+inline double tree_sum(double* terms, extent count) {
     for (extent step = 1; step < count; step *= 2) {
         for (extent i = 0; i + step < count; i += 2 * step) terms[i] += terms[i + step];
     }
@@ -113,10 +113,10 @@ struct gradient_norm<cpu> {
     static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf);
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void gradient_norm<cpu>::add(cpu& device, const square_sum& squares, gradient_record* record,
-                                              std::int32_t* found_inf) {
+inline void gradient_norm<cpu>::add(cpu& device, const square_sum& squares, gradient_record* record,
+                                    std::int32_t* found_inf) {
     device.run([&] {
         const double factor =
             static_cast<double>(record->factors.inv_scale) * static_cast<double>(record->factors.clip);

@@ -104,7 +104,7 @@ void run_map_pieces(cpu& device, map_job& job, const map_body& body) {
 
 /// Partitions and runs a job whose first `gradients` plans are gradients.
 void run_map(cpu& device, map_job& job, const map_body& body, int gradients,
-                    void (*pieces)(cpu&, map_job&, const map_body&));
+             void (*pieces)(cpu&, map_job&, const map_body&));
 
 template <>
 struct map<cpu> {
@@ -255,10 +255,10 @@ struct map<cpu> {
     static bool is_strided(const map_job& job, int gradients);
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE map_piece::map_piece(const cpu& device, const map_job& job, const map_body& body, extent piece,
-                                      const map_room& room)
+inline map_piece::map_piece(const cpu& device, const map_job& job, const map_body& body, extent piece,
+                            const map_room& room)
     : body_(body), room_(room), operands_(job.count), rows_(job.rows_of(piece)) {
     const isa set = device.instruction_set();
     lanes_ = set >= isa::avx512 ? avx512::f32::lanes : set == isa::avx2 ? avx2::f32::lanes : portable::f32::lanes;
@@ -268,7 +268,7 @@ HALFTONE_OUTLINE map_piece::map_piece(const cpu& device, const map_job& job, con
     for (int i = 0; i < operands_; ++i) room_.streams[i] = job.stream(job.plans[i], piece, room_.buffers[i].bytes);
 }
 
-HALFTONE_OUTLINE void map_piece::run() const {
+inline void map_piece::run() const {
     if (left_ == 0) return send(room_.streams, rows_, whole_);
     const extent together = begin_tails();
     for (extent row = 0; row < rows_; row += together) {
@@ -281,13 +281,13 @@ HALFTONE_OUTLINE void map_piece::run() const {
     }
 }
 
-HALFTONE_OUTLINE std::byte* map_piece::buffer_of(int i) const {
+inline std::byte* map_piece::buffer_of(int i) const {
     int first = is_output(i) ? 0 : i;
     while (room_.streams[first].data != room_.streams[i].data) ++first;
     return room_.buffers[first].bytes;
 }
 
-HALFTONE_OUTLINE extent map_piece::begin_tails() const {
+inline extent map_piece::begin_tails() const {
     extent together = std::min(map_buffer::rows, rows_);
     for (int i = 0; i < operands_; ++i) {
         if (is_sum(room_.streams[i])) together = 1;
@@ -308,7 +308,7 @@ HALFTONE_OUTLINE extent map_piece::begin_tails() const {
     return together;
 }
 
-HALFTONE_OUTLINE void map_piece::fill_tails(extent rows) const {
+inline void map_piece::fill_tails(extent rows) const {
     const auto copy = [](const std::byte* operand, std::byte* buffer, std::size_t n) {
         std::memcpy(buffer, operand, n);
     };
@@ -318,7 +318,7 @@ HALFTONE_OUTLINE void map_piece::fill_tails(extent rows) const {
     }
 }
 
-HALFTONE_OUTLINE void map_piece::empty_tails(extent rows) const {
+inline void map_piece::empty_tails(extent rows) const {
     const auto copy = [](std::byte* operand, const std::byte* buffer, std::size_t n) {
         std::memcpy(operand, buffer, n);
     };
@@ -334,8 +334,8 @@ HALFTONE_OUTLINE void map_piece::empty_tails(extent rows) const {
     }
 }
 
-HALFTONE_OUTLINE void run_map(cpu& device, map_job& job, const map_body& body, int gradients,
-                              void (*pieces)(cpu&, map_job&, const map_body&)) {
+inline void run_map(cpu& device, map_job& job, const map_body& body, int gradients,
+                    void (*pieces)(cpu&, map_job&, const map_body&)) {
     const workspace::lease lease(device.scratch(), job.cut_for_sums(gradients));
     job.place_sums(gradients, lease.as<float>());
     pieces(device, job, body);
@@ -344,7 +344,7 @@ HALFTONE_OUTLINE void run_map(cpu& device, map_job& job, const map_body& body, i
     }
 }
 
-HALFTONE_OUTLINE bool map<cpu>::is_strided(const map_job& job, int gradients) {
+inline bool map<cpu>::is_strided(const map_job& job, int gradients) {
     bool strided = false;
     for (int i = 0; i < job.count; ++i) strided = strided || job.plans[i].operand.access == map_access::strided;
     for (int i = 0; i < gradients && strided; ++i) {

@@ -27,6 +27,10 @@
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/tensor.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -206,9 +210,9 @@ map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, c
     return result;
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void refuse_sums_beside_strides() {
+inline void refuse_sums_beside_strides() {
     fail<shape_error>(
         "map: the gradient of an input of rank 0 or 1 is summed only if all operands have contiguous rows at a "
         "constant distance; "

@@ -18,7 +18,7 @@
 #include <halftone/kernel/matmul/cpu/untyped.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 #include <halftone/kernel/matmul/cpu/strategy/private_b.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/private_panels.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/shared_b.hpp>
@@ -39,9 +39,9 @@ namespace detail {
 
 void run_strategy(const product_task& task);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void run_strategy(const product_task& task) {
+inline void run_strategy(const product_task& task) {
     switch (task.plan.strategy) {
         case product_strategy::narrow_b:
         case product_strategy::small_m:
@@ -123,10 +123,10 @@ struct matmul<cpu> {
                          const detail::untyped_b& b, const detail::untyped_epilogue& epilogue);
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void matmul<cpu>::multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,
-                                            const detail::untyped_b& b, const detail::untyped_epilogue& epilogue) {
+inline void matmul<cpu>::multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,
+                                  const detail::untyped_b& b, const detail::untyped_epilogue& epilogue) {
     if (a.rows == 0 || b.columns == 0) return;
     const auto run = [&](const written_squares* squares) {
         detail::run_strategy({.unit = unit,

@@ -151,16 +151,16 @@ void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, cons
     }
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void check_matmul_operand(const char* which, const untyped_matrix& v) {
+inline void check_matmul_operand(const char* which, const untyped_matrix& v) {
     if (v.stride_of(0) != 1 && v.stride_of(1) != 1 && v.size() > 1) {
         fail<shape_error>("matmul: neither axis of ", which, " ", v.shape(), " is contiguous; its strides are ",
                           v.strides());
     }
 }
 
-HALFTONE_OUTLINE void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const untyped_matrix& c) {
+inline void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const untyped_matrix& c) {
     if (a.extent_of(1) != b.extent_of(0)) {
         fail<shape_error>("matmul: the inner extents differ: a is ", a.shape(), ", b is ", b.shape(), "; b needs ",
                           a.extent_of(1), " rows");

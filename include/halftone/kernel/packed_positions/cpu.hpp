@@ -8,6 +8,10 @@
 #include <halftone/exec/cpu/cpu.hpp>
 #include <halftone/kernel/packed_positions/packed_positions.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -17,10 +21,10 @@ struct packed_positions<cpu> {
     static void run(cpu& device, const const_view<std::int32_t, 1>& offsets, const view<std::int32_t, 1>& positions);
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void packed_positions<cpu>::run(cpu& device, const const_view<std::int32_t, 1>& offsets,
-                                                 const view<std::int32_t, 1>& positions) {
+inline void packed_positions<cpu>::run(cpu& device, const const_view<std::int32_t, 1>& offsets,
+                                       const view<std::int32_t, 1>& positions) {
     check_packed_positions(offsets, positions);
     device.run([&] {
         const extent tokens = positions.extent_of(0);

@@ -119,10 +119,9 @@ struct strided_copy<cpu> {
     }
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE strided_place::strided_place(const strided_copy_job& job, int axes, extent first)
-    : job_(&job), axes_(axes) {
+inline strided_place::strided_place(const strided_copy_job& job, int axes, extent first) : job_(&job), axes_(axes) {
     for (int axis = axes - 1; axis >= 0; --axis) {
         index_[axis] = first % job.extents.of[axis];
         first /= job.extents.of[axis];
@@ -131,7 +130,7 @@ HALFTONE_OUTLINE strided_place::strided_place(const strided_copy_job& job, int a
     }
 }
 
-HALFTONE_OUTLINE void strided_place::advance() {
+inline void strided_place::advance() {
     for (int axis = axes_ - 1; axis >= 0; --axis) {
         from += job_->from_strides.of[axis];
         to += job_->to_strides.of[axis];
@@ -142,7 +141,7 @@ HALFTONE_OUTLINE void strided_place::advance() {
     }
 }
 
-HALFTONE_OUTLINE void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job) {
+inline void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job) {
     if (job.size() == 0) return;
     switch (job.element_bytes) {
         case 1:

@@ -315,11 +315,10 @@ struct packed_attention_backward_task {
     }
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE attention_backward_layout::attention_backward_layout(const attention_extents& e,
-                                                                      const detail::product_unit& u,
-                                                                      attention_mask mask)
+inline attention_backward_layout::attention_backward_layout(const attention_extents& e, const detail::product_unit& u,
+                                                            attention_mask mask)
     : attention_layout(e, u, mask) {
     block_keys = attention_backward_keys / (unit.element == 2 ? 1 : 2);
     key_blocks = pieces_of(e.keys, block_keys);

@@ -221,10 +221,10 @@ struct packed_attention_forward_task {
     }
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE attention_forward_layout::attention_forward_layout(const attention_extents& e,
-                                                                    const detail::product_unit& u, attention_mask mask)
+inline attention_forward_layout::attention_forward_layout(const attention_extents& e, const detail::product_unit& u,
+                                                          attention_mask mask)
     : attention_layout(e, u, mask) {
     const extent blocks = pieces_of(e.queries, attention_query_rows);
     const extent blocks_each = pieces_of(blocks, most_parts(e));

@@ -86,7 +86,7 @@ void multiply_where_seen(const detail::product_unit& unit, extent rows, extent d
 
 /// Column `column` of c (rows x columns) += a times a panel of b over `depth` of k.
 void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
-                          const std::byte* panel, float* c, extent column);
+                   const std::byte* panel, float* c, extent column);
 
 /// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees the k below last(i) alone, which no
 /// later column falls short of. a's hidden elements become zeros.
@@ -113,9 +113,9 @@ void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, ext
     }
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
+inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
     if (unit.element == 4) {
         if (first < last)
             std::memset(panel + first * unit.columns * 4, 0,
@@ -128,8 +128,8 @@ HALFTONE_OUTLINE void clear_panel_rows(const detail::product_unit& unit, std::by
     }
 }
 
-HALFTONE_OUTLINE void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
-                                    const std::byte* panel, float* c, extent column) {
+inline void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
+                          const std::byte* panel, float* c, extent column) {
     unit_sums sums;
     for (extent i = 0; i < rows; i += unit.rows) {
         const extent high = std::min<extent>(unit.rows, rows - i);

@@ -103,10 +103,10 @@ struct attention_rows<cpu> {
     static interval seen_by(const attention_visibility& visible, extent query);
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void attention_rows<cpu>::mask_scores(cpu& device, const attention_visibility& visible, float value,
-                                                       const view<float, 2>& x) {
+inline void attention_rows<cpu>::mask_scores(cpu& device, const attention_visibility& visible, float value,
+                                             const view<float, 2>& x) {
     for_rows(device, visible, x.extent_of(0), [&](extent i, extent first, extent last) {
         float* const row = x.data() + i * visible.keys;
         std::fill(row, row + first, value);
@@ -114,24 +114,23 @@ HALFTONE_OUTLINE void attention_rows<cpu>::mask_scores(cpu& device, const attent
     });
 }
 
-HALFTONE_OUTLINE void attention_rows<cpu>::logsumexp(cpu& device, const attention_visibility& visible,
-                                                     const view<float, 2>& scores, const view<float, 2>& to) {
+inline void attention_rows<cpu>::logsumexp(cpu& device, const attention_visibility& visible,
+                                           const view<float, 2>& scores, const view<float, 2>& to) {
     for_rows(device, visible, visible.queries, [&](extent i, extent first, extent last) {
         const float* const row = scores.data() + i * visible.keys;
         to(i, 0) = first == last ? detail::attention_masked_score : *std::max_element(row + first, row + last);
     });
 }
 
-HALFTONE_OUTLINE void attention_rows<cpu>::finish_logsumexp(cpu& device, const attention_visibility& visible,
-                                                            const view<float, 2>& weights, const view<float, 2>& to) {
+inline void attention_rows<cpu>::finish_logsumexp(cpu& device, const attention_visibility& visible,
+                                                  const view<float, 2>& weights, const view<float, 2>& to) {
     for_rows(device, visible, visible.queries, [&](extent i, extent first, extent last) {
         const float* const row = weights.data() + i * visible.keys;
         to(i, 1) = first == last ? 0.0f : -std::log(*std::max_element(row + first, row + last));
     });
 }
 
-HALFTONE_OUTLINE attention_rows<cpu>::interval attention_rows<cpu>::seen_by(const attention_visibility& visible,
-                                                                            extent query) {
+inline attention_rows<cpu>::interval attention_rows<cpu>::seen_by(const attention_visibility& visible, extent query) {
     interval seen{0, visible.keys};
     extent first_query = 0, queries = visible.queries;
     if (visible.sequences.are_there()) {

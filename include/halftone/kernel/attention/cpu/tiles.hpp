@@ -187,17 +187,17 @@ T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
     return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
+inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
     attention_extents longest = e;
     longest.queries = std::min(e.queries, sequences.longest_queries);
     longest.keys = std::min(e.keys, sequences.longest_keys);
     return longest;
 }
 
-HALFTONE_OUTLINE sequence_place::sequence_place(const packed_sequences& sequences, extent s, attention_mask mask,
-                                                const attention_extents& e)
+inline sequence_place::sequence_place(const packed_sequences& sequences, extent s, attention_mask mask,
+                                      const attention_extents& e)
     : first_fully_masked(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
     extents.queries = sequences.query_offsets(s + 1) - first_fully_masked;
     extents.keys = sequences.key_offsets(s + 1) - first_key;

@@ -10,6 +10,10 @@
 #define HALFTONE_BODY <halftone/kernel/common/squares/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -55,9 +59,9 @@ class written_squares {
                   float* sums, extent sums_stride);
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE square_sum written_squares::total() const {
+inline square_sum written_squares::total() const {
     constexpr extent chains = 4;  // independent chains of additions
     double sums[chains] = {};
     for (extent t = 0; t < count_; ++t) sums[t % chains] += static_cast<double>(sums_.as<float>()[t]);

@@ -5,6 +5,10 @@
 
 #include <halftone/tensor/shape.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -29,9 +33,9 @@ axis_values axis_values_of(const shape<Rank>& s) {
 /// number of remaining axes, at least one.
 int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
+inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
     int kept = 0;
     for (int axis = 0; axis < axes; ++axis) {
         if (extents.of[axis] == 1) continue;

@@ -95,9 +95,9 @@ struct map_job {
     extent partial_floats(const map_plan& plan) const;
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE void map_job::partition(bool sums) {
+inline void map_job::partition(bool sums) {
     bool flat = true;
     for (int i = 0; i < count; ++i) {
         const map_operand& o = plans[i].operand;
@@ -112,7 +112,7 @@ HALFTONE_OUTLINE void map_job::partition(bool sums) {
                 : partition_rows(shape.rows, std::min(columns.each, shape.columns));
 }
 
-HALFTONE_OUTLINE void map_job::choose_streams(int outputs) {
+inline void map_job::choose_streams(int outputs) {
     for (int i = 0; i < outputs; ++i) {
         const map_operand& o = plans[i].operand;
         bool read = plans[i].mode == write_mode::add || plans[i].partials != nullptr;
@@ -123,7 +123,7 @@ HALFTONE_OUTLINE void map_job::choose_streams(int outputs) {
     }
 }
 
-HALFTONE_OUTLINE map_stream map_job::stream(const map_plan& plan, extent piece, std::byte* nowhere) const {
+inline map_stream map_job::stream(const map_plan& plan, extent piece, std::byte* nowhere) const {
     const extent row = rows.begin(piece / columns.count), column = columns.begin(piece % columns.count);
     const auto& [data, bytes, row_stride, access, strides] = plan.operand;
     if (plan.partials != nullptr) {
@@ -145,12 +145,12 @@ HALFTONE_OUTLINE map_stream map_job::stream(const map_plan& plan, extent piece, 
     }
 }
 
-HALFTONE_OUTLINE float* map_job::partials_of(const map_plan& plan, extent piece) const {
+inline float* map_job::partials_of(const map_plan& plan, extent piece) const {
     if (plan.operand.access == map_access::scalar) return plan.partials + piece * map_lanes;
     return plan.partials + piece / columns.count * partial_stride(shape.columns) + columns.begin(piece % columns.count);
 }
 
-HALFTONE_OUTLINE std::size_t map_job::cut_for_sums(int gradients) {
+inline std::size_t map_job::cut_for_sums(int gradients) {
     bool sums = false;
     for (int i = 0; i < gradients; ++i) sums = sums || plans[i].is_summed();
     partition(sums);
@@ -159,14 +159,14 @@ HALFTONE_OUTLINE std::size_t map_job::cut_for_sums(int gradients) {
     return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
-HALFTONE_OUTLINE void map_job::place_sums(int gradients, float* next) {
+inline void map_job::place_sums(int gradients, float* next) {
     for (int i = 0; i < gradients; ++i) {
         if (plans[i].is_summed()) plans[i].partials = next;
         next += partial_floats(plans[i]);
     }
 }
 
-HALFTONE_OUTLINE extent map_job::partial_floats(const map_plan& plan) const {
+inline extent map_job::partial_floats(const map_plan& plan) const {
     if (!plan.is_summed()) return 0;
     return plan.operand.access == map_access::column ? rows.count * partial_stride(shape.columns)
                                                      : pieces() * map_lanes;

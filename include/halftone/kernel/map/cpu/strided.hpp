@@ -163,16 +163,16 @@ void run_strided_map(cpu& device, const map_plan* plans, int count, map_strides*
     });
 }
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE extent strided_map_axes::size() const {
+inline extent strided_map_axes::size() const {
     extent n = 1;
     for (int axis = 0; axis < count; ++axis) n *= extents.of[axis];
     return n;
 }
 
-HALFTONE_OUTLINE void gather_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first,
-                                      extent n, std::byte* buffer) {
+inline void gather_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                            std::byte* buffer) {
     switch (o.bytes) {
         case 1:
             return strided_map_copy<std::uint8_t>::gather(axes, o, first, n, buffer);
@@ -183,8 +183,8 @@ HALFTONE_OUTLINE void gather_elements(const strided_map_axes& axes, const stride
     }
 }
 
-HALFTONE_OUTLINE void scatter_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first,
-                                       extent n, const std::byte* buffer) {
+inline void scatter_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                             const std::byte* buffer) {
     switch (o.bytes) {
         case 1:
             return strided_map_copy<std::uint8_t>::scatter(axes, o, first, n, buffer);
@@ -195,9 +195,9 @@ HALFTONE_OUTLINE void scatter_elements(const strided_map_axes& axes, const strid
     }
 }
 
-HALFTONE_OUTLINE strided_map_piece::strided_map_piece(const map_body& body, const strided_map_axes& axes,
-                                                      const strided_map_operand* operands, int count,
-                                                      map_stream* streams, strided_map_buffer* buffers)
+inline strided_map_piece::strided_map_piece(const map_body& body, const strided_map_axes& axes,
+                                            const strided_map_operand* operands, int count, map_stream* streams,
+                                            strided_map_buffer* buffers)
     : body_(body), axes_(axes), operands_(operands), count_(count), streams_(streams), buffers_(buffers) {
     for (int i = 0; i < count_; ++i) {
         const strided_map_operand& o = operands_[i];
@@ -208,7 +208,7 @@ HALFTONE_OUTLINE strided_map_piece::strided_map_piece(const map_body& body, cons
     }
 }
 
-HALFTONE_OUTLINE void strided_map_piece::run(extent first, extent n) const {
+inline void strided_map_piece::run(extent first, extent n) const {
     constexpr extent lot = extent{4} * map_lanes;
     const extent columns = (n + lot - 1) / lot * lot;
     for (int i = 0; i < count_; ++i) {
@@ -221,13 +221,13 @@ HALFTONE_OUTLINE void strided_map_piece::run(extent first, extent n) const {
     }
 }
 
-HALFTONE_OUTLINE std::byte* strided_map_piece::buffer_of(int i) const {
+inline std::byte* strided_map_piece::buffer_of(int i) const {
     int first = i < body_.outputs ? 0 : i;
     while (operands_[first].data != operands_[i].data) ++first;
     return buffers_[first].bytes;
 }
 
-HALFTONE_OUTLINE void strided_map_piece::begin(int i, extent first, extent n, bool whole) const {
+inline void strided_map_piece::begin(int i, extent first, extent n, bool whole) const {
     const strided_map_operand& o = operands_[i];
     if (o.is_flat && whole) {
         streams_[i] = {o.data + first * o.bytes, 0, o.bytes, o.mode};

@@ -248,22 +248,22 @@ void lay_out(const product_problem& p, product_plan& plan);
 /// And of tiles.
 void lay_out_tiles(const product_problem& p, product_plan& plan);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE extent results_of_busiest(const product_problem& p, extent rows, extent columns) {
+inline extent results_of_busiest(const product_problem& p, extent rows, extent columns) {
     const extent groups = ceil_div(p.n, columns), whole = p.m / rows * groups, turns = ceil_div(whole, p.threads),
                  idle = turns * p.threads - whole, last_turns = ceil_div(std::max<extent>(0, groups - idle), p.threads);
     return (turns * rows + last_turns * (p.m % rows)) * columns;
 }
 
-HALFTONE_OUTLINE extent most_unpacked_rows(const product_problem& p) {
+inline extent most_unpacked_rows(const product_problem& p) {
     if (!p.b.can_be_unpacked) return 0;
     if (!p.b.is_row_major) return is_wide(p.unit) && p.unit.element == 4 ? small_m_by_columns_wide : small_m;
     if (!p.b.has_unit_type && p.b.element != 2) return small_m;
     return is_wide(p.unit) ? tuning::small_m_wide : tuning::small_m_narrow;
 }
 
-HALFTONE_OUTLINE const char* against_narrow_b(const product_problem& p) {
+inline const char* against_narrow_b(const product_problem& p) {
     const extent depth = depth_of(p);
     if (depth > tuning::most_depth) return "k is larger than 16,384";
     if (!p.b.is_row_major || most_unpacked_rows(p) <= small_m)
@@ -277,7 +277,7 @@ HALFTONE_OUTLINE const char* against_narrow_b(const product_problem& p) {
     return "a has too many rows";
 }
 
-HALFTONE_OUTLINE void plan_unpacked_columns(const product_problem& p, product_plan& plan) {
+inline void plan_unpacked_columns(const product_problem& p, product_plan& plan) {
     const extent width = p.unit.columns;
     plan.block_columns = std::clamp(round_up_to(ceil_div(p.n, tuning::unpacked_tasks * p.threads), width),
                                     tuning::unpacked_least_columns, tuning::unpacked_most_columns);
@@ -285,13 +285,13 @@ HALFTONE_OUTLINE void plan_unpacked_columns(const product_problem& p, product_pl
         plan.block_columns = std::min(plan.block_columns, round_up_to(ceil_div(p.n, p.threads), width));
 }
 
-HALFTONE_OUTLINE void plan_narrow_b(const product_problem& p, product_plan& plan) {
+inline void plan_narrow_b(const product_problem& p, product_plan& plan) {
     plan_unpacked_columns(p, plan);
     plan.block_rows =
         std::min(round_up_to(ceil_div(p.m, tuning::unpacked_row_tasks * p.threads), p.unit.rows), tuning::block_rows);
 }
 
-HALFTONE_OUTLINE const char* against_small_m(const product_problem& p) {
+inline const char* against_small_m(const product_problem& p) {
     const extent most = most_unpacked_rows(p);
     if (depth_of(p) > tuning::most_depth) return "k is larger than 16,384";
     if (most == 0) return "the unit reads packed b alone";
@@ -300,21 +300,21 @@ HALFTONE_OUTLINE const char* against_small_m(const product_problem& p) {
     return "there is less than a panel for each thread";
 }
 
-HALFTONE_OUTLINE const char* against_own_panels(const product_problem& p) {
+inline const char* against_own_panels(const product_problem& p) {
     if (is_shallow(p)) return "k is so short that prefetched panels arrive late";
     if (!is_wide(p.unit) && p.m > tuning::most_rows_of_narrow_units)
         return "a has more than 128 rows, and vectors are narrow";
     return nullptr;
 }
 
-HALFTONE_OUTLINE const char* against_a_stationary(const product_problem& p) {
+inline const char* against_a_stationary(const product_problem& p) {
     if (const char* const why = against_own_panels(p)) return why;
     if (depth_of(p) > tuning::most_depth) return "k is larger than 16,384";
     if (p.m * row_bytes(p) > bytes(tuning::l2_resident_bytes(p.caches))) return "packed a does not stay in L2";
     return nullptr;
 }
 
-HALFTONE_OUTLINE void plan_a_stationary(const product_problem& p, product_plan& plan) {
+inline void plan_a_stationary(const product_problem& p, product_plan& plan) {
     plan.packs_a_once = true;
     if (depth_of(p) <= plan.k_piece)
         plan.block_rows = std::min(plan.block_rows, round_up_to(tuning::one_piece_rows, p.unit.rows));
@@ -322,7 +322,7 @@ HALFTONE_OUTLINE void plan_a_stationary(const product_problem& p, product_plan& 
     plan.block_columns = ceil_div(p.n, 2 * width) < wanted ? width : 2 * width;
 }
 
-HALFTONE_OUTLINE const char* against_c_stationary(const product_problem& p) {
+inline const char* against_c_stationary(const product_problem& p) {
     if (const char* const why = against_own_panels(p)) return why;
     if (p.n < tuning::own_panels_columns * p.threads) return "there are too few columns for every thread";
     if (p.m <= tuning::sums_rows) return nullptr;
@@ -333,7 +333,7 @@ HALFTONE_OUTLINE const char* against_c_stationary(const product_problem& p) {
     return is_short || fits ? nullptr : "packed a is neither short nor does it stay in L3";
 }
 
-HALFTONE_OUTLINE void plan_c_stationary(const product_problem& p, product_plan& plan) {
+inline void plan_c_stationary(const product_problem& p, product_plan& plan) {
     plan.packs_a_once = p.m * row_bytes(p) <= bytes(tuning::slice_bytes(p.caches));
     const extent width = p.unit.columns, sums = bytes(tuning::l2_resident_bytes(p.caches) / sizeof(float)),
                  room = std::min(sums / p.m / width * width, tuning::most_group_columns);
@@ -341,7 +341,7 @@ HALFTONE_OUTLINE void plan_c_stationary(const product_problem& p, product_plan& 
                                     std::max(room, tuning::least_group_columns));
 }
 
-HALFTONE_OUTLINE const char* against_private_b(const product_problem& p) {
+inline const char* against_private_b(const product_problem& p) {
     const extent depth = depth_of(p);
     if (depth <= tuning::private_b_above_depth) return "k is so short that results decide";
     if (depth > tuning::most_depth) return "k is larger than 16,384";
@@ -352,7 +352,7 @@ HALFTONE_OUTLINE const char* against_private_b(const product_problem& p) {
     return fits ? nullptr : "packed b does not stay in L2";
 }
 
-HALFTONE_OUTLINE void plan_private_b(const product_problem& p, product_plan& plan) {
+inline void plan_private_b(const product_problem& p, product_plan& plan) {
     plan.block_columns = round_up_to(p.n, p.unit.columns);
     extent fewest = p.m * plan.block_columns + 1;
     for (extent turns = tuning::private_b_least_turns; turns <= tuning::private_b_most_turns; ++turns) {
@@ -362,7 +362,7 @@ HALFTONE_OUTLINE void plan_private_b(const product_problem& p, product_plan& pla
     }
 }
 
-HALFTONE_OUTLINE void share_evenly(const product_problem& p, product_plan& plan) {
+inline void share_evenly(const product_problem& p, product_plan& plan) {
     const extent width = p.unit.columns, panels = ceil_div(p.n, width),
                  rows_each = round_up_to(ceil_div(p.m, p.threads), p.unit.rows), all_columns = panels * width,
                  some_columns = ceil_div(panels, p.threads) * width,
@@ -378,7 +378,7 @@ HALFTONE_OUTLINE void share_evenly(const product_problem& p, product_plan& plan)
     take_if_fewer(some_rows, some_columns);
 }
 
-HALFTONE_OUTLINE void plan_shared_b(const product_problem& p, product_plan& plan) {
+inline void plan_shared_b(const product_problem& p, product_plan& plan) {
     // Of long k a chunk at a time is packed, where the sums that wait for the rest stay in the caches, too.
     const bool sums_can_wait = p.m * p.n * extent{sizeof(float)} <= bytes(tuning::waiting_sums_bytes(p.caches));
     const extent most = !is_wide(p.unit) ? tuning::narrow_chunk
@@ -406,7 +406,7 @@ HALFTONE_OUTLINE void plan_shared_b(const product_problem& p, product_plan& plan
                          plan.block_columns;
 }
 
-HALFTONE_OUTLINE void plan_tiles_a_stationary(const product_problem& p, product_plan& plan) {
+inline void plan_tiles_a_stationary(const product_problem& p, product_plan& plan) {
     plan.packs_a_once = true;
     plan.block_rows = round_up_to(p.m, p.unit.rows);
     const extent panels = plan.slice_columns / p.unit.columns;
@@ -417,7 +417,7 @@ HALFTONE_OUTLINE void plan_tiles_a_stationary(const product_problem& p, product_
     plan.block_columns = std::clamp<extent>(each, 1, std::max<extent>(1, together)) * p.unit.columns;
 }
 
-HALFTONE_OUTLINE void plan_tiles_shared_b(const product_problem& p, product_plan& plan) {
+inline void plan_tiles_shared_b(const product_problem& p, product_plan& plan) {
     const extent all_k = bytes_of_pieces(p, pieces_of(p)), slice = bytes(tuning::slice_bytes(p.caches)),
                  width = p.unit.columns;
     extent rows = std::min(rows_in_l2(p), tuning::tile_block_rows);
@@ -435,13 +435,13 @@ HALFTONE_OUTLINE void plan_tiles_shared_b(const product_problem& p, product_plan
         std::min(round_up_to(p.n, plan.block_columns), round_down_to(slice / all_k, plan.block_columns));
 }
 
-HALFTONE_OUTLINE bool reads_a_in_place(const product_problem& p) {
+inline bool reads_a_in_place(const product_problem& p) {
     if (!p.a.has_unit_type || !p.a.is_k_contiguous) return false;
     if (!p.unit.tiles) return p.k % p.unit.k_multiple == 0;
     return p.k % p.unit.k_step == 0 && p.m % p.unit.rows == 0 && p.a.begins_rows_on_lines;
 }
 
-HALFTONE_OUTLINE source_of_a choose_source_of_a(const product_problem& p, product_strategy strategy) {
+inline source_of_a choose_source_of_a(const product_problem& p, product_strategy strategy) {
     if (reads_a_in_place(p)) return source_of_a::in_place;
     const bool packs_b = strategy != product_strategy::narrow_b && strategy != product_strategy::small_m;
     const bool is_transposed = p.a.is_row_contiguous && !p.a.is_k_contiguous;
@@ -449,7 +449,7 @@ HALFTONE_OUTLINE source_of_a choose_source_of_a(const product_problem& p, produc
                                                                            : source_of_a::packed_rows;
 }
 
-HALFTONE_OUTLINE void lay_out(const product_problem& p, product_plan& plan) {
+inline void lay_out(const product_problem& p, product_plan& plan) {
     const bool is_k_major = plan.a == source_of_a::packed_k_major;
     plan.a_stride = is_k_major ? k_major_rows * plan.k_piece : odd_line_stride(plan.k_piece, p.unit.element);
     plan.block_bytes = p.unit.block_bytes(plan.block_rows, is_k_major ? plan.k_piece : plan.a_stride);
@@ -470,7 +470,7 @@ HALFTONE_OUTLINE void lay_out(const product_problem& p, product_plan& plan) {
         static_cast<std::size_t>(plan.blocks(p.m)) * plan.block_bytes <= tuning::rows_inside_bytes(p.caches);
 }
 
-HALFTONE_OUTLINE void lay_out_tiles(const product_problem& p, product_plan& plan) {
+inline void lay_out_tiles(const product_problem& p, product_plan& plan) {
     plan.a_stride = panel_stride;
     plan.block_bytes = plan.a == source_of_a::in_place ? 0 : p.unit.block_bytes(plan.block_rows);
     plan.panel_bytes = p.unit.panel_bytes(std::min(panel_depth, p.k));
@@ -489,9 +489,9 @@ HALFTONE_OUTLINE void lay_out_tiles(const product_problem& p, product_plan& plan
 /// The plan of a product, whose m and n are positive.
 product_plan plan_product(const product_problem& p);
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE product_plan plan_product(const product_problem& p) {
+inline product_plan plan_product(const product_problem& p) {
     using namespace planning;
     const bool on_tiles = p.unit.tiles.has_value();
     product_plan plan;

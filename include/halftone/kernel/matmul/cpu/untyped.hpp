@@ -216,10 +216,9 @@ struct epilogue_functions {
     }
 };
 
-#if defined(HALFTONE_BODIES)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
-HALFTONE_OUTLINE product_problem problem_of(const product_unit& unit, const cpu& device, const untyped_a& a,
-                                            const untyped_b& b) {
+inline product_problem problem_of(const product_unit& unit, const cpu& device, const untyped_a& a, const untyped_b& b) {
     constexpr extent line = 64;
     const bool begins_on_line = reinterpret_cast<std::uintptr_t>(a.data) % line == 0;
     return {.m = a.rows,
