@@ -37,6 +37,10 @@ static_assert(_MSVC_LANG >= 202002L, "halftone: needs C++20; compile with /std:c
 #undef HALFTONE_COMPILED
 #endif
 
+// The bodies of longer functions that are no templates follow their declarations between
+// `#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)` and `#endif`. Sources that have the library do
+// not read them, which halves their time; of the library's own, src/functions.cpp does, and contains these functions.
+
 /// Marks a function that runs on the host and on the device.
 #if defined(__CUDACC__)
 #define HALFTONE_HD __host__ __device__

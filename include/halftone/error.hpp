@@ -65,11 +65,7 @@ inline sentence_part part_of(const char* text) {
 
 // Not a template: messages are composed at hundreds of call sites and rarely printed, so the code that composes one
 // exists once.
-inline std::string sentence_of(std::initializer_list<sentence_part> parts) {
-    std::ostringstream out;
-    for (const sentence_part& part : parts) part.print(out, part.value);
-    return out.str();
-}
+std::string sentence_of(std::initializer_list<sentence_part> parts);
 
 /// One message, composed of its parts, each printed with `operator<<`.
 template <class... Parts>
@@ -81,6 +77,16 @@ template <class Error>
 [[noreturn]] void fail_with(std::initializer_list<sentence_part> parts) {
     throw Error(sentence_of(parts));
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline std::string sentence_of(std::initializer_list<sentence_part> parts) {
+    std::ostringstream out;
+    for (const sentence_part& part : parts) part.print(out, part.value);
+    return out.str();
+}
+
+#endif
 
 }  // namespace detail
 

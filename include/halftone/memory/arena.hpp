@@ -13,9 +13,12 @@
 #include <memory>
 #include <string>
 
+#include <halftone/memory/block_allocator.hpp>
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 #include <halftone/memory/caching_blocks.hpp>
 #include <halftone/memory/growable_blocks.hpp>
 #include <halftone/memory/planned_blocks.hpp>
+#endif
 
 #if defined(HALFTONE_COMPILED) && !defined(__clang__)
 #pragma interface  // halftone::compiled contains the following functions that are not templates
@@ -41,22 +44,10 @@ class arena {
 
     /// A block, aligned to block_alignment. If there is no memory, what arenas and workspaces hold unused is released
     /// and the request tried once more; then throws out_of_memory.
-    std::byte* allocate(std::size_t bytes) {
-        bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
-        std::byte* const block = blocks_->allocate(bytes);
-        live_ += bytes;
-        peak_ = std::max(peak_, live_);
-        source_->usage().add(bytes, kind_, block);
-        return block;
-    }
+    std::byte* allocate(std::size_t bytes);
 
     /// Frees a block; `bytes` is the requested size.
-    void deallocate(std::byte* block, std::size_t bytes) noexcept {
-        bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
-        live_ -= bytes;
-        source_->usage().remove(bytes, kind_, block);
-        blocks_->deallocate(block, bytes);
-    }
+    void deallocate(std::byte* block, std::size_t bytes) noexcept;
 
     /// If no block is in use, gives memory the layout that the next allocation would give it (segments: one). Returns
     /// true if the same calls may still need more memory.
@@ -75,23 +66,48 @@ class arena {
     std::string reason() const { return blocks_->reason(); }
 
   private:
-    static std::unique_ptr<detail::block_allocator> allocator_for(memory_resource& source, memory_kind kind) {
-        switch (source.arenas()) {
-            case arena_kind::planned: return std::make_unique<detail::planned_blocks>(source, kind);
-            case arena_kind::caching: return std::make_unique<detail::caching_blocks>(source, kind);
-            case arena_kind::growable:
-                if (source.page_bytes() != 0) return std::make_unique<detail::growable_blocks>(source, kind);
-                break;
-            case arena_kind::segments: break;
-        }
-        return std::make_unique<detail::segment_blocks>(source, kind);
-    }
+    static std::unique_ptr<detail::block_allocator> allocator_for(memory_resource& source, memory_kind kind);
 
     memory_resource* source_;
     memory_kind kind_;
     std::unique_ptr<detail::block_allocator> blocks_;
     std::size_t live_ = 0, peak_ = 0;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline std::byte* arena::allocate(std::size_t bytes) {
+    bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
+    std::byte* const block = blocks_->allocate(bytes);
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+    source_->usage().add(bytes, kind_, block);
+    return block;
+}
+
+inline void arena::deallocate(std::byte* block, std::size_t bytes) noexcept {
+    bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);
+    live_ -= bytes;
+    source_->usage().remove(bytes, kind_, block);
+    blocks_->deallocate(block, bytes);
+}
+
+inline std::unique_ptr<detail::block_allocator> arena::allocator_for(memory_resource& source, memory_kind kind) {
+    switch (source.arenas()) {
+        case arena_kind::planned:
+            return std::make_unique<detail::planned_blocks>(source, kind);
+        case arena_kind::caching:
+            return std::make_unique<detail::caching_blocks>(source, kind);
+        case arena_kind::growable:
+            if (source.page_bytes() != 0) return std::make_unique<detail::growable_blocks>(source, kind);
+            break;
+        case arena_kind::segments:
+            break;
+    }
+    return std::make_unique<detail::segment_blocks>(source, kind);
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

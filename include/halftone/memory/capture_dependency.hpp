@@ -62,11 +62,7 @@ class capture_dependency_list {
 /// Base class of a dependency. It must not outlive its list; the list may be null.
 class capture_dependency {
   public:
-    capture_dependency(capture_dependency_list* list, const char* what) : list_(list), what_(what) {
-        if (list_ == nullptr) return;
-        list_->all_.push_back(this);
-        change();
-    }
+    capture_dependency(capture_dependency_list* list, const char* what);
     capture_dependency(const capture_dependency&) = delete;
     capture_dependency& operator=(const capture_dependency&) = delete;
 
@@ -98,6 +94,23 @@ class capture_dependency {
     std::uint64_t number_ = 0;
 };
 
+inline void capture_dependency_list::release_cached() const {
+    for (capture_dependency* f : all_) f->release_cached();
+}
+
+inline void capture_dependency_list::note_refusal() const {
+    for (capture_dependency* f : all_) f->note_refusal();
+}
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline capture_dependency::capture_dependency(capture_dependency_list* list, const char* what)
+    : list_(list), what_(what) {
+    if (list_ == nullptr) return;
+    list_->all_.push_back(this);
+    change();
+}
+
 inline capture_dependency_list::snapshot capture_dependency_list::now() const {
     snapshot all;
     for (const capture_dependency* f : all_) all.push_back({f->number_, f->what_});
@@ -118,13 +131,7 @@ inline bool capture_dependency_list::settle() const {
     return wants_more;
 }
 
-inline void capture_dependency_list::release_cached() const {
-    for (capture_dependency* f : all_) f->release_cached();
-}
-
-inline void capture_dependency_list::note_refusal() const {
-    for (capture_dependency* f : all_) f->note_refusal();
-}
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

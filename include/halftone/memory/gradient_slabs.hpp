@@ -29,29 +29,7 @@ inline namespace HALFTONE_ABI {
 /// Throws state_error if the store has not been committed.
 class gradient_slabs {
   public:
-    explicit gradient_slabs(store& owner)
-        : store_(&owner),
-          layout_(owner.layout()),
-          squares_(owner.entries().size()),
-          claimed_(owner.entries().size(), false),
-          reached_(owner.entries().size(), false) {
-        owner.check_committed();
-        whole_.resize(owner.runs().size()), sent_.resize(owner.runs().size());
-        for (const store::group& g : owner.groups()) {
-            slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes,
-                                memory_kind::gradient);
-            owner.memory().clear(slabs_.back().data(), slabs_.back().bytes());
-        }
-        for (const store::entry& e : owner.entries()) {
-            const store::group& g = owner.groups()[e.group];
-            if (!g.has_sparse_gradients)
-                owner.tell_slab(memory_kind::gradient, e, g.accumulate_bytes, slabs_[e.group].data());
-            rows_.emplace_back(g.has_sparse_gradients && !e.frozen
-                                   ? std::make_unique<detail::row_memory>(owner.memory(), e.path, e.rows, e.width,
-                                                                          g.accumulate_bytes, e.most_rows)
-                                   : nullptr);
-        }
-    }
+    explicit gradient_slabs(store& owner);
 
     halftone::store& owner() const { return *store_; }
     /// From now on `listener` is told of every claim, with this number; nullptr: no listener.
@@ -69,25 +47,7 @@ class gradient_slabs {
     };
     /// The buffer of an entry's gradient; its sum of squares is unknown after this call. Throws state_error if
     /// parameters were frozen after these slabs were constructed.
-    place claim(std::size_t entry) {
-        check_layout();
-        const store::entry& e = store_->entries()[entry];
-        if (e.frozen) return {};
-        if (rows_[entry])
-            fail<argument_error>("gradients: that of ", e.path,
-                                 " is sparse and has no place in a slab; claim_rows makes room for it");
-        if (listener_ != nullptr) listener_->claim(part_, entry);
-        const bool first = !claimed_[entry];
-        claimed_[entry] = true;
-        if (store_->is_divided()) {
-            if (sent_[e.run]) {
-                fail<state_error>("gradients: that of ", e.path, " has been sent to the other ranks, and its unit is called again; "
-                                  "let micro_batches of ht::shard be 0, so that all are sent in take()");
-            }
-            if (is_divided(e)) whole(e.run);
-        }
-        return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
-    }
+    place claim(std::size_t entry);
 
     /// The result of claim_rows().
     template <class T>
@@ -113,17 +73,7 @@ class gradient_slabs {
 
     /// Ends a window: gradients that no backward pass has claimed become zero, and the next claims are first claims
     /// again.
-    void close() {
-        check_layout();
-        for (std::size_t i = 0; i < claimed_.size(); ++i) {
-            const store::entry& e = store_->entries()[i];
-            if (!claimed_[i]) clear_unclaimed(e, i);
-            if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
-            if (!claimed_[i]) squares_[i] = {};
-            reached_[i] = claimed_[i];
-            claimed_[i] = false;
-        }
-    }
+    void close();
     /// The sum of squares of an entry's gradient; nullptr if the kernel that wrote it last did not compute an exact
     /// one.
     const square_sum* squares(std::size_t entry) const {
@@ -170,24 +120,9 @@ class gradient_slabs {
 
     /// The gradients of a run as this rank's backward passes left them. Where this rank keeps a piece only, the others have
     /// memory from the first claim until drop_whole(); it begins with zeros.
-    std::byte* whole(std::size_t run) {
-        const store_run& r = store_->runs()[run];
-        const std::size_t each = store_->groups()[r.group].accumulate_bytes;
-        if (r.gradient.is_whole) return slabs_[r.group].data() + r.gradient.first * each;
-        if (whole_[run].data() == nullptr) {
-            whole_[run] = buffer(store_->memory(), r.count * each, memory_kind::gradient);
-            store_->memory().clear(whole_[run].data(), whole_[run].bytes());
-        }
-        return whole_[run].data();
-    }
+    std::byte* whole(std::size_t run);
     /// Within a window's last pass: no gradient of the run may be claimed any more; those that were not are zero.
-    void send(std::size_t run) {
-        for (std::size_t i = 0; i < claimed_.size(); ++i) {
-            const store::entry& e = store_->entries()[i];
-            if (e.run == run && !claimed_[i]) clear_unclaimed(e, i);
-        }
-        sent_[run] = true;
-    }
+    void send(std::size_t run);
     /// Whether send() was called for it in this window.
     bool is_sent(std::size_t run) const { return sent_[run]; }
     /// Frees the memory of one run, or of all, whose window then has ended.
@@ -215,12 +150,7 @@ class gradient_slabs {
         return rows_[entry]->template rows<T>();
     }
     /// Bytes of memory; sparse gradients count with their current size.
-    std::size_t bytes() const {
-        std::size_t n = 0;
-        for (const buffer& b : slabs_) n += round_up(b.bytes(), block_alignment);
-        for (const auto& r : rows_) n += r ? r->bytes() : 0;
-        return n;
-    }
+    std::size_t bytes() const;
 
   private:
     template <class Storage, int Rank>
@@ -262,6 +192,93 @@ class gradient_slabs {
     detail::gradient_listener* listener_ = nullptr;
     std::size_t part_ = 0;  // its number for the listener
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline gradient_slabs::gradient_slabs(store& owner)
+    : store_(&owner),
+      layout_(owner.layout()),
+      squares_(owner.entries().size()),
+      claimed_(owner.entries().size(), false),
+      reached_(owner.entries().size(), false) {
+    owner.check_committed();
+    whole_.resize(owner.runs().size()), sent_.resize(owner.runs().size());
+    for (const store::group& g : owner.groups()) {
+        slabs_.emplace_back(owner.memory(), g.has_sparse_gradients ? 0 : g.gradients * g.accumulate_bytes,
+                            memory_kind::gradient);
+        owner.memory().clear(slabs_.back().data(), slabs_.back().bytes());
+    }
+    for (const store::entry& e : owner.entries()) {
+        const store::group& g = owner.groups()[e.group];
+        if (!g.has_sparse_gradients)
+            owner.tell_slab(memory_kind::gradient, e, g.accumulate_bytes, slabs_[e.group].data());
+        rows_.emplace_back(g.has_sparse_gradients && !e.frozen
+                               ? std::make_unique<detail::row_memory>(owner.memory(), e.path, e.rows, e.width,
+                                                                      g.accumulate_bytes, e.most_rows)
+                               : nullptr);
+    }
+}
+
+inline gradient_slabs::place gradient_slabs::claim(std::size_t entry) {
+    check_layout();
+    const store::entry& e = store_->entries()[entry];
+    if (e.frozen) return {};
+    if (rows_[entry])
+        fail<argument_error>("gradients: that of ", e.path,
+                             " is sparse and has no place in a slab; claim_rows makes room for it");
+    if (listener_ != nullptr) listener_->claim(part_, entry);
+    const bool first = !claimed_[entry];
+    claimed_[entry] = true;
+    if (store_->is_divided()) {
+        if (sent_[e.run]) {
+            fail<state_error>("gradients: that of ", e.path,
+                              " has been sent to the other ranks, and its unit is called again; "
+                              "let micro_batches of ht::shard be 0, so that all are sent in take()");
+        }
+        if (is_divided(e)) whole(e.run);
+    }
+    return {at(e), first, &squares_[entry], std::exchange(squares_[entry], {})};
+}
+
+inline void gradient_slabs::close() {
+    check_layout();
+    for (std::size_t i = 0; i < claimed_.size(); ++i) {
+        const store::entry& e = store_->entries()[i];
+        if (!claimed_[i]) clear_unclaimed(e, i);
+        if (!claimed_[i] && rows_[i]) rows_[i]->set_empty();
+        if (!claimed_[i]) squares_[i] = {};
+        reached_[i] = claimed_[i];
+        claimed_[i] = false;
+    }
+}
+
+inline std::byte* gradient_slabs::whole(std::size_t run) {
+    const store_run& r = store_->runs()[run];
+    const std::size_t each = store_->groups()[r.group].accumulate_bytes;
+    if (r.gradient.is_whole) return slabs_[r.group].data() + r.gradient.first * each;
+    if (whole_[run].data() == nullptr) {
+        whole_[run] = buffer(store_->memory(), r.count * each, memory_kind::gradient);
+        store_->memory().clear(whole_[run].data(), whole_[run].bytes());
+    }
+    return whole_[run].data();
+}
+
+inline void gradient_slabs::send(std::size_t run) {
+    for (std::size_t i = 0; i < claimed_.size(); ++i) {
+        const store::entry& e = store_->entries()[i];
+        if (e.run == run && !claimed_[i]) clear_unclaimed(e, i);
+    }
+    sent_[run] = true;
+}
+
+inline std::size_t gradient_slabs::bytes() const {
+    std::size_t n = 0;
+    for (const buffer& b : slabs_) n += round_up(b.bytes(), block_alignment);
+    for (const auto& r : rows_) n += r ? r->bytes() : 0;
+    return n;
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -32,18 +32,7 @@ struct initial {
 namespace detail {
 
 /// Throws argument_error, naming the parameter, for values that are not finite or contradict each other.
-inline void check_initial(const char* leaf, const initial& values) {
-    const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
-    if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
-        fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation,
-                             ", bound ", values.bound, "; expected finite numbers, deviation and bound 0 or more");
-    }
-    if (values.deviation != 0 && values.bound != 0) {
-        fail<argument_error>("store: ", leaf,
-                             " begins with both a deviation (normally distributed) and a bound (uniformly distributed); "
-                             "expected at most one of them");
-    }
-}
+void check_initial(const char* leaf, const initial& values);
 
 /// Writes elements [first, first + count) of a parameter's initial values to host memory; `first` is a multiple of 4.
 template <class Param>
@@ -67,6 +56,24 @@ void fill_initial(const initial& values, std::byte* target, std::size_t first, s
         }
     }
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void check_initial(const char* leaf, const initial& values) {
+    const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };
+    if (!is_finite(values.mean) || !is_spread(values.deviation) || !is_spread(values.bound)) {
+        fail<argument_error>("store: ", leaf, " begins with mean ", values.mean, ", deviation ", values.deviation,
+                             ", bound ", values.bound, "; expected finite numbers, deviation and bound 0 or more");
+    }
+    if (values.deviation != 0 && values.bound != 0) {
+        fail<argument_error>(
+            "store: ", leaf,
+            " begins with both a deviation (normally distributed) and a bound (uniformly distributed); "
+            "expected at most one of them");
+    }
+}
+
+#endif
 
 }  // namespace detail
 

@@ -12,11 +12,19 @@
 
 #include <halftone/memory/store_entry.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
 /// The three largest layers, by name, each with its bytes.
+std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups);
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
 inline std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups) {
     std::vector<std::pair<std::string, std::size_t>> layers;
     for (const store_entry& e : entries) {
@@ -39,6 +47,8 @@ inline std::string largest_layers(const std::vector<store_entry>& entries, const
         text += (i == 0 ? "" : ", ") + layers[i].first + ' ' + std::to_string(layers[i].second);
     return text;
 }
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

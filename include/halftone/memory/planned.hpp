@@ -37,21 +37,8 @@ class planned_memory final : public memory_resource {
     /// At most `limit` bytes at a time.
     explicit planned_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
 
-    void write(void* to, const void* from, std::size_t bytes) override {
-        if (bytes == 0 || bytes > most_remembered) return;
-        clear(to, bytes);
-        const auto* const first = static_cast<const std::byte*>(from);
-        values_.push_back({to, {first, first + bytes}});
-    }
-    void read(void* to, const void* from, std::size_t bytes) override {
-        if (bytes == 0) return;
-        const auto found = find(from);
-        if (found != values_.end() && found->bytes.size() == bytes) {
-            std::memcpy(to, found->bytes.data(), bytes);
-        } else {
-            std::memset(to, 0, bytes);
-        }
-    }
+    void write(void* to, const void* from, std::size_t bytes) override;
+    void read(void* to, const void* from, std::size_t bytes) override;
     void clear(void* to, std::size_t) override {
         if (const auto found = find(to); found != values_.end()) values_.erase(found);
     }
@@ -94,6 +81,27 @@ class planned_memory final : public memory_resource {
     std::size_t next_ = first;
     std::vector<value> values_;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void planned_memory::write(void* to, const void* from, std::size_t bytes) {
+    if (bytes == 0 || bytes > most_remembered) return;
+    clear(to, bytes);
+    const auto* const first = static_cast<const std::byte*>(from);
+    values_.push_back({to, {first, first + bytes}});
+}
+
+inline void planned_memory::read(void* to, const void* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    const auto found = find(from);
+    if (found != values_.end() && found->bytes.size() == bytes) {
+        std::memcpy(to, found->bytes.data(), bytes);
+    } else {
+        std::memset(to, 0, bytes);
+    }
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

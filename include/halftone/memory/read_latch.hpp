@@ -14,6 +14,10 @@
 
 #include <halftone/config.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
@@ -28,22 +32,30 @@ class read_latch {
     ~read_latch() { const std::lock_guard<std::mutex> lock(mutex_); }
 
     void begin() { readers_.fetch_add(1, std::memory_order_relaxed); }
-    void end() {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        readers_.fetch_sub(1, std::memory_order_release);
-        changed_.notify_all();
-    }
-    void wait() const {
-        if (readers_.load(std::memory_order_acquire) == 0) return;
-        std::unique_lock<std::mutex> lock(mutex_);
-        changed_.wait(lock, [this] { return readers_.load(std::memory_order_acquire) == 0; });
-    }
+    void end();
+    void wait() const;
 
   private:
     std::atomic<int> readers_{0};
     mutable std::mutex mutex_;
     mutable std::condition_variable changed_;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void read_latch::end() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    readers_.fetch_sub(1, std::memory_order_release);
+    changed_.notify_all();
+}
+
+inline void read_latch::wait() const {
+    if (readers_.load(std::memory_order_acquire) == 0) return;
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return readers_.load(std::memory_order_acquire) == 0; });
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -14,10 +14,12 @@
 #include <vector>
 
 #include <halftone/error.hpp>
-#include <halftone/memory/arena_plans.hpp>
 #include <halftone/memory/capture_dependency.hpp>
 #include <halftone/memory/host_pages.hpp>
 #include <halftone/memory/usage.hpp>
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#include <halftone/memory/arena_plans.hpp>
+#endif
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -57,6 +59,14 @@ constexpr const char* name(arena_kind kind) {
     return names[static_cast<int>(kind)];
 }
 
+namespace detail {
+class arena_plans;
+std::shared_ptr<arena_plans> make_arena_plans();
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+inline std::shared_ptr<arena_plans> make_arena_plans() { return std::make_shared<arena_plans>(); }
+#endif
+}  // namespace detail
+
 /// A source of memory that counts what it allocates. Not thread-safe.
 class memory_resource {
   public:
@@ -68,11 +78,7 @@ class memory_resource {
     /// Allocates a block of `bytes` (rounded up to block_alignment), counted as `kind`; contents undefined. If there is
     /// no memory, what arenas and workspaces hold unused is released and the request tried once more. Throws
     /// out_of_memory, with the bytes in use by kind; nothing else changes then.
-    std::byte* allocate(std::size_t bytes, memory_kind kind) {
-        std::byte* block = reserve(bytes, kind);
-        usage_.add(round_up(bytes, block_alignment), kind, block);
-        return block;
-    }
+    std::byte* allocate(std::size_t bytes, memory_kind kind);
     /// Frees a block; `bytes` and `kind` as in the call of allocate().
     void deallocate(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
         usage_.remove(round_up(bytes, block_alignment), kind, block);
@@ -80,41 +86,16 @@ class memory_resource {
     }
 
     /// Allocates a block that the caller, an arena, divides up; the arena itself counts the used part.
-    std::byte* reserve(std::size_t bytes, memory_kind kind) {
-        std::byte* block = try_reserve(bytes, kind);
-        if (block == nullptr) {
-            release_cached();
-            block = try_reserve(bytes, kind);
-        }
-        if (block == nullptr) refuse(bytes, kind);
-        return block;
-    }
+    std::byte* reserve(std::size_t bytes, memory_kind kind);
     /// The same, but nullptr if there is no such block.
-    std::byte* try_reserve(std::size_t bytes, memory_kind kind) {
-        expect_no_capture_for(bytes, kind);
-        free_deferred();
-        if (overflows(bytes)) return nullptr;
-        bytes = round_up(bytes, block_alignment);
-        std::byte* block = usage_.allows(bytes, kind) ? obtain(bytes) : nullptr;
-        if (block != nullptr) usage_.add_block(bytes, kind, block);
-        return block;
-    }
+    std::byte* try_reserve(std::size_t bytes, memory_kind kind);
     /// Frees a reserved block; while work is captured, it is kept until the capture ends.
-    void unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
-        bytes = round_up(bytes, block_alignment);
-        usage_.remove_block(bytes, kind, block);
-        give_back({block, bytes, false});
-    }
+    void unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept;
     /// Throws the out_of_memory of a request of `bytes`.
     [[noreturn]] void refuse(std::size_t bytes, memory_kind kind) const;
     /// Returns to the system all that arenas and workspaces hold and nothing uses, as torch.cuda.empty_cache() does.
     /// Steps that were captured in it are captured again. Throws capture_error while work is captured.
-    void release_cached() {
-        expect_no_capture("memory is returned to the system; do it before the step");
-        capture_dependencies_.release_cached();
-        free_deferred();
-        trim();
-    }
+    void release_cached();
 
     // ---- ranges of addresses, for arenas that grow and never move
 
@@ -127,19 +108,9 @@ class memory_resource {
     }
     /// Gives pages of a range memory, counted as `kind`: `at` and `bytes` are multiples of the page. False if there is
     /// none.
-    bool try_commit(std::byte* at, std::size_t bytes, memory_kind kind) {
-        expect_no_capture_for(bytes, kind);
-        free_deferred();
-        if (!usage_.allows(bytes, kind) || !commit(at, bytes)) return false;
-        usage_.add_block(bytes, kind, at);
-        return true;
-    }
+    bool try_commit(std::byte* at, std::size_t bytes, memory_kind kind);
     /// Returns pages that one call of try_commit gave. Throws capture_error while work is captured.
-    void decommit(std::byte* at, std::size_t bytes, memory_kind kind) {
-        expect_no_capture("memory is returned to the system; do it before the step");
-        uncommit(at, bytes);
-        usage_.remove_block(bytes, kind, at);
-    }
+    void decommit(std::byte* at, std::size_t bytes, memory_kind kind);
     /// Returns a range with all its memory, whose pages the caller has removed from usage(); while work is captured, it is
     /// kept until the capture ends.
     void unreserve_addresses(const address_range& range) noexcept { give_back({range.data, range.bytes, true}); }
@@ -196,11 +167,7 @@ class memory_resource {
     /// Throws capture_error while work is captured, by halftone or by the user's own stream capture. Called by
     /// operations that would wait for the device, or would run only once instead of in every replay; the sentence names
     /// the operation and the remedy.
-    void expect_no_capture(const char* sentence) const {
-        if (is_capturing_) fail<capture_error>("captured step: ", sentence);
-        if (const char* const who = captured_by_others())
-            fail<capture_error>("captured stream: ", who, ", and ", sentence);
-    }
+    void expect_no_capture(const char* sentence) const;
 
   protected:
     /// Frees the blocks whose freeing was deferred by a capture, unless work is being captured now. A resource whose
@@ -228,33 +195,9 @@ class memory_resource {
         bool is_range;
     };
 
-    void free_now(const given_back& each) noexcept {
-        if (each.is_range) {
-            release_range({each.block, each.bytes});
-        } else {
-            release(each.block, each.bytes);
-        }
-    }
-    void give_back(const given_back& each) noexcept {
-        if (is_capturing_ || captured_by_others() != nullptr) {
-            deferred_.push_back(each);  // freeing it now would become part of the graph
-        } else {
-            free_deferred();
-            free_now(each);
-        }
-    }
-    void expect_no_capture_for(std::size_t bytes, memory_kind kind) const {
-        if (is_capturing_) {
-            fail<capture_error>(
-                "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
-                "; make tapes, accumulators and tensors before it, and let its first run need what all need");
-        }
-        if (const char* const who = captured_by_others()) {
-            fail<capture_error>("captured stream: ", bytes, " bytes are requested for ", name(kind), ", while ", who,
-                                ", and a graph would own them; do the same work once before the capture on the same "
-                                "context, or give that a workspace (ht::workspace_bytes)");
-        }
-    }
+    void free_now(const given_back& each) noexcept;
+    void give_back(const given_back& each) noexcept;
+    void expect_no_capture_for(std::size_t bytes, memory_kind kind) const;
     /// Whether rounding up would overflow.
     static bool overflows(std::size_t bytes) { return bytes > static_cast<std::size_t>(-1) - block_alignment; }
 
@@ -263,22 +206,8 @@ class memory_resource {
     std::vector<given_back> deferred_;
     bool is_capturing_ = false;
     arena_kind arenas_ = arena_kind::segments;
-    std::shared_ptr<detail::arena_plans> plans_ = std::make_shared<detail::arena_plans>();
+    std::shared_ptr<detail::arena_plans> plans_ = detail::make_arena_plans();
 };
-
-inline void memory_resource::refuse(std::size_t bytes, memory_kind kind) const {
-    std::string held;
-    for (int i = 0; i < memory_kinds; ++i) {
-        const auto each = static_cast<memory_kind>(i);
-        if (usage_.live(each) != 0)
-            held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
-    }
-    if (!overflows(bytes)) bytes = round_up(bytes, block_alignment);
-    const std::string more = usage_.note_out_of_memory(bytes, kind);
-    capture_dependencies_.note_refusal();
-    fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held,
-                        more);
-}
 
 /// Host memory, from operator new, at most `limit` bytes at a time, so that a memory budget can be tested. For large
 /// blocks it requests huge pages from the system, because a product reads from more 4 KiB pages than a processor's TLB
@@ -299,16 +228,7 @@ class host_memory final : public memory_resource {
     static void copy(void* to, const void* from, std::size_t bytes) {
         if (bytes != 0) std::memcpy(to, from, bytes);
     }
-    std::byte* obtain(std::size_t bytes) override {
-        if (bytes > limit_ - usage().held()) return nullptr;
-        auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-        // Only a hint: memory without huge pages works as well.
-        if (block != nullptr && bytes >= huge_page)
-            static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
-#endif
-        return block;
-    }
+    std::byte* obtain(std::size_t bytes) override;
     void release(std::byte* block, std::size_t bytes) noexcept override { ::operator delete(block, alignment_of(bytes)); }
     address_range obtain_range() override { return detail::host_pages::reserve(huge_page); }
     bool commit(std::byte* at, std::size_t bytes) override {
@@ -344,12 +264,7 @@ class buffer {
     std::size_t bytes() const { return bytes_; }
 
     /// Swaps the blocks.
-    void swap(buffer& other) noexcept {
-        std::swap(source_, other.source_);
-        std::swap(data_, other.data_);
-        std::swap(bytes_, other.bytes_);
-        std::swap(kind_, other.kind_);
-    }
+    void swap(buffer& other) noexcept;
 
   private:
     memory_resource* source_ = nullptr;
@@ -357,6 +272,130 @@ class buffer {
     std::size_t bytes_ = 0;
     memory_kind kind_ = memory_kind::other;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline std::byte* memory_resource::allocate(std::size_t bytes, memory_kind kind) {
+    std::byte* block = reserve(bytes, kind);
+    usage_.add(round_up(bytes, block_alignment), kind, block);
+    return block;
+}
+
+inline std::byte* memory_resource::reserve(std::size_t bytes, memory_kind kind) {
+    std::byte* block = try_reserve(bytes, kind);
+    if (block == nullptr) {
+        release_cached();
+        block = try_reserve(bytes, kind);
+    }
+    if (block == nullptr) refuse(bytes, kind);
+    return block;
+}
+
+inline std::byte* memory_resource::try_reserve(std::size_t bytes, memory_kind kind) {
+    expect_no_capture_for(bytes, kind);
+    free_deferred();
+    if (overflows(bytes)) return nullptr;
+    bytes = round_up(bytes, block_alignment);
+    std::byte* block = usage_.allows(bytes, kind) ? obtain(bytes) : nullptr;
+    if (block != nullptr) usage_.add_block(bytes, kind, block);
+    return block;
+}
+
+inline void memory_resource::unreserve(std::byte* block, std::size_t bytes, memory_kind kind) noexcept {
+    bytes = round_up(bytes, block_alignment);
+    usage_.remove_block(bytes, kind, block);
+    give_back({block, bytes, false});
+}
+
+inline void memory_resource::release_cached() {
+    expect_no_capture("memory is returned to the system; do it before the step");
+    capture_dependencies_.release_cached();
+    free_deferred();
+    trim();
+}
+
+inline bool memory_resource::try_commit(std::byte* at, std::size_t bytes, memory_kind kind) {
+    expect_no_capture_for(bytes, kind);
+    free_deferred();
+    if (!usage_.allows(bytes, kind) || !commit(at, bytes)) return false;
+    usage_.add_block(bytes, kind, at);
+    return true;
+}
+
+inline void memory_resource::decommit(std::byte* at, std::size_t bytes, memory_kind kind) {
+    expect_no_capture("memory is returned to the system; do it before the step");
+    uncommit(at, bytes);
+    usage_.remove_block(bytes, kind, at);
+}
+
+inline void memory_resource::expect_no_capture(const char* sentence) const {
+    if (is_capturing_) fail<capture_error>("captured step: ", sentence);
+    if (const char* const who = captured_by_others()) fail<capture_error>("captured stream: ", who, ", and ", sentence);
+}
+
+inline void memory_resource::free_now(const given_back& each) noexcept {
+    if (each.is_range) {
+        release_range({each.block, each.bytes});
+    } else {
+        release(each.block, each.bytes);
+    }
+}
+
+inline void memory_resource::give_back(const given_back& each) noexcept {
+    if (is_capturing_ || captured_by_others() != nullptr) {
+        deferred_.push_back(each);  // freeing it now would become part of the graph
+    } else {
+        free_deferred();
+        free_now(each);
+    }
+}
+
+inline void memory_resource::expect_no_capture_for(std::size_t bytes, memory_kind kind) const {
+    if (is_capturing_) {
+        fail<capture_error>(
+            "captured step: ", bytes, " bytes are requested inside the step, for ", name(kind),
+            "; make tapes, accumulators and tensors before it, and let its first run need what all need");
+    }
+    if (const char* const who = captured_by_others()) {
+        fail<capture_error>("captured stream: ", bytes, " bytes are requested for ", name(kind), ", while ", who,
+                            ", and a graph would own them; do the same work once before the capture on the same "
+                            "context, or give that a workspace (ht::workspace_bytes)");
+    }
+}
+
+inline void memory_resource::refuse(std::size_t bytes, memory_kind kind) const {
+    std::string held;
+    for (int i = 0; i < memory_kinds; ++i) {
+        const auto each = static_cast<memory_kind>(i);
+        if (usage_.live(each) != 0)
+            held += detail::sentence(held.empty() ? "" : ", ", name(each), " ", usage_.live(each));
+    }
+    if (!overflows(bytes)) bytes = round_up(bytes, block_alignment);
+    const std::string more = usage_.note_out_of_memory(bytes, kind);
+    capture_dependencies_.note_refusal();
+    fail<out_of_memory>("memory: no ", bytes, " bytes for ", name(kind), "; held: ", held.empty() ? "nothing" : held,
+                        more);
+}
+
+inline std::byte* host_memory::obtain(std::size_t bytes) {
+    if (bytes > limit_ - usage().held()) return nullptr;
+    auto* const block = static_cast<std::byte*>(::operator new(bytes, alignment_of(bytes), std::nothrow));
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    // Only a hint: memory without huge pages works as well.
+    if (block != nullptr && bytes >= huge_page)
+        static_cast<void>(madvise(block, bytes / huge_page * huge_page, MADV_HUGEPAGE));
+#endif
+    return block;
+}
+
+inline void buffer::swap(buffer& other) noexcept {
+    std::swap(source_, other.source_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(kind_, other.kind_);
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -14,6 +14,7 @@
 ///
 /// Numeric contract: initial values depend only on the seed, the order of `add` and the element's index; under every
 /// policy they are the same up to the rounding to `param`.
+// Longer than 600 lines because the bodies of its functions stand apart from their declarations.
 #pragma once
 
 #include <algorithm>
@@ -102,111 +103,25 @@ class store final : public detail::capture_dependency {
     };
 
     /// Allocates the memory and fills it. Throws out_of_memory, and state_error when called twice.
-    void commit(std::uint64_t seed = 0) {
-        if (committed_) fail<state_error>("store: committed twice");
-        for (group& g : groups_) {
-            try {
-                g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
-                g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
-            } catch (const out_of_memory& e) {
-                fail<out_of_memory>(e.what(), "; asked for by the model's parameters; its largest layers: ",
-                                    largest_layers());
-            }
-            memory_->clear(g.master.data(), g.master.bytes());
-            // Optimizers also update the gaps between parameters, so these must hold valid values. The gaps of split
-            // copies are cleared here, those of other copies are rounded from the masters' gaps.
-            if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
-        }
-        amaxes_.commit(*memory_);
-        committed_ = true;
-        for (const entry& e : entries_) tell(e, +1);
-        if (!memory_->has_contents()) return;
-        staging host;
-        for (std::size_t i = 0; i < entries_.size(); ++i) {
-            const entry& e = entries_[i];
-            const group& g = groups_[e.group];
-            for (std::size_t first = 0; first < e.count; first += staging::elements) {
-                const std::size_t count = std::min(staging::elements, e.count - first);
-                g.fill(e.values, host.master, first, count, seed, static_cast<std::uint32_t>(i));
-                write(g, e, first, host.master, count, host);
-            }
-        }
-        refresh();
-    }
+    void commit(std::uint64_t seed = 0);
     /// Whether commit() has been called: parameters have values from then on, and none can be added.
     bool is_committed() const { return committed_; }
 
     /// Writes `count` values from host memory, of type `param`, to an entry's elements from `first` on, those of them
     /// that this rank holds. Split masters are written with their copies; in all other cases, and if the store is
     /// sharded, call refresh() afterwards.
-    void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
-        check_committed();
-        await_readers();
-        const entry& e = entries_[index];
-        staging host;
-        const group& g = groups_[e.group];
-        if (is_divided()) {
-            const element_range here = masters_here(e);
-            const std::size_t begin = std::max(first, here.first), end = std::min(first + count, here.first + here.count);
-            if (begin >= end) return;
-            values += (begin - first) * (g.split == nullptr ? g.param_bytes : sizeof(float));
-            first = begin, count = end - begin;
-        }
-        if (g.split == nullptr) return write(g, e, first, values, count, host);
-        for (std::size_t done = 0; done < count; done += staging::elements) {
-            write(g, e, first + done, values + done * sizeof(float), std::min(staging::elements, count - done), host);
-        }
-    }
+    void write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count);
 
     /// Rounds all masters to their copies again; to be called after masters were written to. Split masters need no
     /// rounding. If the store is sharded, all ranks call it.
-    void refresh() {
-        check_committed();
-        await_readers();
-        if (is_divided()) return refresh_runs();
-        staging host;
-        for (const group& g : groups_) {
-            if (g.round != nullptr && g.masters == g.copies) round(g, 0, 0, g.masters, host);
-        }
-        for (const entry& e : entries_) {
-            const group& g = groups_[e.group];
-            if (g.round != nullptr && g.masters != g.copies && e.master != nowhere)
-                round(g, e.master, e.copy, e.count, host);
-        }
-    }
+    void refresh();
     /// The same for one parameter, by its index in the store.
-    void refresh(std::size_t index) {
-        check_committed();
-        await_readers();
-        if (is_divided()) return refresh_runs();
-        const entry& e = entries_[index];
-        const group& g = groups_[e.group];
-        staging host;
-        if (g.round != nullptr && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
-    }
+    void refresh(std::size_t index);
 
     /// Freezes every parameter whose path the pattern matches (path_matches, policy/path.hpp): from now on it has no
     /// gradient and no moments, and no master if kernels read a copy (but see keep_master). Call it before accumulators
     /// and optimizers are constructed. Returns the number of parameters matched; throws state_error before commit.
-    std::size_t freeze(const std::string& pattern) {
-        check_committed();
-        await_readers();
-        if (is_divided()) {
-            for (const entry& e : entries_) {
-                if (!e.frozen && path_matches(pattern.c_str(), e.path.c_str()))
-                    fail<state_error>("store: freeze() of ", e.path, ", which is sharded; freeze parameters before ht::shard");
-            }
-        }
-        std::size_t named = 0, changed = 0;
-        for (entry& e : entries_) {
-            if (!path_matches(pattern.c_str(), e.path.c_str())) continue;
-            ++named;
-            changed += e.frozen ? 0 : 1;
-            e.frozen = true;
-        }
-        if (changed != 0) drop_frozen_masters();
-        return named;
-    }
+    std::size_t freeze(const std::string& pattern);
 
     /// Keeps the parameter's master when it is frozen: for a layer that reads another layer's parameter (tied weights)
     /// in a wider type than the copy's.
@@ -242,24 +157,13 @@ class store final : public detail::capture_dependency {
 
     /// Divides the slabs among ranks, and keeps what this rank holds. `sharding` is called from then on. Throws
     /// state_error before commit, and for a store that is divided already.
-    void divide(detail::store_sharding& sharding, const detail::run_options& options) {
-        check_committed();
-        await_readers();
-        if (is_divided()) fail<state_error>("store: its slabs are divided already");
-        sharding_ = &sharding;
-        rank_ = options.rank;
-        keep_runs(options);
-    }
+    void divide(detail::store_sharding& sharding, const detail::run_options& options);
     /// The division ends: what is divided can no longer be read.
     void forget_sharding() { sharding_ = nullptr; }
     /// Whether the slabs are divided among ranks.
     bool is_divided() const { return !runs_.empty(); }
     /// Who is to be called for a store that is divided; nullptr for any other.
-    detail::store_sharding* sharding() const {
-        if (is_divided() && sharding_ == nullptr)
-            fail<state_error>("store: the ht::shard that divided its parameters has been destroyed; it must outlive their use");
-        return sharding_;
-    }
+    detail::store_sharding* sharding() const;
     /// The runs of parameters of a divided store; none of any other.
     const std::vector<store_run>& runs() const { return runs_; }
     /// The unit of an entry: 0 unless the store is divided and it belongs to one.
@@ -275,28 +179,12 @@ class store final : public detail::capture_dependency {
     /// Those whose masters this rank has.
     element_range masters_here(const entry& e) const { return here(e, &store_run::master); }
     /// Whether this rank has masters and copies of so many elements of an entry from `first` on.
-    bool is_here(const entry& e, std::size_t first, std::size_t count) const {
-        const auto has = [&](const run_place store_run::*slab) {
-            const element_range part = here(e, slab);
-            return !(runs_[e.run].*slab).is_there() || (part.first <= first && first + count <= part.first + part.count);
-        };
-        return !is_divided() || (has(&store_run::master) && has(&store_run::copy));
-    }
+    bool is_here(const entry& e, std::size_t first, std::size_t count) const;
 
     /// The number of parameters, without padding and layers' states.
-    std::size_t size() const {
-        std::size_t n = 0;
-        for (const entry& e : entries_) n += e.is_state ? 0 : e.count;
-        return n;
-    }
+    std::size_t size() const;
     /// Bytes of masters and copies, also before commit.
-    std::size_t bytes() const {
-        std::size_t n = 0;
-        for (const group& g : groups_)
-            n += round_up(g.masters * g.param_bytes, block_alignment) +
-                 round_up(g.copies * g.copy_bytes, block_alignment);
-        return n;
-    }
+    std::size_t bytes() const;
 
     /// The three layers with the most bytes of masters and copies, for messages: "embed 65536, h.0 49152, h.1 49152".
     std::string largest_layers() const { return detail::largest_layers(entries_, groups_); }
@@ -341,17 +229,8 @@ class store final : public detail::capture_dependency {
     template <class Storage>
     static constexpr detail::storage_layout layout_of = make_layout<Storage>();
 
-    std::size_t find_group(const void* key) const {
-        for (std::size_t i = 0; i < groups_.size(); ++i) {
-            if (groups_[i].key == key) return i;
-        }
-        return nowhere;
-    }
-    std::size_t group_of(const detail::storage_layout& layout) {
-        if (const std::size_t found = find_group(&layout); found != nowhere) return found;
-        groups_.push_back({layout, &layout});
-        return groups_.size() - 1;
-    }
+    std::size_t find_group(const void* key) const;
+    std::size_t group_of(const detail::storage_layout& layout);
 
     /// The part of `add` that does not depend on types; returns the entry's index.
     template <int Rank>
@@ -396,136 +275,30 @@ class store final : public detail::capture_dependency {
 
     /// At most staging::elements elements if masters are split.
     void write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count,
-               staging& host) {
-        const std::byte* masters = values;
-        if (g.split != nullptr) {
-            g.split(values, host.rest, host.copy, count);
-            memory_->write(g.copy.data() + (e.copy + first) * g.copy_bytes, host.copy, count * g.copy_bytes);
-            masters = host.rest;
-        }
-        memory_->write(g.master.data() + (e.master + first) * g.param_bytes, masters, count * g.param_bytes);
-    }
-    void round(const group& g, std::size_t master, std::size_t copy, std::size_t all, staging& host) {
-        for (std::size_t first = 0; first < all; first += staging::elements) {
-            const std::size_t count = std::min(staging::elements, all - first);
-            memory_->read(host.master, g.master.data() + (master + first) * g.param_bytes, count * g.param_bytes);
-            g.round(host.master, host.copy, count);
-            memory_->write(g.copy.data() + (copy + first) * g.copy_bytes, host.copy, count * g.copy_bytes);
-        }
-    }
+               staging& host);
+    void round(const group& g, std::size_t master, std::size_t copy, std::size_t all, staging& host);
 
-    std::string run_time_path(const char* path, const char* leaf) const {
-        std::string text;
-        for (int position = 0; *path != 0; ++position) {
-            const std::size_t size = std::strcspn(path, ".");
-            const auto here = std::find_if(indices_.begin(), indices_.end(),
-                                           [&](const list_index& i) { return i.position == position; });
-            text += here == indices_.end() ? std::string(path, size) : std::to_string(here->index);
-            text += '.';
-            path += path[size] == '.' ? size + 1 : size;
-        }
-        return text + leaf;
-    }
+    std::string run_time_path(const char* path, const char* leaf) const;
 
     element_range here(const entry& e, const run_place store_run::*slab) const {
         return is_divided() ? detail::part_here(e, runs_[e.run], slab, rank_) : element_range{0, room(e)};
     }
     void tell_slab(memory_kind kind, const entry& e, std::size_t place, const element_range& part, std::size_t each,
-                   const std::byte* slab) const {
-        if (part.count == 0) return;
-        memory_->usage().note_parameter(kind, e.path.c_str(), static_cast<std::ptrdiff_t>(part.count * each),
-                                        slab == nullptr ? nullptr : slab + (place + part.first) * each);
-    }
-    void refresh_runs() {
-        staging host;
-        for (const entry& e : entries_) {
-            const group& g = groups_[e.group];
-            const element_range part = masters_here(e);
-            if (g.round != nullptr && e.master != nowhere && part.count != 0)
-                round(g, e.master + part.first, e.copy + part.first, std::min(part.count, e.count - part.first), host);
-        }
-        sharding()->gather();
-    }
+                   const std::byte* slab) const;
+    void refresh_runs();
 
     /// Lays the slabs out in runs, and moves into the new ones what this rank holds.
-    void keep_runs(const detail::run_options& options) {
-        const std::vector<entry> before = entries_;
-        for (const entry& e : entries_) tell(e, -1);
-        runs_ = detail::lay_out_runs(entries_, groups_, options);
-        ++layout_;
-        change();
-        for (std::size_t i = 0; i < groups_.size(); ++i) {
-            group& g = groups_[i];
-            buffer master(*memory_, g.masters * g.param_bytes, memory_kind::master);
-            memory_->clear(master.data(), master.bytes());
-            const detail::run_mover mover{*memory_, before, entries_, runs_, rank_, i};
-            mover.move(&entry::master, &store_run::master, g.param_bytes, g.master, master);
-            g.master = std::move(master);
-            buffer copy(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
-            memory_->clear(copy.data(), copy.bytes());
-            mover.move(&entry::copy, &store_run::copy, g.copy_bytes, g.copy, copy);
-            g.copy = std::move(copy);
-        }
-        for (const entry& e : entries_) tell(e, +1);
-    }
+    void keep_runs(const detail::run_options& options);
     /// Places a parameter in the slabs, after all parameters placed before.
-    void place(entry& e) {
-        group& g = groups_[e.group];
-        const std::size_t room = round_up(e.count, granule);
-        const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
-        e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
-        e.master = e.frozen && g.copy_bytes != 0 && !e.keeps_master ? nowhere : take(g.masters);
-        e.gradient = e.frozen ? nowhere : take(g.gradients);
-        e.moment = e.gradient, e.order = e.master;
-        g.moments = g.gradients;
-    }
-    void lay_out() {
-        for (group& g : groups_) g.masters = g.copies = g.gradients = g.moments = 0;
-        for (entry& e : entries_) place(e);
-        ++layout_;
-        change();
-    }
+    void place(entry& e);
+    void lay_out();
 
     /// Tells the memory's listener of the bytes of an entry's master and copy, with the padding after them.
-    void tell(const entry& e, std::ptrdiff_t sign) const {
-        const group& g = groups_[e.group];
-        const auto note = [&](memory_kind kind, const buffer& slab, std::size_t place, const element_range& part,
-                              std::size_t each) {
-            const bool is_there = place != nowhere && part.count != 0;
-            const auto bytes = static_cast<std::ptrdiff_t>(part.count * each);
-            memory_->usage().note_parameter(
-                kind, e.path.c_str(), is_there ? sign * bytes : 0,
-                is_there && slab.data() != nullptr ? slab.data() + (place + part.first) * each : nullptr);
-        };
-        note(memory_kind::master, g.master, e.master, masters_here(e), g.param_bytes);
-        note(memory_kind::copy, g.copy, e.copy, here(e, &store_run::copy), g.copy_bytes);
-    }
+    void tell(const entry& e, std::ptrdiff_t sign) const;
 
-    void drop_frozen_masters() {
-        std::vector<std::size_t> before;
-        for (const entry& e : entries_) {
-            before.push_back(e.master);
-            tell(e, -1);
-        }
-        lay_out();
-        for (std::size_t i = 0; i < groups_.size(); ++i) {
-            group& g = groups_[i];
-            buffer kept(*memory_, g.masters * g.param_bytes, memory_kind::master);
-            memory_->clear(kept.data(), kept.bytes());
-            for (std::size_t j = 0; j < entries_.size(); ++j) {
-                const entry& e = entries_[j];
-                if (e.group == i && e.master != nowhere) move_master(g, before[j], kept.data(), e);
-            }
-            g.master = std::move(kept);
-        }
-        for (const entry& e : entries_) tell(e, +1);
-    }
+    void drop_frozen_masters();
 
-    void move_master(const group& g, std::size_t before, std::byte* kept, const entry& e) {
-        std::vector<std::byte> host(e.count * g.param_bytes);
-        memory_->read(host.data(), g.master.data() + before * g.param_bytes, host.size());
-        memory_->write(kept + e.master * g.param_bytes, host.data(), host.size());
-    }
+    void move_master(const group& g, std::size_t before, std::byte* kept, const entry& e);
 
     memory_resource* memory_;
     std::vector<entry> entries_;
@@ -595,6 +368,287 @@ template <class Storage, int Rank>
 bool parameter<Storage, Rank>::is_frozen() const {
     return store_->entries()[entry_].frozen;
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void store::commit(std::uint64_t seed) {
+    if (committed_) fail<state_error>("store: committed twice");
+    for (group& g : groups_) {
+        try {
+            g.master = buffer(*memory_, g.masters * g.param_bytes, memory_kind::master);
+            g.copy = buffer(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
+        } catch (const out_of_memory& e) {
+            fail<out_of_memory>(e.what(),
+                                "; asked for by the model's parameters; its largest layers: ", largest_layers());
+        }
+        memory_->clear(g.master.data(), g.master.bytes());
+        // Optimizers also update the gaps between parameters, so these must hold valid values. The gaps of split
+        // copies are cleared here, those of other copies are rounded from the masters' gaps.
+        if (g.split != nullptr) memory_->clear(g.copy.data(), g.copy.bytes());
+    }
+    amaxes_.commit(*memory_);
+    committed_ = true;
+    for (const entry& e : entries_) tell(e, +1);
+    if (!memory_->has_contents()) return;
+    staging host;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+        const entry& e = entries_[i];
+        const group& g = groups_[e.group];
+        for (std::size_t first = 0; first < e.count; first += staging::elements) {
+            const std::size_t count = std::min(staging::elements, e.count - first);
+            g.fill(e.values, host.master, first, count, seed, static_cast<std::uint32_t>(i));
+            write(g, e, first, host.master, count, host);
+        }
+    }
+    refresh();
+}
+
+inline void store::write(std::size_t index, std::size_t first, const std::byte* values, std::size_t count) {
+    check_committed();
+    await_readers();
+    const entry& e = entries_[index];
+    staging host;
+    const group& g = groups_[e.group];
+    if (is_divided()) {
+        const element_range here = masters_here(e);
+        const std::size_t begin = std::max(first, here.first), end = std::min(first + count, here.first + here.count);
+        if (begin >= end) return;
+        values += (begin - first) * (g.split == nullptr ? g.param_bytes : sizeof(float));
+        first = begin, count = end - begin;
+    }
+    if (g.split == nullptr) return write(g, e, first, values, count, host);
+    for (std::size_t done = 0; done < count; done += staging::elements) {
+        write(g, e, first + done, values + done * sizeof(float), std::min(staging::elements, count - done), host);
+    }
+}
+
+inline void store::refresh() {
+    check_committed();
+    await_readers();
+    if (is_divided()) return refresh_runs();
+    staging host;
+    for (const group& g : groups_) {
+        if (g.round != nullptr && g.masters == g.copies) round(g, 0, 0, g.masters, host);
+    }
+    for (const entry& e : entries_) {
+        const group& g = groups_[e.group];
+        if (g.round != nullptr && g.masters != g.copies && e.master != nowhere)
+            round(g, e.master, e.copy, e.count, host);
+    }
+}
+
+inline void store::refresh(std::size_t index) {
+    check_committed();
+    await_readers();
+    if (is_divided()) return refresh_runs();
+    const entry& e = entries_[index];
+    const group& g = groups_[e.group];
+    staging host;
+    if (g.round != nullptr && e.master != nowhere) round(g, e.master, e.copy, e.count, host);
+}
+
+inline std::size_t store::freeze(const std::string& pattern) {
+    check_committed();
+    await_readers();
+    if (is_divided()) {
+        for (const entry& e : entries_) {
+            if (!e.frozen && path_matches(pattern.c_str(), e.path.c_str()))
+                fail<state_error>("store: freeze() of ", e.path,
+                                  ", which is sharded; freeze parameters before ht::shard");
+        }
+    }
+    std::size_t named = 0, changed = 0;
+    for (entry& e : entries_) {
+        if (!path_matches(pattern.c_str(), e.path.c_str())) continue;
+        ++named;
+        changed += e.frozen ? 0 : 1;
+        e.frozen = true;
+    }
+    if (changed != 0) drop_frozen_masters();
+    return named;
+}
+
+inline void store::divide(detail::store_sharding& sharding, const detail::run_options& options) {
+    check_committed();
+    await_readers();
+    if (is_divided()) fail<state_error>("store: its slabs are divided already");
+    sharding_ = &sharding;
+    rank_ = options.rank;
+    keep_runs(options);
+}
+
+inline detail::store_sharding* store::sharding() const {
+    if (is_divided() && sharding_ == nullptr)
+        fail<state_error>(
+            "store: the ht::shard that divided its parameters has been destroyed; it must outlive their use");
+    return sharding_;
+}
+
+inline bool store::is_here(const entry& e, std::size_t first, std::size_t count) const {
+    const auto has = [&](const run_place store_run::*slab) {
+        const element_range part = here(e, slab);
+        return !(runs_[e.run].*slab).is_there() || (part.first <= first && first + count <= part.first + part.count);
+    };
+    return !is_divided() || (has(&store_run::master) && has(&store_run::copy));
+}
+
+inline std::size_t store::size() const {
+    std::size_t n = 0;
+    for (const entry& e : entries_) n += e.is_state ? 0 : e.count;
+    return n;
+}
+
+inline std::size_t store::bytes() const {
+    std::size_t n = 0;
+    for (const group& g : groups_)
+        n += round_up(g.masters * g.param_bytes, block_alignment) + round_up(g.copies * g.copy_bytes, block_alignment);
+    return n;
+}
+
+inline std::size_t store::find_group(const void* key) const {
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+        if (groups_[i].key == key) return i;
+    }
+    return nowhere;
+}
+
+inline std::size_t store::group_of(const detail::storage_layout& layout) {
+    if (const std::size_t found = find_group(&layout); found != nowhere) return found;
+    groups_.push_back({layout, &layout});
+    return groups_.size() - 1;
+}
+
+inline void store::write(const group& g, const entry& e, std::size_t first, const std::byte* values, std::size_t count,
+                         staging& host) {
+    const std::byte* masters = values;
+    if (g.split != nullptr) {
+        g.split(values, host.rest, host.copy, count);
+        memory_->write(g.copy.data() + (e.copy + first) * g.copy_bytes, host.copy, count * g.copy_bytes);
+        masters = host.rest;
+    }
+    memory_->write(g.master.data() + (e.master + first) * g.param_bytes, masters, count * g.param_bytes);
+}
+
+inline void store::round(const group& g, std::size_t master, std::size_t copy, std::size_t all, staging& host) {
+    for (std::size_t first = 0; first < all; first += staging::elements) {
+        const std::size_t count = std::min(staging::elements, all - first);
+        memory_->read(host.master, g.master.data() + (master + first) * g.param_bytes, count * g.param_bytes);
+        g.round(host.master, host.copy, count);
+        memory_->write(g.copy.data() + (copy + first) * g.copy_bytes, host.copy, count * g.copy_bytes);
+    }
+}
+
+inline std::string store::run_time_path(const char* path, const char* leaf) const {
+    std::string text;
+    for (int position = 0; *path != 0; ++position) {
+        const std::size_t size = std::strcspn(path, ".");
+        const auto here =
+            std::find_if(indices_.begin(), indices_.end(), [&](const list_index& i) { return i.position == position; });
+        text += here == indices_.end() ? std::string(path, size) : std::to_string(here->index);
+        text += '.';
+        path += path[size] == '.' ? size + 1 : size;
+    }
+    return text + leaf;
+}
+
+inline void store::tell_slab(memory_kind kind, const entry& e, std::size_t place, const element_range& part,
+                             std::size_t each, const std::byte* slab) const {
+    if (part.count == 0) return;
+    memory_->usage().note_parameter(kind, e.path.c_str(), static_cast<std::ptrdiff_t>(part.count * each),
+                                    slab == nullptr ? nullptr : slab + (place + part.first) * each);
+}
+
+inline void store::refresh_runs() {
+    staging host;
+    for (const entry& e : entries_) {
+        const group& g = groups_[e.group];
+        const element_range part = masters_here(e);
+        if (g.round != nullptr && e.master != nowhere && part.count != 0)
+            round(g, e.master + part.first, e.copy + part.first, std::min(part.count, e.count - part.first), host);
+    }
+    sharding()->gather();
+}
+
+inline void store::keep_runs(const detail::run_options& options) {
+    const std::vector<entry> before = entries_;
+    for (const entry& e : entries_) tell(e, -1);
+    runs_ = detail::lay_out_runs(entries_, groups_, options);
+    ++layout_;
+    change();
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+        group& g = groups_[i];
+        buffer master(*memory_, g.masters * g.param_bytes, memory_kind::master);
+        memory_->clear(master.data(), master.bytes());
+        const detail::run_mover mover{*memory_, before, entries_, runs_, rank_, i};
+        mover.move(&entry::master, &store_run::master, g.param_bytes, g.master, master);
+        g.master = std::move(master);
+        buffer copy(*memory_, g.copies * g.copy_bytes, memory_kind::copy);
+        memory_->clear(copy.data(), copy.bytes());
+        mover.move(&entry::copy, &store_run::copy, g.copy_bytes, g.copy, copy);
+        g.copy = std::move(copy);
+    }
+    for (const entry& e : entries_) tell(e, +1);
+}
+
+inline void store::place(entry& e) {
+    group& g = groups_[e.group];
+    const std::size_t room = round_up(e.count, granule);
+    const auto take = [room](std::size_t& end) { return std::exchange(end, end + room); };
+    e.copy = g.copy_bytes == 0 ? nowhere : take(g.copies);
+    e.master = e.frozen && g.copy_bytes != 0 && !e.keeps_master ? nowhere : take(g.masters);
+    e.gradient = e.frozen ? nowhere : take(g.gradients);
+    e.moment = e.gradient, e.order = e.master;
+    g.moments = g.gradients;
+}
+
+inline void store::lay_out() {
+    for (group& g : groups_) g.masters = g.copies = g.gradients = g.moments = 0;
+    for (entry& e : entries_) place(e);
+    ++layout_;
+    change();
+}
+
+inline void store::tell(const entry& e, std::ptrdiff_t sign) const {
+    const group& g = groups_[e.group];
+    const auto note = [&](memory_kind kind, const buffer& slab, std::size_t place, const element_range& part,
+                          std::size_t each) {
+        const bool is_there = place != nowhere && part.count != 0;
+        const auto bytes = static_cast<std::ptrdiff_t>(part.count * each);
+        memory_->usage().note_parameter(
+            kind, e.path.c_str(), is_there ? sign * bytes : 0,
+            is_there && slab.data() != nullptr ? slab.data() + (place + part.first) * each : nullptr);
+    };
+    note(memory_kind::master, g.master, e.master, masters_here(e), g.param_bytes);
+    note(memory_kind::copy, g.copy, e.copy, here(e, &store_run::copy), g.copy_bytes);
+}
+
+inline void store::drop_frozen_masters() {
+    std::vector<std::size_t> before;
+    for (const entry& e : entries_) {
+        before.push_back(e.master);
+        tell(e, -1);
+    }
+    lay_out();
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+        group& g = groups_[i];
+        buffer kept(*memory_, g.masters * g.param_bytes, memory_kind::master);
+        memory_->clear(kept.data(), kept.bytes());
+        for (std::size_t j = 0; j < entries_.size(); ++j) {
+            const entry& e = entries_[j];
+            if (e.group == i && e.master != nowhere) move_master(g, before[j], kept.data(), e);
+        }
+        g.master = std::move(kept);
+    }
+    for (const entry& e : entries_) tell(e, +1);
+}
+
+inline void store::move_master(const group& g, std::size_t before, std::byte* kept, const entry& e) {
+    std::vector<std::byte> host(e.count * g.param_bytes);
+    memory_->read(host.data(), g.master.data() + before * g.param_bytes, host.size());
+    memory_->write(kept + e.master * g.param_bytes, host.data(), host.size());
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -17,6 +17,10 @@
 
 #include <halftone/memory/store_entry.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -64,6 +68,43 @@ inline bool belongs_to(const store_run& r, const store_run& like) {
 }
 
 /// Assigns entries to runs, in the order of the store.
+std::vector<store_run> make_runs(std::vector<store_entry>& entries, const run_options& o);
+
+/// Places runs in the slabs of their groups.
+void place_runs(std::vector<store_run>& runs, std::vector<store_group>& groups, const run_options& o);
+
+/// The place of an entry in a slab that holds its run so.
+inline std::size_t place_of(const store_entry& e, const store_run& r, const run_place& p, std::size_t rank) {
+    if (!p.is_there()) return store_entry::nowhere;
+    return p.first + e.in_run - (p.is_whole ? 0 : rank * r.piece);
+}
+
+/// Lays out a store's slabs in runs.
+std::vector<store_run> lay_out_runs(std::vector<store_entry>& entries, std::vector<store_group>& groups,
+                                    const run_options& o);
+
+/// The elements of an entry, with those of the gap after it, that are in a rank's piece of its run.
+element_range part_of_rank(const store_entry& e, const store_run& r, std::size_t rank);
+
+/// The elements of an entry, with those of the gap after it, that a slab of this rank holds.
+inline element_range part_here(const store_entry& e, const store_run& r, const run_place store_run::*slab,
+                               std::size_t rank) {
+    return (r.*slab).is_whole ? element_range{0, round_up(e.count, run_options::granule)} : part_of_rank(e, r, rank);
+}
+
+/// Moves what this rank holds of a group's entries from slabs with the layout `before` to new ones.
+struct run_mover {
+    memory_resource& memory;
+    const std::vector<store_entry>&before, &now;
+    const std::vector<store_run>& runs;
+    std::size_t rank, group;
+
+    void move(const std::size_t store_entry::*place, const run_place store_run::*slab, std::size_t each,
+              const buffer& from, const buffer& to) const;
+};
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
 inline std::vector<store_run> make_runs(std::vector<store_entry>& entries, const run_options& o) {
     std::vector<store_run> runs;
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -93,7 +134,6 @@ inline std::vector<store_run> make_runs(std::vector<store_entry>& entries, const
     return runs;
 }
 
-/// Places runs in the slabs of their groups.
 inline void place_runs(std::vector<store_run>& runs, std::vector<store_group>& groups, const run_options& o) {
     for (store_group& g : groups) g.masters = g.copies = g.gradients = g.moments = 0;
     for (store_run& r : runs) {
@@ -113,13 +153,6 @@ inline void place_runs(std::vector<store_run>& runs, std::vector<store_group>& g
     }
 }
 
-/// The place of an entry in a slab that holds its run so.
-inline std::size_t place_of(const store_entry& e, const store_run& r, const run_place& p, std::size_t rank) {
-    if (!p.is_there()) return store_entry::nowhere;
-    return p.first + e.in_run - (p.is_whole ? 0 : rank * r.piece);
-}
-
-/// Lays out a store's slabs in runs.
 inline std::vector<store_run> lay_out_runs(std::vector<store_entry>& entries, std::vector<store_group>& groups,
                                            const run_options& o) {
     std::vector<store_run> runs = make_runs(entries, o);
@@ -134,39 +167,26 @@ inline std::vector<store_run> lay_out_runs(std::vector<store_entry>& entries, st
     return runs;
 }
 
-/// The elements of an entry, with those of the gap after it, that are in a rank's piece of its run.
 inline element_range part_of_rank(const store_entry& e, const store_run& r, std::size_t rank) {
     const std::size_t room = round_up(e.count, run_options::granule);
     const std::size_t begin = std::max(e.in_run, rank * r.piece), end = std::min(e.in_run + room, (rank + 1) * r.piece);
     return begin < end ? element_range{begin - e.in_run, end - begin} : element_range{};
 }
 
-/// The elements of an entry, with those of the gap after it, that a slab of this rank holds.
-inline element_range part_here(const store_entry& e, const store_run& r, const run_place store_run::*slab,
-                               std::size_t rank) {
-    return (r.*slab).is_whole ? element_range{0, round_up(e.count, run_options::granule)} : part_of_rank(e, r, rank);
+inline void run_mover::move(const std::size_t store_entry::*place, const run_place store_run::*slab, std::size_t each,
+                            const buffer& from, const buffer& to) const {
+    std::vector<std::byte> host;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+        const store_entry& e = now[i];
+        if (e.group != group || !(runs[e.run].*slab).is_there() || before[i].*place == store_entry::nowhere) continue;
+        const element_range part = part_here(e, runs[e.run], slab, rank);
+        host.resize(part.count == 0 ? 0 : std::min(part.count, e.count - part.first) * each);
+        memory.read(host.data(), from.data() + (before[i].*place + part.first) * each, host.size());
+        memory.write(to.data() + (e.*place + part.first) * each, host.data(), host.size());
+    }
 }
 
-/// Moves what this rank holds of a group's entries from slabs with the layout `before` to new ones.
-struct run_mover {
-    memory_resource& memory;
-    const std::vector<store_entry>&before, &now;
-    const std::vector<store_run>& runs;
-    std::size_t rank, group;
-
-    void move(const std::size_t store_entry::*place, const run_place store_run::*slab, std::size_t each,
-              const buffer& from, const buffer& to) const {
-        std::vector<std::byte> host;
-        for (std::size_t i = 0; i < now.size(); ++i) {
-            const store_entry& e = now[i];
-            if (e.group != group || !(runs[e.run].*slab).is_there() || before[i].*place == store_entry::nowhere) continue;
-            const element_range part = part_here(e, runs[e.run], slab, rank);
-            host.resize(part.count == 0 ? 0 : std::min(part.count, e.count - part.first) * each);
-            memory.read(host.data(), from.data() + (before[i].*place + part.first) * each, host.size());
-            memory.write(to.data() + (e.*place + part.first) * each, host.data(), host.size());
-        }
-    }
-};
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -14,6 +14,10 @@
 
 #include <halftone/config.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -90,41 +94,17 @@ class memory_usage {
     std::uint64_t allocations() const { return allocations_; }
 
     /// Sets every peak to the bytes in use now.
-    void reset_peaks() {
-        total_.peak = total_.live;
-        held_.peak = held_.live;
-        for (counter& kind : kinds_) kind.peak = kind.live;
-        for (counter& kind : held_kinds_) kind.peak = kind.live;
-    }
+    void reset_peaks();
 
     /// Counts bytes that come into use at `block`.
-    void add(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
-        kinds_[index(kind)].add(bytes);
-        const bool is_peak = total_.add(bytes);
-        if (listener_ == nullptr) return;
-        listener_->on_allocate(block, bytes, kind);
-        if (is_peak) listener_->on_peak(*this);
-    }
+    void add(std::size_t bytes, memory_kind kind, const void* block = nullptr);
     /// Counts bytes that are no longer in use.
-    void remove(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
-        total_.live -= bytes;
-        kinds_[index(kind)].live -= bytes;
-        if (listener_ != nullptr) listener_->on_free(block, bytes, kind);
-    }
+    void remove(std::size_t bytes, memory_kind kind, const void* block = nullptr);
 
     /// Counts a block allocated from the system.
-    void add_block(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
-        ++allocations_;
-        held_.add(bytes);
-        held_kinds_[index(kind)].add(bytes);
-        if (listener_ != nullptr) listener_->on_reserve(block, bytes);
-    }
+    void add_block(std::size_t bytes, memory_kind kind, const void* block = nullptr);
     /// Counts a block returned to the system.
-    void remove_block(std::size_t bytes, memory_kind kind, const void* block = nullptr) {
-        held_.live -= bytes;
-        held_kinds_[index(kind)].live -= bytes;
-        if (listener_ != nullptr) listener_->on_unreserve(block, bytes);
-    }
+    void remove_block(std::size_t bytes, memory_kind kind, const void* block = nullptr);
 
     /// From now on `listener` receives everything that is counted here; nullptr: no listener.
     void listen(memory_listener* listener) { listener_ = listener; }
@@ -148,12 +128,7 @@ class memory_usage {
     struct counter {
         std::size_t live = 0, peak = 0;
         /// True for a new peak.
-        bool add(std::size_t bytes) {
-            live += bytes;
-            if (live <= peak) return false;
-            peak = live;
-            return true;
-        }
+        bool add(std::size_t bytes);
     };
     static int index(memory_kind kind) { return static_cast<int>(kind); }
 
@@ -161,6 +136,51 @@ class memory_usage {
     std::uint64_t allocations_ = 0;
     memory_listener* listener_ = nullptr;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void memory_usage::reset_peaks() {
+    total_.peak = total_.live;
+    held_.peak = held_.live;
+    for (counter& kind : kinds_) kind.peak = kind.live;
+    for (counter& kind : held_kinds_) kind.peak = kind.live;
+}
+
+inline void memory_usage::add(std::size_t bytes, memory_kind kind, const void* block) {
+    kinds_[index(kind)].add(bytes);
+    const bool is_peak = total_.add(bytes);
+    if (listener_ == nullptr) return;
+    listener_->on_allocate(block, bytes, kind);
+    if (is_peak) listener_->on_peak(*this);
+}
+
+inline void memory_usage::remove(std::size_t bytes, memory_kind kind, const void* block) {
+    total_.live -= bytes;
+    kinds_[index(kind)].live -= bytes;
+    if (listener_ != nullptr) listener_->on_free(block, bytes, kind);
+}
+
+inline void memory_usage::add_block(std::size_t bytes, memory_kind kind, const void* block) {
+    ++allocations_;
+    held_.add(bytes);
+    held_kinds_[index(kind)].add(bytes);
+    if (listener_ != nullptr) listener_->on_reserve(block, bytes);
+}
+
+inline void memory_usage::remove_block(std::size_t bytes, memory_kind kind, const void* block) {
+    held_.live -= bytes;
+    held_kinds_[index(kind)].live -= bytes;
+    if (listener_ != nullptr) listener_->on_unreserve(block, bytes);
+}
+
+inline bool memory_usage::counter::add(std::size_t bytes) {
+    live += bytes;
+    if (live <= peak) return false;
+    peak = live;
+    return true;
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

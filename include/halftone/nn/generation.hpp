@@ -29,6 +29,10 @@
 #include <halftone/nn/token_sampler.hpp>
 #include <halftone/tensor/host_tensor.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -40,24 +44,7 @@ class generation {
     using texts = std::vector<std::vector<std::int32_t>>;
 
     /// most: the number of tokens in the model's context. Throws argument_error.
-    generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o, extent most)
-        : options_(o), prompts_(prompts), new_tokens_(prompts.size()) {
-        check_generation(o);
-        extent longest = 0;
-        for (std::size_t i = 0; i < prompts.size(); ++i) {
-            const auto length = static_cast<extent>(prompts[i].size());
-            if (length == 0)
-                fail<argument_error>("generate: prompt ", i,
-                                     " has no tokens; expected at least one, such as a begin-of-text token");
-            if (length > most || o.max_new_tokens > most - length)
-                fail<argument_error>("generate: prompt ", i, " has ", length, " tokens, and ", o.max_new_tokens,
-                                     " more are requested; the model's context has ", most);
-            longest = std::max(longest, length);
-            if (o.max_new_tokens > 0) going_on_.push_back(i);
-        }
-        // The last token is not an input of the model.
-        capacity_ = std::max<extent>(1, longest + o.max_new_tokens - 1);
-    }
+    generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o, extent most);
 
     extent sequences() const { return static_cast<extent>(prompts_.size()); }
     extent capacity() const { return capacity_; }
@@ -65,22 +52,7 @@ class generation {
 
     /// Computes the tokens of the next step and the offsets of all sequences in them; both stay valid until the
     /// following call.
-    void begin_step() {
-        tokens_.clear(), offsets_.assign(1, 0);
-        auto next = going_on_.begin();
-        for (std::size_t i = 0; i < prompts_.size(); ++i) {
-            if (next != going_on_.end() && *next == i) {
-                const auto& made = new_tokens_[i];
-                if (made.empty()) {
-                    tokens_.insert(tokens_.end(), prompts_[i].begin(), prompts_[i].end());
-                } else {
-                    tokens_.push_back(made.back());
-                }
-                ++next;
-            }
-            offsets_.push_back(static_cast<std::int32_t>(tokens_.size()));
-        }
-    }
+    void begin_step();
     const_view<std::int32_t, 2> tokens() const { return {tokens_.data(), {1, static_cast<extent>(tokens_.size())}}; }
     const_view<std::int32_t, 1> offsets() const { return {offsets_.data(), {static_cast<extent>(offsets_.size())}}; }
 
@@ -101,13 +73,7 @@ class generation {
 
   private:
     /// Appends the next token of sequence i; returns whether the sequence continues.
-    bool take_row(std::size_t i, std::span<const float> logits) {
-        const std::size_t position = prompts_[i].size() + new_tokens_[i].size();
-        const std::uint64_t number = static_cast<std::uint64_t>(options_.first_sequence) + i;
-        const std::int32_t token = sample_token(logits, options_, number, static_cast<std::uint32_t>(position));
-        new_tokens_[i].push_back(token);
-        return token != options_.eos && static_cast<extent>(new_tokens_[i].size()) < options_.max_new_tokens;
-    }
+    bool take_row(std::size_t i, std::span<const float> logits);
 
     generation_options options_;
     std::span<const std::vector<std::int32_t>> prompts_;
@@ -130,6 +96,55 @@ auto next_logits_of(Context&& context, const Model& model, const const_view<std:
         return last_tokens(context, model.logits(context, tokens, rows), rows);
     }
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline generation::generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o,
+                              extent most)
+    : options_(o), prompts_(prompts), new_tokens_(prompts.size()) {
+    check_generation(o);
+    extent longest = 0;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+        const auto length = static_cast<extent>(prompts[i].size());
+        if (length == 0)
+            fail<argument_error>("generate: prompt ", i,
+                                 " has no tokens; expected at least one, such as a begin-of-text token");
+        if (length > most || o.max_new_tokens > most - length)
+            fail<argument_error>("generate: prompt ", i, " has ", length, " tokens, and ", o.max_new_tokens,
+                                 " more are requested; the model's context has ", most);
+        longest = std::max(longest, length);
+        if (o.max_new_tokens > 0) going_on_.push_back(i);
+    }
+    // The last token is not an input of the model.
+    capacity_ = std::max<extent>(1, longest + o.max_new_tokens - 1);
+}
+
+inline void generation::begin_step() {
+    tokens_.clear(), offsets_.assign(1, 0);
+    auto next = going_on_.begin();
+    for (std::size_t i = 0; i < prompts_.size(); ++i) {
+        if (next != going_on_.end() && *next == i) {
+            const auto& made = new_tokens_[i];
+            if (made.empty()) {
+                tokens_.insert(tokens_.end(), prompts_[i].begin(), prompts_[i].end());
+            } else {
+                tokens_.push_back(made.back());
+            }
+            ++next;
+        }
+        offsets_.push_back(static_cast<std::int32_t>(tokens_.size()));
+    }
+}
+
+inline bool generation::take_row(std::size_t i, std::span<const float> logits) {
+    const std::size_t position = prompts_[i].size() + new_tokens_[i].size();
+    const std::uint64_t number = static_cast<std::uint64_t>(options_.first_sequence) + i;
+    const std::int32_t token = sample_token(logits, options_, number, static_cast<std::uint32_t>(position));
+    new_tokens_[i].push_back(token);
+    return token != options_.eos && static_cast<extent>(new_tokens_[i].size()) < options_.max_new_tokens;
+}
+
+#endif
 
 }  // namespace detail
 

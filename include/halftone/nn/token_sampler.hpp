@@ -32,6 +32,10 @@
 #include <halftone/number/philox.hpp>
 #include <halftone/tensor/key_value_cache.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -52,15 +56,7 @@ namespace detail {
 /// The tensor number (number/philox.hpp) from which the random numbers of generation are derived.
 inline constexpr std::uint32_t generation_stream = 0x67656e65;
 
-inline void check_generation(const generation_options& o) {
-    if (o.max_new_tokens < 0)
-        fail<argument_error>("generate: max_new_tokens is ", o.max_new_tokens, "; expected 0 or more");
-    if (!(o.temperature >= 0 && o.temperature <= std::numeric_limits<double>::max()))
-        fail<argument_error>("generate: the temperature is ", o.temperature, "; expected 0 or more");
-    if (o.top_k < 0) fail<argument_error>("generate: top_k is ", o.top_k, "; expected 0 (all) or more");
-    if (!(o.top_p > 0 && o.top_p <= 1))
-        fail<argument_error>("generate: top_p is ", o.top_p, "; expected more than 0, and at most 1");
-}
+void check_generation(const generation_options& o);
 
 /// The tokens that may be drawn, in the order of ids, and their weights.
 struct token_choice {
@@ -83,17 +79,7 @@ class token_weights {
     }
     /// The index of the first of the largest logits. Throws argument_error for no logits, a NaN, or a largest logit
     /// that is not finite.
-    static std::size_t largest(std::span<const float> logits) {
-        if (logits.empty()) fail<argument_error>("generate: an empty row of logits");
-        std::size_t best = 0;
-        for (std::size_t i = 0; i < logits.size(); ++i) {
-            if (is_nan(logits[i])) fail<argument_error>("generate: the logit of token ", i, " is NaN");
-            if (logits[i] > logits[best]) best = i;
-        }
-        if (!is_finite(logits[best]))
-            fail<argument_error>("generate: the largest logit, of token ", best, ", is ", logits[best]);
-        return best;
-    }
+    static std::size_t largest(std::span<const float> logits);
 
   private:
     std::span<const float> logits_;
@@ -102,8 +88,38 @@ class token_weights {
 
 /// The tokens that top-k and top-p select, in the order of their probability. They are taken from a heap one by one, so
 /// that most tokens are never sorted.
-inline std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap, std::size_t most,
-                                                  double top_p) {
+std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap, std::size_t most,
+                                           double top_p);
+
+/// The tokens that top-k and top-p select, and their weights. The temperature is not 0.
+token_choice tokens_left(std::span<const float> logits, const generation_options& o);
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void check_generation(const generation_options& o) {
+    if (o.max_new_tokens < 0)
+        fail<argument_error>("generate: max_new_tokens is ", o.max_new_tokens, "; expected 0 or more");
+    if (!(o.temperature >= 0 && o.temperature <= std::numeric_limits<double>::max()))
+        fail<argument_error>("generate: the temperature is ", o.temperature, "; expected 0 or more");
+    if (o.top_k < 0) fail<argument_error>("generate: top_k is ", o.top_k, "; expected 0 (all) or more");
+    if (!(o.top_p > 0 && o.top_p <= 1))
+        fail<argument_error>("generate: top_p is ", o.top_p, "; expected more than 0, and at most 1");
+}
+
+inline std::size_t token_weights::largest(std::span<const float> logits) {
+    if (logits.empty()) fail<argument_error>("generate: an empty row of logits");
+    std::size_t best = 0;
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+        if (is_nan(logits[i])) fail<argument_error>("generate: the logit of token ", i, " is NaN");
+        if (logits[i] > logits[best]) best = i;
+    }
+    if (!is_finite(logits[best]))
+        fail<argument_error>("generate: the largest logit, of token ", best, ", is ", logits[best]);
+    return best;
+}
+
+inline std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vector<std::int32_t> heap,
+                                                  std::size_t most, double top_p) {
     const auto stands_behind = [&](std::int32_t a, std::int32_t b) { return weight.stands_before(b, a); };
     std::make_heap(heap.begin(), heap.end(), stands_behind);
     const auto take = [&] {
@@ -129,11 +145,9 @@ inline std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, s
     return best;
 }
 
-/// The tokens that top-k and top-p select, and their weights. The temperature is not 0.
 inline token_choice tokens_left(std::span<const float> logits, const generation_options& o) {
     const token_weights weight(logits, o.temperature);
-    const std::size_t all = logits.size(),
-                      most = o.top_k == 0 ? all : std::min(all, static_cast<std::size_t>(o.top_k));
+    const std::size_t all = logits.size(), most = o.top_k == 0 ? all : std::min(all, static_cast<std::size_t>(o.top_k));
     token_choice left;
     left.ids.resize(all);
     for (std::size_t i = 0; i < all; ++i) left.ids[i] = static_cast<std::int32_t>(i);
@@ -146,13 +160,21 @@ inline token_choice tokens_left(std::span<const float> logits, const generation_
     return left;
 }
 
+#endif
+
 }  // namespace detail
 
 /// The token at `position` of sequence number `sequence`, chosen from the logits after the previous token, by the
 /// definition at the top of this file. Throws argument_error for options out of range, and for logits with a NaN or
 /// without a finite largest one.
-inline std::int32_t sample_token(std::span<const float> logits, const generation_options& options, std::uint64_t sequence,
-                                 std::uint32_t position) {
+std::int32_t sample_token(std::span<const float> logits, const generation_options& options, std::uint64_t sequence,
+                          std::uint32_t position);
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+/// Draws a token.
+inline std::int32_t sample_token(std::span<const float> logits, const generation_options& options,
+                                 std::uint64_t sequence, std::uint32_t position) {
     detail::check_generation(options);
     if (options.temperature == 0) return static_cast<std::int32_t>(detail::token_weights::largest(logits));
     const detail::token_choice left = detail::tokens_left(logits, options);
@@ -166,6 +188,8 @@ inline std::int32_t sample_token(std::span<const float> logits, const generation
     }
     return left.ids.back();  // if rounding leaves no sum above u times the total
 }
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

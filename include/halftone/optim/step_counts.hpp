@@ -97,49 +97,16 @@ class step_counts final : public detail::capture_dependency {
     }
 
     /// The step counts of all parameters; empty if all have the optimizer's. On a GPU it waits for the device.
-    std::vector<std::int64_t> read(const std::vector<update_segment>& each, std::int64_t all) const {
-        if (made_ == 0) return {};
-        std::vector<step_group_record> now(made_);
-        memory_->read(now.data(), records(), made_ * sizeof(step_group_record));
-        std::vector<std::int64_t> steps;
-        for (const update_segment& s : each) steps.push_back(s.step_group == 0 ? all : now[s.step_group - 1].step.steps);
-        return steps;
-    }
+    std::vector<std::int64_t> read(const std::vector<update_segment>& each, std::int64_t all) const;
     /// Restores counts; `steps` is empty or as long as `each`.
-    void load(std::vector<update_segment>& each, const std::vector<std::int64_t>& steps, std::int64_t all) {
-        std::vector<step_group_record> now;
-        for (std::size_t i = 0; i < each.size(); ++i) {
-            each[i].step_group = 0;
-            if (steps.empty() || steps[i] == all) continue;
-            const auto is_it = [&](const step_group_record& r) { return r.step.steps == steps[i]; };
-            const auto found = std::find_if(now.begin(), now.end(), is_it);
-            each[i].step_group = static_cast<std::size_t>(found - now.begin()) + 1;
-            if (found == now.end()) now.push_back({{.steps = steps[i]}, 1});
-        }
-        const std::size_t before = std::exchange(made_, now.size());
-        if (before == 0 && now.empty()) return;
-        take_memory(each.size());
-        now.resize(each.size());
-        memory_->write(memory_of_records_.data(), now.data(), memory_of_records_.bytes());
-        counting_.clear();
-        change();
-    }
+    void load(std::vector<update_segment>& each, const std::vector<std::int64_t>& steps, std::int64_t all);
 
   private:
     static bool has_reached(std::size_t step_group, const std::vector<update_segment>& each,
-                            const std::vector<bool>& reached) {
-        for (std::size_t i = 0; i < each.size(); ++i) {
-            if (reached[i] && each[i].step_group == step_group) return true;
-        }
-        return false;
-    }
+                            const std::vector<bool>& reached);
     /// Allocates as many records as there are parameters, the largest possible number of step groups, since no group
     /// but group 0 is ever empty.
-    void take_memory(std::size_t parameters) {
-        if (memory_of_records_.bytes() != 0) return;
-        memory_of_records_ = buffer(*memory_, parameters * sizeof(step_group_record), memory_kind::other);
-        memory_->clear(memory_of_records_.data(), memory_of_records_.bytes());
-    }
+    void take_memory(std::size_t parameters);
     step_group_record* records() const { return reinterpret_cast<step_group_record*>(memory_of_records_.data()); }
 
     memory_resource* memory_;
@@ -147,6 +114,53 @@ class step_counts final : public detail::capture_dependency {
     std::size_t made_ = 0;
     std::vector<std::size_t> counting_;  // step groups that the current step reaches, except 0
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline std::vector<std::int64_t> step_counts::read(const std::vector<update_segment>& each, std::int64_t all) const {
+    if (made_ == 0) return {};
+    std::vector<step_group_record> now(made_);
+    memory_->read(now.data(), records(), made_ * sizeof(step_group_record));
+    std::vector<std::int64_t> steps;
+    for (const update_segment& s : each) steps.push_back(s.step_group == 0 ? all : now[s.step_group - 1].step.steps);
+    return steps;
+}
+
+inline void step_counts::load(std::vector<update_segment>& each, const std::vector<std::int64_t>& steps,
+                              std::int64_t all) {
+    std::vector<step_group_record> now;
+    for (std::size_t i = 0; i < each.size(); ++i) {
+        each[i].step_group = 0;
+        if (steps.empty() || steps[i] == all) continue;
+        const auto is_it = [&](const step_group_record& r) { return r.step.steps == steps[i]; };
+        const auto found = std::find_if(now.begin(), now.end(), is_it);
+        each[i].step_group = static_cast<std::size_t>(found - now.begin()) + 1;
+        if (found == now.end()) now.push_back({{.steps = steps[i]}, 1});
+    }
+    const std::size_t before = std::exchange(made_, now.size());
+    if (before == 0 && now.empty()) return;
+    take_memory(each.size());
+    now.resize(each.size());
+    memory_->write(memory_of_records_.data(), now.data(), memory_of_records_.bytes());
+    counting_.clear();
+    change();
+}
+
+inline bool step_counts::has_reached(std::size_t step_group, const std::vector<update_segment>& each,
+                                     const std::vector<bool>& reached) {
+    for (std::size_t i = 0; i < each.size(); ++i) {
+        if (reached[i] && each[i].step_group == step_group) return true;
+    }
+    return false;
+}
+
+inline void step_counts::take_memory(std::size_t parameters) {
+    if (memory_of_records_.bytes() != 0) return;
+    memory_of_records_ = buffer(*memory_, parameters * sizeof(step_group_record), memory_kind::other);
+    memory_->clear(memory_of_records_.data(), memory_of_records_.bytes());
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

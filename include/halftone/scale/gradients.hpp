@@ -26,6 +26,10 @@
 #include <halftone/scale/exact_sum.hpp>
 #include <halftone/scale/scaled.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -65,12 +69,7 @@ struct window {
         return sizeof(kernel::gradient_record) + parts * (sizeof(kernel::part_record) + sizeof(std::int32_t));
     }
     static constexpr std::size_t nowhere = static_cast<std::size_t>(-1);
-    std::size_t find(const store& owner) const {
-        for (std::size_t i = 0; i < parts.size(); ++i) {
-            if (&parts[i].slabs.owner() == &owner) return i;
-        }
-        return nowhere;
-    }
+    std::size_t find(const store& owner) const;
 };
 
 struct reset_record {
@@ -109,6 +108,17 @@ struct end_pass {
         kernel::end_pass(*record);
     }
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline std::size_t window::find(const store& owner) const {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (&parts[i].slabs.owner() == &owner) return i;
+    }
+    return nowhere;
+}
+
+#endif
 
 }  // namespace detail
 

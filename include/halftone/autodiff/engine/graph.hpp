@@ -34,12 +34,7 @@ namespace detail {
 /// Memory for the records of one step: chunks that are reused from step to step and not moved while in use.
 class record_memory {
   public:
-    void* take(std::size_t bytes) {
-        bytes = round_up(bytes, alignof(std::max_align_t));
-        while (current_ < chunks_.size() && used_ + bytes > chunk_bytes) ++current_, used_ = 0;
-        if (current_ == chunks_.size()) chunks_.push_back(std::make_unique<chunk>()), used_ = 0;
-        return chunks_[current_]->data + std::exchange(used_, used_ + bytes);
-    }
+    void* take(std::size_t bytes);
     struct position {
         std::size_t chunk = 0, used = 0;
     };
@@ -86,46 +81,20 @@ class graph {
 
     // ---- blocks: reference-counted memory
 
-    index make_block(std::size_t bytes) {
-        const index id = take(blocks_, free_blocks_);
-        try {
-            blocks_[at(id)] = {arena_.allocate(bytes), bytes, 1, true};
-        } catch (...) {
-            free_blocks_.push_back(id);
-            throw;
-        }
-        return id;
-    }
+    index make_block(std::size_t bytes);
     /// A block over memory of the user's.
-    index make_block_over(const void* data, std::size_t bytes) {
-        const index id = take(blocks_, free_blocks_);
-        blocks_[at(id)] = {static_cast<std::byte*>(const_cast<void*>(data)), bytes, 1, false};
-        return id;
-    }
+    index make_block_over(const void* data, std::size_t bytes);
     void retain_block(index id) { ++blocks_[at(id)].references; }
-    void release_block(index id) noexcept {
-        block& b = blocks_[at(id)];
-        if (--b.references != 0) return;
-        if (b.is_owned) arena_.deallocate(b.data, b.bytes);
-        free_blocks_.push_back(id);
-    }
+    void release_block(index id) noexcept;
     std::byte* data(index block) const { return blocks_[at(block)].data; }
     bool is_shared(index block) const { return blocks_[at(block)].references > 1; }
 
     // ---- slots: what variables refer to
 
     /// A slot for a leaf, which accepts gradients in any pass.
-    index make_leaf(index value, bool wants_gradient) {
-        const index id = take(slots_, free_slots_);
-        slots_[at(id)] = {value, none, 1, 1, any_pass, wants_gradient};
-        return id;
-    }
+    index make_leaf(index value, bool wants_gradient);
     /// A slot for the result of an operation that is being recorded.
-    index make_result(index value, bool wants_gradient) {
-        const index id = make_leaf(value, wants_gradient);
-        slots_[at(id)].pass = pass_;
-        return id;
-    }
+    index make_result(index value, bool wants_gradient);
     void retain(index slot) { ++slots_[at(slot)].handles, ++slots_[at(slot)].references; }
     void release(index slot) noexcept {
         if (--slots_[at(slot)].handles == 0) release_block(std::exchange(slots_[at(slot)].value, none));
@@ -133,11 +102,7 @@ class graph {
     }
     /// A reference keeps the slot and its gradient alive, but not its value.
     void retain_reference(index slot) { ++slots_[at(slot)].references; }
-    void release_reference(index slot) noexcept {
-        if (--slots_[at(slot)].references != 0) return;
-        drop_gradient(slot);
-        free_slots_.push_back(slot);
-    }
+    void release_reference(index slot) noexcept;
     std::byte* value(index slot) const { return data(slots_[at(slot)].value); }
     index value_block(index slot) const { return slots_[at(slot)].value; }
     bool wants_gradient(index slot) const { return slots_[at(slot)].wants_gradient; }
@@ -152,25 +117,11 @@ class graph {
     std::byte* gradient(index slot) const { return data(slots_[at(slot)].gradient); }
     index gradient_block(index slot) const { return slots_[at(slot)].gradient; }
     /// Allocates a block for the slot's gradient, with undefined contents.
-    std::byte* make_gradient(index slot, std::size_t bytes) {
-        const index block = make_block(bytes);
-        drop_gradient(slot);
-        slots_[at(slot)].gradient = block;
-        return data(block);
-    }
+    std::byte* make_gradient(index slot, std::size_t bytes);
     /// Makes the value of `from` the gradient of `slot`, without a copy.
-    void give_value(index from, index slot) {
-        const index block = value_block(from);
-        retain_block(block);
-        drop_gradient(slot);
-        slots_[at(slot)].gradient = block;
-    }
+    void give_value(index from, index slot);
     /// Makes the gradient of `slot` the one that `from` has, without a copy.
-    void share_gradient(index from, index slot) {
-        const index block = slots_[at(from)].gradient;
-        retain_block(block);
-        slots_[at(slot)].gradient = block;
-    }
+    void share_gradient(index from, index slot);
     /// Replaces the gradient's block by a new one; returns the old one, which the caller releases.
     index replace_gradient(index slot, std::size_t bytes) {
         const index fresh = make_block(bytes);
@@ -204,17 +155,7 @@ class graph {
     }
 
     /// Runs and drops all records, the last one first. If one throws, the remaining ones are dropped without being run.
-    void run_backward(void* tape) {
-        tape_ = tape;
-        runs_backward_ = true;
-        try {
-            run_records(0);
-        } catch (...) {
-            clear();
-            throw;
-        }
-        clear();
-    }
+    void run_backward(void* tape);
 
     /// Where records stand that are made from now on.
     struct place {
@@ -243,16 +184,7 @@ class graph {
     };
 
     /// Drops all records and begins a new pass.
-    void clear() noexcept {
-        while (!records_.empty()) {
-            const record last = records_.back();
-            records_.pop_back();
-            last.destroy(last.payload);
-        }
-        memory_.rewind();
-        runs_backward_ = false;
-        ++pass_;
-    }
+    void clear() noexcept;
     std::size_t records() const { return records_.size(); }
     /// Whether a backward pass runs, which may compute operations again.
     bool runs_backward() const { return runs_backward_; }
@@ -276,16 +208,8 @@ class graph {
     // ---- where a pass is, for the message of an error
 
     /// Layer `index` of the list with this path begins: operations are in it until leave().
-    void enter(const char* list, int index) {
-        if (open_ < 0 && records_.empty()) list_layers_.clear();
-        list_layers_.push_back({list, index, open_, records_.size(), static_cast<std::size_t>(-1)});
-        open_ = static_cast<int>(list_layers_.size()) - 1;
-    }
-    void leave() noexcept {
-        list_layer& ended = list_layers_[static_cast<std::size_t>(open_)];
-        ended.end = records_.size();
-        open_ = ended.outer;
-    }
+    void enter(const char* list, int index);
+    void leave() noexcept;
     /// An operation of the forward pass begins.
     void note(const char* operation) { running_ = {operation, open_, no_record}; }
     /// The operation that began last, its pass, and the layer of a list in which it is: "linear (forward) of h.3"; empty:
@@ -330,20 +254,7 @@ class graph {
     static constexpr std::int64_t any_pass = -1;
 
     /// Runs and drops the last records until `left` are left.
-    void run_records(std::size_t left) {
-        while (records_.size() > left) {
-            const record last = records_.back();
-            {
-                running_ = {last.operation, -1, records_.size() - 1};
-                const halftone::range here(listener, last.operation, pass::backward);
-                tell_layer();
-                last.backward(tape_, last.payload);
-            }
-            records_.pop_back();
-            last.destroy(last.payload);
-            if (left == 0 && gradients != nullptr) gradients->end_operation();
-        }
-    }
+    void run_records(std::size_t left);
     /// Reserves the list's memory first: otherwise an exception after the record was made would lose it.
     void* room_for_record(std::size_t bytes) {
         if (records_.size() == records_.capacity()) records_.reserve(2 * records_.size() + 16);
@@ -400,6 +311,135 @@ inline std::string graph::layer_of_last() const {
     return std::string(l.list) + '.' + std::to_string(l.index);
 }
 
+/// An operation of the forward pass, told to the graph's listener.
+struct forward_range : halftone::range {
+    forward_range(graph& g, const char* operation) : range(g.listener, operation, halftone::pass::forward) {
+        g.note(operation);
+        g.tell_layer();
+    }
+};
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void* record_memory::take(std::size_t bytes) {
+    bytes = round_up(bytes, alignof(std::max_align_t));
+    while (current_ < chunks_.size() && used_ + bytes > chunk_bytes) ++current_, used_ = 0;
+    if (current_ == chunks_.size()) chunks_.push_back(std::make_unique<chunk>()), used_ = 0;
+    return chunks_[current_]->data + std::exchange(used_, used_ + bytes);
+}
+
+inline graph::index graph::make_block(std::size_t bytes) {
+    const index id = take(blocks_, free_blocks_);
+    try {
+        blocks_[at(id)] = {arena_.allocate(bytes), bytes, 1, true};
+    } catch (...) {
+        free_blocks_.push_back(id);
+        throw;
+    }
+    return id;
+}
+
+inline graph::index graph::make_block_over(const void* data, std::size_t bytes) {
+    const index id = take(blocks_, free_blocks_);
+    blocks_[at(id)] = {static_cast<std::byte*>(const_cast<void*>(data)), bytes, 1, false};
+    return id;
+}
+
+inline void graph::release_block(index id) noexcept {
+    block& b = blocks_[at(id)];
+    if (--b.references != 0) return;
+    if (b.is_owned) arena_.deallocate(b.data, b.bytes);
+    free_blocks_.push_back(id);
+}
+
+inline graph::index graph::make_leaf(index value, bool wants_gradient) {
+    const index id = take(slots_, free_slots_);
+    slots_[at(id)] = {value, none, 1, 1, any_pass, wants_gradient};
+    return id;
+}
+
+inline graph::index graph::make_result(index value, bool wants_gradient) {
+    const index id = make_leaf(value, wants_gradient);
+    slots_[at(id)].pass = pass_;
+    return id;
+}
+
+inline void graph::release_reference(index slot) noexcept {
+    if (--slots_[at(slot)].references != 0) return;
+    drop_gradient(slot);
+    free_slots_.push_back(slot);
+}
+
+inline std::byte* graph::make_gradient(index slot, std::size_t bytes) {
+    const index block = make_block(bytes);
+    drop_gradient(slot);
+    slots_[at(slot)].gradient = block;
+    return data(block);
+}
+
+inline void graph::give_value(index from, index slot) {
+    const index block = value_block(from);
+    retain_block(block);
+    drop_gradient(slot);
+    slots_[at(slot)].gradient = block;
+}
+
+inline void graph::share_gradient(index from, index slot) {
+    const index block = slots_[at(from)].gradient;
+    retain_block(block);
+    slots_[at(slot)].gradient = block;
+}
+
+inline void graph::run_backward(void* tape) {
+    tape_ = tape;
+    runs_backward_ = true;
+    try {
+        run_records(0);
+    } catch (...) {
+        clear();
+        throw;
+    }
+    clear();
+}
+
+inline void graph::clear() noexcept {
+    while (!records_.empty()) {
+        const record last = records_.back();
+        records_.pop_back();
+        last.destroy(last.payload);
+    }
+    memory_.rewind();
+    runs_backward_ = false;
+    ++pass_;
+}
+
+inline void graph::enter(const char* list, int index) {
+    if (open_ < 0 && records_.empty()) list_layers_.clear();
+    list_layers_.push_back({list, index, open_, records_.size(), static_cast<std::size_t>(-1)});
+    open_ = static_cast<int>(list_layers_.size()) - 1;
+}
+
+inline void graph::leave() noexcept {
+    list_layer& ended = list_layers_[static_cast<std::size_t>(open_)];
+    ended.end = records_.size();
+    open_ = ended.outer;
+}
+
+inline void graph::run_records(std::size_t left) {
+    while (records_.size() > left) {
+        const record last = records_.back();
+        {
+            running_ = {last.operation, -1, records_.size() - 1};
+            const halftone::range here(listener, last.operation, pass::backward);
+            tell_layer();
+            last.backward(tape_, last.payload);
+        }
+        records_.pop_back();
+        last.destroy(last.payload);
+        if (left == 0 && gradients != nullptr) gradients->end_operation();
+    }
+}
+
 inline std::string graph::place_of_last() const {
     if (running_.operation == nullptr) return {};
     const std::string layer = layer_of_last();
@@ -408,13 +448,7 @@ inline std::string graph::place_of_last() const {
            (layer.empty() ? "" : " of " + layer);
 }
 
-/// An operation of the forward pass, told to the graph's listener.
-struct forward_range : halftone::range {
-    forward_range(graph& g, const char* operation) : range(g.listener, operation, halftone::pass::forward) {
-        g.note(operation);
-        g.tell_layer();
-    }
-};
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

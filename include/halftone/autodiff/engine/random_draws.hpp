@@ -18,6 +18,10 @@
 #include <halftone/kernel/dropout/dropout.hpp>
 #include <halftone/memory/resource.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -66,17 +70,8 @@ class random_draws {
     }
 
     /// Waits for the device if anything was drawn.
-    random_state state(memory_resource& memory) const {
-        if (record_.data() == nullptr) return begin_;
-        kernel::random_record now;
-        memory.read(&now, record(), sizeof now);
-        return {now.seed ^ own_seeds, now.pass + 1};
-    }
-    void restore(memory_resource& memory, const random_state& s) {
-        begin_ = s;
-        pass_ = none;
-        if (record_.data() != nullptr) write(memory);
-    }
+    random_state state(memory_resource& memory) const;
+    void restore(memory_resource& memory, const random_state& s);
 
     /// The number of draws so far in the pass; recomputation goes back to an earlier number.
     std::uint32_t drawn(std::int64_t pass) const { return pass == pass_ ? number_ : 0; }
@@ -98,6 +93,23 @@ class random_draws {
     std::int64_t pass_ = none;
     std::uint32_t number_ = 0;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline random_state random_draws::state(memory_resource& memory) const {
+    if (record_.data() == nullptr) return begin_;
+    kernel::random_record now;
+    memory.read(&now, record(), sizeof now);
+    return {now.seed ^ own_seeds, now.pass + 1};
+}
+
+inline void random_draws::restore(memory_resource& memory, const random_state& s) {
+    begin_ = s;
+    pass_ = none;
+    if (record_.data() != nullptr) write(memory);
+}
+
+#endif
 
 }  // namespace detail
 

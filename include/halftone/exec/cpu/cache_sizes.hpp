@@ -27,19 +27,25 @@ struct cache_sizes {
     std::size_t l3 = std::size_t{32} << 20;
 
     /// Asks the C library, which asks the processor (glibc: sysconf, microseconds). What it does not know keeps its default.
-    static cache_sizes of_this_machine() {
-        cache_sizes all;
-#if defined(_SC_LEVEL1_DCACHE_SIZE) && defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
-        const auto ask = [](int what, std::size_t& size) {
-            if (const long bytes = sysconf(what); bytes > 0) size = static_cast<std::size_t>(bytes);
-        };
-        ask(_SC_LEVEL1_DCACHE_SIZE, all.l1);
-        ask(_SC_LEVEL2_CACHE_SIZE, all.l2);
-        ask(_SC_LEVEL3_CACHE_SIZE, all.l3);
-#endif
-        return all;
-    }
+    static cache_sizes of_this_machine();
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline cache_sizes cache_sizes::of_this_machine() {
+    cache_sizes all;
+#if defined(_SC_LEVEL1_DCACHE_SIZE) && defined(_SC_LEVEL2_CACHE_SIZE) && defined(_SC_LEVEL3_CACHE_SIZE)
+    const auto ask = [](int what, std::size_t& size) {
+        if (const long bytes = sysconf(what); bytes > 0) size = static_cast<std::size_t>(bytes);
+    };
+    ask(_SC_LEVEL1_DCACHE_SIZE, all.l1);
+    ask(_SC_LEVEL2_CACHE_SIZE, all.l2);
+    ask(_SC_LEVEL3_CACHE_SIZE, all.l3);
+#endif
+    return all;
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

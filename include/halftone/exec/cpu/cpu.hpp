@@ -53,21 +53,7 @@ class cpu {
   public:
     /// Throws argument_error for a number of threads that is negative, above 4096 or more than the system can start,
     /// and for an instruction set that this processor lacks.
-    explicit cpu(const cpu_options& options = {})
-        : memory_(std::make_unique<host_memory>(options.memory_limit)),
-          workspace_(*memory_, options.workspace),
-          set_(options.instruction_set ? *options.instruction_set : default_isa()) {
-        memory_->set_arenas(options.arenas);
-        if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
-        if (options.threads < 0 || options.threads > 4096)
-            fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
-        if (options.executor == nullptr) {
-            pool_ = std::make_unique<thread_pool>(options.threads == 0 ? detail::usable_processors() : options.threads);
-            executor_ = pool_.get();
-        } else {
-            executor_ = options.executor;
-        }
-    }
+    explicit cpu(const cpu_options& options = {});
     /// For exec/measure.hpp: partitions work as `real` does and counts its scratch memory, but runs nothing.
     cpu(const cpu& real, detail::measuring tag)
         : memory_(std::make_unique<host_memory>(0)),
@@ -158,11 +144,7 @@ class cpu {
         detail::index_shares shares;
         detail::float_control control = detail::float_control::of_this_thread();  ///< the calling thread's
 
-        void run(int worker) {
-            const detail::float_control_scope as_the_caller(control);
-            std::byte* const own = scratch + scratch_bytes * static_cast<std::size_t>(worker);
-            shares.run(worker, [&](extent index) { call(body, index, own); });
-        }
+        void run(int worker);
     };
 
     template <class Body>
@@ -174,17 +156,7 @@ class cpu {
         (*static_cast<const Body*>(body))(index, scratch);
     }
 
-    void run_region(extent count, std::size_t bytes, const void* body, body_call call) {
-        const std::size_t each = round_up(bytes, block_alignment);
-        const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
-        if (measures_) return;
-        if (count <= 1 || threads() == 1) {
-            for (extent index = 0; index < count; ++index) call(body, index, all.data());
-            return;
-        }
-        region work{body, call, all.data(), each, {count, threads()}};
-        executor_->run([](void* argument, int worker) noexcept { static_cast<region*>(argument)->run(worker); }, &work);
-    }
+    void run_region(extent count, std::size_t bytes, const void* body, body_call call);
 
     std::unique_ptr<memory_resource> memory_;
     workspace workspace_;
@@ -195,6 +167,44 @@ class cpu {
     bool measures_ = false;
     range_listener* listener_ = nullptr;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline cpu::cpu(const cpu_options& options)
+    : memory_(std::make_unique<host_memory>(options.memory_limit)),
+      workspace_(*memory_, options.workspace),
+      set_(options.instruction_set ? *options.instruction_set : default_isa()) {
+    memory_->set_arenas(options.arenas);
+    if (!supports(set_)) fail<argument_error>("cpu: this processor lacks ", name(set_));
+    if (options.threads < 0 || options.threads > 4096)
+        fail<argument_error>("cpu: ", options.threads, " threads; expected 0 (all cores) to 4096");
+    if (options.executor == nullptr) {
+        pool_ = std::make_unique<thread_pool>(options.threads == 0 ? detail::usable_processors() : options.threads);
+        executor_ = pool_.get();
+    } else {
+        executor_ = options.executor;
+    }
+}
+
+inline void cpu::region::run(int worker) {
+    const detail::float_control_scope as_the_caller(control);
+    std::byte* const own = scratch + scratch_bytes * static_cast<std::size_t>(worker);
+    shares.run(worker, [&](extent index) { call(body, index, own); });
+}
+
+inline void cpu::run_region(extent count, std::size_t bytes, const void* body, body_call call) {
+    const std::size_t each = round_up(bytes, block_alignment);
+    const workspace::lease all(workspace_, each * static_cast<std::size_t>(threads()));
+    if (measures_) return;
+    if (count <= 1 || threads() == 1) {
+        for (extent index = 0; index < count; ++index) call(body, index, all.data());
+        return;
+    }
+    region work{body, call, all.data(), each, {count, threads()}};
+    executor_->run([](void* argument, int worker) noexcept { static_cast<region*>(argument)->run(worker); }, &work);
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

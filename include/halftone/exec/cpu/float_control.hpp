@@ -16,31 +16,21 @@
 #include <xmmintrin.h>
 #endif
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
 class float_control {
   public:
-    static float_control of_this_thread() {
-        float_control control;
-#if defined(__x86_64__)
-        control.bits_ = _mm_getcsr() & ~raised;
-#elif defined(__aarch64__)
-        __asm__ volatile("mrs %0, fpcr" : "=r"(control.bits_));
-#endif
-        return control;
-    }
+    static float_control of_this_thread();
     bool operator==(const float_control&) const = default;
 
     /// Sets this thread's mode.
-    void apply() const {
-#if defined(__x86_64__)
-        _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
-#elif defined(__aarch64__)
-        __asm__ volatile("msr fpcr, %0" : : "r"(bits_));
-#endif
-    }
+    void apply() const;
 
   private:
     static constexpr unsigned raised = 0x3f;  ///< the flags of exceptions raised so far, which stay each thread's own
@@ -64,6 +54,28 @@ class float_control_scope {
     float_control before_;
     bool changes_;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline float_control float_control::of_this_thread() {
+    float_control control;
+#if defined(__x86_64__)
+    control.bits_ = _mm_getcsr() & ~raised;
+#elif defined(__aarch64__)
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control.bits_));
+#endif
+    return control;
+}
+
+inline void float_control::apply() const {
+#if defined(__x86_64__)
+    _mm_setcsr((_mm_getcsr() & raised) | static_cast<unsigned>(bits_));
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"(bits_));
+#endif
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

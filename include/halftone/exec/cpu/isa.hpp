@@ -24,6 +24,10 @@
 #endif
 #endif
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -46,12 +50,7 @@ constexpr const char* name(isa set) {
 }
 
 /// The set of that name. Throws argument_error for any other text.
-inline isa parse_isa(const char* text) {
-    for (isa set : every_isa) {
-        if (std::strcmp(text, name(set)) == 0) return set;
-    }
-    fail<argument_error>("isa: '", text, "' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx");
-}
+isa parse_isa(const char* text);
 
 namespace detail {
 
@@ -114,6 +113,20 @@ inline bool supports(isa set) { return set <= detail::inspect_processor().best; 
 
 /// The set of a context whose options name none: that of HALFTONE_ISA if it is set, otherwise the fastest one here.
 /// Throws argument_error if the variable names an unknown set or one that this processor lacks.
+isa default_isa();
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+/// Finds the set by its name.
+inline isa parse_isa(const char* text) {
+    for (isa set : every_isa) {
+        if (std::strcmp(text, name(set)) == 0) return set;
+    }
+    fail<argument_error>("isa: '", text,
+                         "' is not an instruction set; known: portable, avx2, avx512, avx512_bf16, amx");
+}
+
+/// Reads HALFTONE_ISA.
 inline isa default_isa() {
     const detail::processor here = detail::inspect_processor();
     const char* text = std::getenv("HALFTONE_ISA");
@@ -122,6 +135,8 @@ inline isa default_isa() {
     if (set > here.best) fail<argument_error>("isa: HALFTONE_ISA is ", text, ", which this processor lacks");
     return set;
 }
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -37,25 +37,12 @@ class preemption_watch {
 
     /// Whether this thread has run for less than 7/8 of the time since the last measurement. Measures again only after
     /// 2 ms, since the system call takes up to a microsecond; false in between.
-    bool was_preempted(clock::time_point now) {
-        const clock::duration passed = now - begin_;
-        if (passed < std::chrono::milliseconds(2)) return false;
-        const std::chrono::nanoseconds ran = time_of_this_thread(), lost = passed - (ran - ran_);
-        begin_ = now, ran_ = ran;
-        return lost > passed / 8;
-    }
+    bool was_preempted(clock::time_point now);
     /// Starts a new measurement.
     void restart(clock::time_point now) { begin_ = now, ran_ = time_of_this_thread(); }
 
   private:
-    static std::chrono::nanoseconds time_of_this_thread() {
-#if defined(CLOCK_THREAD_CPUTIME_ID)
-        timespec t{};
-        if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
-            return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
-#endif
-        return clock::now().time_since_epoch();
-    }
+    static std::chrono::nanoseconds time_of_this_thread();
 
     clock::time_point begin_{};
     std::chrono::nanoseconds ran_{};
@@ -76,6 +63,27 @@ class recent_event {
   private:
     std::atomic<clock::rep> time_{clock::rep{-1} << 61};
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline bool preemption_watch::was_preempted(clock::time_point now) {
+    const clock::duration passed = now - begin_;
+    if (passed < std::chrono::milliseconds(2)) return false;
+    const std::chrono::nanoseconds ran = time_of_this_thread(), lost = passed - (ran - ran_);
+    begin_ = now, ran_ = ran;
+    return lost > passed / 8;
+}
+
+inline std::chrono::nanoseconds preemption_watch::time_of_this_thread() {
+#if defined(CLOCK_THREAD_CPUTIME_ID)
+    timespec t{};
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0)
+        return std::chrono::seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+#endif
+    return clock::now().time_since_epoch();
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -33,29 +33,11 @@ namespace detail {
 using thread_id = int;
 
 /// The system's id of this thread; 0 if it has none.
-inline thread_id current_thread() {
-#if defined(__linux__)
-    return static_cast<thread_id>(syscall(SYS_gettid));
-#else
-    return 0;
-#endif
-}
+thread_id current_thread();
 /// The id of this process, which changes after fork(); 0 if it has none.
-inline int process_id() {
-#if defined(_WIN32)
-    return 0;
-#else
-    return static_cast<int>(getpid());
-#endif
-}
+int process_id();
 /// The number of the processor that this thread runs on; -1 if the system does not report it.
-inline int current_processor() {
-#if defined(__linux__)
-    return sched_getcpu();
-#else
-    return -1;
-#endif
-}
+int current_processor();
 
 /// A set of processors by number; always empty on systems without thread affinity.
 class processor_set {
@@ -95,6 +77,42 @@ class processor_set {
 };
 
 /// The first line of a file; empty if there is none.
+std::string first_line(const std::string& path);
+
+/// The CPU quota of this process's control groups (version 2 or 1), in processors; 0: no limit. A group is limited by
+/// the groups above it, too, of which a container sees only some. `groups` is /proc/self/cgroup, `mount` is
+/// /sys/fs/cgroup.
+double quota_of_groups(const std::string& groups, const std::string& mount);
+
+/// The number of processors that this process may use, at least 1.
+int usable_processors();
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline thread_id current_thread() {
+#if defined(__linux__)
+    return static_cast<thread_id>(syscall(SYS_gettid));
+#else
+    return 0;
+#endif
+}
+
+inline int process_id() {
+#if defined(_WIN32)
+    return 0;
+#else
+    return static_cast<int>(getpid());
+#endif
+}
+
+inline int current_processor() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
 inline std::string first_line(const std::string& path) {
     std::string line;
     if (std::FILE* const file = std::fopen(path.c_str(), "r")) {
@@ -104,9 +122,6 @@ inline std::string first_line(const std::string& path) {
     return line;
 }
 
-/// The CPU quota of this process's control groups (version 2 or 1), in processors; 0: no limit. A group is limited by
-/// the groups above it, too, of which a container sees only some. `groups` is /proc/self/cgroup, `mount` is
-/// /sys/fs/cgroup.
 inline double quota_of_groups(const std::string& groups, const std::string& mount) {
     double least = 0;
     const auto take = [&](double quota, double period) {
@@ -151,7 +166,6 @@ inline double quota_of_groups(const std::string& groups, const std::string& moun
     return least;
 }
 
-/// The number of processors that this process may use, at least 1.
 inline int usable_processors() {
     int count = processor_set::of_this_thread().count();
     if (count == 0) count = static_cast<int>(std::thread::hardware_concurrency());
@@ -162,6 +176,8 @@ inline int usable_processors() {
 #endif
     return std::max(count, 1);
 }
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -33,55 +33,22 @@ class region_gate {
     static constexpr int default_spins = 1000;
 
     /// Begins a region. Only one thread may open and close; no thread may be inside.
-    void open() {
-        // The region's number is in the upper bits; below are the "open" bit and the count of threads inside.
-        state_.store(((state_.load(std::memory_order_relaxed) >> round_shift) + 1) << round_shift | is_open,
-                     std::memory_order_seq_cst);
-        for_regions_.wake(state_);
-    }
+    void open();
 
     /// True if a region is open, which then waits for this thread's leave().
-    bool enter() {
-        std::uint32_t seen = state_.load(std::memory_order_relaxed);
-        while ((seen & is_open) != 0) {
-            if (state_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire, std::memory_order_relaxed))
-                return true;
-        }
-        return false;
-    }
+    bool enter();
 
     /// Ends the part of a thread that enter() admitted.
-    void leave() {
-        const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
-        if ((before & is_open) == 0 && (before & inside) == 1) {
-            left_.fetch_add(1, std::memory_order_seq_cst);
-            for_leave_.wake(left_);
-        }
-    }
+    void leave();
 
     /// Ends the region: no thread enters any more. Returns when all that entered have left.
     void close() {
         if (!try_close(default_spins)) wait_until_empty();
     }
     /// The first half of close(): polls `spins` times; true if all threads have left by then.
-    bool try_close(int spins) {
-        if ((state_.fetch_and(~is_open, std::memory_order_acq_rel) & inside) == 0) return true;
-        for (int i = 0; i < spins; ++i) {
-            if (is_empty()) return true;
-            pause();
-        }
-        return false;
-    }
+    bool try_close(int spins);
     /// The second half of close(): sleeps until all threads have left.
-    void wait_until_empty() const {
-        for (;;) {
-            // The order matters: a thread that leaves after the load of state_ below changes left_, with which wait
-            // compares.
-            const std::uint32_t before = left_.load(std::memory_order_acquire);
-            if (is_empty()) return;
-            for_leave_.wait_while(left_, before);
-        }
-    }
+    void wait_until_empty() const;
 
     /// For a child of fork(): the threads that were inside do not exist in it. Its only thread must not be inside.
     void forget_all() {
@@ -92,33 +59,12 @@ class region_gate {
     std::uint32_t region() const { return state_.load(std::memory_order_acquire) >> round_shift; }
     /// Polls `spins` times for a region other than number `last`; true if there is one, whose number is then stored in
     /// `last`.
-    bool spin_for_another(std::uint32_t& last, int spins) const {
-        for (int i = 0; i < spins; ++i) {
-            if (const std::uint32_t now = region(); now != last) {
-                last = now;
-                return true;
-            }
-            pause();
-        }
-        return false;
-    }
+    bool spin_for_another(std::uint32_t& last, int spins) const;
     /// Sleeps until a region other than number `last` is opened; returns its number.
-    std::uint32_t wait_for_another(std::uint32_t last) const {
-        for (;;) {
-            const std::uint32_t state = state_.load(std::memory_order_acquire);
-            if (state >> round_shift != last) return state >> round_shift;
-            for_regions_.wait_while(state_, state);
-        }
-    }
+    std::uint32_t wait_for_another(std::uint32_t last) const;
 
     /// Tells the processor that this thread is in a polling loop.
-    static void pause() {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        __asm__ volatile("yield");
-#endif
-    }
+    static void pause();
 
   private:
     static constexpr std::uint32_t round_shift = 16, is_open = 1u << 15, inside = is_open - 1;
@@ -129,6 +75,80 @@ class region_gate {
     alignas(64) std::atomic<std::uint32_t> left_{0};  ///< incremented by each thread that leaves a closed region last
     detail::atomic_waiter for_regions_, for_leave_;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void region_gate::open() {
+    // The region's number is in the upper bits; below are the "open" bit and the count of threads inside.
+    state_.store(((state_.load(std::memory_order_relaxed) >> round_shift) + 1) << round_shift | is_open,
+                 std::memory_order_seq_cst);
+    for_regions_.wake(state_);
+}
+
+inline bool region_gate::enter() {
+    std::uint32_t seen = state_.load(std::memory_order_relaxed);
+    while ((seen & is_open) != 0) {
+        if (state_.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire, std::memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
+
+inline void region_gate::leave() {
+    const std::uint32_t before = state_.fetch_sub(1, std::memory_order_acq_rel);
+    if ((before & is_open) == 0 && (before & inside) == 1) {
+        left_.fetch_add(1, std::memory_order_seq_cst);
+        for_leave_.wake(left_);
+    }
+}
+
+inline bool region_gate::try_close(int spins) {
+    if ((state_.fetch_and(~is_open, std::memory_order_acq_rel) & inside) == 0) return true;
+    for (int i = 0; i < spins; ++i) {
+        if (is_empty()) return true;
+        pause();
+    }
+    return false;
+}
+
+inline void region_gate::wait_until_empty() const {
+    for (;;) {
+        // The order matters: a thread that leaves after the load of state_ below changes left_, with which wait
+        // compares.
+        const std::uint32_t before = left_.load(std::memory_order_acquire);
+        if (is_empty()) return;
+        for_leave_.wait_while(left_, before);
+    }
+}
+
+inline bool region_gate::spin_for_another(std::uint32_t& last, int spins) const {
+    for (int i = 0; i < spins; ++i) {
+        if (const std::uint32_t now = region(); now != last) {
+            last = now;
+            return true;
+        }
+        pause();
+    }
+    return false;
+}
+
+inline std::uint32_t region_gate::wait_for_another(std::uint32_t last) const {
+    for (;;) {
+        const std::uint32_t state = state_.load(std::memory_order_acquire);
+        if (state >> round_shift != last) return state >> round_shift;
+        for_regions_.wait_while(state_, state);
+    }
+}
+
+inline void region_gate::pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

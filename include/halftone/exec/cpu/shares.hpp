@@ -12,18 +12,17 @@
 
 #include <halftone/tensor/shape.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
 
 class index_shares {
   public:
-    index_shares(extent count, int workers) : used_(std::min(workers, most)) {
-        for (extent i = 0; i < used_; ++i) {
-            shares_[i].next.store(count * i / used_, std::memory_order_relaxed);
-            shares_[i].end = count * (i + 1) / used_;
-        }
-    }
+    index_shares(extent count, int workers);
 
     /// Calls run(index), as one of the workers, until every index has been taken.
     template <class Run>
@@ -47,6 +46,17 @@ class index_shares {
     int used_;
     share shares_[most];
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline index_shares::index_shares(extent count, int workers) : used_(std::min(workers, most)) {
+    for (extent i = 0; i < used_; ++i) {
+        shares_[i].next.store(count * i / used_, std::memory_order_relaxed);
+        shares_[i].end = count * (i + 1) / used_;
+    }
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

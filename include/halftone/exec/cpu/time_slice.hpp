@@ -54,32 +54,42 @@ class short_time_slice {
     };
     static constexpr std::uint64_t shortest = 100'000;
 
-    static bool request_short(attributes wanted) {
-#if defined(__linux__)
-        if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // the user's choice
-#endif
-        if (wanted.runtime == shortest) return false;
-        wanted.runtime = shortest;
-        return write(wanted);
-    }
-    static bool read([[maybe_unused]] attributes& now) {
-#if defined(__linux__) && defined(SYS_sched_getattr)
-        return syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) == 0;
-#else
-        return false;
-#endif
-    }
-    static bool write([[maybe_unused]] const attributes& wanted) {
-#if defined(__linux__) && defined(SYS_sched_setattr)
-        return syscall(SYS_sched_setattr, 0, &wanted, 0) == 0;
-#else
-        return false;
-#endif
-    }
+    static bool request_short(attributes wanted);
+    static bool read([[maybe_unused]] attributes& now);
+    static bool write([[maybe_unused]] const attributes& wanted);
 
     attributes before_;
     bool changed_;
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline bool short_time_slice::request_short(attributes wanted) {
+#if defined(__linux__)
+    if (wanted.policy != SCHED_OTHER && wanted.policy != SCHED_BATCH) return false;  // the user's choice
+#endif
+    if (wanted.runtime == shortest) return false;
+    wanted.runtime = shortest;
+    return write(wanted);
+}
+
+inline bool short_time_slice::read([[maybe_unused]] attributes& now) {
+#if defined(__linux__) && defined(SYS_sched_getattr)
+    return syscall(SYS_sched_getattr, 0, &now, sizeof now, 0) == 0;
+#else
+    return false;
+#endif
+}
+
+inline bool short_time_slice::write([[maybe_unused]] const attributes& wanted) {
+#if defined(__linux__) && defined(SYS_sched_setattr)
+    return syscall(SYS_sched_setattr, 0, &wanted, 0) == 0;
+#else
+    return false;
+#endif
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -31,6 +31,10 @@
 #include <halftone/policy/check.hpp>
 #include <halftone/policy/recipe.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -174,33 +178,10 @@ void check_attention_result(const char* which, const view<T, 4>& v, const shape<
 }
 
 /// Checks shapes alone: the offsets are in the device's memory.
-inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
-    if (e.batch != 1) fail<shape_error>("attention: packed sequences in a batch of ", e.batch, "; expected 1");
-    if (s.query_offsets.extent_of(0) < 1)
-        fail<shape_error>("attention: query_offsets is empty; expected sequences + 1");
-    kernel::expect("attention", "query_offsets", s.query_offsets, {s.query_offsets.extent_of(0)});
-    kernel::expect("attention", "key_offsets", s.key_offsets, {s.query_offsets.extent_of(0)});
-    if (s.longest_queries < 0 || s.longest_keys < 0) {
-        fail<shape_error>("attention: the longest sequence has ", s.longest_queries, " queries and ", s.longest_keys,
-                          " keys; expected no negative number");
-    }
-}
+void check_sequences(const packed_sequences& s, const attention_extents& e);
 
 /// Checks the offsets themselves; for devices whose memory the host can read.
-inline void check_offsets(const char* what, const const_view<std::int32_t, 1>& offsets, extent whole, extent longest) {
-    const extent last = offsets.extent_of(0) - 1;
-    if (offsets(0) != 0 || offsets(last) != whole) {
-        fail<shape_error>("attention: the offsets of ", what, " go from ", offsets(0), " to ", offsets(last),
-                          "; expected 0 to ", whole);
-    }
-    for (extent s = 0; s < last; ++s) {
-        const extent length = extent{offsets(s + 1)} - offsets(s);
-        if (length < 0 || length > longest) {
-            fail<shape_error>("attention: the offsets give sequence ", s, " ", length, " ", what, "; expected 0 to ",
-                              longest, ", the length stated of the longest");
-        }
-    }
-}
+void check_offsets(const char* what, const const_view<std::int32_t, 1>& offsets, extent whole, extent longest);
 inline void check_offsets(const packed_sequences& s, const attention_extents& e) {
     check_offsets("queries", s.query_offsets, e.queries, s.longest_queries);
     check_offsets("keys", s.key_offsets, e.keys, s.longest_keys);
@@ -268,6 +249,37 @@ attention_extents check_attention(const Arguments& a) {
     }
     return e;
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
+    if (e.batch != 1) fail<shape_error>("attention: packed sequences in a batch of ", e.batch, "; expected 1");
+    if (s.query_offsets.extent_of(0) < 1)
+        fail<shape_error>("attention: query_offsets is empty; expected sequences + 1");
+    kernel::expect("attention", "query_offsets", s.query_offsets, {s.query_offsets.extent_of(0)});
+    kernel::expect("attention", "key_offsets", s.key_offsets, {s.query_offsets.extent_of(0)});
+    if (s.longest_queries < 0 || s.longest_keys < 0) {
+        fail<shape_error>("attention: the longest sequence has ", s.longest_queries, " queries and ", s.longest_keys,
+                          " keys; expected no negative number");
+    }
+}
+
+inline void check_offsets(const char* what, const const_view<std::int32_t, 1>& offsets, extent whole, extent longest) {
+    const extent last = offsets.extent_of(0) - 1;
+    if (offsets(0) != 0 || offsets(last) != whole) {
+        fail<shape_error>("attention: the offsets of ", what, " go from ", offsets(0), " to ", offsets(last),
+                          "; expected 0 to ", whole);
+    }
+    for (extent s = 0; s < last; ++s) {
+        const extent length = extent{offsets(s + 1)} - offsets(s);
+        if (length < 0 || length > longest) {
+            fail<shape_error>("attention: the offsets give sequence ", s, " ", length, " ", what, "; expected 0 to ",
+                              longest, ", the length stated of the longest");
+        }
+    }
+}
+
+#endif
 
 }  // namespace detail
 

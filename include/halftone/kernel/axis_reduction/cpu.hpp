@@ -41,12 +41,7 @@ struct source {
     bool is_float;
 
     /// Some elements as floats: in place if they are contiguous floats, otherwise widened into `buffer`.
-    const float* floats(extent offset, extent stride, extent count, float* buffer) const {
-        const std::byte* const from = data + offset * bytes;
-        if (is_float && stride == 1) return reinterpret_cast<const float*>(from);
-        widen(from, stride, count, buffer);
-        return buffer;
-    }
+    const float* floats(extent offset, extent stride, extent count, float* buffer) const;
 };
 template <class X>
 source source_of(const cpu& device, const X* x) {
@@ -97,21 +92,7 @@ struct plan {
     extent tasks, tiles, each, pieces, piece_size;
     bool is_columns;
 
-    static plan of(const axis_layout& l) {
-        plan p{};
-        p.is_columns = l.is_columns();
-        const extent group = p.is_columns ? l.inner() : l.outputs;
-        const extent fitting = 16384 / std::max<extent>(l.reduced_size, 1);
-        p.each = p.is_columns ? columns : std::clamp<extent>(fitting, 1, columns);
-        p.tiles = (group + p.each - 1) / p.each;
-        p.tasks = group == 0 ? 0 : l.outputs / group * p.tiles;
-        const extent in_task = std::min(group, p.each) * l.reduced_size,
-                     granule = p.is_columns ? rows_in_float : axis_block;
-        p.pieces = p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, 64);
-        p.piece_size = ((l.reduced_size + p.pieces - 1) / p.pieces + granule - 1) / granule * granule;
-        p.pieces = l.reduced_size == 0 ? 1 : (l.reduced_size + p.piece_size - 1) / p.piece_size;
-        return p;
-    }
+    static plan of(const axis_layout& l);
     extent first(const axis_layout& l, extent task) const {
         return is_columns ? task / tiles * l.inner() + task % tiles * each : task * each;
     }
@@ -123,15 +104,112 @@ struct plan {
 /// The elements of an output from `index` on that have a constant stride, and end at or before `end`.
 struct run_at {
     extent offset, stride, count;
-    run_at(const axis_layout& l, extent index, extent end) {
-        const axis_run run = l.last_reduced();
-        offset = l.reduced_offset(index);
-        stride = run.stride;
-        count = std::min(run.count - index % run.count, end - index);
-    }
+    run_at(const axis_layout& l, extent index, extent end);
 };
 
 /// Reduces the elements [begin, end) of one output.
+double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output, extent begin,
+                     extent end, float parameter, float* buffer);
+
+/// Reduces the elements [begin, end) of each of `width` adjacent outputs, into w.total, with their parameters in
+/// w.parameters.
+void reduce_columns(const source& x, const axis_layout& l, const pass& with, extent output, extent width,
+                    extent begin, extent end, worker& w);
+
+/// The function of an output's total after a pass, which gives the parameter of the next pass, or the result.
+using step = double (*)(double total, double parameter, double factor);
+inline double step_scaled(double total, double, double factor) { return total * factor; }
+inline double step_as_it_is(double total, double, double) { return total; }
+inline double step_shift(double total, double, double) { return finite_shift(total); }
+inline double step_logarithm(double total, double parameter, double) { return std::log(total) + parameter; }
+
+/// The passes of a reduction.
+struct passes {
+    int count;
+    pass with[2];
+    step after[2];
+    double factor[2];
+    bool keeps_parameter;  ///< whether the gradient needs the parameter, instead of the result
+
+    static passes of(const cpu& device, axis_operation operation, extent size, double factor);
+};
+
+/// One pass over some elements of a task's outputs, into w.total.
+inline void run_pass(const source& x, const axis_layout& l, const pass& with, const plan& cut, extent first,
+                     extent count, extent begin, extent end, worker& w) {
+    if (cut.is_columns) return reduce_columns(x, l, with, first, count, begin, end, w);
+    for (extent o = 0; o < count; ++o)
+        w.total[o] = reduce_output(x, l, with, first + o, begin, end, w.parameters[o], w.buffer);
+}
+
+/// A whole reduction. `parameters`: those of the first pass, one per output, or nullptr if it has none. Results are
+/// written to `y`, the values for the gradient to `kept`; either may be missing.
+void reduce(cpu& device, const source& x, const axis_layout& l, const passes& all, const float* parameters,
+            const sink* y, float* kept, write_mode mode = write_mode::overwrite);
+
+/// A function that computes the gradients of a block of elements of a task's outputs.
+using sharing = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
+template <axis_operation Operation>
+sharing sharing_of(const cpu& device) {
+    return device.select(&portable::share_block<Operation>, &avx2::share_block<Operation>,
+                         &avx512::share_block<Operation>);
+}
+sharing sharing_of(const cpu& device, axis_operation operation);
+
+/// dx = (or +=) with(x, kept, slopes); x is not read if reads_x is false.
+void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, sharing with, const float* kept,
+          const float* slopes, const sink& dx, write_mode mode);
+
+/// The gradients of outputs as floats, times a factor, and divided by the number of elements that share each of them.
+void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
+                  float* slopes);
+
+/// The coefficients p and q of a product's gradients (product_shares): `slopes` has the outputs' gradients, which are
+/// replaced by q; `p` is written.
+void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes);
+
+/// The index of the first float that is `value`; `count` if there is none.
+extent find(const float* x, extent count, float value);
+
+/// The index of the first of each output's elements that is its value in `values`.
+void find_each(cpu& device, const source& x, const axis_layout& l, const float* values, std::int32_t* y);
+
+/// Cumulative sums along an axis, in double: for rows of `inner` columns, or for one row after another.
+void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
+                write_mode mode);
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline const float* source::floats(extent offset, extent stride, extent count, float* buffer) const {
+    const std::byte* const from = data + offset * bytes;
+    if (is_float && stride == 1) return reinterpret_cast<const float*>(from);
+    widen(from, stride, count, buffer);
+    return buffer;
+}
+
+inline plan plan::of(const axis_layout& l) {
+    plan p{};
+    p.is_columns = l.is_columns();
+    const extent group = p.is_columns ? l.inner() : l.outputs;
+    const extent fitting = 16384 / std::max<extent>(l.reduced_size, 1);
+    p.each = p.is_columns ? columns : std::clamp<extent>(fitting, 1, columns);
+    p.tiles = (group + p.each - 1) / p.each;
+    p.tasks = group == 0 ? 0 : l.outputs / group * p.tiles;
+    const extent in_task = std::min(group, p.each) * l.reduced_size,
+                 granule = p.is_columns ? rows_in_float : axis_block;
+    p.pieces = p.tasks == 0 || p.tasks >= 32 ? 1 : std::clamp<extent>(in_task / 32768, 1, 64);
+    p.piece_size = ((l.reduced_size + p.pieces - 1) / p.pieces + granule - 1) / granule * granule;
+    p.pieces = l.reduced_size == 0 ? 1 : (l.reduced_size + p.piece_size - 1) / p.piece_size;
+    return p;
+}
+
+inline run_at::run_at(const axis_layout& l, extent index, extent end) {
+    const axis_run run = l.last_reduced();
+    offset = l.reduced_offset(index);
+    stride = run.stride;
+    count = std::min(run.count - index % run.count, end - index);
+}
+
 inline double reduce_output(const source& x, const axis_layout& l, const pass& with, extent output, extent begin,
                             extent end, float parameter, float* buffer) {
     const extent first = l.output_offset(output);
@@ -156,8 +234,6 @@ inline double reduce_output(const source& x, const axis_layout& l, const pass& w
     return total;
 }
 
-/// Reduces the elements [begin, end) of each of `width` adjacent outputs, into w.total, with their parameters in
-/// w.parameters.
 inline void reduce_columns(const source& x, const axis_layout& l, const pass& with, extent output, extent width,
                            extent begin, extent end, worker& w) {
     const extent first = l.output_offset(output);
@@ -188,59 +264,32 @@ inline void reduce_columns(const source& x, const axis_layout& l, const pass& wi
     }
 }
 
-/// The function of an output's total after a pass, which gives the parameter of the next pass, or the result.
-using step = double (*)(double total, double parameter, double factor);
-inline double step_scaled(double total, double, double factor) { return total * factor; }
-inline double step_as_it_is(double total, double, double) { return total; }
-inline double step_shift(double total, double, double) { return finite_shift(total); }
-inline double step_logarithm(double total, double parameter, double) { return std::log(total) + parameter; }
-
-/// The passes of a reduction.
-struct passes {
-    int count;
-    pass with[2];
-    step after[2];
-    double factor[2];
-    bool keeps_parameter;  ///< whether the gradient needs the parameter, instead of the result
-
-    static passes of(const cpu& device, axis_operation operation, extent size, double factor) {
-        using enum axis_operation;
-        const double share = 1.0 / static_cast<double>(size);
-        const pass total = pass_of<axis_term::value>(device);
-        switch (operation) {
-            case var:
-                return {
-                    2, {total, pass_of<axis_term::square>(device)}, {step_scaled, step_scaled}, {share, factor}, true};
-            case logsumexp:
-                return {2,
-                        {pass_of<axis_term::maximum>(device), pass_of<axis_term::exponential>(device)},
-                        {step_shift, step_logarithm},
-                        {1, 1},
-                        false};
-            case amax:
-                return {1, {pass_of<axis_term::maximum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
-            case amin:
-                return {1, {pass_of<axis_term::minimum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
-            case prod:
-                return {1, {pass_of<axis_term::product>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
-            default:
-                return {1, {total, total}, {step_scaled, nullptr}, {factor, 1}, false};
-        }
+inline passes passes::of(const cpu& device, axis_operation operation, extent size, double factor) {
+    using enum axis_operation;
+    const double share = 1.0 / static_cast<double>(size);
+    const pass total = pass_of<axis_term::value>(device);
+    switch (operation) {
+        case var:
+            return {2, {total, pass_of<axis_term::square>(device)}, {step_scaled, step_scaled}, {share, factor}, true};
+        case logsumexp:
+            return {2,
+                    {pass_of<axis_term::maximum>(device), pass_of<axis_term::exponential>(device)},
+                    {step_shift, step_logarithm},
+                    {1, 1},
+                    false};
+        case amax:
+            return {1, {pass_of<axis_term::maximum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
+        case amin:
+            return {1, {pass_of<axis_term::minimum>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
+        case prod:
+            return {1, {pass_of<axis_term::product>(device), total}, {step_as_it_is, nullptr}, {1, 1}, false};
+        default:
+            return {1, {total, total}, {step_scaled, nullptr}, {factor, 1}, false};
     }
-};
-
-/// One pass over some elements of a task's outputs, into w.total.
-inline void run_pass(const source& x, const axis_layout& l, const pass& with, const plan& cut, extent first,
-                     extent count, extent begin, extent end, worker& w) {
-    if (cut.is_columns) return reduce_columns(x, l, with, first, count, begin, end, w);
-    for (extent o = 0; o < count; ++o)
-        w.total[o] = reduce_output(x, l, with, first + o, begin, end, w.parameters[o], w.buffer);
 }
 
-/// A whole reduction. `parameters`: those of the first pass, one per output, or nullptr if it has none. Results are
-/// written to `y`, the values for the gradient to `kept`; either may be missing.
 inline void reduce(cpu& device, const source& x, const axis_layout& l, const passes& all, const float* parameters,
-                   const sink* y, float* kept, write_mode mode = write_mode::overwrite) {
+                   const sink* y, float* kept, write_mode mode) {
     const plan cut = plan::of(l);
     const auto whole = static_cast<std::size_t>(l.outputs);
     const bool is_cut = cut.pieces > 1;
@@ -304,13 +353,6 @@ inline void reduce(cpu& device, const source& x, const axis_layout& l, const pas
     }
 }
 
-/// A function that computes the gradients of a block of elements of a task's outputs.
-using sharing = void (*)(const float* x, extent count, const float* p, const float* q, bool is_row, float* to);
-template <axis_operation Operation>
-sharing sharing_of(const cpu& device) {
-    return device.select(&portable::share_block<Operation>, &avx2::share_block<Operation>,
-                         &avx512::share_block<Operation>);
-}
 inline sharing sharing_of(const cpu& device, axis_operation operation) {
     using enum axis_operation;
     return operation == var         ? sharing_of<var>(device)
@@ -320,7 +362,6 @@ inline sharing sharing_of(const cpu& device, axis_operation operation) {
                                     : sharing_of<amax>(device);
 }
 
-/// dx = (or +=) with(x, kept, slopes); x is not read if reads_x is false.
 inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& l, sharing with, const float* kept,
                  const float* slopes, const sink& dx, write_mode mode) {
     const plan cut = plan::of(l);
@@ -347,7 +388,6 @@ inline void give(cpu& device, const source& x, bool reads_x, const axis_layout& 
     });
 }
 
-/// The gradients of outputs as floats, times a factor, and divided by the number of elements that share each of them.
 inline void scale_slopes(cpu& device, const source& dy, extent outputs, float factor, const float* shared_by,
                          float* slopes) {
     device.parallel_for((outputs + columns - 1) / columns, [&](extent piece) {
@@ -358,8 +398,6 @@ inline void scale_slopes(cpu& device, const source& dy, extent outputs, float fa
     });
 }
 
-/// The coefficients p and q of a product's gradients (product_shares): `slopes` has the outputs' gradients, which are
-/// replaced by q; `p` is written.
 inline void share_products(cpu& device, const source& x, const axis_layout& l, float* p, float* slopes) {
     const workspace::lease memory(device.scratch(), static_cast<std::size_t>(l.outputs) * sizeof(float));
     auto* const zeros = memory.as<float>();
@@ -376,7 +414,6 @@ inline void share_products(cpu& device, const source& x, const axis_layout& l, f
     });
 }
 
-/// The index of the first float that is `value`; `count` if there is none.
 inline extent find(const float* x, extent count, float value) {
     const bool is_number = !is_nan(value);
     extent i = 0;
@@ -384,7 +421,6 @@ inline extent find(const float* x, extent count, float value) {
     return i;
 }
 
-/// The index of the first of each output's elements that is its value in `values`.
 inline void find_each(cpu& device, const source& x, const axis_layout& l, const float* values, std::int32_t* y) {
     const plan cut = plan::of(l);
     device.parallel_for(cut.tasks, sizeof(worker), [&](extent task, std::byte* scratch) {
@@ -423,7 +459,6 @@ inline void find_each(cpu& device, const source& x, const axis_layout& l, const 
     });
 }
 
-/// Cumulative sums along an axis, in double: for rows of `inner` columns, or for one row after another.
 inline void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
                        write_mode mode) {
     const extent count = s[1], inner = s[2], tiles = (inner + columns - 1) / columns;
@@ -448,6 +483,8 @@ inline void accumulate(cpu& device, const source& x, const shape<3>& s, const si
         }
     });
 }
+
+#endif
 
 }  // namespace axis_cpu
 

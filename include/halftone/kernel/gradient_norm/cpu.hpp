@@ -39,12 +39,18 @@ std::int32_t worst_of(extent count, const G* g) {
 }
 
 /// A pairwise sum, in place.
+double tree_sum(double* terms, extent count);
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
 inline double tree_sum(double* terms, extent count) {
     for (extent step = 1; step < count; step *= 2) {
         for (extent i = 0; i + step < count; i += 2 * step) terms[i] += terms[i + step];
     }
     return count == 0 ? 0.0 : terms[0];
 }
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI
@@ -104,14 +110,21 @@ struct gradient_norm<cpu> {
         });
     }
     /// For finite gradients whose sum of squares, as stored, is known; for factors without a limit.
-    static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf) {
-        device.run([&] {
-            const double factor =
-                static_cast<double>(record->factors.inv_scale) * static_cast<double>(record->factors.clip);
-            add_slab(*record, *found_inf, squares.sum * factor * factor, found_nothing);
-        });
-    }
+    static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf);
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void gradient_norm<cpu>::add(cpu& device, const square_sum& squares, gradient_record* record,
+                                    std::int32_t* found_inf) {
+    device.run([&] {
+        const double factor =
+            static_cast<double>(record->factors.inv_scale) * static_cast<double>(record->factors.clip);
+        add_slab(*record, *found_inf, squares.sum * factor * factor, found_nothing);
+    });
+}
+
+#endif
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

@@ -27,6 +27,10 @@
 #include <halftone/kernel/write_mode.hpp>
 #include <halftone/tensor/tensor.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 
@@ -193,11 +197,7 @@ map_operand map_operand_of(const char* role, int index, const view<T, Rank>& v, 
     return map_operand_of<Layout>(role, index, view<std::byte, Rank>(data, v.shape(), v.strides()),
                                   static_cast<extent>(sizeof(T)), target);
 }
-[[noreturn]] inline void refuse_sums_beside_strides() {
-    fail<shape_error>(
-        "map: the gradient of an input of rank 0 or 1 is summed only if all operands have contiguous rows at a constant distance; "
-        "expand the input to the outputs' shape, and sum its gradient");
-}
+[[noreturn]] void refuse_sums_beside_strides();
 
 /// The same for a view that is written to.
 template <map_layout Layout = map_layout::rows, class T, int Rank, int TargetRank>
@@ -209,6 +209,17 @@ map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, c
     }
     return result;
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void refuse_sums_beside_strides() {
+    fail<shape_error>(
+        "map: the gradient of an input of rank 0 or 1 is summed only if all operands have contiguous rows at a "
+        "constant distance; "
+        "expand the input to the outputs' shape, and sum its gradient");
+}
+
+#endif
 
 }  // namespace kernel
 

@@ -14,14 +14,17 @@
 
 #include <halftone/kernel/common/fp64/cpu.hpp>
 #include <halftone/kernel/map/evaluate.hpp>
+#include <halftone/kernel/matmul/cpu/unit/split.hpp>
+#include <halftone/kernel/matmul/cpu/untyped.hpp>
+#include <halftone/kernel/matmul/fp64.hpp>
+#include <halftone/kernel/matmul/matmul.hpp>
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 #include <halftone/kernel/matmul/cpu/strategy/private_b.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/private_panels.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/shared_b.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/tiles.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/unpacked_b.hpp>
-#include <halftone/kernel/matmul/cpu/unit/split.hpp>
-#include <halftone/kernel/matmul/fp64.hpp>
-#include <halftone/kernel/matmul/matmul.hpp>
+#endif
 
 #define HALFTONE_BODY <halftone/kernel/matmul/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
@@ -33,6 +36,10 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace detail {
+
+void run_strategy(const product_task& task);
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
 
 inline void run_strategy(const product_task& task) {
     switch (task.plan.strategy) {
@@ -52,6 +59,8 @@ inline void run_strategy(const product_task& task) {
             return tiles_shared_b_product(task).run();
     }
 }
+
+#endif
 
 }  // namespace detail
 
@@ -111,24 +120,31 @@ struct matmul<cpu> {
     }
 
     static void multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,
-                         const detail::untyped_b& b, const detail::untyped_epilogue& epilogue) {
-        if (a.rows == 0 || b.columns == 0) return;
-        const auto run = [&](const written_squares* squares) {
-            detail::run_strategy({.unit = unit,
-                                  .device = device,
-                                  .a = a,
-                                  .b = b,
-                                  .epilogue = epilogue,
-                                  .squares = squares,
-                                  .plan = detail::plan_product(detail::problem_of(unit, device, a, b))});
-        };
-        if (epilogue.squares == nullptr || epilogue.floats.data == nullptr) return run(nullptr);
-        const written_squares squares(device, epilogue.floats.data, epilogue.floats.stride, {a.rows, b.columns},
-                                      {unit.rows, unit.columns});
-        run(&squares);
-        device.run([&] { *epilogue.squares = squares.total(); });
-    }
+                         const detail::untyped_b& b, const detail::untyped_epilogue& epilogue);
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void matmul<cpu>::multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,
+                                  const detail::untyped_b& b, const detail::untyped_epilogue& epilogue) {
+    if (a.rows == 0 || b.columns == 0) return;
+    const auto run = [&](const written_squares* squares) {
+        detail::run_strategy({.unit = unit,
+                              .device = device,
+                              .a = a,
+                              .b = b,
+                              .epilogue = epilogue,
+                              .squares = squares,
+                              .plan = detail::plan_product(detail::problem_of(unit, device, a, b))});
+    };
+    if (epilogue.squares == nullptr || epilogue.floats.data == nullptr) return run(nullptr);
+    const written_squares squares(device, epilogue.floats.data, epilogue.floats.stride, {a.rows, b.columns},
+                                  {unit.rows, unit.columns});
+    run(&squares);
+    device.run([&] { *epilogue.squares = squares.total(); });
+}
+
+#endif
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

@@ -64,26 +64,9 @@ untyped_matrix untyped(const view<T, 2>& v) {
     return {reinterpret_cast<const std::byte*>(v.data()), v.shape(), v.strides()};
 }
 
-inline void check_matmul_operand(const char* which, const untyped_matrix& v) {
-    if (v.stride_of(0) != 1 && v.stride_of(1) != 1 && v.size() > 1) {
-        fail<shape_error>("matmul: neither axis of ", which, " ", v.shape(), " is contiguous; its strides are ",
-                          v.strides());
-    }
-}
+void check_matmul_operand(const char* which, const untyped_matrix& v);
 
-inline void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const untyped_matrix& c) {
-    if (a.extent_of(1) != b.extent_of(0)) {
-        fail<shape_error>("matmul: the inner extents differ: a is ", a.shape(), ", b is ", b.shape(), "; b needs ",
-                          a.extent_of(1), " rows");
-    }
-    const shape<2> expected{a.extent_of(0), b.extent_of(1)};
-    if (!(c.shape() == expected))
-        fail<shape_error>("matmul: c is ", c.shape(), "; ", a.shape(), " times ", b.shape(), " gives ", expected);
-    check_matmul_operand("a", a);
-    check_matmul_operand("b", b);
-    detail::expect_whole_rows("matmul", "c", c);
-    detail::expect_elements_once("matmul", "c", c);
-}
+void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const untyped_matrix& c);
 
 template <class A, class B, class C>
 void check_matmul(const view<A, 2>& a, const view<B, 2>& b, const view<C, 2>& c) {
@@ -167,6 +150,31 @@ void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, cons
         run_product_each<Compute>(device, a, b, c, add_product{});
     }
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void check_matmul_operand(const char* which, const untyped_matrix& v) {
+    if (v.stride_of(0) != 1 && v.stride_of(1) != 1 && v.size() > 1) {
+        fail<shape_error>("matmul: neither axis of ", which, " ", v.shape(), " is contiguous; its strides are ",
+                          v.strides());
+    }
+}
+
+inline void check_matmul_shapes(const untyped_matrix& a, const untyped_matrix& b, const untyped_matrix& c) {
+    if (a.extent_of(1) != b.extent_of(0)) {
+        fail<shape_error>("matmul: the inner extents differ: a is ", a.shape(), ", b is ", b.shape(), "; b needs ",
+                          a.extent_of(1), " rows");
+    }
+    const shape<2> expected{a.extent_of(0), b.extent_of(1)};
+    if (!(c.shape() == expected))
+        fail<shape_error>("matmul: c is ", c.shape(), "; ", a.shape(), " times ", b.shape(), " gives ", expected);
+    check_matmul_operand("a", a);
+    check_matmul_operand("b", b);
+    detail::expect_whole_rows("matmul", "c", c);
+    detail::expect_elements_once("matmul", "c", c);
+}
+
+#endif
 
 }  // namespace detail
 

@@ -25,25 +25,9 @@ namespace kernel {
 struct strided_place {
     extent from = 0, to = 0;
 
-    strided_place(const strided_copy_job& job, int axes, extent first) : job_(&job), axes_(axes) {
-        for (int axis = axes - 1; axis >= 0; --axis) {
-            index_[axis] = first % job.extents.of[axis];
-            first /= job.extents.of[axis];
-            from += index_[axis] * job.from_strides.of[axis];
-            to += index_[axis] * job.to_strides.of[axis];
-        }
-    }
+    strided_place(const strided_copy_job& job, int axes, extent first);
     /// Moves to the next index, without divisions.
-    void advance() {
-        for (int axis = axes_ - 1; axis >= 0; --axis) {
-            from += job_->from_strides.of[axis];
-            to += job_->to_strides.of[axis];
-            if (++index_[axis] < job_->extents.of[axis]) return;
-            from -= index_[axis] * job_->from_strides.of[axis];
-            to -= index_[axis] * job_->to_strides.of[axis];
-            index_[axis] = 0;
-        }
-    }
+    void advance();
 
   private:
     const strided_copy_job* job_;
@@ -123,6 +107,40 @@ void run_strided_copy(cpu& device, const strided_copy_job& given) {
     });
 }
 
+void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job);
+
+template <>
+struct strided_copy<cpu> {
+    template <class From, class T, int Rank>
+    static void run(cpu& device, const view<From, Rank>& from, const view<T, Rank>& to) {
+        static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
+        check_strided_copy(from, to);
+        run_strided_copy_of_bytes(device, strided_copy_job_of(view<const T, Rank>(from), to));
+    }
+};
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline strided_place::strided_place(const strided_copy_job& job, int axes, extent first) : job_(&job), axes_(axes) {
+    for (int axis = axes - 1; axis >= 0; --axis) {
+        index_[axis] = first % job.extents.of[axis];
+        first /= job.extents.of[axis];
+        from += index_[axis] * job.from_strides.of[axis];
+        to += index_[axis] * job.to_strides.of[axis];
+    }
+}
+
+inline void strided_place::advance() {
+    for (int axis = axes_ - 1; axis >= 0; --axis) {
+        from += job_->from_strides.of[axis];
+        to += job_->to_strides.of[axis];
+        if (++index_[axis] < job_->extents.of[axis]) return;
+        from -= index_[axis] * job_->from_strides.of[axis];
+        to -= index_[axis] * job_->to_strides.of[axis];
+        index_[axis] = 0;
+    }
+}
+
 inline void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job) {
     if (job.size() == 0) return;
     switch (job.element_bytes) {
@@ -137,15 +155,7 @@ inline void run_strided_copy_of_bytes(cpu& device, const strided_copy_job& job) 
     }
 }
 
-template <>
-struct strided_copy<cpu> {
-    template <class From, class T, int Rank>
-    static void run(cpu& device, const view<From, Rank>& from, const view<T, Rank>& to) {
-        static_assert(sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8);
-        check_strided_copy(from, to);
-        run_strided_copy_of_bytes(device, strided_copy_job_of(view<const T, Rank>(from), to));
-    }
-};
+#endif
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

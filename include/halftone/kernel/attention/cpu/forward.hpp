@@ -25,26 +25,7 @@ struct attention_forward_layout : attention_layout {
     std::size_t value_bytes;  ///< size of a panel whose k is a tile's keys
     std::size_t keys, values, queries, scores, weights, outputs, spare;
 
-    attention_forward_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask)
-        : attention_layout(e, u, mask) {
-        const extent blocks = pieces_of(e.queries, attention_query_rows);
-        const extent blocks_each = pieces_of(blocks, most_parts(e));
-        parts = pieces_of(blocks, blocks_each);
-        part_queries = blocks_each * attention_query_rows;
-
-        group = whole_steps(attention_group, unit.rows);
-        const extent key_panels = pieces_of(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
-        tile_columns = std::min(attention_key_columns, key_panels * unit.columns);
-        tile_stride = tile_columns + 16;  // not a power of two, so that rows fall into different cache sets
-        value_bytes = unit.panel_bytes(tile_columns);
-        keys = take_panels(key_panels, head_bytes);
-        values = take_panels(pieces_of(e.keys, attention_key_columns) * head_panels, value_bytes);
-        queries = take_block(rows);
-        weights = take_block(group);
-        scores = scratch.take_floats(padded_rows(group) * tile_stride);
-        outputs = scratch.take_floats(padded_rows(rows) * padded_width());
-        spare = mask == attention_mask::causal ? take_panels(1, value_bytes) : 0;
-    }
+    attention_forward_layout(const attention_extents& e, const detail::product_unit& u, attention_mask mask);
 
     extent tasks() const { return extents.batch * extents.heads * parts; }
     /// An upper bound of the parts of a head; it does not decrease with more queries.
@@ -239,6 +220,32 @@ struct packed_attention_forward_task {
         }
     }
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline attention_forward_layout::attention_forward_layout(const attention_extents& e, const detail::product_unit& u,
+                                                          attention_mask mask)
+    : attention_layout(e, u, mask) {
+    const extent blocks = pieces_of(e.queries, attention_query_rows);
+    const extent blocks_each = pieces_of(blocks, most_parts(e));
+    parts = pieces_of(blocks, blocks_each);
+    part_queries = blocks_each * attention_query_rows;
+
+    group = whole_steps(attention_group, unit.rows);
+    const extent key_panels = pieces_of(e.keys, unit.columns), rows = std::min(e.queries, attention_query_rows);
+    tile_columns = std::min(attention_key_columns, key_panels * unit.columns);
+    tile_stride = tile_columns + 16;  // not a power of two, so that rows fall into different cache sets
+    value_bytes = unit.panel_bytes(tile_columns);
+    keys = take_panels(key_panels, head_bytes);
+    values = take_panels(pieces_of(e.keys, attention_key_columns) * head_panels, value_bytes);
+    queries = take_block(rows);
+    weights = take_block(group);
+    scores = scratch.take_floats(padded_rows(group) * tile_stride);
+    outputs = scratch.take_floats(padded_rows(rows) * padded_width());
+    spare = mask == attention_mask::causal ? take_panels(1, value_bytes) : 0;
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -40,18 +40,7 @@ bool any_not_finite_in_panel(const attention_engine<T>& engine, const std::byte*
 }
 
 /// Sets rows [first, last) of a panel's k to zero.
-inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
-    if (unit.element == 4) {
-        if (first < last)
-            std::memset(panel + first * unit.columns * 4, 0,
-                        static_cast<std::size_t>((last - first) * unit.columns * 4));
-        return;
-    }
-    auto* const pairs = reinterpret_cast<bfloat16*>(panel);
-    for (extent k = first; k < last; ++k) {
-        for (extent c = 0; c < unit.columns; ++c) pairs[(k / 2 * unit.columns + c) * 2 + k % 2] = bfloat16(0.0f);
-    }
-}
+void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last);
 
 /// c (rows x columns) = or += a times a panel of b over `depth` of k, where row i sees only the k in [first(i),
 /// last(i)). a begins with a whole row of a block; `spare` has room for a panel.
@@ -96,18 +85,8 @@ void multiply_where_seen(const detail::product_unit& unit, extent rows, extent d
 }
 
 /// Column `column` of c (rows x columns) += a times a panel of b over `depth` of k.
-inline void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
-                          const std::byte* panel, float* c, extent column) {
-    unit_sums sums;
-    for (extent i = 0; i < rows; i += unit.rows) {
-        const extent high = std::min<extent>(unit.rows, rows - i);
-        std::memset(sums.values, 0, sizeof sums.values);
-        for (extent r = 0; r < high; ++r) sums.values[r * unit.columns + column] = c[(i + r) * unit.columns + column];
-        unit.multiply(high, depth, a + i * detail::panel_stride * unit.element, panel, sums.values, unit.columns, true,
-                      nullptr);
-        for (extent r = 0; r < high; ++r) c[(i + r) * unit.columns + column] = sums.values[r * unit.columns + column];
-    }
-}
+void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
+                   const std::byte* panel, float* c, extent column);
 
 /// c (rows x columns) += a times a panel of b over `depth` of k, where column i sees the k below last(i) alone, which no
 /// later column falls short of. a's hidden elements become zeros.
@@ -133,6 +112,36 @@ void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, ext
         }
     }
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
+    if (unit.element == 4) {
+        if (first < last)
+            std::memset(panel + first * unit.columns * 4, 0,
+                        static_cast<std::size_t>((last - first) * unit.columns * 4));
+        return;
+    }
+    auto* const pairs = reinterpret_cast<bfloat16*>(panel);
+    for (extent k = first; k < last; ++k) {
+        for (extent c = 0; c < unit.columns; ++c) pairs[(k / 2 * unit.columns + c) * 2 + k % 2] = bfloat16(0.0f);
+    }
+}
+
+inline void add_to_column(const detail::product_unit& unit, extent rows, extent depth, const std::byte* a,
+                          const std::byte* panel, float* c, extent column) {
+    unit_sums sums;
+    for (extent i = 0; i < rows; i += unit.rows) {
+        const extent high = std::min<extent>(unit.rows, rows - i);
+        std::memset(sums.values, 0, sizeof sums.values);
+        for (extent r = 0; r < high; ++r) sums.values[r * unit.columns + column] = c[(i + r) * unit.columns + column];
+        unit.multiply(high, depth, a + i * detail::panel_stride * unit.element, panel, sums.values, unit.columns, true,
+                      nullptr);
+        for (extent r = 0; r < high; ++r) c[(i + r) * unit.columns + column] = sums.values[r * unit.columns + column];
+    }
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

@@ -147,27 +147,14 @@ struct attention_layout {
 };
 
 /// The extents of a sequence that is as long as the longest of the packed sequences.
-inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
-    attention_extents longest = e;
-    longest.queries = std::min(e.queries, sequences.longest_queries);
-    longest.keys = std::min(e.keys, sequences.longest_keys);
-    return longest;
-}
+attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences);
 
 /// The place of one packed sequence: its queries without visible keys first, then the remaining problem.
 struct sequence_place {
     extent first_fully_masked, first_query, first_key;
     attention_extents extents;
 
-    sequence_place(const packed_sequences& sequences, extent s, attention_mask mask, const attention_extents& e)
-        : first_fully_masked(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
-        extents.queries = sequences.query_offsets(s + 1) - first_fully_masked;
-        extents.keys = sequences.key_offsets(s + 1) - first_key;
-        const bool few = mask == attention_mask::causal || extents.keys == 0;
-        const extent fully_masked = few ? std::max<extent>(0, extents.queries - extents.keys) : 0;
-        first_query = first_fully_masked + fully_masked;
-        extents.queries -= fully_masked;
-    }
+    sequence_place(const packed_sequences& sequences, extent s, attention_mask mask, const attention_extents& e);
 
     extent fully_masked() const { return first_query - first_fully_masked; }
     template <class T>
@@ -199,6 +186,28 @@ template <class T>
 T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
     return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
+    attention_extents longest = e;
+    longest.queries = std::min(e.queries, sequences.longest_queries);
+    longest.keys = std::min(e.keys, sequences.longest_keys);
+    return longest;
+}
+
+inline sequence_place::sequence_place(const packed_sequences& sequences, extent s, attention_mask mask,
+                                      const attention_extents& e)
+    : first_fully_masked(sequences.query_offsets(s)), first_key(sequences.key_offsets(s)), extents(e) {
+    extents.queries = sequences.query_offsets(s + 1) - first_fully_masked;
+    extents.keys = sequences.key_offsets(s + 1) - first_key;
+    const bool few = mask == attention_mask::causal || extents.keys == 0;
+    const extent fully_masked = few ? std::max<extent>(0, extents.queries - extents.keys) : 0;
+    first_query = first_fully_masked + fully_masked;
+    extents.queries -= fully_masked;
+}
+
+#endif
 
 }  // namespace detail
 }  // namespace HALFTONE_ABI

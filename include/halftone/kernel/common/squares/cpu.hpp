@@ -10,6 +10,10 @@
 #define HALFTONE_BODY <halftone/kernel/common/squares/cpu.simd.hpp>
 #include <halftone/exec/cpu/each_set.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -40,12 +44,7 @@ class written_squares {
               sums_.as<float>() + row / tile_.rows * across_ + column / tile_.columns, across_);
     }
     /// The sum over all blocks, once all have been written.
-    square_sum total() const {
-        constexpr extent chains = 4;  // independent chains of additions
-        double sums[chains] = {};
-        for (extent t = 0; t < count_; ++t) sums[t % chains] += static_cast<double>(sums_.as<float>()[t]);
-        return {(sums[0] + sums[1]) + (sums[2] + sums[3]), shape_.size()};
-    }
+    square_sum total() const;
 
   private:
     static extent ceil_div(extent all, extent each) { return (all + each - 1) / each; }
@@ -59,6 +58,17 @@ class written_squares {
     void (*body_)(const float* x, extent stride, extent rows, extent columns, extent tile_rows, extent tile_columns,
                   float* sums, extent sums_stride);
 };
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline square_sum written_squares::total() const {
+    constexpr extent chains = 4;  // independent chains of additions
+    double sums[chains] = {};
+    for (extent t = 0; t < count_; ++t) sums[t % chains] += static_cast<double>(sums_.as<float>()[t]);
+    return {(sums[0] + sums[1]) + (sums[2] + sums[3]), shape_.size()};
+}
+
+#endif
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

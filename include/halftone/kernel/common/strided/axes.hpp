@@ -5,6 +5,10 @@
 
 #include <halftone/tensor/shape.hpp>
 
+#if defined(HALFTONE_COMPILED) && !defined(__clang__)
+#pragma interface  // halftone::compiled contains the following functions that are not templates
+#endif
+
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace kernel {
@@ -27,6 +31,10 @@ axis_values axis_values_of(const shape<Rank>& s) {
 
 /// Drops axes of extent 1, and merges neighbouring axes if the strides of all `arrays` arrays allow it. Returns the
 /// number of remaining axes, at least one.
+int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays);
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
 inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
     int kept = 0;
     for (int axis = 0; axis < axes; ++axis) {
@@ -43,6 +51,8 @@ inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int 
     for (int i = 0; i < arrays; ++i) strides[i].of[0] = 1;
     return 1;
 }
+
+#endif
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI

@@ -48,11 +48,7 @@ struct strided_map_axes {
     int count;
     axis_values extents;
 
-    extent size() const {
-        extent n = 1;
-        for (int axis = 0; axis < count; ++axis) n *= extents.of[axis];
-        return n;
-    }
+    extent size() const;
     /// Calls run(offset, elements, done) for each run along the last axis among the elements [first, first + n); `done` is
     /// the number of elements before the run.
     template <class Run>
@@ -107,76 +103,26 @@ struct strided_map_copy {
         });
     }
 };
-inline void gather_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
-                   std::byte* buffer) {
-    switch (o.bytes) {
-        case 1:
-            return strided_map_copy<std::uint8_t>::gather(axes, o, first, n, buffer);
-        case 2:
-            return strided_map_copy<std::uint16_t>::gather(axes, o, first, n, buffer);
-        default:
-            return strided_map_copy<std::uint32_t>::gather(axes, o, first, n, buffer);
-    }
-}
-inline void scatter_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
-                    const std::byte* buffer) {
-    switch (o.bytes) {
-        case 1:
-            return strided_map_copy<std::uint8_t>::scatter(axes, o, first, n, buffer);
-        case 2:
-            return strided_map_copy<std::uint16_t>::scatter(axes, o, first, n, buffer);
-        default:
-            return strided_map_copy<std::uint32_t>::scatter(axes, o, first, n, buffer);
-    }
-}
+void gather_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                   std::byte* buffer);
+void scatter_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                    const std::byte* buffer);
 
 /// A piece of all operands: outputs, then inputs.
 class strided_map_piece {
   public:
     strided_map_piece(const map_body& body, const strided_map_axes& axes, const strided_map_operand* operands,
-                      int count, map_stream* streams, strided_map_buffer* buffers)
-        : body_(body), axes_(axes), operands_(operands), count_(count), streams_(streams), buffers_(buffers) {
-        for (int i = 0; i < count_; ++i) {
-            const strided_map_operand& o = operands_[i];
-            streams_[i] = {buffers_[i].bytes, 0, 0, write_mode::overwrite};
-            if (o.data == nullptr || !o.is_scalar || i < body_.outputs) continue;
-            for (extent at = 0; at < static_cast<extent>(block_alignment); at += o.bytes)
-                std::memcpy(buffers_[i].bytes + at, o.data, static_cast<std::size_t>(o.bytes));
-        }
-    }
+                      int count, map_stream* streams, strided_map_buffer* buffers);
 
-    void run(extent first, extent n) const {
-        constexpr extent lot = extent{4} * map_lanes;
-        const extent columns = (n + lot - 1) / lot * lot;
-        for (int i = 0; i < count_; ++i) {
-            if (is_moved(i)) begin(i, first, n, columns == n);
-        }
-        body_.block(body_.expressions, streams_, streams_ + body_.outputs, 1, columns);
-        for (int i = 0; i < body_.outputs; ++i) {
-            if (is_moved(i) && streams_[i].data == buffer_of(i)) scatter_elements(axes_, operands_[i], first, n, buffer_of(i));
-        }
-    }
+    void run(extent first, extent n) const;
 
   private:
     bool is_moved(int i) const {
         return operands_[i].data != nullptr && !(operands_[i].is_scalar && i >= body_.outputs);
     }
     /// Outputs at the same address share a buffer: the gradients of an input that is passed as two arguments.
-    std::byte* buffer_of(int i) const {
-        int first = i < body_.outputs ? 0 : i;
-        while (operands_[first].data != operands_[i].data) ++first;
-        return buffers_[first].bytes;
-    }
-    void begin(int i, extent first, extent n, bool whole) const {
-        const strided_map_operand& o = operands_[i];
-        if (o.is_flat && whole) {
-            streams_[i] = {o.data + first * o.bytes, 0, o.bytes, o.mode};
-            return;
-        }
-        std::byte* const buffer = buffer_of(i);
-        streams_[i] = {buffer, 0, o.bytes, o.mode};
-        if (i >= body_.outputs || o.mode == write_mode::add) gather_elements(axes_, o, first, n, buffer);
-    }
+    std::byte* buffer_of(int i) const;
+    void begin(int i, extent first, extent n, bool whole) const;
 
     const map_body& body_;
     const strided_map_axes& axes_;
@@ -216,6 +162,83 @@ void run_strided_map(cpu& device, const map_plan* plans, int count, map_strides*
             piece.run(chunks.begin(k), chunks.rows_of(k));
     });
 }
+
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+
+inline extent strided_map_axes::size() const {
+    extent n = 1;
+    for (int axis = 0; axis < count; ++axis) n *= extents.of[axis];
+    return n;
+}
+
+inline void gather_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                            std::byte* buffer) {
+    switch (o.bytes) {
+        case 1:
+            return strided_map_copy<std::uint8_t>::gather(axes, o, first, n, buffer);
+        case 2:
+            return strided_map_copy<std::uint16_t>::gather(axes, o, first, n, buffer);
+        default:
+            return strided_map_copy<std::uint32_t>::gather(axes, o, first, n, buffer);
+    }
+}
+
+inline void scatter_elements(const strided_map_axes& axes, const strided_map_operand& o, extent first, extent n,
+                             const std::byte* buffer) {
+    switch (o.bytes) {
+        case 1:
+            return strided_map_copy<std::uint8_t>::scatter(axes, o, first, n, buffer);
+        case 2:
+            return strided_map_copy<std::uint16_t>::scatter(axes, o, first, n, buffer);
+        default:
+            return strided_map_copy<std::uint32_t>::scatter(axes, o, first, n, buffer);
+    }
+}
+
+inline strided_map_piece::strided_map_piece(const map_body& body, const strided_map_axes& axes,
+                                            const strided_map_operand* operands, int count, map_stream* streams,
+                                            strided_map_buffer* buffers)
+    : body_(body), axes_(axes), operands_(operands), count_(count), streams_(streams), buffers_(buffers) {
+    for (int i = 0; i < count_; ++i) {
+        const strided_map_operand& o = operands_[i];
+        streams_[i] = {buffers_[i].bytes, 0, 0, write_mode::overwrite};
+        if (o.data == nullptr || !o.is_scalar || i < body_.outputs) continue;
+        for (extent at = 0; at < static_cast<extent>(block_alignment); at += o.bytes)
+            std::memcpy(buffers_[i].bytes + at, o.data, static_cast<std::size_t>(o.bytes));
+    }
+}
+
+inline void strided_map_piece::run(extent first, extent n) const {
+    constexpr extent lot = extent{4} * map_lanes;
+    const extent columns = (n + lot - 1) / lot * lot;
+    for (int i = 0; i < count_; ++i) {
+        if (is_moved(i)) begin(i, first, n, columns == n);
+    }
+    body_.block(body_.expressions, streams_, streams_ + body_.outputs, 1, columns);
+    for (int i = 0; i < body_.outputs; ++i) {
+        if (is_moved(i) && streams_[i].data == buffer_of(i))
+            scatter_elements(axes_, operands_[i], first, n, buffer_of(i));
+    }
+}
+
+inline std::byte* strided_map_piece::buffer_of(int i) const {
+    int first = i < body_.outputs ? 0 : i;
+    while (operands_[first].data != operands_[i].data) ++first;
+    return buffers_[first].bytes;
+}
+
+inline void strided_map_piece::begin(int i, extent first, extent n, bool whole) const {
+    const strided_map_operand& o = operands_[i];
+    if (o.is_flat && whole) {
+        streams_[i] = {o.data + first * o.bytes, 0, o.bytes, o.mode};
+        return;
+    }
+    std::byte* const buffer = buffer_of(i);
+    streams_[i] = {buffer, 0, o.bytes, o.mode};
+    if (i >= body_.outputs || o.mode == write_mode::add) gather_elements(axes_, o, first, n, buffer);
+}
+
+#endif
 
 }  // namespace kernel
 }  // namespace HALFTONE_ABI
