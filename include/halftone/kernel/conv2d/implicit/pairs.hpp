@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Planes and packed weights whose words are pairs of channels in bfloat16, as VDPBF16PS multiplies them (planes.hpp); and planes of
+/// single bfloat16, whose columns are rows of the weight's gradient.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/conv2d/implicit/planes.hpp>
+#include <halftone/kernel/matmul/cpu/unit/bf16_packing.hpp>
+
+#if defined(__x86_64__)
+#include <halftone/exec/cpu/set/avx512_bf16.hpp>
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace avx512_bf16 {
+
+/// Up to 16 values of two channels, `step` apart, as pairs; `channels`: 2, or 1 for pairs with zero.
+template <class T>
+HALFTONE_INLINE __m512i load_stepped_pairs(const T* from, extent step, extent channel_stride, extent n, extent channels) {
+    if (step == 1) return load_pairs(from, channel_stride, n, channels);
+    if constexpr (std::is_same_v<T, bfloat16>) {
+        if (step == 2) {  // The first of each two values.
+            const auto mask = static_cast<__mmask32>((std::uint64_t{1} << (2 * n - 1)) - 1);
+            const __m512i first = _mm512_and_si512(_mm512_maskz_loadu_epi16(mask, from), _mm512_set1_epi32(0xffff));
+            if (channels < 2) return first;
+            return _mm512_or_si512(first, _mm512_slli_epi32(_mm512_maskz_loadu_epi16(mask, from + channel_stride), 16));
+        }
+    }
+    T some[2][16] = {};
+    for (extent c = 0; c < channels; ++c)
+        for (extent i = 0; i < n; ++i) some[c][i] = from[c * channel_stride + i * step];
+    return load_pairs(static_cast<const T*>(some[0]), 16, 16, 2);
+}
+
+HALFTONE_INLINE void write_zero_words(std::uint32_t* to, extent count) {
+    for (extent i = 0; i < count; ++i) to[i] = 0;
+}
+
+/// Planes of pairs of channels. The group's last channel may be alone: `channels` says how many there are.
+template <class T>
+void fill_pair_planes(const kernel::implicit_cpu::strip& s, extent channel, extent channels, void* planes) {
+    using namespace kernel::implicit_cpu;
+    const auto* const images = reinterpret_cast<const T*>(s.source.data);
+    const tap_axis& across = s.of.across;
+    const extent width = s.of.plane_width(), step = across.stride * s.source.strides[3];
+    for_each_plane_row(s, channel, (channels + 1) / 2, 2, static_cast<std::uint32_t*>(planes),
+                       [&](extent at, std::uint32_t* to, extent row) {
+                           for (extent phase = 0; phase < across.phases; ++phase, to += s.plane_size) {
+                               if (row < 0) {
+                                   write_zero_words(to, width);
+                                   continue;
+                               }
+                               const inside in(across, phase, width);
+                               write_zero_words(to, in.begin);
+                               const T* from = images + row + in.from * s.source.strides[3];
+                               for (extent i = in.begin; i < in.end; i += 16, from += 16 * step) {
+                                   const extent n = std::min<extent>(16, in.end - i);
+                                   const auto pairs = load_stepped_pairs(from, step, s.source.strides[1], n,
+                                                                         std::min<extent>(2, channels - at));
+                                   _mm512_mask_storeu_epi32(to + i, avx512::first_lanes(static_cast<int>(n)), pairs);
+                               }
+                               write_zero_words(to + in.end, width - in.end);
+                           }
+                       });
+}
+
+/// Planes of bfloat16.
+template <class T>
+void fill_half_planes(const kernel::implicit_cpu::strip& s, extent channel, extent channels, void* planes) {
+    using namespace kernel::implicit_cpu;
+    const auto* const images = reinterpret_cast<const T*>(s.source.data);
+    const tap_axis& across = s.of.across;
+    const extent width = s.of.plane_width(), step = across.stride * s.source.strides[3];
+    for_each_plane_row(s, channel, channels, 1, static_cast<std::uint16_t*>(planes),
+                       [&](extent, std::uint16_t* to, extent row) {
+                           for (extent phase = 0; phase < across.phases; ++phase, to += s.plane_size) {
+                               const inside in(across, phase, width);
+                               const extent begin = row < 0 ? width : in.begin, end = row < 0 ? width : in.end;
+                               for (extent i = 0; i < begin; ++i) to[i] = 0;
+                               const T* from = images + row + in.from * s.source.strides[3];
+                               for (extent i = begin; i < end; i += 16, from += 16 * step) {
+                                   const extent n = std::min<extent>(16, end - i);
+                                   const __m256i some = _mm512_cvtepi32_epi16(load_stepped_pairs(from, step, 0, n, 1));
+                                   _mm256_mask_storeu_epi16(to + i, avx512::first_lanes(static_cast<int>(n)), some);
+                               }
+                               for (extent i = end; i < width; ++i) to[i] = 0;
+                           }
+                       });
+}
+
+/// 32 numbers as numbers of 16 bits.
+HALFTONE_INLINE __m512i places_of(const std::int32_t* at) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(_mm512_loadu_si512(at))),
+                              _mm512_cvtepi32_epi16(_mm512_loadu_si512(at + 16)), 1);
+}
+/// Copies columns (planes.hpp) of single bfloat16: vectors of 32.
+inline void copy_column_halves(const kernel::implicit_cpu::column_copy& c, void* to, extent to_stride) {
+    using form = kernel::implicit_cpu::column_vector::form;
+    auto* row = static_cast<std::uint16_t*>(to);
+    extent tap = c.first_row % c.taps;
+    const auto* channel = static_cast<const std::uint16_t*>(c.planes) + c.first_row / c.taps * c.channel_size;
+    for (extent left = c.rows; left > 0; --left, row += to_stride) {
+        const std::uint16_t* const seen = channel + c.tap_offset[tap];
+        for (extent v = 0; v < c.vectors; ++v) {
+            const auto& column = c.columns[v];
+            const std::uint16_t* const from = seen + column.base;
+            if (column.is == form::adjacent) {
+                _mm512_storeu_si512(row + 32 * v, _mm512_loadu_si512(from));
+            } else if (column.is == form::near) {
+                const __m512i order = places_of(column.at);
+                _mm512_storeu_si512(row + 32 * v, _mm512_permutex2var_epi16(_mm512_loadu_si512(from), order,
+                                                                            _mm512_loadu_si512(from + 32)));
+            } else {
+                for (int i = 0; i < 32; ++i) row[32 * v + i] = from[column.at[i]];
+            }
+        }
+        if (++tap == c.taps) {
+            tap = 0;
+            channel += c.channel_size;
+        }
+    }
+}
+
+/// Packs taps of pairs of channels (planes.hpp).
+template <class T>
+void pack_pair_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent to_stride) {
+    const auto* const weight = static_cast<const T*>(p.weight);
+    auto* const words = static_cast<std::uint32_t*>(to);
+    const bool fits = p.window <= 16;
+    const auto all = avx512::first_lanes(static_cast<int>(fits ? p.taps : 0));
+    const __m512i order = _mm512_maskz_loadu_epi32(all, p.number);
+    const auto pack = [&](extent r, extent c) __attribute__((always_inline)) {
+        const T* const from = weight + r * p.row_stride + c * p.channel_stride;
+        std::uint32_t* const row = words + r * to_stride + c / 2 * p.taps;
+        const extent channels = std::min<extent>(2, p.channels - c);
+        if (fits) {
+            const __m512i pairs = load_pairs(from, p.channel_stride, p.window, channels);
+            _mm512_mask_storeu_epi32(row, all, _mm512_permutexvar_epi32(order, pairs));
+            return;
+        }
+        for (extent t = 0; t < p.taps; t += 16) {
+            const extent n = std::min<extent>(16, p.taps - t);
+            T some[2][16] = {};
+            for (extent second = 0; second < channels; ++second)
+                for (extent e = 0; e < n; ++e) some[second][e] = from[second * p.channel_stride + p.number[t + e]];
+            _mm512_mask_storeu_epi32(row + t, avx512::first_lanes(static_cast<int>(n)),
+                                     load_pairs(static_cast<const T*>(some[0]), 16, 16, 2));
+        }
+    };
+    if (p.channel_stride < p.row_stride) {
+        for (extent r = 0; r < p.rows; ++r)
+            for (extent c = 0; c < p.channels; c += 2) pack(r, c);
+    } else {
+        for (extent c = 0; c < p.channels; c += 2)
+            for (extent r = 0; r < p.rows; ++r) pack(r, c);
+    }
+}
+
+}  // namespace avx512_bf16
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
+#include <halftone/exec/cpu/set/end.hpp>
+#endif

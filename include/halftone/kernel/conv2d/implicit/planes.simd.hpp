@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// Fills planes with floats, takes columns out of them, and packs weights as floats (planes.hpp).
+// A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
+
+#include <halftone/exec/cpu/simd.hpp>
+#include <halftone/kernel/conv2d/implicit/pick.hpp>
+#include <halftone/kernel/conv2d/implicit/planes.hpp>
+#include <halftone/kernel/matmul/cpu/unit/fma_packing.hpp>
+
+namespace halftone {
+inline namespace HALFTONE_ABI {
+namespace HALFTONE_SET {
+
+HALFTONE_INLINE void write_zeros(float* to, extent count) {
+    for (extent i = 0; i < count; ++i) to[i] = 0;
+}
+
+/// to (count) = elements of `from`, `step` apart, rounded to Compute where that holds less than T.
+template <class Compute, class T>
+HALFTONE_INLINE void copy_stepped(const T* from, extent step, float* to, extent count) {
+    constexpr int lanes = f32::lanes;
+    for (extent i = 0; i < count; i += lanes) {
+        const int n = static_cast<int>(count - i < lanes ? count - i : lanes);
+        if (step == 1) {
+            store(to + i, load_as<Compute>(from + i, n), n);
+        } else {
+            T some[lanes] = {};
+            for (int e = 0; e < n; ++e) some[e] = from[(i + e) * step];
+            store(to + i, load_as<Compute>(static_cast<const T*>(some), lanes), n);
+        }
+    }
+}
+
+template <class Compute, class T>
+void fill_float_planes(const kernel::implicit_cpu::strip& s, extent channel, extent channels, void* planes) {
+    using namespace kernel::implicit_cpu;
+    const auto* const images = reinterpret_cast<const T*>(s.source.data);
+    const tap_axis& across = s.of.across;
+    const extent width = s.of.plane_width(), step = across.stride * s.source.strides[3];
+    for_each_plane_row(s, channel, channels, 1, static_cast<float*>(planes), [&](extent, float* to, extent row) {
+        for (extent phase = 0; phase < across.phases; ++phase, to += s.plane_size) {
+            if (row < 0) {
+                write_zeros(to, width);
+                continue;
+            }
+            const inside in(across, phase, width);
+            write_zeros(to, in.begin);
+            copy_stepped<Compute>(images + row + in.from * s.source.strides[3], step, to + in.begin, in.end - in.begin);
+            write_zeros(to + in.end, width - in.end);
+        }
+    });
+}
+
+/// Copies columns (planes.hpp): rows of `vectors` vectors of words.
+inline void copy_column_words(const kernel::implicit_cpu::column_copy& c, void* to, extent to_stride) {
+    const auto* const planes = static_cast<const float*>(c.planes);
+    auto* row = static_cast<float*>(to);
+    extent tap = c.first_row % c.taps, left = c.rows;
+    const float* channel = planes + c.first_row / c.taps * c.channel_size;
+    const auto each_row = [&](const auto& copy) __attribute__((always_inline)) {
+        for (; left > 0; channel += c.channel_size, tap = 0) {
+            for (; tap < c.taps && left > 0; ++tap, --left, row += to_stride) copy(channel + c.tap_offset[tap]);
+        }
+    };
+    if (c.vectors == 2) {
+        const word_picker first(c.columns[0]), second(c.columns[1]);
+        if (first.is_adjacent() && second.is_adjacent()) {
+            const extent a = c.columns[0].base, b = c.columns[1].base;
+            each_row([&](const float* from) __attribute__((always_inline)) {
+                store(row, load(from + a));
+                store(row + f32::lanes, load(from + b));
+            });
+        } else {
+            each_row([&](const float* from) __attribute__((always_inline)) {
+                store(row, first.take(from));
+                store(row + f32::lanes, second.take(from));
+            });
+        }
+        return;
+    }
+    each_row([&](const float* from) __attribute__((always_inline)) {
+        for (extent v = 0; v < c.vectors; ++v) store(row + v * f32::lanes, word_picker(c.columns[v]).take(from));
+    });
+}
+
+/// Packs taps as floats (planes.hpp).
+template <class Compute, class T>
+void pack_float_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent to_stride) {
+    const auto* const weight = static_cast<const T*>(p.weight);
+    auto* const floats = static_cast<float*>(to);
+    const bool fits = p.window <= f32::lanes;
+    const tap_picker order(p.number, fits ? p.taps : 0);
+    const auto pack = [&](extent r, extent c) __attribute__((always_inline)) {
+        const T* const from = weight + r * p.row_stride + c * p.channel_stride;
+        float* const row = floats + r * to_stride + c * p.taps;
+        if (fits) {
+            const f32 all = order.take(load_as<Compute>(from, static_cast<int>(p.window)));
+            if (p.taps == f32::lanes) {
+                store(row, all);
+            } else {
+                store(row, all, static_cast<int>(p.taps));
+            }
+            return;
+        }
+        for (extent t = 0; t < p.taps; t += f32::lanes) {
+            const int n = static_cast<int>(p.taps - t < f32::lanes ? p.taps - t : f32::lanes);
+            T some[f32::lanes] = {};
+            for (int e = 0; e < n; ++e) some[e] = from[p.number[t + e]];
+            const f32 v = load_as<Compute>(static_cast<const T*>(some), f32::lanes);
+            if (n == f32::lanes) {
+                store(row + t, v);
+            } else {
+                store(row + t, v, n);
+            }
+        }
+    };
+    if (p.channel_stride < p.row_stride) {
+        for (extent r = 0; r < p.rows; ++r)
+            for (extent c = 0; c < p.channels; ++c) pack(r, c);
+    } else {
+        for (extent c = 0; c < p.channels; ++c)
+            for (extent r = 0; r < p.rows; ++r) pack(r, c);
+    }
+}
+
+}  // namespace HALFTONE_SET
+}  // namespace HALFTONE_ABI
+}  // namespace halftone
