@@ -4,6 +4,7 @@
 /// single bfloat16, whose columns are rows of the weight's gradient.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -35,8 +36,10 @@ HALFTONE_INLINE __m512i load_stepped_pairs(const T* from, extent step, extent ch
     return load_pairs(static_cast<const T*>(some[0]), 16, 16, 2);
 }
 
-HALFTONE_INLINE void write_zero_words(std::uint32_t* to, extent count) {
-    for (extent i = 0; i < count; ++i) to[i] = 0;
+/// to (count) = 0, and up to a vector beyond.
+template <class Word>
+HALFTONE_INLINE void write_zero_words(Word* to, extent count) {
+    for (extent i = 0; i < count; i += static_cast<extent>(64 / sizeof(Word))) _mm512_storeu_si512(to + i, _mm512_setzero_si512());
 }
 
 /// Planes of pairs of channels. The group's last channel may be alone: `channels` says how many there are.
@@ -44,27 +47,20 @@ template <class T>
 void fill_pair_planes(const kernel::implicit_cpu::strip& s, extent channel, extent channels, void* planes) {
     using namespace kernel::implicit_cpu;
     const auto* const images = reinterpret_cast<const T*>(s.source.data);
-    const tap_axis& across = s.of.across;
-    const extent width = s.of.plane_width(), step = across.stride * s.source.strides[3];
-    for_each_plane_row(s, channel, (channels + 1) / 2, 2, static_cast<std::uint32_t*>(planes),
-                       [&](extent at, std::uint32_t* to, extent row) {
-                           for (extent phase = 0; phase < across.phases; ++phase, to += s.plane_size) {
-                               if (row < 0) {
-                                   write_zero_words(to, width);
-                                   continue;
-                               }
-                               const inside in(across, phase, width);
-                               write_zero_words(to, in.begin);
-                               const T* from = images + row + in.from * s.source.strides[3];
-                               for (extent i = in.begin; i < in.end; i += 16, from += 16 * step) {
-                                   const extent n = std::min<extent>(16, in.end - i);
-                                   const auto pairs = load_stepped_pairs(from, step, s.source.strides[1], n,
-                                                                         std::min<extent>(2, channels - at));
-                                   _mm512_mask_storeu_epi32(to + i, avx512::first_lanes(static_cast<int>(n)), pairs);
-                               }
-                               write_zero_words(to + in.end, width - in.end);
-                           }
-                       });
+    const extent width = s.of.plane_width(), step = s.of.across.stride * s.source.strides[3];
+    for_each_plane_row(
+        s, channel, (channels + 1) / 2, 2, static_cast<std::uint32_t*>(planes),
+        [&](extent unit, std::uint32_t* to, extent row, const inside& part) {
+            if (row < 0) return write_zero_words(to, width);
+            if (part.begin > 0) write_zero_words(to, part.begin);
+            const T* from = images + row;
+            const extent some = std::min<extent>(2, channels - 2 * unit);
+            for (extent i = part.begin; i < part.end; i += 16, from += 16 * step) {
+                const extent n = std::min<extent>(16, part.end - i);
+                _mm512_storeu_si512(to + i, load_stepped_pairs(from, step, s.source.strides[1], n, some));
+            }
+            if (part.end < width) write_zero_words(to + part.end, width - part.end);
+        });
 }
 
 /// Planes of bfloat16.
@@ -72,23 +68,25 @@ template <class T>
 void fill_half_planes(const kernel::implicit_cpu::strip& s, extent channel, extent channels, void* planes) {
     using namespace kernel::implicit_cpu;
     const auto* const images = reinterpret_cast<const T*>(s.source.data);
-    const tap_axis& across = s.of.across;
-    const extent width = s.of.plane_width(), step = across.stride * s.source.strides[3];
-    for_each_plane_row(s, channel, channels, 1, static_cast<std::uint16_t*>(planes),
-                       [&](extent, std::uint16_t* to, extent row) {
-                           for (extent phase = 0; phase < across.phases; ++phase, to += s.plane_size) {
-                               const inside in(across, phase, width);
-                               const extent begin = row < 0 ? width : in.begin, end = row < 0 ? width : in.end;
-                               for (extent i = 0; i < begin; ++i) to[i] = 0;
-                               const T* from = images + row + in.from * s.source.strides[3];
-                               for (extent i = begin; i < end; i += 16, from += 16 * step) {
-                                   const extent n = std::min<extent>(16, end - i);
-                                   const __m256i some = _mm512_cvtepi32_epi16(load_stepped_pairs(from, step, 0, n, 1));
-                                   _mm256_mask_storeu_epi16(to + i, avx512::first_lanes(static_cast<int>(n)), some);
-                               }
-                               for (extent i = end; i < width; ++i) to[i] = 0;
-                           }
-                       });
+    const extent width = s.of.plane_width(), step = s.of.across.stride * s.source.strides[3];
+    for_each_plane_row(
+        s, channel, channels, 1, static_cast<std::uint16_t*>(planes),
+        [&](extent, std::uint16_t* to, extent row, const inside& part) {
+            if (row < 0) return write_zero_words(to, width);
+            if (part.begin > 0) write_zero_words(to, part.begin);
+            const T* from = images + row;
+            if (step == 1) {
+                for (extent i = part.begin; i < part.end; i += 32, from += 32)
+                    _mm512_storeu_si512(to + i, load_two_bfloat16(from, part.end - i));
+            } else {
+                for (extent i = part.begin; i < part.end; i += 16, from += 16 * step) {
+                    const extent n = std::min<extent>(16, part.end - i);
+                    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                                        _mm512_cvtepi32_epi16(load_stepped_pairs(from, step, 0, n, 1)));
+                }
+            }
+            if (part.end < width) write_zero_words(to + part.end, width - part.end);
+        });
 }
 
 /// 32 numbers as numbers of 16 bits.
@@ -130,15 +128,17 @@ void pack_pair_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent
     const auto* const weight = static_cast<const T*>(p.weight);
     auto* const words = static_cast<std::uint32_t*>(to);
     const bool fits = p.window <= 16;
-    const auto all = avx512::first_lanes(static_cast<int>(fits ? p.taps : 0));
-    const __m512i order = _mm512_maskz_loadu_epi32(all, p.number);
+    const __m512i order = _mm512_maskz_loadu_epi32(avx512::first_lanes(static_cast<int>(fits ? p.taps : 0)), p.number);
+    const extent ahead = 2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
     const auto pack = [&](extent r, extent c) __attribute__((always_inline)) {
         const T* const from = weight + r * p.row_stride + c * p.channel_stride;
         std::uint32_t* const row = words + r * to_stride + c / 2 * p.taps;
+        __builtin_prefetch(from + ahead);
+        if (p.channel_stride > p.row_stride) __builtin_prefetch(from + p.channel_stride + ahead);
         const extent channels = std::min<extent>(2, p.channels - c);
         if (fits) {
             const __m512i pairs = load_pairs(from, p.channel_stride, p.window, channels);
-            _mm512_mask_storeu_epi32(row, all, _mm512_permutexvar_epi32(order, pairs));
+            _mm512_storeu_si512(row, _mm512_permutexvar_epi32(order, pairs));
             return;
         }
         for (extent t = 0; t < p.taps; t += 16) {
@@ -146,8 +146,7 @@ void pack_pair_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent
             T some[2][16] = {};
             for (extent second = 0; second < channels; ++second)
                 for (extent e = 0; e < n; ++e) some[second][e] = from[second * p.channel_stride + p.number[t + e]];
-            _mm512_mask_storeu_epi32(row + t, avx512::first_lanes(static_cast<int>(n)),
-                                     load_pairs(static_cast<const T*>(some[0]), 16, 16, 2));
+            _mm512_storeu_si512(row + t, load_pairs(static_cast<const T*>(some[0]), 16, 16, 2));
         }
     };
     if (p.channel_stride < p.row_stride) {

@@ -15,11 +15,13 @@
 namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace portable {
+using even_picker = even_one_by_one;
 using word_picker = word_by_word;
 using tap_picker = lane_by_lane;
 }  // namespace portable
 #if defined(__x86_64__)
 namespace avx2 {
+using even_picker = even_one_by_one;
 using word_picker = word_by_word;
 using tap_picker = lane_by_lane;
 }  // namespace avx2
@@ -33,6 +35,16 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace avx512 {
 
+/// The first of each two of n pairs, of which the last may have only one.
+struct even_picker {
+    static HALFTONE_INLINE f32 take(const float* from, int n) {
+        const __m512i order = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+        const int elements = 2 * n - 1;
+        const __m512 first = elements < 16 ? _mm512_maskz_loadu_ps(first_lanes(elements), from) : _mm512_loadu_ps(from),
+                     second = _mm512_maskz_loadu_ps(first_lanes(elements < 16 ? 0 : elements - 16), from + 16);
+        return {_mm512_permutex2var_ps(first, order, second)};
+    }
+};
 /// The words of a column_vector. Reads two vectors from its base on.
 class word_picker {
   public:

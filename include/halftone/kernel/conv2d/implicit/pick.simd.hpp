@@ -12,6 +12,14 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
+/// The first of each two of n pairs, of which the last may have only one; else zeros.
+struct even_one_by_one {
+    static HALFTONE_INLINE f32 take(const float* from, int n) {
+        float all[f32::lanes] = {};
+        for (int i = 0; i < n; ++i) all[i] = from[2 * i];
+        return load(static_cast<const float*>(all));
+    }
+};
 /// The words of a column_vector, one by one unless they are adjacent.
 class word_by_word {
   public:

@@ -28,7 +28,7 @@ struct strip {
     const tap_sum& of;
     image_memory source;
     extent first, count;
-    extent plane_size;  ///< words
+    extent plane_size;  ///< words; at least a vector more than it has elements
 
     extent channel_size() const { return plane_size * of.phases(); }
 };
@@ -56,15 +56,13 @@ struct column_copy {
 };
 using copy_columns = void(const column_copy& c, void* to, extent to_stride);
 
-/// Writes where taps are in a channel's planes.
+/// Writes where taps are in a channel's planes, class by class.
 inline void write_tap_offsets(const tap_sum& of, extent plane_size, std::int32_t* to) {
     const extent width = of.plane_width();
-    for (extent k = 0; k < of.down.taps; ++k) {
-        for (extent l = 0; l < of.across.taps; ++l) {
-            const extent plane = of.down.phase(k) * of.across.phases + of.across.phase(l);
-            *to++ = static_cast<std::int32_t>(plane * plane_size + of.down.shift(k) * width + of.across.shift(l));
-        }
-    }
+    of.for_each_tap([&](extent k, extent l) {
+        const extent plane = of.down.phase(k) * of.across.phases + of.across.phase(l);
+        *to++ = static_cast<std::int32_t>(plane * plane_size + of.down.shift(k) * width + of.across.shift(l));
+    });
 }
 
 /// Makes vectors of `lanes` places out of them one by one; the last vector is filled up with the last place.
@@ -120,27 +118,6 @@ void for_each_place(const strip& s, const Add& add) {
     });
 }
 
-/// Calls row(channel, to, from or nullptr for zeros, phase across) for each row of the planes of `channels` units of channels,
-/// each of `each` channels.
-template <class Word, class Row>
-void for_each_plane_row(const strip& s, extent channel, extent units, extent each, Word* planes, const Row& row) {
-    const tap_axis& down = s.of.down;
-    const extent width = s.of.plane_width();
-    for (extent c = 0; c < units; ++c, channel += each, planes += s.channel_size()) {
-        s.of.for_each_image(s.first, s.count, [&](const rows_of_image& r) {
-            const extent base = r.image * s.source.strides[0] + channel * s.source.strides[1];
-            for (extent phase = 0; phase < down.phases; ++phase) {
-                Word* to = planes + phase * s.of.across.phases * s.plane_size + r.base * width;
-                extent seen = down.first + phase + r.first * down.stride;
-                for (extent i = 0; i < r.rows + down.most_shift; ++i, to += width, seen += down.stride) {
-                    const bool is_inside = seen >= 0 && seen < down.size;
-                    row(c * each, to, is_inside ? base + seen * s.source.strides[2] : extent{-1});
-                }
-            }
-        });
-    }
-}
-
 /// The part of a plane's row that is in the image: elements [begin, end), of which the first is number `from` of the source.
 struct inside {
     extent begin, end, from;
@@ -153,6 +130,32 @@ struct inside {
     }
 };
 
+/// Calls row(unit, to, from, part) for each row of the planes of some units of channels, each of `each` channels from `channel` on:
+/// `to` is its first word, `from` the number of the first element that is inside, -1 if the whole row is padding. Rows of a plane
+/// come in their order, and each may write a vector beyond its end.
+template <class Word, class Row>
+void for_each_plane_row(const strip& s, extent channel, extent units, extent each, Word* planes, const Row& row) {
+    const tap_axis &down = s.of.down, &across = s.of.across;
+    const shape<4>& strides = s.source.strides;
+    const extent width = s.of.plane_width();
+    for (extent phase_across = 0; phase_across < across.phases; ++phase_across) {
+        const inside part(across, phase_across, width);
+        s.of.for_each_image(s.first, s.count, [&](const rows_of_image& r) {
+            for (extent phase = 0; phase < down.phases; ++phase) {
+                Word* plane = planes + (phase * across.phases + phase_across) * s.plane_size + r.base * width;
+                const extent first = down.first + phase + r.first * down.stride;
+                extent base = r.image * strides[0] + channel * strides[1] + part.from * strides[3];
+                for (extent c = 0; c < units; ++c, base += each * strides[1], plane += s.channel_size()) {
+                    Word* to = plane;
+                    extent seen = first;
+                    for (extent i = 0; i < r.rows + down.most_shift; ++i, to += width, seen += down.stride)
+                        row(c, to, seen >= 0 && seen < down.size ? base + seen * strides[2] : extent{-1}, part);
+                }
+            }
+        });
+    }
+}
+
 /// Packs words: word (row, channel * taps + t) = tap number[t] of weight (row, channel), `row_stride` and `channel_stride` elements
 /// apart, whose window has `window` taps; a word holds one channel or two.
 struct tap_packing {
@@ -162,6 +165,7 @@ struct tap_packing {
     extent taps;
     extent rows, channels;
 };
+/// A row may be written up to a vector beyond its end.
 using pack_taps = void(const tap_packing& p, void* to, extent to_stride);
 
 }  // namespace implicit_cpu

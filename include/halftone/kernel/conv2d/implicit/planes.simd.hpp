@@ -3,6 +3,8 @@
 /// Fills planes with floats, takes columns out of them, and packs weights as floats (planes.hpp).
 // A body without a guard: exec/cpu/each_set.hpp includes it once for each instruction set.
 
+#include <algorithm>
+
 #include <halftone/exec/cpu/simd.hpp>
 #include <halftone/kernel/conv2d/implicit/pick.hpp>
 #include <halftone/kernel/conv2d/implicit/planes.hpp>
@@ -12,44 +14,48 @@ namespace halftone {
 inline namespace HALFTONE_ABI {
 namespace HALFTONE_SET {
 
+/// to (count) = 0, and up to a vector beyond.
 HALFTONE_INLINE void write_zeros(float* to, extent count) {
-    for (extent i = 0; i < count; ++i) to[i] = 0;
+    for (extent i = 0; i < count; i += f32::lanes) store(to + i, splat(0.0f));
 }
 
-/// to (count) = elements of `from`, `step` apart, rounded to Compute where that holds less than T.
-template <class Compute, class T>
-HALFTONE_INLINE void copy_stepped(const T* from, extent step, float* to, extent count) {
-    constexpr int lanes = f32::lanes;
-    for (extent i = 0; i < count; i += lanes) {
-        const int n = static_cast<int>(count - i < lanes ? count - i : lanes);
-        if (step == 1) {
-            store(to + i, load_as<Compute>(from + i, n), n);
-        } else {
-            T some[lanes] = {};
-            for (int e = 0; e < n; ++e) some[e] = from[(i + e) * step];
-            store(to + i, load_as<Compute>(static_cast<const T*>(some), lanes), n);
-        }
+template <class Compute>
+HALFTONE_INLINE f32 round_to(f32 x) {
+    if constexpr (contains<Compute, float>) {
+        return x;
+    } else {
+        return round_as<Compute>(x);
     }
+}
+/// A vector of n elements of `from`, `step` apart, rounded to Compute where that holds less than T.
+template <class Compute, class T>
+HALFTONE_INLINE f32 load_stepped(const T* from, extent step, int n) {
+    if (step == 1) return load_as<Compute>(from, n);
+    if constexpr (std::is_same_v<T, float>) {
+        if (step == 2) return round_to<Compute>(even_picker::take(from, n));
+    }
+    T some[f32::lanes] = {};
+    for (int e = 0; e < n; ++e) some[e] = from[e * step];
+    return load_as<Compute>(static_cast<const T*>(some), f32::lanes);
 }
 
 template <class Compute, class T>
 void fill_float_planes(const kernel::implicit_cpu::strip& s, extent channel, extent channels, void* planes) {
     using namespace kernel::implicit_cpu;
     const auto* const images = reinterpret_cast<const T*>(s.source.data);
-    const tap_axis& across = s.of.across;
-    const extent width = s.of.plane_width(), step = across.stride * s.source.strides[3];
-    for_each_plane_row(s, channel, channels, 1, static_cast<float*>(planes), [&](extent, float* to, extent row) {
-        for (extent phase = 0; phase < across.phases; ++phase, to += s.plane_size) {
-            if (row < 0) {
-                write_zeros(to, width);
-                continue;
-            }
-            const inside in(across, phase, width);
-            write_zeros(to, in.begin);
-            copy_stepped<Compute>(images + row + in.from * s.source.strides[3], step, to + in.begin, in.end - in.begin);
-            write_zeros(to + in.end, width - in.end);
-        }
-    });
+    const extent width = s.of.plane_width(), step = s.of.across.stride * s.source.strides[3];
+    for_each_plane_row(s, channel, channels, 1, static_cast<float*>(planes),
+                       [&](extent, float* to, extent row, const inside& part) {
+                           if (row < 0) return write_zeros(to, width);
+                           if (part.begin > 0) write_zeros(to, part.begin);
+                           const T* from = images + row;
+                           extent i = part.begin;
+                           for (; i < part.end; i += f32::lanes, from += f32::lanes * step) {
+                               const extent left = part.end - i;
+                               store(to + i, load_stepped<Compute>(from, step, static_cast<int>(left < f32::lanes ? left : f32::lanes)));
+                           }
+                           if (part.end < width) write_zeros(to + part.end, width - part.end);
+                       });
 }
 
 /// Copies columns (planes.hpp): rows of `vectors` vectors of words.
@@ -91,28 +97,19 @@ void pack_float_taps(const kernel::implicit_cpu::tap_packing& p, void* to, exten
     auto* const floats = static_cast<float*>(to);
     const bool fits = p.window <= f32::lanes;
     const tap_picker order(p.number, fits ? p.taps : 0);
+    const extent ahead = 2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
     const auto pack = [&](extent r, extent c) __attribute__((always_inline)) {
         const T* const from = weight + r * p.row_stride + c * p.channel_stride;
         float* const row = floats + r * to_stride + c * p.taps;
+        __builtin_prefetch(from + ahead);
         if (fits) {
-            const f32 all = order.take(load_as<Compute>(from, static_cast<int>(p.window)));
-            if (p.taps == f32::lanes) {
-                store(row, all);
-            } else {
-                store(row, all, static_cast<int>(p.taps));
-            }
-            return;
+            return store(row, order.take(load_as<Compute>(from, static_cast<int>(p.window))));
         }
         for (extent t = 0; t < p.taps; t += f32::lanes) {
             const int n = static_cast<int>(p.taps - t < f32::lanes ? p.taps - t : f32::lanes);
             T some[f32::lanes] = {};
             for (int e = 0; e < n; ++e) some[e] = from[p.number[t + e]];
-            const f32 v = load_as<Compute>(static_cast<const T*>(some), f32::lanes);
-            if (n == f32::lanes) {
-                store(row + t, v);
-            } else {
-                store(row + t, v, n);
-            }
+            store(row + t, load_as<Compute>(static_cast<const T*>(some), f32::lanes));
         }
     };
     if (p.channel_stride < p.row_stride) {

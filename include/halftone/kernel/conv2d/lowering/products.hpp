@@ -314,6 +314,14 @@ void conv2d_weight_gradient(Device& device, const conv2d_problem& p, const view<
         if (mode == write_mode::overwrite) device.fill(dweight.data(), dweight.size(), W(0.0f));
         return;
     }
+    if constexpr (kernel::implicit_conv2d<Device>::template takes<Compute, W, X, G>) {
+        if (is_implicit<Compute, W, X, G>(device, p)) {
+            using kernels = kernel::implicit_conv2d<Device>;
+            if (mode == write_mode::overwrite)
+                return kernels::template weight_gradient<Compute>(device, p, x, dy, plain{}, dweight);
+            return kernels::template weight_gradient<Compute>(device, p, x, dy, add_product{}, dweight);
+        }
+    }
     const auto sum_into = [&](S* sums, write_mode now) {
         const auto all = conv2d_views{p}.weight(sums);
         for_each_weight_product(device, p, x, dy, [&](const view<const G, 3>& g, const view<const X, 3>& columns) {
