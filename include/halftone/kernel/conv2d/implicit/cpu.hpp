@@ -105,7 +105,7 @@ class product {
         const extent fitting = std::max<extent>(1, std::min(most_taps / j.sum.most_taps_of_class(), most_row_words / j.sum.taps()));
         pieces_ = (j.units() + fitting - 1) / fitting;
         piece_units_ = (j.units() + pieces_ - 1) / pieces_;
-        row_words_ = blocks::round_up(piece_units_ * j.sum.taps(), 16) + 16;
+        row_words_ = blocks::round_up(piece_units_ * j.sum.taps(), 16) + j.sum.classes() * tap_packing::gap;
         if (row_words_ % 1024 == 0) row_words_ += 16;  // rows 4 KiB apart fall into one cache set
         if (j.is_in_place) row_words_ = j.weight.row_stride / j.word_channels;
     }
@@ -174,18 +174,15 @@ class product {
             const extent begin = group * j_.group_stride + first * p.row_stride +
                                  piece * piece_units_ * j_.word_channels * p.channel_stride;
             p.weight = static_cast<const std::byte*>(p.weight) + begin * j_.weight_bytes;
-            std::byte* row = to + static_cast<std::size_t>(group * pieces_ + piece) * piece_bytes() +
-                             static_cast<std::size_t>(first * row_words_) * word_bytes;
-            for (extent c = 0; c < j_.sum.classes(); ++c) {
-                p.taps = j_.sum.taps_of(c);
-                if (p.window == 1 && p.taps == 1) {
-                    j_.pack_matrix(p.weight, p.row_stride, p.channel_stride, p.rows, p.channels, row,
-                                   row_words_ * j_.word_channels);
-                } else if (p.taps > 0) {
-                    j_.pack(p, row, row_words_);
-                }
-                p.number += p.taps;
-                row += static_cast<std::size_t>(units_of(piece) * p.taps) * word_bytes;
+            std::byte* const row = to + static_cast<std::size_t>(group * pieces_ + piece) * piece_bytes() +
+                                   static_cast<std::size_t>(first * row_words_) * word_bytes;
+            if (p.window == 1) {
+                extent c = 0;
+                while (p.taps_of[c] == 0) ++c;
+                j_.pack_matrix(p.weight, p.row_stride, p.channel_stride, p.rows, p.channels,
+                               row + static_cast<std::size_t>(c * tap_packing::gap) * word_bytes, row_words_ * j_.word_channels);
+            } else {
+                j_.pack(p, row, row_words_);
             }
         });
     }
@@ -266,15 +263,16 @@ class product {
         const auto* offsets = reinterpret_cast<const std::int32_t*>(scratch + at.offsets);
         for (extent c = 0; c < j_.sum.classes(); ++c, sums += cut_.rows * stride) {
             const extent taps = j_.sum.taps_of(c), depth = units_of(piece) * taps;
-            if (taps == 0) continue;
-            for (extent i = 0; i < panels; ++i) {
+            for (extent i = 0; i < panels && taps > 0; ++i) {
                 j_.copy({scratch + at.planes, s.channel_size(), offsets, taps, 0, depth, columns + 2 * i, 2}, scratch + at.panel,
                         wide);
-                j_.unit.vectors->multiply(rows, depth * j_.word_channels, {weight, row_words_ * j_.word_channels},
-                                          scratch + at.panel, sums + i * wide, stride, piece > 0, &next);
+                const bool is_half = 2 * (s.count - i * wide) <= wide;
+                const auto multiply = is_half ? j_.unit.vectors->multiply_half_panel : j_.unit.vectors->multiply;
+                multiply(rows, depth * j_.word_channels, {weight, row_words_ * j_.word_channels}, scratch + at.panel,
+                         sums + i * wide, stride, piece > 0, &next);
             }
             offsets += taps;
-            weight += static_cast<std::size_t>(depth) * word_bytes;
+            weight += static_cast<std::size_t>(depth + tap_packing::gap) * word_bytes;
         }
     }
 
@@ -452,7 +450,9 @@ struct implicit_conv2d<cpu> {
         const bool is_in_place = of_weight.has_unit_type && sum.classes() == 1 && std::is_sorted(number, next) &&
                                  strides.channel == sum.taps() && strides.row == sum.channels * sum.taps() &&
                                  (!multiplies_pairs || (sum.taps() == 1 && sum.channels % 2 == 0));
-        const tap_packing taps{weight.data(), strides.row, strides.channel, p.window.taps(), number, sum.taps(), 0, 0};
+        std::int32_t taps_of[most_classes * most_classes];
+        for (extent c = 0; c < sum.classes(); ++c) taps_of[c] = static_cast<std::int32_t>(sum.taps_of(c));
+        const tap_packing taps{weight.data(), strides.row, strides.channel, p.window.taps(), number, taps_of, sum.classes(), 0, 0};
         product(device, {.sum = sum,
                          .unit = unit,
                          .word_channels = multiplies_pairs ? 2 : 1,

@@ -125,37 +125,37 @@ inline void copy_column_halves(const kernel::implicit_cpu::column_copy& c, void*
 /// Packs taps of pairs of channels (planes.hpp).
 template <class T>
 void pack_pair_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent to_stride) {
+    using kernel::implicit_cpu::tap_packing;
     const auto* const weight = static_cast<const T*>(p.weight);
     auto* const words = static_cast<std::uint32_t*>(to);
-    const bool fits = p.window <= 16;
-    const __m512i order = _mm512_maskz_loadu_epi32(avx512::first_lanes(static_cast<int>(fits ? p.taps : 0)), p.number);
     const extent ahead = 2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
-    const auto pack = [&](extent r, extent c) __attribute__((always_inline)) {
+    const bool fits = p.window <= 16;
+    kernel::implicit_cpu::for_each_channel(p, 2, [&](extent r, extent c) {
         const T* const from = weight + r * p.row_stride + c * p.channel_stride;
-        std::uint32_t* const row = words + r * to_stride + c / 2 * p.taps;
+        std::uint32_t* row = words + r * to_stride;
         __builtin_prefetch(from + ahead);
         if (p.channel_stride > p.row_stride) __builtin_prefetch(from + p.channel_stride + ahead);
+        const std::int32_t* number = p.number;
         const extent channels = std::min<extent>(2, p.channels - c);
-        if (fits) {
-            const __m512i pairs = load_pairs(from, p.channel_stride, p.window, channels);
-            _mm512_storeu_si512(row, _mm512_permutexvar_epi32(order, pairs));
-            return;
+        const __m512i all = fits ? load_pairs(from, p.channel_stride, p.window, channels) : _mm512_setzero_si512();
+        for (extent k = 0; k < p.classes; ++k) {
+            const extent taps = p.taps_of[k];
+            if (fits) {
+                const __m512i order = _mm512_maskz_loadu_epi32(avx512::first_lanes(static_cast<int>(taps)), number);
+                _mm512_storeu_si512(row + c / 2 * taps, _mm512_permutexvar_epi32(order, all));
+            } else {
+                for (extent t = 0; t < taps; t += 16) {
+                    T some[2][16] = {};
+                    for (extent second = 0; second < channels; ++second)
+                        for (extent e = 0; e < std::min<extent>(16, taps - t); ++e)
+                            some[second][e] = from[second * p.channel_stride + number[t + e]];
+                    _mm512_storeu_si512(row + c / 2 * taps + t, load_pairs(static_cast<const T*>(some[0]), 16, 16, 2));
+                }
+            }
+            number += taps;
+            row += (p.channels + 1) / 2 * taps + tap_packing::gap;
         }
-        for (extent t = 0; t < p.taps; t += 16) {
-            const extent n = std::min<extent>(16, p.taps - t);
-            T some[2][16] = {};
-            for (extent second = 0; second < channels; ++second)
-                for (extent e = 0; e < n; ++e) some[second][e] = from[second * p.channel_stride + p.number[t + e]];
-            _mm512_storeu_si512(row + t, load_pairs(static_cast<const T*>(some[0]), 16, 16, 2));
-        }
-    };
-    if (p.channel_stride < p.row_stride) {
-        for (extent r = 0; r < p.rows; ++r)
-            for (extent c = 0; c < p.channels; c += 2) pack(r, c);
-    } else {
-        for (extent c = 0; c < p.channels; c += 2)
-            for (extent r = 0; r < p.rows; ++r) pack(r, c);
-    }
+    });
 }
 
 }  // namespace avx512_bf16

@@ -156,17 +156,30 @@ void for_each_plane_row(const strip& s, extent channel, extent units, extent eac
     }
 }
 
-/// Packs words: word (row, channel * taps + t) = tap number[t] of weight (row, channel), `row_stride` and `channel_stride` elements
-/// apart, whose window has `window` taps; a word holds one channel or two.
+/// Packs words, class by class: word channel * taps_of[c] + t of class c is tap number[t] of weight (row, channel), `row_stride` and
+/// `channel_stride` elements apart, whose window has `window` taps; a word holds one channel or two.
 struct tap_packing {
+    static constexpr extent gap = 16;  ///< words between two classes: a channel's taps are stored as a whole vector
+
     const void* weight;
     extent row_stride, channel_stride, window;
-    const std::int32_t* number;
-    extent taps;
-    extent rows, channels;
+    const std::int32_t* number;  ///< of the taps of the first class, then of the second
+    const std::int32_t* taps_of;
+    extent classes, rows, channels;
 };
-/// A row may be written up to a vector beyond its end.
 using pack_taps = void(const tap_packing& p, void* to, extent to_stride);
+
+/// Calls pack(row, channel) for every `each`-th channel, in the order of memory.
+template <class Pack>
+void for_each_channel(const tap_packing& p, extent each, const Pack& pack) {
+    if (p.channel_stride < p.row_stride) {
+        for (extent r = 0; r < p.rows; ++r)
+            for (extent c = 0; c < p.channels; c += each) pack(r, c);
+    } else {
+        for (extent c = 0; c < p.channels; c += each)
+            for (extent r = 0; r < p.rows; ++r) pack(r, c);
+    }
+}
 
 }  // namespace implicit_cpu
 }  // namespace kernel

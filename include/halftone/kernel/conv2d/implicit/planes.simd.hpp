@@ -93,32 +93,32 @@ inline void copy_column_words(const kernel::implicit_cpu::column_copy& c, void* 
 /// Packs taps as floats (planes.hpp).
 template <class Compute, class T>
 void pack_float_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent to_stride) {
+    using kernel::implicit_cpu::tap_packing;
     const auto* const weight = static_cast<const T*>(p.weight);
     auto* const floats = static_cast<float*>(to);
-    const bool fits = p.window <= f32::lanes;
-    const tap_picker order(p.number, fits ? p.taps : 0);
     const extent ahead = 2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
-    const auto pack = [&](extent r, extent c) __attribute__((always_inline)) {
+    const bool fits = p.window <= f32::lanes;
+    kernel::implicit_cpu::for_each_channel(p, 1, [&](extent r, extent c) {
         const T* const from = weight + r * p.row_stride + c * p.channel_stride;
-        float* const row = floats + r * to_stride + c * p.taps;
+        float* row = floats + r * to_stride;
         __builtin_prefetch(from + ahead);
-        if (fits) {
-            return store(row, order.take(load_as<Compute>(from, static_cast<int>(p.window))));
+        const std::int32_t* number = p.number;
+        const f32 all = fits ? load_as<Compute>(from, static_cast<int>(p.window)) : splat(0.0f);
+        for (extent k = 0; k < p.classes; ++k) {
+            const extent taps = p.taps_of[k];
+            if (fits) {
+                store(row + c * taps, tap_picker(number, taps).take(all));
+            } else {
+                for (extent t = 0; t < taps; t += f32::lanes) {
+                    T some[f32::lanes] = {};
+                    for (extent e = 0; e < std::min<extent>(f32::lanes, taps - t); ++e) some[e] = from[number[t + e]];
+                    store(row + c * taps + t, load_as<Compute>(static_cast<const T*>(some), f32::lanes));
+                }
+            }
+            number += taps;
+            row += p.channels * taps + tap_packing::gap;
         }
-        for (extent t = 0; t < p.taps; t += f32::lanes) {
-            const int n = static_cast<int>(p.taps - t < f32::lanes ? p.taps - t : f32::lanes);
-            T some[f32::lanes] = {};
-            for (int e = 0; e < n; ++e) some[e] = from[p.number[t + e]];
-            store(row + t, load_as<Compute>(static_cast<const T*>(some), f32::lanes));
-        }
-    };
-    if (p.channel_stride < p.row_stride) {
-        for (extent r = 0; r < p.rows; ++r)
-            for (extent c = 0; c < p.channels; ++c) pack(r, c);
-    } else {
-        for (extent c = 0; c < p.channels; ++c)
-            for (extent r = 0; r < p.rows; ++r) pack(r, c);
-    }
+    });
 }
 
 }  // namespace HALFTONE_SET
