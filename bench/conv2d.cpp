@@ -6,7 +6,8 @@
 ///     bench_conv2d --json conv2d.json --torch python3 --filter fp32
 ///     bench_conv2d --quick --images 1                       the smallest of them alone
 ///
-/// Images are (images, channels, height, width), contiguous, as in PyTorch by default, and a layer has no bias, since a
+/// Images are (images, channels, height, width), contiguous, as in PyTorch by default; "torch channels_last" has the same numbers
+/// with the channels last in memory, images and weights, which PyTorch recommends for convolutions. A layer has no bias, since a
 /// batch norm follows. Operations are counted as 2 for each product of the definition, padding included, in each pass.
 
 #include <halftone/kernel/conv2d/cpu.hpp>
@@ -79,17 +80,13 @@ class runner {
         const bench::case_name name{kernel, s.name(), policy_};
         if (!with_.report.wants(name)) return;
         std::vector<bench::contender> all{bench::local("halftone", run)};
-        with_.add_torch(all, {{"op", "conv2d"},
-                              {"dtype", dtype_},
-                              {"pass", pass},
-                              {"images", s.images},
-                              {"channels", s.channels},
-                              {"size", s.size},
-                              {"outputs", s.outputs},
-                              {"window", s.window},
-                              {"stride", s.stride},
-                              {"padding", s.padding},
-                              {"groups", s.groups}});
+        bench::json work{{"op", "conv2d"},        {"dtype", dtype_},         {"pass", pass},
+                         {"images", s.images},    {"channels", s.channels},  {"size", s.size},
+                         {"outputs", s.outputs},  {"window", s.window},      {"stride", s.stride},
+                         {"padding", s.padding},  {"groups", s.groups}};
+        with_.add_torch(all, work);
+        work["channels_last"] = true;
+        with_.add_torch(all, work, "torch channels_last");
         with_.tell_operations<T>(name, all, s.operations());
     }
 

@@ -138,10 +138,12 @@ def masked_attention(q):
 
 @op
 def conv2d(q):
-    """torch.nn.functional.conv2d of square images and windows; "input" and "weight": that gradient alone."""
+    """torch.nn.functional.conv2d of square images and windows; "input" and "weight": that gradient alone; channels_last: of
+    images and weights whose channels are last in memory."""
     dtype, n, size = dtype_of(q), q["images"], q["size"]
-    x = sample(n, q["channels"], size, size, dtype=dtype)
-    w = sample(q["outputs"], q["channels"] // q["groups"], q["window"], q["window"], dtype=dtype)
+    layout = torch.channels_last if q.get("channels_last") else torch.contiguous_format
+    x = sample(n, q["channels"], size, size, dtype=dtype).contiguous(memory_format=layout)
+    w = sample(q["outputs"], q["channels"] // q["groups"], q["window"], q["window"], dtype=dtype).contiguous(memory_format=layout)
     how = {"stride": q["stride"], "padding": q["padding"], "groups": q["groups"]}
 
     def run():
@@ -152,7 +154,7 @@ def conv2d(q):
         return run
     wanted = (x if q["pass"] == "input" else w).requires_grad_()
     y = torch.nn.functional.conv2d(x, w, **how)
-    dy = torch.randn(y.shape).to(dtype)
+    dy = torch.randn(y.shape).to(dtype).contiguous(memory_format=layout)
     return lambda: torch.autograd.grad(y, wanted, dy, retain_graph=True)
 
 

@@ -53,6 +53,7 @@ inline const conv2d_case cases[] = {
     {{1, 1, 1, 1}, 1, {1, 1}},                                                   //
     {{5, 2, 16, 16}, 3, {3, 3}, {.padding = {1, 1}}},                            // four images, then one
     {{4, 3, 8, 8}, 2, {1, 1}, {.stride = {2, 2}}},                               //
+    {{2, 3, 7, 6}, 4, {1, 1}, {.stride = {2, 2}, .padding = {1, 1}}},            // of four classes the last has the tap
     {{0, 3, 5, 5}, 4, {3, 3}, {.padding = {1, 1}}},                              // no images
     {{3, 60, 7, 7}, 20, {3, 3}, {.padding = {1, 1}}},                            // deep: more terms than are packed at once
     {{1, 3, 5, 40}, 270, {3, 3}, {.stride = {1, 2}, .padding = {1, 1}}},         // many outputs
@@ -191,9 +192,8 @@ void check_case(Device& device, const conv2d_case& t, bool integers, support::co
         const doubles x_before = adds ? as_read<double>(to_x) : zeros(t.x.size()),
                       w_before = adds ? as_read<double>(to_w) : zeros(in.w.size());
         const auto g = in.dy.const_view(p.result());
-        // Sums over outputs, which are added for each tap; or one sum over both (conv2d/implicit).
-        const bool is_one_sum = ht::detail::is_reversible(p) &&
-                                ht::detail::is_implicit<compute, X, W, Y>(device, ht::detail::reversed(p));
+        // Sums over outputs, which are added for each tap; or one sum over outputs and some of the taps (conv2d/implicit).
+        const bool is_one_sum = ht::detail::is_implicit<compute, X, W, Y>(device, p);
         const extent terms = is_one_sum ? p.group_outputs() * p.window.taps() : p.group_outputs() + p.window.taps();
         ht::conv2d_input<P>(device, weight, g, to_x.view(t.x), t.options, mode);
         ht::conv2d_weight<P>(device, in.last(t), g, to_w.view(t.weight()), t.options, mode);

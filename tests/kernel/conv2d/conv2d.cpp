@@ -39,20 +39,27 @@ TEST_CASE("conv2d: an image that is unfolded by rows, and whose gradient is fold
     ht::cpu device{{.threads = 2}};
     support::comparison unused;
     check_case<ht::full_fp32, float, float, float>(device, large, true, unused);
+    check_case<ht::full_fp64, double, double, double>(device, large, true, unused);
     const auto p = large.problem();
-    const auto cut = ht::detail::conv2d_pieces::of<ht::cpu>(p, p.depth() * 4);
+    const auto cut = ht::detail::conv2d_pieces::of<ht::cpu>(p, p.depth() * 8);
     CHECK((cut.images == 1 && cut.rows > 1 && cut.rows < p.window.down.positions));
-    // Scratch memory is as the contract states: a matrix of at most 8 MiB, and packed operands; or no matrix.
-    const ht::view<float, 4> x(nullptr, large.x), w(nullptr, large.weight()), y(nullptr, p.result());
+    // Scratch memory is as the contract states: for doubles a matrix of at most 8 MiB, and packed operands; else no matrix.
+    const ht::view<double, 4> xs(nullptr, large.x), ws(nullptr, large.weight()), ys(nullptr, p.result());
     const auto with_matrix = ht::workspace_bytes(
-        device, [&](auto& d) { ht::conv2d_weight<ht::full_fp32>(d, x, y, w, large.options); });
+        device, [&](auto& d) { ht::conv2d_weight<ht::full_fp64>(d, xs, ys, ws, large.options); });
     CHECK(with_matrix >= std::size_t{7} << 20);
     CHECK(with_matrix <= std::size_t{12} << 20);
-    if (ht::detail::is_implicit<float, float, float, float>(device, p)) {
-        const auto without = ht::workspace_bytes(
-            device, [&](auto& d) { ht::conv2d<ht::full_fp32>(d, x, w, ht::view<float, 1>{}, y, large.options); });
-        CHECK(without <= std::size_t{1} << 20);
-    }
+    if (!ht::detail::is_implicit<float, float, float, float>(device, p)) return;
+    const ht::view<float, 4> x(nullptr, large.x), w(nullptr, large.weight()), y(nullptr, p.result());
+    const auto forward = ht::workspace_bytes(
+        device, [&](auto& d) { ht::conv2d<ht::full_fp32>(d, x, w, ht::view<float, 1>{}, y, large.options); });
+    const auto of_input = ht::workspace_bytes(
+        device, [&](auto& d) { ht::conv2d_input<ht::full_fp32>(d, w, y, x, large.options); });
+    const auto of_weight = ht::workspace_bytes(
+        device, [&](auto& d) { ht::conv2d_weight<ht::full_fp32>(d, x, y, w, large.options); });
+    CHECK(forward <= std::size_t{1} << 20);
+    CHECK(of_input <= std::size_t{1} << 20);
+    CHECK(of_weight <= std::size_t{4} << 20);
 }
 
 /// y, dx and dw of some images, for comparisons of bits.

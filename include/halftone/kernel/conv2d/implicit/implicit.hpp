@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /// \file
 /// Convolutions as matrix products whose second operand is never stored: on a device that has such kernels, each thread
-/// unfolds the few columns that it multiplies next. The input's gradient of a convolution with stride 1 is a convolution,
-/// too: of dy, by the weight with its taps in reverse order, and outputs and channels exchanged.
+/// unfolds the few columns that it multiplies next. The input's gradient is such a sum, too: of dy, by the weight with its taps
+/// in reverse order, and outputs and channels exchanged. With stride s, the s x s sets of elements of the input whose rows and
+/// columns leave the same remainders are sums of their own, over the taps that see them.
 ///
 ///     if (detail::takes_implicit<Device, Compute, Y, X, W>(device, p)) kernel::implicit_conv2d<Device>::forward(...);
 ///
@@ -17,8 +18,8 @@ inline namespace HALFTONE_ABI {
 namespace kernel {
 
 /// Specialised for devices that have such kernels: `takes` is true for the types that they support, takes_problem(device,
-/// problem) for what they are faster for; forward<Compute>(device, problem, x, weight, epilogue, y), where `epilogue` is one
-/// of matmul/epilogue.hpp.
+/// problem) for what they are faster for; forward<Compute>(device, problem, x, weight, epilogue, y) and
+/// input_gradient<Compute>(device, problem, dy, weight, epilogue, dx), where epilogue(group) is one of matmul/epilogue.hpp.
 template <class Device>
 struct implicit_conv2d {
     template <class Compute, class... T>
@@ -27,24 +28,5 @@ struct implicit_conv2d {
 
 }  // namespace kernel
 
-namespace detail {
-
-/// The convolution of dy that gives the gradient of its input, of a problem with stride 1.
-inline conv2d_problem reversed(const conv2d_problem& p) {
-    const auto axis = [](const kernel::window_axis& of) {
-        const extent span = (of.taps - 1) * of.dilation;
-        return kernel::window_axis{of.positions, of.taps, of.size, 1, span - of.padding, of.dilation};
-    };
-    return {p.images, p.outputs, p.channels, p.groups, {axis(p.window.down), axis(p.window.across)}};
-}
-/// Whether there is one.
-inline bool is_reversible(const conv2d_problem& p) {
-    const auto fits = [](const kernel::window_axis& of) {
-        return of.stride == 1 && of.padding <= (of.taps - 1) * of.dilation;
-    };
-    return fits(p.window.down) && fits(p.window.across);
-}
-
-}  // namespace detail
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

@@ -8,7 +8,7 @@
 ///
 /// With a window of one element, stride 1 and no padding, U(x) is x, which is read in place. If the device has kernels
 /// for groups of one channel, these are called instead (conv2d/depthwise), and if it has some that do not store U(x), these
-/// are called for the forward pass and, with stride 1, for the input's gradient (conv2d/implicit).
+/// are called for the forward pass and the input's gradient (conv2d/implicit).
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
@@ -217,23 +217,6 @@ view<const G, 3> gradient_of_piece(Device& device, const conv2d_problem& p, cons
     return {side_by_side, {p.groups, p.group_outputs(), positions}};
 }
 
-/// dx = (or +=) the convolution of dy by the reversed weight: (groups, group_channels, group_outputs, taps), the last tap
-/// first.
-template <class Compute, class Device, class W, class G, class X>
-void conv2d_reversed(Device& device, const conv2d_problem& p, const view<const W, 4>& weight, const view<const G, 4>& dy,
-                     const view<X, 4>& dx, write_mode mode) {
-    using kernels = kernel::implicit_conv2d<Device>;
-    const conv2d_problem of_dy = reversed(p);
-    const auto memory = lease_for<W>(device.scratch(), weight.size());
-    kernels::reverse(device, p, weight.data(), memory.template as<W>());
-    const const_view<W, 4> reversed_weight(memory.template as<W>(), of_dy.weight());
-    if (mode == write_mode::overwrite) {
-        kernels::template forward<Compute>(device, of_dy, dy, reversed_weight, [](extent) { return plain{}; }, dx);
-    } else {
-        kernels::template forward<Compute>(device, of_dy, dy, reversed_weight, [](extent) { return add_product{}; }, dx);
-    }
-}
-
 /// dx = (or +=) F(Wᵀ dy). All views are contiguous. The folded matrix is float, or double if a view has doubles.
 template <class Compute, class Device, class W, class G, class X>
 void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<const W, 4>& weight,
@@ -245,8 +228,12 @@ void conv2d_input_gradient(Device& device, const conv2d_problem& p, const view<c
         if (p.is_depthwise()) return kernel::depthwise<Device>::input_gradient(device, p, weight, dy, dx, mode);
     }
     if constexpr (kernel::implicit_conv2d<Device>::template takes<Compute, X, W, G>) {
-        if (is_reversible(p) && is_implicit<Compute, X, W, G>(device, reversed(p)))
-            return conv2d_reversed<Compute>(device, p, weight, dy, dx, mode);
+        if (is_implicit<Compute, X, W, G>(device, p)) {
+            using kernels = kernel::implicit_conv2d<Device>;
+            if (mode == write_mode::overwrite)
+                return kernels::template input_gradient<Compute>(device, p, dy, weight, [](extent) { return plain{}; }, dx);
+            return kernels::template input_gradient<Compute>(device, p, dy, weight, [](extent) { return add_product{}; }, dx);
+        }
     }
     const auto w = of.weight(weight.data());
     const extent image_size = p.window.down.size * p.window.across.size;
@@ -326,6 +313,14 @@ void conv2d_weight_gradient(Device& device, const conv2d_problem& p, const view<
     if (p.images == 0) {
         if (mode == write_mode::overwrite) device.fill(dweight.data(), dweight.size(), W(0.0f));
         return;
+    }
+    if constexpr (kernel::implicit_conv2d<Device>::template takes<Compute, W, X, G>) {
+        if (is_implicit<Compute, W, X, G>(device, p)) {
+            using kernels = kernel::implicit_conv2d<Device>;
+            if (mode == write_mode::overwrite)
+                return kernels::template weight_gradient<Compute>(device, p, x, dy, plain{}, dweight);
+            return kernels::template weight_gradient<Compute>(device, p, x, dy, add_product{}, dweight);
+        }
     }
     const auto sum_into = [&](S* sums, write_mode now) {
         const auto all = conv2d_views{p}.weight(sums);
