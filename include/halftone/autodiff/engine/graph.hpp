@@ -219,7 +219,7 @@ class graph {
     std::string layer_of_last() const;
     /// Tells it to the listener, if there is one that asks for layers.
     void tell_layer() const {
-        if (listener == nullptr || !listener->wants_origins()) return;
+        if (!ranges_exist || listener == nullptr || !listener->wants_origins()) return;
         if (const std::string layer = layer_of_last(); !layer.empty()) listener->layer(layer.c_str());
     }
 
