@@ -87,7 +87,7 @@ int main() {
     }
 }
 PROGRAM
-        programs=$'6000 with_halftone::compiled -O2 -DHALFTONE_COMPILED\n4000 with_halftone::compiled -O0 -DHALFTONE_COMPILED'
+        programs=$'5000 with_halftone::compiled -O2 -DHALFTONE_COMPILED\n3500 with_halftone::compiled -O0 -DHALFTONE_COMPILED'
         if [[ $1 == kernels ]]; then programs='22000 from_the_headers_alone -O2'; fi
         while read -r goal what flags; do
             # shellcheck disable=SC2086  # several words

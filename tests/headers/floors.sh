@@ -39,6 +39,13 @@ for header in $(grep -rl '^#pragma interface' include); do
         status=1
     fi
 done
+# So must a header say that keeps bodies from sources that have the library.
+for header in $(grep -rl '^#if.*HALFTONE_COMPILED_FUNCTIONS' include); do
+    if ! grep -q '^#pragma interface' "$header"; then
+        echo "$header: has bodies for src/functions.cpp alone, and does not say #pragma interface"
+        status=1
+    fi
+done
 
 cd include
 find halftone \( -name '*.hpp' -o -name '*.cuh' \) -print0 | LC_ALL=C sort -z |

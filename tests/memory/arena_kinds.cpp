@@ -14,7 +14,9 @@
 #include <doctest/doctest.h>
 
 #include <halftone/memory/arena.hpp>
+#include <halftone/memory/arena_plans.hpp>
 #include <halftone/memory/planned.hpp>
+#include <halftone/memory/slab_plan.hpp>
 
 #include "support/random.hpp"
 

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/memory/arena_plans.hpp>
 #include <halftone/observe/memory/plan.hpp>
 
 #include "../../bench/support/activation_calls.hpp"

@@ -10,6 +10,8 @@
 
 #include <doctest/doctest.h>
 
+#include <halftone/memory/arena_plans.hpp>
+
 #include "train/length_buckets.hpp"
 #include "train/small_gpt.hpp"
 
