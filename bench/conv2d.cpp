@@ -10,12 +10,12 @@
 /// with the channels last in memory, images and weights, which PyTorch recommends for convolutions. A layer has no bias, since a
 /// batch norm follows. Operations are counted as 2 for each product of the definition, padding included, in each pass.
 
+#include <support/program.hpp>
+#include <support/random.hpp>
+
 #include <halftone/kernel/conv2d/cpu.hpp>
 #include <halftone/number.hpp>
 #include <halftone/policy.hpp>
-
-#include <support/program.hpp>
-#include <support/random.hpp>
 
 namespace {
 
@@ -32,7 +32,9 @@ struct shape {
     ht::conv2d_options options() const {
         return {.stride = {stride, stride}, .padding = {padding, padding}, .groups = groups};
     }
-    double operations() const { return 2.0 * static_cast<double>(y().size()) * static_cast<double>(weight().size() / outputs); }
+    double operations() const {
+        return 2.0 * static_cast<double>(y().size()) * static_cast<double>(weight().size() / outputs);
+    }
     std::string name() const {
         return std::to_string(images) + "x" + std::to_string(channels) + "x" + std::to_string(size) + "^2 to " +
                std::to_string(outputs) + ", " + std::to_string(window) + "^2" + (stride == 1 ? "" : " stride 2") +
@@ -43,9 +45,10 @@ struct shape {
 /// Every layer of ResNet-18 once, and MobileNet's pair of a depthwise one and one of a window of one element.
 std::vector<shape> shapes(extent n, bool quick) {
     if (quick) return {{n, 512, 7, 512, 3, 1, 1}};
-    return {{n, 3, 224, 64, 7, 2, 3},   {n, 64, 56, 64, 3, 1, 1},   {n, 64, 56, 128, 3, 2, 1},  {n, 64, 56, 128, 1, 2, 0},
-            {n, 128, 28, 128, 3, 1, 1}, {n, 128, 28, 256, 3, 2, 1}, {n, 128, 28, 256, 1, 2, 0}, {n, 256, 14, 256, 3, 1, 1},
-            {n, 256, 14, 512, 3, 2, 1}, {n, 256, 14, 512, 1, 2, 0}, {n, 512, 7, 512, 3, 1, 1},  {n, 128, 28, 128, 3, 1, 1, 128},
+    return {{n, 3, 224, 64, 7, 2, 3},   {n, 64, 56, 64, 3, 1, 1},   {n, 64, 56, 128, 3, 2, 1},
+            {n, 64, 56, 128, 1, 2, 0},  {n, 128, 28, 128, 3, 1, 1}, {n, 128, 28, 256, 3, 2, 1},
+            {n, 128, 28, 256, 1, 2, 0}, {n, 256, 14, 256, 3, 1, 1}, {n, 256, 14, 512, 3, 2, 1},
+            {n, 256, 14, 512, 1, 2, 0}, {n, 512, 7, 512, 3, 1, 1},  {n, 128, 28, 128, 3, 1, 1, 128},
             {n, 128, 28, 256, 1, 1, 0}};
 }
 
@@ -80,10 +83,9 @@ class runner {
         const bench::case_name name{kernel, s.name(), policy_};
         if (!with_.report.wants(name)) return;
         std::vector<bench::contender> all{bench::local("halftone", run)};
-        bench::json work{{"op", "conv2d"},        {"dtype", dtype_},         {"pass", pass},
-                         {"images", s.images},    {"channels", s.channels},  {"size", s.size},
-                         {"outputs", s.outputs},  {"window", s.window},      {"stride", s.stride},
-                         {"padding", s.padding},  {"groups", s.groups}};
+        bench::json work{{"op", "conv2d"},         {"dtype", dtype_},      {"pass", pass},         {"images", s.images},
+                         {"channels", s.channels}, {"size", s.size},       {"outputs", s.outputs}, {"window", s.window},
+                         {"stride", s.stride},     {"padding", s.padding}, {"groups", s.groups}};
         with_.add_torch(all, work);
         work["channels_last"] = true;
         with_.add_torch(all, work, "torch channels_last");

@@ -16,17 +16,19 @@
 /// Numeric contract: the elements under the sliding window are unfolded into a matrix (kernel/unfold, im2col), and the
 /// forward pass and both gradients are matrix products with kernel::matmul's contract: operands are rounded to the
 /// policy's `compute` type, sums are in float, the bias is added to the sum, and the result is rounded once. The
-/// input's gradient adds up to one float for each tap (element of the window), and is rounded once; on a CPU with stride
-/// 1 it is one sum over outputs and taps. The weight's gradient is summed over the images in float, in their order. If a
+/// input's gradient adds up to one float for each tap (element of the window), and is rounded once; on a CPU without tiles
+/// (AMX) it is one sum over outputs and taps. The weight's gradient is summed over the images in float, in their order. If a
 /// view has doubles, everything is computed in double. On a CPU the result for an image does not depend on the other
 /// images of the batch, to the last bit, and depthwise convolutions are summed tap by tap without a matrix
 /// (conv2d/depthwise).
 ///
 /// Scratch memory: the unfolded matrix, of at most 8 MiB on a CPU and 64 MiB on a GPU, or of one row of output
 /// positions if that needs more; if several images share a product, also their results. For the input's gradient: the
-/// matrix in float, of at least one channel of one image. On a CPU without tiles (AMX) the forward pass, and the input's
-/// gradient with stride 1, need the packed weight and no matrix (conv2d/implicit). ht::workspace_bytes returns the exact
-/// size. A window of one element with stride 1 and no padding needs no scratch memory.
+/// matrix in float, of at least one channel of one image. On a CPU without tiles (AMX), with windows of up to 256 elements and
+/// strides up to 16, no pass has a matrix (conv2d/implicit): the forward pass and the input's gradient need the packed weight,
+/// which in float the forward pass reads in place, and the weight's gradient needs 4 MiB, and if dy is larger than that, the
+/// gradient in float; each thread needs blocks for its L2. ht::workspace_bytes returns the exact size. A window of one element
+/// with stride 1 and no padding needs no scratch memory.
 #pragma once
 
 #include <halftone/kernel/conv2d/lowering/products.hpp>

@@ -74,7 +74,8 @@ struct blocks {
         constexpr extent most_rows = 264, most_panels = 8, tasks_per_thread = 3;
         const extent high = j.unit.rows, outputs = j.sum.outputs, parts = (outputs + most_rows - 1) / most_rows;
         blocks b{round_up((outputs + parts - 1) / parts, high), most_panels};
-        const auto sums = static_cast<extent>(caches.l2 / 4 / sizeof(float));  // the weight's block and the panel need the rest
+        const auto sums =
+            static_cast<extent>(caches.l2 / 4 / sizeof(float));  // the weight's block and the panel need the rest
         b.panels = std::clamp<extent>(sums / (b.rows * j.unit.columns * j.sum.classes()), 1, most_panels);
         while (b.count(j) < tasks_per_thread * threads && (b.panels > 1 || b.rows > 4 * high)) {
             if (b.panels > 2 || b.rows <= 4 * high) {
@@ -102,7 +103,8 @@ class product {
           cut_(blocks::of(j, device.threads(), device.caches())),
           rows_(blocks::round_up(j.sum.outputs, j.unit.rows)) {
         if (j.sum.taps() == 0) return;
-        const extent fitting = std::max<extent>(1, std::min(most_taps / j.sum.most_taps_of_class(), most_row_words / j.sum.taps()));
+        const extent fitting =
+            std::max<extent>(1, std::min(most_taps / j.sum.most_taps_of_class(), most_row_words / j.sum.taps()));
         pieces_ = (j.units() + fitting - 1) / fitting;
         piece_units_ = (j.units() + pieces_ - 1) / pieces_;
         row_words_ = blocks::round_up(piece_units_ * j.sum.taps(), 16) + j.sum.classes() * tap_packing::gap;
@@ -112,8 +114,8 @@ class product {
 
     void run() const {
         const bool is_packed = !j_.is_in_place;
-        const workspace::lease memory(device_.scratch(),
-                                      is_packed ? static_cast<std::size_t>(j_.sum.groups * pieces_) * piece_bytes() : 0);
+        const workspace::lease memory(
+            device_.scratch(), is_packed ? static_cast<std::size_t>(j_.sum.groups * pieces_) * piece_bytes() : 0);
         if (is_packed) pack(memory.data());
         const auto* const weight = is_packed ? memory.data() : static_cast<const std::byte*>(j_.weight.weight);
         const places at(*this);
@@ -146,7 +148,8 @@ class product {
             planes = take(of.piece_units_ * j.sum.phases() * of.plane_size() + slack, word_bytes);
             columns = take(2 * of.cut_.panels, sizeof(column_vector));
             offsets = take(most_taps, sizeof(std::int32_t));
-            buffer = take(j.sum.classes() > 1 ? finished_sums::together * (j.sum.across.classes * all + 32) : 0, sizeof(float));
+            buffer = take(j.sum.classes() > 1 ? finished_sums::together * (j.sum.across.classes * all + 32) : 0,
+                          sizeof(float));
             bytes = end;
         }
     };
@@ -167,7 +170,8 @@ class product {
         constexpr extent together = 48;
         const extent parts = (j_.sum.outputs + together - 1) / together;
         device_.parallel_for(j_.sum.groups * pieces_ * parts, [&](extent index) {
-            const extent first = index % parts * together, piece = index / parts % pieces_, group = index / parts / pieces_;
+            const extent first = index % parts * together, piece = index / parts % pieces_,
+                         group = index / parts / pieces_;
             tap_packing p = j_.weight;
             p.rows = std::min(together, j_.sum.outputs - first);
             p.channels = channels_of(piece);
@@ -180,7 +184,8 @@ class product {
                 extent c = 0;
                 while (p.taps_of[c] == 0) ++c;
                 j_.pack_matrix(p.weight, p.row_stride, p.channel_stride, p.rows, p.channels,
-                               row + static_cast<std::size_t>(c * tap_packing::gap) * word_bytes, row_words_ * j_.word_channels);
+                               row + static_cast<std::size_t>(c * tap_packing::gap) * word_bytes,
+                               row_words_ * j_.word_channels);
             } else {
                 j_.pack(p, row, row_words_);
             }
@@ -204,7 +209,8 @@ class product {
             if (j_.sum.taps_of(c) == 0) std::fill_n(sums + c * cut_.rows * stride, rows * stride, 0.0f);
         }
         for (extent piece = 0; piece < pieces_; ++piece) {
-            j_.fill(s, group * j_.sum.channels + piece * piece_units_ * j_.word_channels, channels_of(piece), scratch + at.planes);
+            j_.fill(s, group * j_.sum.channels + piece * piece_units_ * j_.word_channels, channels_of(piece),
+                    scratch + at.planes);
             detail::lookahead next;
             add_lookahead(next, weight, group, row, column, piece + 1, rows, panels);
             add_piece(piece, weight_of(weight, group, piece, row), at, s, rows, panels, next, scratch);
@@ -219,22 +225,25 @@ class product {
     /// Where the rows of a piece begin.
     const std::byte* weight_of(const std::byte* weight, extent group, extent piece, extent row) const {
         if (j_.is_in_place)
-            return weight + (group * j_.group_stride + row * row_words_ + piece * piece_units_ * j_.weight.channel_stride) *
-                                j_.weight_bytes;
+            return weight +
+                   (group * j_.group_stride + row * row_words_ + piece * piece_units_ * j_.weight.channel_stride) *
+                       j_.weight_bytes;
         return weight + static_cast<std::size_t>(group * pieces_ + piece) * piece_bytes() +
                static_cast<std::size_t>(row * row_words_) * word_bytes;
     }
     /// What is prefetched while a piece is multiplied: the weight of the next one and the source of its planes; after the last
     /// piece, the source of the next columns.
-    void add_lookahead(detail::lookahead& to, const std::byte* weight, extent group, extent row, extent column, extent piece,
-                       extent rows, extent panels) const {
+    void add_lookahead(detail::lookahead& to, const std::byte* weight, extent group, extent row, extent column,
+                       extent piece, extent rows, extent panels) const {
         const extent all = j_.sum.images * j_.sum.positions(), size = j_.source_bytes;
         extent times = 0;
         for (extent c = 0; c < j_.sum.classes(); ++c)
-            times += panels * (rows / j_.unit.rows) * (units_of(0) * j_.sum.taps_of(c) * j_.word_channels / detail::lookahead_depth);
+            times += panels * (rows / j_.unit.rows) *
+                     (units_of(0) * j_.sum.taps_of(c) * j_.word_channels / detail::lookahead_depth);
         if (times == 0) return;
         if (piece < pieces_) {
-            to.add({weight_of(weight, group, piece, row), rows, units_of(piece) * j_.sum.taps() * static_cast<extent>(word_bytes),
+            to.add({weight_of(weight, group, piece, row), rows,
+                    units_of(piece) * j_.sum.taps() * static_cast<extent>(word_bytes),
                     row_words_ * static_cast<extent>(word_bytes)},
                    times);
         } else {
@@ -249,8 +258,8 @@ class product {
             const extent first = std::max<extent>(0, down.first + r.first * down.stride),
                          end = std::min(down.size, down.first + (r.first + r.rows + down.most_shift) * down.stride);
             if (first >= end) return;
-            to.add({j_.source.data + (r.image * strides[0] + channel * strides[1] + first * strides[2]) * size, channels_of(piece),
-                    (end - first) * strides[2] * size, strides[1] * size},
+            to.add({j_.source.data + (r.image * strides[0] + channel * strides[1] + first * strides[2]) * size,
+                    channels_of(piece), (end - first) * strides[2] * size, strides[1] * size},
                    times);
         });
     }
@@ -264,8 +273,8 @@ class product {
         for (extent c = 0; c < j_.sum.classes(); ++c, sums += cut_.rows * stride) {
             const extent taps = j_.sum.taps_of(c), depth = units_of(piece) * taps;
             for (extent i = 0; i < panels && taps > 0; ++i) {
-                j_.copy({scratch + at.planes, s.channel_size(), offsets, taps, 0, depth, columns + 2 * i, 2}, scratch + at.panel,
-                        wide);
+                j_.copy({scratch + at.planes, s.channel_size(), offsets, taps, 0, depth, columns + 2 * i, 2},
+                        scratch + at.panel, wide);
                 const bool is_half = 2 * (s.count - i * wide) <= wide;
                 const auto multiply = is_half ? j_.unit.vectors->multiply_half_panel : j_.unit.vectors->multiply;
                 multiply(rows, depth * j_.word_channels, {weight, row_words_ * j_.word_channels}, scratch + at.panel,
@@ -316,8 +325,8 @@ struct finisher {
 
   private:
     /// Results of `count` positions of one row, from position j on, in all classes: interleaved, then stored.
-    void finish_row(const void* e, const finished_sums& f, const float* sums, extent output, extent rows, extent i, extent j,
-                    extent count, float* buffer) const {
+    void finish_row(const void* e, const finished_sums& f, const float* sums, extent output, extent rows, extent i,
+                    extent j, extent count, float* buffer) const {
         const extent step = sum.across.classes, first = j * step, end = std::min((j + count) * step, width),
                      stride = count * step + 16;
         for (extent a = 0; a < sum.down.classes && i * sum.down.classes + a < height; ++a) {
@@ -335,7 +344,8 @@ struct finisher {
                 for (extent b = 0; b < step; ++b)
                     for (extent k = 0; k < count; ++k) to[k * step + b] = from[b * f.class_stride + k];
             }
-            finish_block(e, buffer, stride, output, (i * sum.down.classes + a) * width + first, rows, end - first, false);
+            finish_block(e, buffer, stride, output, (i * sum.down.classes + a) * width + first, rows, end - first,
+                         false);
         }
     }
 };
@@ -364,7 +374,11 @@ struct implicit_conv2d<cpu> {
     static void forward(cpu& device, const detail::conv2d_problem& p, const view<const X, 4>& x,
                         const view<const W, 4>& weight, const Epilogue& epilogue, const view<Y, 4>& y) {
         using namespace implicit_cpu;
-        const tap_sum sum{p.images, p.groups, p.group_channels(), p.group_outputs(), tap_axis::of_forward(p.window.down),
+        const tap_sum sum{p.images,
+                          p.groups,
+                          p.group_channels(),
+                          p.group_outputs(),
+                          tap_axis::of_forward(p.window.down),
                           tap_axis::of_forward(p.window.across)};
         run<Compute>(device, sum, p, x, weight, {p.depth(), p.window.taps()}, epilogue, y);
     }
@@ -373,7 +387,11 @@ struct implicit_conv2d<cpu> {
     static void input_gradient(cpu& device, const detail::conv2d_problem& p, const view<const G, 4>& dy,
                                const view<const W, 4>& weight, const Epilogue& epilogue, const view<X, 4>& dx) {
         using namespace implicit_cpu;
-        const tap_sum sum{p.images, p.groups, p.group_outputs(), p.group_channels(), tap_axis::of_input(p.window.down),
+        const tap_sum sum{p.images,
+                          p.groups,
+                          p.group_outputs(),
+                          p.group_channels(),
+                          tap_axis::of_input(p.window.down),
                           tap_axis::of_input(p.window.across)};
         run<Compute>(device, sum, p, dy, weight, {p.window.taps(), p.depth()}, epilogue, dx);
     }
@@ -383,7 +401,11 @@ struct implicit_conv2d<cpu> {
     static void weight_gradient(cpu& device, const detail::conv2d_problem& p, const view<const X, 4>& x,
                                 const view<const G, 4>& dy, const Epilogue& epilogue, const view<W, 4>& dw) {
         using namespace implicit_cpu;
-        const tap_sum sum{p.images, p.groups, p.group_channels(), p.group_outputs(), tap_axis::of_forward(p.window.down),
+        const tap_sum sum{p.images,
+                          p.groups,
+                          p.group_channels(),
+                          p.group_outputs(),
+                          tap_axis::of_forward(p.window.down),
                           tap_axis::of_forward(p.window.across)};
         const detail::product_unit unit = detail::matmul_unit_for<Compute>(device);
         const bool multiplies_pairs = unit.element == 2;
@@ -432,9 +454,9 @@ struct implicit_conv2d<cpu> {
     };
 
     template <class Compute, class X, class W, class Epilogue, class Y>
-    static void run(cpu& device, const implicit_cpu::tap_sum& sum, const detail::conv2d_problem& p, const view<const X, 4>& x,
-                    const view<const W, 4>& weight, const weight_strides& strides, const Epilogue& epilogue,
-                    const view<Y, 4>& y) {
+    static void run(cpu& device, const implicit_cpu::tap_sum& sum, const detail::conv2d_problem& p,
+                    const view<const X, 4>& x, const view<const W, 4>& weight, const weight_strides& strides,
+                    const Epilogue& epilogue, const view<Y, 4>& y) {
         using namespace implicit_cpu;
         const detail::product_unit unit = detail::matmul_unit_for<Compute>(device);
         finisher<Epilogue, Y> end{sum, epilogue, y.data(), y.extent_of(1), y.extent_of(2), y.extent_of(3), nullptr};
@@ -452,7 +474,8 @@ struct implicit_conv2d<cpu> {
                                  (!multiplies_pairs || (sum.taps() == 1 && sum.channels % 2 == 0));
         std::int32_t taps_of[most_classes * most_classes];
         for (extent c = 0; c < sum.classes(); ++c) taps_of[c] = static_cast<std::int32_t>(sum.taps_of(c));
-        const tap_packing taps{weight.data(), strides.row, strides.channel, p.window.taps(), number, taps_of, sum.classes(), 0, 0};
+        const tap_packing taps{
+            weight.data(), strides.row, strides.channel, p.window.taps(), number, taps_of, sum.classes(), 0, 0};
         product(device, {.sum = sum,
                          .unit = unit,
                          .word_channels = multiplies_pairs ? 2 : 1,

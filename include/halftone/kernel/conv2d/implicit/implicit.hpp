@@ -7,7 +7,10 @@
 ///
 ///     if (detail::takes_implicit<Device, Compute, Y, X, W>(device, p)) kernel::implicit_conv2d<Device>::forward(...);
 ///
-/// Numeric contract: that of conv2d.hpp, and the input's gradient is one sum in float over outputs and taps.
+/// The weight's gradient is a product whose first operand is never stored.
+///
+/// Numeric contract: that of conv2d.hpp; the input's gradient is one sum in float over outputs and taps, the weight's gradient one
+/// over the positions of all images. No result depends on the number of threads.
 #pragma once
 
 #include <halftone/kernel/conv2d/lowering/problem.hpp>
@@ -19,7 +22,8 @@ namespace kernel {
 
 /// Specialised for devices that have such kernels: `takes` is true for the types that they support, takes_problem(device,
 /// problem) for what they are faster for; forward<Compute>(device, problem, x, weight, epilogue, y) and
-/// input_gradient<Compute>(device, problem, dy, weight, epilogue, dx), where epilogue(group) is one of matmul/epilogue.hpp.
+/// input_gradient<Compute>(device, problem, dy, weight, epilogue, dx), where epilogue(group) is one of matmul/epilogue.hpp;
+/// weight_gradient<Compute>(device, problem, x, dy, epilogue, dweight).
 template <class Device>
 struct implicit_conv2d {
     template <class Compute, class... T>

@@ -20,7 +20,8 @@ namespace avx512_bf16 {
 
 /// Up to 16 values of two channels, `step` apart, as pairs; `channels`: 2, or 1 for pairs with zero.
 template <class T>
-HALFTONE_INLINE __m512i load_stepped_pairs(const T* from, extent step, extent channel_stride, extent n, extent channels) {
+HALFTONE_INLINE __m512i load_stepped_pairs(const T* from, extent step, extent channel_stride, extent n,
+                                           extent channels) {
     if (step == 1) return load_pairs(from, channel_stride, n, channels);
     if constexpr (std::is_same_v<T, bfloat16>) {
         if (step == 2) {  // The first of each two values.
@@ -39,7 +40,8 @@ HALFTONE_INLINE __m512i load_stepped_pairs(const T* from, extent step, extent ch
 /// to (count) = 0, and up to a vector beyond.
 template <class Word>
 HALFTONE_INLINE void write_zero_words(Word* to, extent count) {
-    for (extent i = 0; i < count; i += static_cast<extent>(64 / sizeof(Word))) _mm512_storeu_si512(to + i, _mm512_setzero_si512());
+    for (extent i = 0; i < count; i += static_cast<extent>(64 / sizeof(Word)))
+        _mm512_storeu_si512(to + i, _mm512_setzero_si512());
 }
 
 /// Planes of pairs of channels. The group's last channel may be alone: `channels` says how many there are.
@@ -48,19 +50,19 @@ void fill_pair_planes(const kernel::implicit_cpu::strip& s, extent channel, exte
     using namespace kernel::implicit_cpu;
     const auto* const images = reinterpret_cast<const T*>(s.source.data);
     const extent width = s.of.plane_width(), step = s.of.across.stride * s.source.strides[3];
-    for_each_plane_row(
-        s, channel, (channels + 1) / 2, 2, static_cast<std::uint32_t*>(planes),
-        [&](extent unit, std::uint32_t* to, extent row, const inside& part) {
-            if (row < 0) return write_zero_words(to, width);
-            if (part.begin > 0) write_zero_words(to, part.begin);
-            const T* from = images + row;
-            const extent some = std::min<extent>(2, channels - 2 * unit);
-            for (extent i = part.begin; i < part.end; i += 16, from += 16 * step) {
-                const extent n = std::min<extent>(16, part.end - i);
-                _mm512_storeu_si512(to + i, load_stepped_pairs(from, step, s.source.strides[1], n, some));
-            }
-            if (part.end < width) write_zero_words(to + part.end, width - part.end);
-        });
+    for_each_plane_row(s, channel, (channels + 1) / 2, 2, static_cast<std::uint32_t*>(planes),
+                       [&](extent unit, std::uint32_t* to, extent row, const inside& part) {
+                           if (row < 0) return write_zero_words(to, width);
+                           if (part.begin > 0) write_zero_words(to, part.begin);
+                           const T* from = images + row;
+                           const extent some = std::min<extent>(2, channels - 2 * unit);
+                           for (extent i = part.begin; i < part.end; i += 16, from += 16 * step) {
+                               const extent n = std::min<extent>(16, part.end - i);
+                               _mm512_storeu_si512(to + i,
+                                                   load_stepped_pairs(from, step, s.source.strides[1], n, some));
+                           }
+                           if (part.end < width) write_zero_words(to + part.end, width - part.end);
+                       });
 }
 
 /// Planes of bfloat16.
@@ -69,24 +71,23 @@ void fill_half_planes(const kernel::implicit_cpu::strip& s, extent channel, exte
     using namespace kernel::implicit_cpu;
     const auto* const images = reinterpret_cast<const T*>(s.source.data);
     const extent width = s.of.plane_width(), step = s.of.across.stride * s.source.strides[3];
-    for_each_plane_row(
-        s, channel, channels, 1, static_cast<std::uint16_t*>(planes),
-        [&](extent, std::uint16_t* to, extent row, const inside& part) {
-            if (row < 0) return write_zero_words(to, width);
-            if (part.begin > 0) write_zero_words(to, part.begin);
-            const T* from = images + row;
-            if (step == 1) {
-                for (extent i = part.begin; i < part.end; i += 32, from += 32)
-                    _mm512_storeu_si512(to + i, load_two_bfloat16(from, part.end - i));
-            } else {
-                for (extent i = part.begin; i < part.end; i += 16, from += 16 * step) {
-                    const extent n = std::min<extent>(16, part.end - i);
-                    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
-                                        _mm512_cvtepi32_epi16(load_stepped_pairs(from, step, 0, n, 1)));
-                }
-            }
-            if (part.end < width) write_zero_words(to + part.end, width - part.end);
-        });
+    for_each_plane_row(s, channel, channels, 1, static_cast<std::uint16_t*>(planes),
+                       [&](extent, std::uint16_t* to, extent row, const inside& part) {
+                           if (row < 0) return write_zero_words(to, width);
+                           if (part.begin > 0) write_zero_words(to, part.begin);
+                           const T* from = images + row;
+                           if (step == 1) {
+                               for (extent i = part.begin; i < part.end; i += 32, from += 32)
+                                   _mm512_storeu_si512(to + i, load_two_bfloat16(from, part.end - i));
+                           } else {
+                               for (extent i = part.begin; i < part.end; i += 16, from += 16 * step) {
+                                   const extent n = std::min<extent>(16, part.end - i);
+                                   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i),
+                                                       _mm512_cvtepi32_epi16(load_stepped_pairs(from, step, 0, n, 1)));
+                               }
+                           }
+                           if (part.end < width) write_zero_words(to + part.end, width - part.end);
+                       });
 }
 
 /// 32 numbers as numbers of 16 bits.
@@ -128,7 +129,8 @@ void pack_pair_taps(const kernel::implicit_cpu::tap_packing& p, void* to, extent
     using kernel::implicit_cpu::tap_packing;
     const auto* const weight = static_cast<const T*>(p.weight);
     auto* const words = static_cast<std::uint32_t*>(to);
-    const extent ahead = 2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
+    const extent ahead =
+        2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
     const bool fits = p.window <= 16;
     kernel::implicit_cpu::for_each_channel(p, 2, [&](extent r, extent c) {
         const T* const from = weight + r * p.row_stride + c * p.channel_stride;

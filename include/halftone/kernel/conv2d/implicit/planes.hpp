@@ -86,7 +86,7 @@ class column_writer {
   private:
     void end_vector() {
         const extent span = to_->at[lanes_ - 1];
-        to_->is = span == lanes_ - 1    ? column_vector::form::adjacent
+        to_->is = span == lanes_ - 1  ? column_vector::form::adjacent
                   : span < 2 * lanes_ ? column_vector::form::near
                                       : column_vector::form::far;
         for (int i = 0; i < lanes_ && to_->is == column_vector::form::adjacent; ++i) {

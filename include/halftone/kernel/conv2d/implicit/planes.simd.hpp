@@ -44,18 +44,19 @@ void fill_float_planes(const kernel::implicit_cpu::strip& s, extent channel, ext
     using namespace kernel::implicit_cpu;
     const auto* const images = reinterpret_cast<const T*>(s.source.data);
     const extent width = s.of.plane_width(), step = s.of.across.stride * s.source.strides[3];
-    for_each_plane_row(s, channel, channels, 1, static_cast<float*>(planes),
-                       [&](extent, float* to, extent row, const inside& part) {
-                           if (row < 0) return write_zeros(to, width);
-                           if (part.begin > 0) write_zeros(to, part.begin);
-                           const T* from = images + row;
-                           extent i = part.begin;
-                           for (; i < part.end; i += f32::lanes, from += f32::lanes * step) {
-                               const extent left = part.end - i;
-                               store(to + i, load_stepped<Compute>(from, step, static_cast<int>(left < f32::lanes ? left : f32::lanes)));
-                           }
-                           if (part.end < width) write_zeros(to + part.end, width - part.end);
-                       });
+    for_each_plane_row(
+        s, channel, channels, 1, static_cast<float*>(planes), [&](extent, float* to, extent row, const inside& part) {
+            if (row < 0) return write_zeros(to, width);
+            if (part.begin > 0) write_zeros(to, part.begin);
+            const T* from = images + row;
+            extent i = part.begin;
+            for (; i < part.end; i += f32::lanes, from += f32::lanes * step) {
+                const extent left = part.end - i;
+                store(to + i,
+                      load_stepped<Compute>(from, step, static_cast<int>(left < f32::lanes ? left : f32::lanes)));
+            }
+            if (part.end < width) write_zeros(to + part.end, width - part.end);
+        });
 }
 
 /// Copies columns (planes.hpp): rows of `vectors` vectors of words.
@@ -96,7 +97,8 @@ void pack_float_taps(const kernel::implicit_cpu::tap_packing& p, void* to, exten
     using kernel::implicit_cpu::tap_packing;
     const auto* const weight = static_cast<const T*>(p.weight);
     auto* const floats = static_cast<float*>(to);
-    const extent ahead = 2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
+    const extent ahead =
+        2 * std::max(p.row_stride, p.channel_stride);  // what is read in short runs is not fetched by itself
     const bool fits = p.window <= f32::lanes;
     kernel::implicit_cpu::for_each_channel(p, 1, [&](extent r, extent c) {
         const T* const from = weight + r * p.row_stride + c * p.channel_stride;

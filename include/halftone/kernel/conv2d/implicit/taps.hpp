@@ -31,7 +31,8 @@ struct tap_axis {
     extent results, classes;         ///< the number of results; of i = positions - 1, some classes may have none
     extent taps, first, phases, most_shift;
     std::int32_t begin_of_class[most_classes + 1];
-    std::int32_t number[most_taps], begin[most_taps];  ///< of each tap, class by class: its place in the window; see above
+    std::int32_t number[most_taps],
+        begin[most_taps];  ///< of each tap, class by class: its place in the window; see above
 
     static tap_axis of_forward(const window_axis& of) {
         tap_axis a;
@@ -126,8 +127,9 @@ struct tap_sum {
     void for_each_image(extent first, extent count, const Run& run) const {
         extent base = 0;
         for (extent at = first, end = first + count; at < end;) {
-            const extent image = at / positions(), position = at % positions(), some = std::min(positions() - position, end - at),
-                         row = position / across.positions, rows = (position + some - 1) / across.positions - row + 1;
+            const extent image = at / positions(), position = at % positions(),
+                         some = std::min(positions() - position, end - at), row = position / across.positions,
+                         rows = (position + some - 1) / across.positions - row + 1;
             run(rows_of_image{image, row, rows, base, position, some});
             base += rows + down.most_shift;
             at += some;
@@ -137,8 +139,8 @@ struct tap_sum {
 
 /// Whether a window is supported.
 inline bool is_supported(const sliding_window& w) {
-    return w.down.taps <= most_taps && w.across.taps <= most_taps && w.taps() <= most_taps && w.down.stride <= most_classes &&
-           w.across.stride <= most_classes && w.fits_32_bits();
+    return w.down.taps <= most_taps && w.across.taps <= most_taps && w.taps() <= most_taps &&
+           w.down.stride <= most_classes && w.across.stride <= most_classes && w.fits_32_bits();
 }
 
 }  // namespace implicit_cpu

@@ -43,8 +43,8 @@ struct weight_job {
     void (*transpose)(const float* from, extent from_stride, float* to, extent to_stride, extent rows, extent width);
     const void* result;
     /// Stores sums (outputs, rows): of `rows` rows of the matrix from `row` on.
-    void (*finish)(const void* result, extent group, extent output, extent row, const float* sums, extent stride, extent outputs,
-                   extent rows);
+    void (*finish)(const void* result, extent group, extent output, extent row, const float* sums, extent stride,
+                   extent outputs, extent rows);
 
     extent depth() const { return sum.channels * sum.taps(); }
     extent all_positions() const { return sum.images * sum.positions(); }
@@ -88,25 +88,31 @@ struct weight_blocks {
 
 class weight_product {
   public:
-    weight_product(cpu& device, const weight_job& j) : device_(device), j_(j), cut_(weight_blocks::of(j, device.threads())) {}
+    weight_product(cpu& device, const weight_job& j)
+        : device_(device), j_(j), cut_(weight_blocks::of(j, device.threads())) {}
 
     void run() const {
         const extent pieces = cut_.pieces(j_), tasks = cut_.tasks(j_);
-        const workspace::lease packed(device_.scratch(), static_cast<std::size_t>(cut_.chunk * piece_panels()) * cut_.panel_bytes(j_));
+        const workspace::lease packed(device_.scratch(),
+                                      static_cast<std::size_t>(cut_.chunk * piece_panels()) * cut_.panel_bytes(j_));
         // Sums that wait for further chunks.
-        const workspace::lease sums(device_.scratch(), cut_.chunk < pieces ? static_cast<std::size_t>(tasks) * sum_bytes() : 0);
+        const workspace::lease sums(device_.scratch(),
+                                    cut_.chunk < pieces ? static_cast<std::size_t>(tasks) * sum_bytes() : 0);
         const places at(*this);
         for (extent first = 0; first < pieces; first += cut_.chunk) {
             const extent count = std::min(cut_.chunk, pieces - first);
             device_.parallel_for(count * piece_panels(), [&](extent i) {
-                pack(first + i / piece_panels(), i % piece_panels(), packed.data() + static_cast<std::size_t>(i) * cut_.panel_bytes(j_));
+                pack(first + i / piece_panels(), i % piece_panels(),
+                     packed.data() + static_cast<std::size_t>(i) * cut_.panel_bytes(j_));
             });
             device_.parallel_for(tasks, at.bytes, [&](extent index, std::byte* scratch) {
                 const task t(*this, index);
                 auto* const all = reinterpret_cast<float*>(
-                    cut_.chunk < pieces ? sums.data() + static_cast<std::size_t>(index) * sum_bytes() : scratch + at.sums);
+                    cut_.chunk < pieces ? sums.data() + static_cast<std::size_t>(index) * sum_bytes()
+                                        : scratch + at.sums);
                 for (extent i = 0; i < count; ++i)
-                    multiply(t, first + i, packed.data() + static_cast<std::size_t>(i * piece_panels()) * cut_.panel_bytes(j_), at,
+                    multiply(t, first + i,
+                             packed.data() + static_cast<std::size_t>(i * piece_panels()) * cut_.panel_bytes(j_), at,
                              all, scratch);
                 if (first + count == pieces) finish(t, all, reinterpret_cast<float*>(scratch + at.transposed));
             });
@@ -156,7 +162,9 @@ class weight_product {
 
     extent piece_panels() const { return j_.sum.groups * j_.panels(); }
     extent plane_size() const { return j_.sum.most_plane_size(cut_.piece) + 64; }
-    extent most_channels() const { return std::min(j_.sum.channels, (cut_.rows + 2 * j_.sum.taps() - 2) / j_.sum.taps()); }
+    extent most_channels() const {
+        return std::min(j_.sum.channels, (cut_.rows + 2 * j_.sum.taps() - 2) / j_.sum.taps());
+    }
     extent vectors(extent depth) const { return (depth + j_.lanes - 1) / j_.lanes; }
     std::size_t sum_bytes() const { return static_cast<std::size_t>(cut_.rows * cut_.columns(j_)) * sizeof(float); }
     extent first_of(extent piece) const { return piece * cut_.piece; }
@@ -168,7 +176,8 @@ class weight_product {
     void pack(extent piece, extent panel, std::byte* to) const {
         constexpr extent together = 64;
         const extent group = panel / j_.panels(), first = panel % j_.panels() * j_.unit.columns,
-                     columns = std::min<extent>(j_.unit.columns, j_.sum.outputs - first), positions = j_.sum.positions();
+                     columns = std::min<extent>(j_.unit.columns, j_.sum.outputs - first),
+                     positions = j_.sum.positions();
         j_.sum.for_each_image(first_of(piece), count_of(piece), [&](const rows_of_image& r) {
             const extent channel = (r.image * j_.sum.groups + group) * j_.sum.outputs + first;
             const std::byte* from = j_.dy + (channel * positions + r.position) * j_.dy_bytes;
@@ -183,7 +192,8 @@ class weight_product {
         });
     }
     /// Adds a piece of depth to a task's sums.
-    void multiply(const task& t, extent piece, const std::byte* panels, const places& at, float* sums, std::byte* scratch) const {
+    void multiply(const task& t, extent piece, const std::byte* panels, const places& at, float* sums,
+                  std::byte* scratch) const {
         auto* const columns = reinterpret_cast<column_vector*>(scratch + at.columns);
         auto* const offsets = reinterpret_cast<std::int32_t*>(scratch + at.offsets);
         const strip s{j_.sum, j_.source, first_of(piece), count_of(piece), plane_size()};
@@ -202,8 +212,8 @@ class weight_product {
         write_tap_offsets(j_.sum, s.plane_size, offsets);
         j_.fill(s, t.group * j_.sum.channels + t.channel, t.channels, scratch + at.planes);
         const extent stride = cut_.row_stride(), rows = weight_blocks::round_up_to(t.rows, 4);
-        j_.copy({scratch + at.planes, s.channel_size(), offsets, j_.sum.taps(), t.row - t.channel * j_.sum.taps(), t.rows, columns,
-                 vectors(depth)},
+        j_.copy({scratch + at.planes, s.channel_size(), offsets, j_.sum.taps(), t.row - t.channel * j_.sum.taps(),
+                 t.rows, columns, vectors(depth)},
                 scratch + at.matrix, stride);
         const auto row_bytes = static_cast<std::size_t>(stride * j_.unit.element);
         std::fill_n(scratch + at.matrix + static_cast<std::size_t>(t.rows) * row_bytes,
@@ -231,9 +241,10 @@ class weight_product {
                          end = std::min(down.size, down.first + (r.first + r.rows + down.most_shift) * down.stride);
             if (first >= end || count == 3) return;
             const extent channel = t.group * j_.sum.channels + t.channel;
-            to.add({j_.source.data + (r.image * strides[0] + channel * strides[1] + first * strides[2]) * j_.source_bytes,
-                    t.channels, (end - first) * strides[2] * j_.source_bytes, strides[1] * j_.source_bytes},
-                   times);
+            to.add(
+                {j_.source.data + (r.image * strides[0] + channel * strides[1] + first * strides[2]) * j_.source_bytes,
+                 t.channels, (end - first) * strides[2] * j_.source_bytes, strides[1] * j_.source_bytes},
+                times);
             ++count;
         });
         return count;
@@ -264,8 +275,8 @@ struct weight_finisher {
                          extent rows, extent columns, bool non_temporal);
 
     view<W, 2> result(extent group) const { return {to + group * outputs * depth, {outputs, depth}}; }
-    static void finish(const void* self, extent group, extent output, extent row, const float* sums, extent stride, extent outputs,
-                       extent rows) {
+    static void finish(const void* self, extent group, extent output, extent row, const float* sums, extent stride,
+                       extent outputs, extent rows) {
         const auto& f = *static_cast<const weight_finisher*>(self);
         const auto e = epilogue_of(f.epilogue, f.result(group));
         f.finish_block(&e, sums, stride, output, row, outputs, rows, false);

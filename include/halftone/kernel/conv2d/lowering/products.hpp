@@ -8,7 +8,7 @@
 ///
 /// With a window of one element, stride 1 and no padding, U(x) is x, which is read in place. If the device has kernels
 /// for groups of one channel, these are called instead (conv2d/depthwise), and if it has some that do not store U(x), these
-/// are called for the forward pass and the input's gradient (conv2d/implicit).
+/// are called for all passes (conv2d/implicit).
 #pragma once
 
 #include <halftone/exec/workspace.hpp>
