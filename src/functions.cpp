@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What halftone::compiled has that is no template: the bodies that other sources skip (HALFTONE_BODIES, config.hpp), and
+// What halftone::compiled has that is no template: the bodies that other sources skip (config.hpp), and
 // the shorter functions of the headers named here, each of which says `#pragma interface`.
 #if !defined(__clang__)
 #pragma implementation "amax_history.hpp"
