@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What halftone::compiled has that is no template: the bodies that other sources skip (HALFTONE_BODIES, config.hpp), and
+// What halftone::compiled has that is no template: the bodies that other sources skip (config.hpp), and
 // the shorter functions of the headers named here, each of which says `#pragma interface`.
 #if !defined(__clang__)
 #pragma implementation "amax_history.hpp"
@@ -75,39 +75,7 @@
 #pragma implementation "usage.hpp"
 #pragma implementation "vector_product.hpp"
 #pragma implementation "workspace.hpp"
-#else
-// clang++ has no such pragma: it is told to keep every function of halftone's headers, and of no others.
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#include <algorithm>
-#include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <filesystem>
-#include <fstream>
-#include <iomanip>
-#include <locale>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <numeric>
-#include <optional>
-#include <semaphore>
-#include <set>
-#include <sstream>
-#include <stop_token>
-#include <thread>
-#include <tuple>
-#include <unordered_map>
-#include <variant>
-#include <vector>
-#pragma clang attribute push(__attribute__((used)), apply_to = function)
 #endif
 
 #define HALFTONE_COMPILED_FUNCTIONS
 #include <halftone/halftone.hpp>
-#if defined(__clang__)
-#pragma clang attribute pop
-#endif

@@ -78,7 +78,7 @@ template <class Error>
     throw Error(sentence_of(parts));
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::string sentence_of(std::initializer_list<sentence_part> parts) {
     std::ostringstream out;

@@ -130,7 +130,7 @@ class engine_slot {
     std::unique_ptr<matmul_engine> engine_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline engine_slot::engine_slot(engine_use use) : use_(use) {
     if (const char* name = std::getenv("HALFTONE_MATMUL"); name != nullptr && *name != '\0') {

@@ -107,7 +107,7 @@ class workspace final : public detail::capture_dependency {
     std::size_t total_ = 0, wanted_ = 0, peak_ = 0;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline workspace::workspace(memory_resource& source, std::span<std::byte> given) : workspace(source) {
     if (given.empty()) return;

@@ -134,7 +134,7 @@ class amax_histories {
     buffer on_device_, history_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void amax_histories::commit(memory_resource& memory) {
     memory_ = &memory;

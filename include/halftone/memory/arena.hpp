@@ -14,7 +14,7 @@
 #include <string>
 
 #include <halftone/memory/block_allocator.hpp>
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 #include <halftone/memory/caching_blocks.hpp>
 #include <halftone/memory/growable_blocks.hpp>
 #include <halftone/memory/planned_blocks.hpp>
@@ -74,7 +74,7 @@ class arena {
     std::size_t live_ = 0, peak_ = 0;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::byte* arena::allocate(std::size_t bytes) {
     bytes = round_up(std::max<std::size_t>(bytes, 1), block_alignment);

@@ -102,7 +102,7 @@ inline void capture_dependency_list::note_refusal() const {
     for (capture_dependency* f : all_) f->note_refusal();
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline capture_dependency::capture_dependency(capture_dependency_list* list, const char* what)
     : list_(list), what_(what) {

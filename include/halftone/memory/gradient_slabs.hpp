@@ -193,7 +193,7 @@ class gradient_slabs {
     std::size_t part_ = 0;  // its number for the listener
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline gradient_slabs::gradient_slabs(store& owner)
     : store_(&owner),

@@ -57,7 +57,7 @@ void fill_initial(const initial& values, std::byte* target, std::size_t first, s
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void check_initial(const char* leaf, const initial& values) {
     const auto is_spread = [](float x) { return is_finite(x) && x >= 0; };

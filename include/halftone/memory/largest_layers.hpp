@@ -23,7 +23,7 @@ namespace detail {
 /// The three largest layers, by name, each with its bytes.
 std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::string largest_layers(const std::vector<store_entry>& entries, const std::vector<store_group>& groups) {
     std::vector<std::pair<std::string, std::size_t>> layers;

@@ -82,7 +82,7 @@ class planned_memory final : public memory_resource {
     std::vector<value> values_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void planned_memory::write(void* to, const void* from, std::size_t bytes) {
     if (bytes == 0 || bytes > most_remembered) return;

@@ -41,7 +41,7 @@ class read_latch {
     mutable std::condition_variable changed_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void read_latch::end() {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -17,7 +17,7 @@
 #include <halftone/memory/capture_dependency.hpp>
 #include <halftone/memory/host_pages.hpp>
 #include <halftone/memory/usage.hpp>
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 #include <halftone/memory/arena_plans.hpp>
 #endif
 
@@ -62,7 +62,7 @@ constexpr const char* name(arena_kind kind) {
 namespace detail {
 class arena_plans;
 std::shared_ptr<arena_plans> make_arena_plans();
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 inline std::shared_ptr<arena_plans> make_arena_plans() { return std::make_shared<arena_plans>(); }
 #endif
 }  // namespace detail
@@ -273,7 +273,7 @@ class buffer {
     memory_kind kind_ = memory_kind::other;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::byte* memory_resource::allocate(std::size_t bytes, memory_kind kind) {
     std::byte* block = reserve(bytes, kind);

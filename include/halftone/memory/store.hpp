@@ -369,7 +369,7 @@ bool parameter<Storage, Rank>::is_frozen() const {
     return store_->entries()[entry_].frozen;
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void store::commit(std::uint64_t seed) {
     if (committed_) fail<state_error>("store: committed twice");

@@ -103,7 +103,7 @@ struct run_mover {
               const buffer& from, const buffer& to) const;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::vector<store_run> make_runs(std::vector<store_entry>& entries, const run_options& o) {
     std::vector<store_run> runs;

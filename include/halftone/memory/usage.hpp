@@ -137,7 +137,7 @@ class memory_usage {
     memory_listener* listener_ = nullptr;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void memory_usage::reset_peaks() {
     total_.peak = total_.live;

@@ -97,7 +97,7 @@ auto next_logits_of(Context&& context, const Model& model, const const_view<std:
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline generation::generation(std::span<const std::vector<std::int32_t>> prompts, const generation_options& o,
                               extent most)

@@ -94,7 +94,7 @@ std::vector<std::int32_t> likeliest_tokens(const token_weights& weight, std::vec
 /// The tokens that top-k and top-p select, and their weights. The temperature is not 0.
 token_choice tokens_left(std::span<const float> logits, const generation_options& o);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void check_generation(const generation_options& o) {
     if (o.max_new_tokens < 0)
@@ -170,7 +170,7 @@ inline token_choice tokens_left(std::span<const float> logits, const generation_
 std::int32_t sample_token(std::span<const float> logits, const generation_options& options, std::uint64_t sequence,
                           std::uint32_t position);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 /// Draws a token.
 inline std::int32_t sample_token(std::span<const float> logits, const generation_options& options,

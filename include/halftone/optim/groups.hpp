@@ -110,7 +110,7 @@ std::vector<update_segment> join_segments(const store& parameters, const std::ve
 /// Adds groups without weight decay for biases and gains: decay is for weights that multiply.
 std::vector<parameter_group> with_undecayed(const store& parameters, std::vector<parameter_group> groups);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline group_options options_of(const std::string& path, const std::vector<parameter_group>& groups) {
     group_options found;

@@ -115,7 +115,7 @@ class step_counts final : public detail::capture_dependency {
     std::vector<std::size_t> counting_;  // step groups that the current step reaches, except 0
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::vector<std::int64_t> step_counts::read(const std::vector<update_segment>& each, std::int64_t all) const {
     if (made_ == 0) return {};

@@ -109,7 +109,7 @@ struct end_pass {
     }
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::size_t window::find(const store& owner) const {
     for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -133,7 +133,7 @@ class key_value_cache {
     detail::cache_step step_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline std::size_t key_value_cache::bytes() const {
     std::size_t n = 0;

@@ -319,7 +319,7 @@ struct forward_range : halftone::range {
     }
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void* record_memory::take(std::size_t bytes) {
     bytes = round_up(bytes, alignof(std::max_align_t));

@@ -94,7 +94,7 @@ class random_draws {
     std::uint32_t number_ = 0;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline random_state random_draws::state(memory_resource& memory) const {
     if (record_.data() == nullptr) return begin_;

@@ -66,7 +66,7 @@ documents cached_documents(Root& root, const packed& p, extent tokens, extent mo
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline extent check_documents(const const_view<std::int32_t, 1>& offsets, extent tokens, extent most) {
     const extent last = offsets.extent_of(0) - 1;

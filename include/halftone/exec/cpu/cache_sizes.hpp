@@ -30,7 +30,7 @@ struct cache_sizes {
     static cache_sizes of_this_machine();
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline cache_sizes cache_sizes::of_this_machine() {
     cache_sizes all;

@@ -168,7 +168,7 @@ class cpu {
     range_listener* listener_ = nullptr;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline cpu::cpu(const cpu_options& options)
     : memory_(std::make_unique<host_memory>(options.memory_limit)),

@@ -55,7 +55,7 @@ class float_control_scope {
     bool changes_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline float_control float_control::of_this_thread() {
     float_control control;

@@ -115,7 +115,7 @@ inline bool supports(isa set) { return set <= detail::inspect_processor().best; 
 /// Throws argument_error if the variable names an unknown set or one that this processor lacks.
 isa default_isa();
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 /// Finds the set by its name.
 inline isa parse_isa(const char* text) {

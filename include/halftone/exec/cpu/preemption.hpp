@@ -64,7 +64,7 @@ class recent_event {
     std::atomic<clock::rep> time_{clock::rep{-1} << 61};
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline bool preemption_watch::was_preempted(clock::time_point now) {
     const clock::duration passed = now - begin_;

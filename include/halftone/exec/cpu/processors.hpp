@@ -87,7 +87,7 @@ double quota_of_groups(const std::string& groups, const std::string& mount);
 /// The number of processors that this process may use, at least 1.
 int usable_processors();
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline thread_id current_thread() {
 #if defined(__linux__)

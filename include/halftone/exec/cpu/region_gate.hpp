@@ -76,7 +76,7 @@ class region_gate {
     detail::atomic_waiter for_regions_, for_leave_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void region_gate::open() {
     // The region's number is in the upper bits; below are the "open" bit and the count of threads inside.

@@ -47,7 +47,7 @@ class index_shares {
     share shares_[most];
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline index_shares::index_shares(extent count, int workers) : used_(std::min(workers, most)) {
     for (extent i = 0; i < used_; ++i) {

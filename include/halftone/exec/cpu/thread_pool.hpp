@@ -105,7 +105,7 @@ class thread_pool final : public executor {
     detail::recent_event preempted_;  ///< of any helper
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline thread_pool::thread_pool(int threads)
     : threads_(threads < 1 ? 1 : threads),

@@ -62,7 +62,7 @@ class short_time_slice {
     bool changed_;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline bool short_time_slice::request_short(attributes wanted) {
 #if defined(__linux__)

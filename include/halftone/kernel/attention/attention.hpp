@@ -250,7 +250,7 @@ attention_extents check_attention(const Arguments& a) {
     return e;
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void check_sequences(const packed_sequences& s, const attention_extents& e) {
     if (e.batch != 1) fail<shape_error>("attention: packed sequences in a batch of ", e.batch, "; expected 1");

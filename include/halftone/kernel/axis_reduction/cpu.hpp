@@ -178,7 +178,7 @@ void find_each(cpu& device, const source& x, const axis_layout& l, const float* 
 void accumulate(cpu& device, const source& x, const shape<3>& s, const sink& y, bool is_reversed,
                 write_mode mode);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline const float* source::floats(extent offset, extent stride, extent count, float* buffer) const {
     const std::byte* const from = data + offset * bytes;

@@ -41,7 +41,7 @@ std::int32_t worst_of(extent count, const G* g) {
 /// A pairwise sum, in place.
 double tree_sum(double* terms, extent count);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline double tree_sum(double* terms, extent count) {
     for (extent step = 1; step < count; step *= 2) {
@@ -113,7 +113,7 @@ struct gradient_norm<cpu> {
     static void add(cpu& device, const square_sum& squares, gradient_record* record, std::int32_t* found_inf);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void gradient_norm<cpu>::add(cpu& device, const square_sum& squares, gradient_record* record,
                                     std::int32_t* found_inf) {

@@ -255,7 +255,7 @@ struct map<cpu> {
     static bool is_strided(const map_job& job, int gradients);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline map_piece::map_piece(const cpu& device, const map_job& job, const map_body& body, extent piece,
                             const map_room& room)

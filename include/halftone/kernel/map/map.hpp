@@ -210,7 +210,7 @@ map_operand map_result_of(const char* role, int index, const view<T, Rank>& v, c
     return result;
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void refuse_sums_beside_strides() {
     fail<shape_error>(

@@ -18,7 +18,7 @@
 #include <halftone/kernel/matmul/cpu/untyped.hpp>
 #include <halftone/kernel/matmul/fp64.hpp>
 #include <halftone/kernel/matmul/matmul.hpp>
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 #include <halftone/kernel/matmul/cpu/strategy/private_b.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/private_panels.hpp>
 #include <halftone/kernel/matmul/cpu/strategy/shared_b.hpp>
@@ -39,7 +39,7 @@ namespace detail {
 
 void run_strategy(const product_task& task);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void run_strategy(const product_task& task) {
     switch (task.plan.strategy) {
@@ -123,7 +123,7 @@ struct matmul<cpu> {
                          const detail::untyped_b& b, const detail::untyped_epilogue& epilogue);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void matmul<cpu>::multiply(const detail::product_unit& unit, cpu& device, const detail::untyped_a& a,
                                   const detail::untyped_b& b, const detail::untyped_epilogue& epilogue) {

@@ -151,7 +151,7 @@ void product_each(Device& device, const view<A, 3>& a, const view<B, 3>& b, cons
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void check_matmul_operand(const char* which, const untyped_matrix& v) {
     if (v.stride_of(0) != 1 && v.stride_of(1) != 1 && v.size() > 1) {

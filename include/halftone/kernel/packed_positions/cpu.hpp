@@ -21,7 +21,7 @@ struct packed_positions<cpu> {
     static void run(cpu& device, const const_view<std::int32_t, 1>& offsets, const view<std::int32_t, 1>& positions);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void packed_positions<cpu>::run(cpu& device, const const_view<std::int32_t, 1>& offsets,
                                        const view<std::int32_t, 1>& positions) {

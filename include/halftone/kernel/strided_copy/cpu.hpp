@@ -119,7 +119,7 @@ struct strided_copy<cpu> {
     }
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline strided_place::strided_place(const strided_copy_job& job, int axes, extent first) : job_(&job), axes_(axes) {
     for (int axis = axes - 1; axis >= 0; --axis) {

@@ -315,7 +315,7 @@ struct packed_attention_backward_task {
     }
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline attention_backward_layout::attention_backward_layout(const attention_extents& e, const detail::product_unit& u,
                                                             attention_mask mask)

@@ -221,7 +221,7 @@ struct packed_attention_forward_task {
     }
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline attention_forward_layout::attention_forward_layout(const attention_extents& e, const detail::product_unit& u,
                                                           attention_mask mask)

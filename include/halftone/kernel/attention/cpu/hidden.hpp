@@ -113,7 +113,7 @@ void multiply_seen_by_columns(const detail::product_unit& unit, extent rows, ext
     }
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void clear_panel_rows(const detail::product_unit& unit, std::byte* panel, extent first, extent last) {
     if (unit.element == 4) {

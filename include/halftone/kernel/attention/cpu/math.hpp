@@ -103,7 +103,7 @@ struct attention_rows<cpu> {
     static interval seen_by(const attention_visibility& visible, extent query);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void attention_rows<cpu>::mask_scores(cpu& device, const attention_visibility& visible, float value,
                                              const view<float, 2>& x) {

@@ -187,7 +187,7 @@ T* vector_at(const view<T, 4>& v, extent batch, extent time, extent head) {
     return v.data() + batch * v.stride_of(0) + time * v.stride_of(1) + head * v.stride_of(2);
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline attention_extents longest_sequence(const attention_extents& e, const packed_sequences& sequences) {
     attention_extents longest = e;

@@ -59,7 +59,7 @@ class written_squares {
                   float* sums, extent sums_stride);
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline square_sum written_squares::total() const {
     constexpr extent chains = 4;  // independent chains of additions

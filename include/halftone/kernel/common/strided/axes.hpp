@@ -33,7 +33,7 @@ axis_values axis_values_of(const shape<Rank>& s) {
 /// number of remaining axes, at least one.
 int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline int merge_axes(int axes, axis_values& extents, axis_values* strides, int arrays) {
     int kept = 0;

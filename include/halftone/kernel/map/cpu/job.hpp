@@ -95,7 +95,7 @@ struct map_job {
     extent partial_floats(const map_plan& plan) const;
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline void map_job::partition(bool sums) {
     bool flat = true;

@@ -163,7 +163,7 @@ void run_strided_map(cpu& device, const map_plan* plans, int count, map_strides*
     });
 }
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline extent strided_map_axes::size() const {
     extent n = 1;

@@ -248,7 +248,7 @@ void lay_out(const product_problem& p, product_plan& plan);
 /// And of tiles.
 void lay_out_tiles(const product_problem& p, product_plan& plan);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline extent results_of_busiest(const product_problem& p, extent rows, extent columns) {
     const extent groups = ceil_div(p.n, columns), whole = p.m / rows * groups, turns = ceil_div(whole, p.threads),
@@ -489,7 +489,7 @@ inline void lay_out_tiles(const product_problem& p, product_plan& plan) {
 /// The plan of a product, whose m and n are positive.
 product_plan plan_product(const product_problem& p);
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline product_plan plan_product(const product_problem& p) {
     using namespace planning;

@@ -216,7 +216,7 @@ struct epilogue_functions {
     }
 };
 
-#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS)
+#if !defined(HALFTONE_COMPILED) || defined(HALFTONE_COMPILED_FUNCTIONS) || defined(__clang__)
 
 inline product_problem problem_of(const product_unit& unit, const cpu& device, const untyped_a& a, const untyped_b& b) {
     constexpr extent line = 64;
