@@ -234,7 +234,7 @@ TEST_CASE("trainer: arguments of checkpoints are checked") {
     const auto refused = [&](const char* sentence, auto&& change) {
         ht::training_arguments a = arguments_in(folder.path());
         change(a);
-        CHECK_THROWS_WITH_AS(ht::check(a), sentence, ht::argument_error);
+        CHECK_THROWS_WITH_AS(ht::check_arguments(a), sentence, ht::argument_error);
     };
     using args = ht::training_arguments;
     refused("training_arguments: save_steps is -1; expected 0 or more", [](args& a) { a.save_steps = -1; });

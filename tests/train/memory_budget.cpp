@@ -305,7 +305,7 @@ TEST_CASE("budget: arguments that contradict it, and a model that cannot be plan
                          ht::argument_error);
     auto both = arguments_of(8, 1 << 20);
     both.checkpointing = 2;
-    CHECK_THROWS_WITH_AS(check(both),
+    CHECK_THROWS_WITH_AS(check_arguments(both),
                          "training_arguments: checkpointing is 2 together with a memory_budget, which chooses the blocks "
                          "that are computed again; expected 0",
                          ht::argument_error);
