@@ -58,6 +58,8 @@ inline const conv2d_case cases[] = {
     {{3, 60, 7, 7}, 20, {3, 3}, {.padding = {1, 1}}},                            // deep: more terms than are packed at once
     {{1, 3, 5, 40}, 270, {3, 3}, {.stride = {1, 2}, .padding = {1, 1}}},         // many outputs
     {{2, 36, 6, 9}, 34, {3, 2}, {.padding = {2, 1}, .dilation = {2, 1}, .groups = 2}},
+    {{2, 528, 3, 3}, 280, {1, 1}, {.stride = {2, 2}}},                           // a weight in place: blocks of outputs and depth
+    {{1, 72, 3, 5}, 420, {1, 1}, {.stride = {1, 2}, .groups = 2}},               //
 };
 /// An image whose matrix is larger than what is unfolded at once: it is cut by rows, and its gradient by channels.
 inline const conv2d_case large = {{1, 64, 64, 64}, 2, {3, 3}, {.padding = {1, 1}}};

@@ -224,10 +224,11 @@ class product {
     }
     /// Where the rows of a piece begin.
     const std::byte* weight_of(const std::byte* weight, extent group, extent piece, extent row) const {
-        if (j_.is_in_place)
-            return weight +
-                   (group * j_.group_stride + row * row_words_ + piece * piece_units_ * j_.weight.channel_stride) *
-                       j_.weight_bytes;
+        if (j_.is_in_place) {
+            const extent channel = piece * piece_units_ * j_.word_channels;
+            return weight + (group * j_.group_stride + row * j_.weight.row_stride + channel * j_.weight.channel_stride) *
+                                j_.weight_bytes;
+        }
         return weight + static_cast<std::size_t>(group * pieces_ + piece) * piece_bytes() +
                static_cast<std::size_t>(row * row_words_) * word_bytes;
     }
