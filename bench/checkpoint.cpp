@@ -7,7 +7,8 @@
 /// Saving: rounds of some steps alone and of the steps that begin while a save is under way (io/checkpoint/saver.hpp). Reported
 /// are the milliseconds for which save() blocks the loop, and the mean time of the steps beside a save divided by the mean
 /// of the steps alone in the same round, as the median over the rounds. Loading: the time of load_checkpoint divided by that of
-/// one thread that reads the same files into new memory, in turn. Files are in the page cache, as after a save.
+/// one thread that reads the same files into new memory, in turn: from the disk, as where a run is resumed, the page cache being
+/// dropped before each; and from the page cache, as after a save, where reading is a copy within memory.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -16,6 +17,9 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -148,7 +152,17 @@ void read_files(const fs::path& folder) {
     }
 }
 
-json tell_loading(training& run, const settings& o) {
+/// Takes a folder's files out of the page cache.
+void drop_from_cache(const fs::path& folder) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        const int file = ::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC);
+        if (file < 0 || ::fdatasync(file) != 0 || ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) != 0)
+            throw ht::error("bench_checkpoint: cannot take " + entry.path().string() + " out of the page cache");
+        ::close(file);
+    }
+}
+
+json tell_loading(training& run, const settings& o, bool from_disk) {
     const fs::path newest = ht::list_checkpoints(o.folder).front().path;
     const auto load = [&] {
         run.with_parts([&](auto&... parts) { ht::load_checkpoint(newest, {}, parts...); });
@@ -158,12 +172,14 @@ json tell_loading(training& run, const settings& o) {
     std::vector<double> reading, loading, ratios;
     read_files(newest), load();
     for (int i = 0; i < 2 * o.rounds + 1; ++i) {
+        if (from_disk) drop_from_cache(newest);
         reading.push_back(milliseconds([&] { read_files(newest); }));
+        if (from_disk) drop_from_cache(newest);
         loading.push_back(milliseconds(load));
         ratios.push_back(loading.back() / reading.back());
     }
-    std::printf("loading %.2f GB: %.0f ms, reading the files %.0f ms: %.3f times as long (target 1.50)\n",
-                static_cast<double>(bytes) / 1e9, median(loading), median(reading), median(ratios));
+    std::printf("loading %.2f GB from the %s: %.0f ms, reading the files %.0f ms: %.3f times as long (target 1.50)\n",
+                static_cast<double>(bytes) / 1e9, from_disk ? "disk" : "page cache", median(loading), median(reading), median(ratios));
     return {{"bytes", bytes}, {"load_ms", loading}, {"read_ms", reading}, {"times_reading", median(ratios)}};
 }
 
@@ -190,7 +206,8 @@ int run(const settings& o) {
              {"batch", o.batch},
              {"length", o.length}};
     all["saving"] = tell_saving(run, o);
-    all["loading"] = tell_loading(run, o);
+    all["loading_from_disk"] = tell_loading(run, o, true);
+    all["loading_from_page_cache"] = tell_loading(run, o, false);
     if (!o.json_file.empty()) {
         ht::output_file file(o.json_file);
         file.write(all.dump(2) + "\n");

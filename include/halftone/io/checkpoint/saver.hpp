@@ -111,7 +111,7 @@ class snapshot {
 /// take its share of them.
 inline void yield_to_steps() {
 #if defined(__linux__)
-    static_cast<void>(::setpriority(PRIO_PROCESS, 0, 10));  // there, of this thread alone
+    static_cast<void>(::setpriority(PRIO_PROCESS, 0, 15));  // there, of this thread alone
 #endif
 }
 
