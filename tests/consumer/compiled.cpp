@@ -12,7 +12,18 @@ struct pair {
     ht::const_view<std::int32_t, 2> tokens, targets;
 };
 
+/// Classes that programs derive from: the library has their constructors and destructors.
+struct own_engine : ht::matmul_engine {
+    const char* name() const override { return "own"; }
+    bool can(const ht::product_description&) override { return false; }
+    bool prefers(const ht::product_description&) const override { return false; }
+    void multiply(const ht::product_description&, ht::workspace&) override {}
+    std::size_t workspace_bytes(const ht::product_description&) override { return 0; }
+};
+struct own_listener : ht::memory_listener {};
+
 int main() {
+    const own_engine engine;
     ht::cpu device;
     ht::nn::gpt<ht::amp_bf16> model{device, {.vocabulary = 11, .context = 8, .layers = 1, .heads = 2, .width = 16}};
     ht::adamw optimizer{device, model, {.lr = 1e-2}};

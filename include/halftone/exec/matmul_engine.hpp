@@ -91,7 +91,7 @@ struct product_description {
 /// A library that multiplies in place of halftone's kernels. An engine belongs to one device.
 class matmul_engine {
   public:
-    matmul_engine() = default;
+    matmul_engine() {}  // not defaulted: halftone::compiled has only functions that are written or used there
     matmul_engine(const matmul_engine&) = delete;
     matmul_engine& operator=(const matmul_engine&) = delete;
     virtual ~matmul_engine() = default;
