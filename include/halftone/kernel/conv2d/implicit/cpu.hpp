@@ -374,27 +374,13 @@ struct implicit_conv2d<cpu> {
     template <class Compute, class X, class W, class Epilogue, class Y>
     static void forward(cpu& device, const detail::conv2d_problem& p, const view<const X, 4>& x,
                         const view<const W, 4>& weight, const Epilogue& epilogue, const view<Y, 4>& y) {
-        using namespace implicit_cpu;
-        const tap_sum sum{p.images,
-                          p.groups,
-                          p.group_channels(),
-                          p.group_outputs(),
-                          tap_axis::of_forward(p.window.down),
-                          tap_axis::of_forward(p.window.across)};
-        run<Compute>(device, sum, p, x, weight, {p.depth(), p.window.taps()}, epilogue, y);
+        run<Compute>(device, implicit_cpu::tap_sum::of_forward(p), p, x, weight, {p.depth(), p.window.taps()}, epilogue, y);
     }
     /// dx = the gradient of the input, through epilogue(group).
     template <class Compute, class G, class W, class Epilogue, class X>
     static void input_gradient(cpu& device, const detail::conv2d_problem& p, const view<const G, 4>& dy,
                                const view<const W, 4>& weight, const Epilogue& epilogue, const view<X, 4>& dx) {
-        using namespace implicit_cpu;
-        const tap_sum sum{p.images,
-                          p.groups,
-                          p.group_outputs(),
-                          p.group_channels(),
-                          tap_axis::of_input(p.window.down),
-                          tap_axis::of_input(p.window.across)};
-        run<Compute>(device, sum, p, dy, weight, {p.window.taps(), p.depth()}, epilogue, dx);
+        run<Compute>(device, implicit_cpu::tap_sum::of_input(p), p, dy, weight, {p.window.taps(), p.depth()}, epilogue, dx);
     }
 
     /// dw = (or +=) the gradient of the weight, through an epilogue.
@@ -402,12 +388,7 @@ struct implicit_conv2d<cpu> {
     static void weight_gradient(cpu& device, const detail::conv2d_problem& p, const view<const X, 4>& x,
                                 const view<const G, 4>& dy, const Epilogue& epilogue, const view<W, 4>& dw) {
         using namespace implicit_cpu;
-        const tap_sum sum{p.images,
-                          p.groups,
-                          p.group_channels(),
-                          p.group_outputs(),
-                          tap_axis::of_forward(p.window.down),
-                          tap_axis::of_forward(p.window.across)};
+        const tap_sum sum = tap_sum::of_forward(p);
         const detail::product_unit unit = detail::matmul_unit_for<Compute>(device);
         const bool multiplies_pairs = unit.element == 2;
         weight_finisher<Epilogue, W> end{epilogue, dw.data(), p.group_outputs(), p.depth(), nullptr};

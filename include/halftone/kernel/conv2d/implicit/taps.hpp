@@ -98,6 +98,16 @@ struct tap_sum {
     extent images, groups, channels, outputs;
     tap_axis down, across;
 
+    /// The forward pass: of a group's channels of x into its outputs. The weight's gradient sees x through the same taps.
+    static tap_sum of_forward(const detail::conv2d_problem& p) {
+        return {p.images, p.groups, p.group_channels(), p.group_outputs(), tap_axis::of_forward(p.window.down),
+                tap_axis::of_forward(p.window.across)};
+    }
+    /// The gradient of the input: of dy, with channels and outputs exchanged.
+    static tap_sum of_input(const detail::conv2d_problem& p) {
+        return {p.images, p.groups, p.group_outputs(), p.group_channels(), tap_axis::of_input(p.window.down),
+                tap_axis::of_input(p.window.across)};
+    }
     extent taps() const { return down.taps * across.taps; }
     extent classes() const { return down.classes * across.classes; }
     extent taps_of(extent c) const { return down.taps_of(c / across.classes) * across.taps_of(c % across.classes); }

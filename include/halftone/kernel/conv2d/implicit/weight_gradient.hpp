@@ -80,10 +80,7 @@ struct weight_blocks {
     extent tasks(const weight_job& j) const { return j.sum.groups * row_blocks(j) * column_blocks(j); }
     extent columns(const weight_job& j) const { return panels * j.unit.columns; }
     /// Elements from row to row of the matrix, so that rows fall into different cache sets.
-    extent row_stride() const {
-        const extent stride = round_up_to(most_depth, 64) + 32;
-        return stride;
-    }
+    extent row_stride() const { return round_up_to(most_depth, 64) + 32; }
 };
 
 class weight_product {
