@@ -177,11 +177,12 @@ constexpr ht::memory_kind shown_kinds[] = {ht::memory_kind::master,     ht::memo
                                            ht::memory_kind::activation, ht::memory_kind::workspace};
 double mebibytes(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
-std::string mebibytes_text(std::size_t bytes) {
+std::string number(const char* format, double value) {
     char text[40];
-    std::snprintf(text, sizeof text, "%.1f", mebibytes(bytes));
-    return text;
+    std::snprintf(text, sizeof text, format, value);
+    return std::string(text);
 }
+std::string mebibytes_text(std::size_t bytes) { return number("%.1f", mebibytes(bytes)); }
 /// "12.1, 12.1, planned 12.1".
 std::string peaks_text(const run_result& r) {
     std::string text;
@@ -199,11 +200,6 @@ json ranks_json(const run_result& r) {
 /// report.html: the runs side by side.
 void write_report(const options& o, const machine& where, const std::vector<run_result>& runs,
                   const std::deque<ht::run_report>& pages) {
-    const auto number = [](const char* format, double value) {
-        char text[40];
-        std::snprintf(text, sizeof text, format, value);
-        return std::string(text);
-    };
     ht::report all{.title = "train_gpt: " + o.model + ", " + std::to_string(o.steps) + " steps"};
     for (std::size_t i = 0; i < runs.size(); ++i) {
         const run_result& r = runs[i];
