@@ -197,6 +197,17 @@ json ranks_json(const run_result& r) {
     return all;
 }
 
+/// "0.31 MiB and 1.20 ms a step, 62% of it hidden behind computation".
+std::string collectives_text(const run_collectives& c, std::int64_t steps) {
+    const double n = static_cast<double>(std::max<std::int64_t>(steps, 1));
+    return number("%.2f MiB and ", c.bytes / n / (1 << 20)) + number("%.2f ms a step, ", 1e3 * c.seconds_under_way / n) +
+           number("%.0f%% of it hidden behind computation", 100 * c.hidden_share);
+}
+json collectives_json(const run_collectives& c) {
+    return {{"bytes_received", c.bytes}, {"seconds_under_way", c.seconds_under_way}, {"seconds_waited", c.seconds_waited},
+            {"hidden_share", c.hidden_share}};
+}
+
 /// report.html: the runs side by side.
 void write_report(const options& o, const machine& where, const std::vector<run_result>& runs,
                   const std::deque<ht::run_report>& pages) {
@@ -213,7 +224,10 @@ void write_report(const options& o, const machine& where, const std::vector<run_
                         {"peak memory, MiB", mebibytes_text(t.peak_bytes)},
                         {"skipped steps", std::to_string(t.skipped_steps)},
                         {"parameters", std::to_string(r.parameters)}};
-        if (!r.of_ranks.empty()) page.figures.push_back({"peak memory of each rank, MiB", peaks_text(r)});
+        if (!r.of_ranks.empty()) {
+            page.figures.push_back({"peak memory of each rank, MiB", peaks_text(r)});
+            page.figures.push_back({"collectives of the first rank", collectives_text(r.collectives, t.steps)});
+        }
         page.policies = r.policies;
         all.runs.push_back(std::move(page));
     }
@@ -293,7 +307,10 @@ void reporter::commit(const std::vector<run_result>& runs, const std::vector<bud
                                    {"skipped_nan", t.skips.not_a_number},
                                    {"skipped_outlier", t.skips.outlier},
                                    {"loss_scale", t.loss_scale}});
-        if (!r.of_ranks.empty()) summary["runs"].back()["memory_of_ranks"] = ranks_json(r);
+        if (!r.of_ranks.empty()) {
+            summary["runs"].back()["memory_of_ranks"] = ranks_json(r);
+            summary["runs"].back()["collectives"] = collectives_json(r.collectives);
+        }
     }
     for (std::size_t i = 0; i < std::min(runs.size(), budgets.size()); ++i) {
         const options& chosen = budgets[i].run;

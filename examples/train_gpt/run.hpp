@@ -49,6 +49,14 @@ struct run_peaks {
     std::array<std::size_t, halftone::memory_kinds> of_kind{};  ///< each at its own time
 };
 
+/// What the first of several ranks did with collectives.
+struct run_collectives {
+    double bytes = 0;              ///< received from other ranks
+    double seconds_under_way = 0;  ///< in which at least one collective had begun and was not yet complete
+    double seconds_waited = 0;     ///< of these: in which nothing else was done
+    double hidden_share = 0;       ///< 1 - waited / under way
+};
+
 struct run_result {
     std::string policy;
     std::size_t parameters = 0;
@@ -59,6 +67,7 @@ struct run_result {
     halftone::memory_choice budget{};                       ///< of a run that chooses
     std::vector<run_peaks> of_ranks{};                      ///< with --ranks: the peaks of each
     std::optional<run_peaks> planned{};                     ///< and those that one was planned to have
+    run_collectives collectives{};                          ///< with --ranks
 };
 
 /// What a run is planned to have in use.

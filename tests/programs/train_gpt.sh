@@ -65,6 +65,11 @@ for out in ranks again; do
     "$program" "${small[@]}" --policy amp_bf16 --steps 6 --text text --out "$out" --ranks 2 --accumulation 2 >"$out.out" 2>err ||
         fail "with two ranks: $? $(<err)"
 done
+for part in bytes_received seconds_under_way seconds_waited hidden_share; do
+    grep -Eq "\"$part\": [0-9.e-]*[1-9]" ranks/summary.json || fail "summary.json of two ranks lacks $part of its collectives"
+done
+grep -Eq '[0-9.]+ MiB and [0-9.]+ ms a step, [0-9]+% of it hidden behind computation' ranks/report.html ||
+    fail "report.html of two ranks does not tell what its collectives did"
 (($(grep -c '"ranks":2' ranks/metrics.jsonl) == 6)) || fail "metrics.jsonl does not say that there are two ranks"
 grep -q '6 steps of 8 x 16 bytes on 2 ranks' ranks.out || fail "the steps of two ranks are told as $(sed -n 2p ranks.out)"
 (($(grep -c '^amp_bf16 ' ranks.out) == 1)) || fail "not one rank alone prints the table"
