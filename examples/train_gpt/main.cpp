@@ -12,7 +12,6 @@
 #include <csignal>
 #include <iostream>
 
-#include <halftone/dist/counted.hpp>
 #include <halftone/dist/listened.hpp>
 #include <halftone/dist/reduce.hpp>
 #include <halftone/dist/threads.hpp>
@@ -94,9 +93,8 @@ run_result run_first(const std::string& policy, const options& o, const ht::toke
         // Collectives are ranges of the trace.
         ht::listened_communicator told(counted, recorded.listener);
         recorded.ranks = o.trace ? static_cast<ht::communicator*>(&told) : &counted;
-        run_result of_run = run_named(policy, device, o, corpus, recorded);
-        of_run.collectives = {static_cast<double>(counted.bytes()), counted.seconds_under_way(), counted.seconds_waited(), counted.hidden_share()};
-        return of_run;
+        recorded.counted = &counted;
+        return run_named(policy, device, o, corpus, recorded);
     });
     result.of_ranks = peaks_of_ranks(comm, result.training);
     return result;

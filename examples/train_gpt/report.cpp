@@ -197,11 +197,12 @@ json ranks_json(const run_result& r) {
     return all;
 }
 
-/// "0.31 MiB and 1.20 ms a step, 62% of it hidden behind computation".
-std::string collectives_text(const run_collectives& c, std::int64_t steps) {
+/// What collectives cost the first rank.
+std::vector<std::pair<std::string, std::string>> collectives_figures(const run_collectives& c, std::int64_t steps) {
     const double n = static_cast<double>(std::max<std::int64_t>(steps, 1));
-    return number("%.2f MiB and ", c.bytes / n / (1 << 20)) + number("%.2f ms a step, ", 1e3 * c.seconds_under_way / n) +
-           number("%.0f%% of it hidden behind computation", 100 * c.hidden_share);
+    return {{"received from other ranks, MiB a step", number("%.2f", c.bytes / n / (1 << 20))},
+            {"collectives, ms a step", number("%.2f", 1e3 * c.seconds_under_way / n)},
+            {"of these behind computation", number("%.0f%%", 100 * c.hidden_share)}};
 }
 json collectives_json(const run_collectives& c) {
     return {{"bytes_received", c.bytes}, {"seconds_under_way", c.seconds_under_way}, {"seconds_waited", c.seconds_waited},
@@ -226,7 +227,7 @@ void write_report(const options& o, const machine& where, const std::vector<run_
                         {"parameters", std::to_string(r.parameters)}};
         if (!r.of_ranks.empty()) {
             page.figures.push_back({"peak memory of each rank, MiB", peaks_text(r)});
-            page.figures.push_back({"collectives of the first rank", collectives_text(r.collectives, t.steps)});
+            for (auto& figure : collectives_figures(r.collectives, t.steps)) page.figures.push_back(std::move(figure));
         }
         page.policies = r.policies;
         all.runs.push_back(std::move(page));

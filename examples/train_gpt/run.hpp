@@ -10,7 +10,7 @@
 #include <vector>
 
 #include <halftone/data/tokens.hpp>
-#include <halftone/dist/communicator.hpp>
+#include <halftone/dist/counted.hpp>
 #include <halftone/exec/ranges.hpp>
 #include <halftone/observe/memory/plan.hpp>
 #include <halftone/policy/presets.hpp>
@@ -37,6 +37,7 @@ struct surroundings {
     std::string arguments{};                        ///< what a resumed run must have the same, as JSON
     bool chooses_budget = false;                    ///< the run ends where it has chosen how to fit its budget
     halftone::communicator* ranks = nullptr;        ///< with --ranks: the ranks that train together
+    halftone::counted_communicator* counted = nullptr;  ///< counts what they do
     std::function<void(const halftone::shadow_report&)> on_shadow{};  ///< gets the report of --shadow
     file_writes* writes = nullptr;                  ///< what becomes of files that cannot be written; nullptr: errors
 
@@ -49,12 +50,19 @@ struct run_peaks {
     std::array<std::size_t, halftone::memory_kinds> of_kind{};  ///< each at its own time
 };
 
-/// What the first of several ranks did with collectives.
+/// What the first of several ranks did with collectives while it trained.
 struct run_collectives {
     double bytes = 0;              ///< received from other ranks
     double seconds_under_way = 0;  ///< in which at least one collective had begun and was not yet complete
     double seconds_waited = 0;     ///< of these: in which nothing else was done
     double hidden_share = 0;       ///< 1 - waited / under way
+
+    run_collectives() = default;
+    explicit run_collectives(const halftone::counted_communicator& c)
+        : bytes(static_cast<double>(c.bytes())),
+          seconds_under_way(c.seconds_under_way()),
+          seconds_waited(c.seconds_waited()),
+          hidden_share(c.hidden_share()) {}
 };
 
 struct run_result {

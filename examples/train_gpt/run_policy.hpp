@@ -215,7 +215,9 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
         result.budget = trainer.fit_to_budget(data);
         return result;
     }
+    if (around.counted != nullptr) around.counted->clear();
     result.training = trainer.train(data);
+    if (around.counted != nullptr) result.collectives = run_collectives(*around.counted);
     if (result.training.end == ht::training_end::stopped || around.is_plan) return result;
     result.validation = trainer.evaluate(data);
     const bool writes = around.is_first_rank() || sharded;  // ranks call a divided model together

@@ -165,7 +165,7 @@ inline std::string figures_table(const report& r) {
         for (const run_report& run : r.runs) {
             std::string value;
             for (const auto& [key, text] : run.figures) value = key == name ? text : value;
-            page += cell(value, "n");
+            page += cell(value, value.find(' ') == std::string::npos ? "n" : "n words");  // several figures may stand below each other
         }
         page += "</tr>\n";
     }

@@ -39,7 +39,7 @@ svg.chart{display:block;width:100%;height:auto}
 table.data{border-collapse:collapse;font-size:.85rem;width:100%}
 table.data th{text-align:left;font-weight:600;border-bottom:1px solid var(--line)}
 table.data td,table.data th{padding:.15rem .8rem .15rem 0;vertical-align:top}
-table.data td.n,table.data th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+table.data td.n,table.data th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}table.data td.words{white-space:normal}
 table.data tr{break-inside:avoid}
 .bar{display:inline-block;width:4rem;height:.6rem;background:var(--strip);margin-right:.4rem}.bar i{display:block;height:100%;background:var(--in)}
 .limit{white-space:nowrap}
@@ -49,7 +49,7 @@ table.data tr{break-inside:avoid}
 .strip .mark{stroke:var(--line);stroke-width:1;vector-effect:non-scaling-stroke;fill:none}
 .strip-axis{position:relative;height:1.3em;color:var(--dim);font-size:11px}.strip-axis span{position:absolute;transform:translateX(-50%);white-space:nowrap}
 .dim{color:var(--dim)}
-@media (max-width:600px){body{padding:.6rem}.strip-axis .odd{display:none}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere}}
+@media (max-width:600px){body{padding:.6rem}.strip-axis .odd{display:none}.wide{display:none}.bar{width:1.6rem}table.data td,table.data th{padding-right:.5rem}table.data td:first-child{overflow-wrap:anywhere;min-width:5.5rem}}
 @page{margin:1.5cm}
 @media print{:root{color-scheme:light;--ink:#000;--dim:#444;--page:#fff;--strip:#e8e8e8;--line:#888;--in:#1f5fa8;--low:#c2410c}
 body{max-width:none;padding:0;font-size:10pt;-webkit-print-color-adjust:exact;print-color-adjust:exact}.charts{grid-template-columns:1fr 1fr}.scroll{overflow:visible}h2{break-after:avoid}
