@@ -125,26 +125,27 @@ if [[ -n $train_gpt ]]; then
         mpi "${gpt[@]}" --out "$work/whole_gpt$zero" --zero "$zero" >"$work/out" 2>&1 || fail "train_gpt --zero $zero ends with $?"
         for signal in KILL STOP TERM; do
             for ((k = 0; k < times; k++)); do
-                rank=$((RANDOM % ranks)) what="train_gpt --zero $zero, $signal to rank"
-                what="$what $rank"
+                rank=$((RANDOM % ranks))
+                what="train_gpt --zero $zero, SIG$signal to rank $rank"
                 begin "$zero"
                 sleep "0.$(printf '%03d' $((RANDOM % 200)))"
                 began=$SECONDS
                 kill "-$signal" "$(process_of "$rank")"
                 wait $job
-                code=$?
+                code=$? took=$((SECONDS - began))
                 if [[ $signal == TERM ]]; then
                     # All save where it was.
                     ((code == 143)) || fail "$what: it ends with $code"
-                    [[ $(grep -c . "$work/gpt/metrics.jsonl") -gt $(newest "$work/gpt/amp_bf16") ]] || fail "$what: the end is not saved"
+                    [[ $(grep -o '"step":[0-9]*' "$work/gpt/metrics.jsonl" | tail -n 1) == "\"step\":$(newest "$work/gpt/amp_bf16")" ]] ||
+                        fail "$what: the newest checkpoint is of step $(newest "$work/gpt/amp_bf16"), and the last line $(tail -n 1 "$work/gpt/metrics.jsonl")"
                 else
-                    ended "$what" "$signal" "$rank" $((SECONDS - began)) "$program"
+                    ended "$what" "$signal" "$rank" "$took" "$program"
                 fi
                 last=$(newest "$work/gpt/amp_bf16")
                 mpi "${gpt[@]}" --out "$work/gpt" --zero "$zero" --resume >"$work/out" 2>&1 || fail "$what: the resumed run ends with $?"
                 [[ $(numbers "$work/gpt") == "$(numbers "$work/whole_gpt$zero")" ]] ||
                     fail "$what: other numbers: $(diff <(numbers "$work/gpt") <(numbers "$work/whole_gpt$zero"))"
-                echo "$what: resumed from step $last"
+                echo "$what: ended after $took s; resumed from step $last"
             done
         done
     done
