@@ -96,8 +96,9 @@ if [[ -n $train_gpt ]]; then
     cp "$train_gpt" "$work/train_gpt"
     program=$work/train_gpt
     for i in {1..400}; do printf 'In the beginning was line %3d, and it was good. \n' "$i"; done >"$work/text"
-    gpt=("$program" --layers 2 --width 32 --heads 2 --context 16 --batch 2 --eval-windows 4 --write 0 --policy amp_bf16 --text "$work/text"
-        --steps 60 --eval-every 20 --save-steps 5 --deadline 3)
+    one=("$program" --layers 2 --width 32 --heads 2 --context 16 --eval-windows 4 --write 0 --policy amp_bf16 --text "$work/text"
+        --steps 300 --eval-every 50 --save-steps 5 --deadline 3)
+    gpt=("${one[@]}" --batch 2)
     # What must not depend on an interruption: losses and rates, step by step.
     numbers() { grep -v '"at_step"' "$1/metrics.jsonl" | sed 's/"tokens_per_second":[^,]*,"step_ms":[^,]*,"peak_bytes":[^,]*,//'; }
     # process_of RANK: its id
@@ -124,7 +125,7 @@ if [[ -n $train_gpt ]]; then
                 rank=$((RANDOM % ranks))
                 what="train_gpt --zero $zero, SIG$signal to rank $rank"
                 begin "$zero"
-                sleep "0.$(printf '%03d' $((RANDOM % 200)))"
+                sleep "0.$(printf '%03d' $((RANDOM % 300)))"
                 began=$SECONDS
                 kill "-$signal" "$(process_of "$rank")"
                 wait $job
@@ -132,8 +133,9 @@ if [[ -n $train_gpt ]]; then
                 if [[ $signal == TERM ]]; then
                     # All save where it was.
                     ((code == 143)) || fail "$what: it ends with $code"
-                    [[ $(grep -o '"step":[0-9]*' "$work/gpt/metrics.jsonl" | tail -n 1) == "\"step\":$(newest "$work/gpt/amp_bf16")" ]] ||
-                        fail "$what: the newest checkpoint is of step $(newest "$work/gpt/amp_bf16"), and the last line $(tail -n 1 "$work/gpt/metrics.jsonl")"
+                    last=$(newest "$work/gpt/amp_bf16")
+                    [[ $(grep -o '"step":[0-9]*' "$work/gpt/metrics.jsonl" | tail -n 1) == "\"step\":$last" ]] ||
+                        fail "$what: the newest checkpoint is of step $last, and the last line $(tail -n 1 "$work/gpt/metrics.jsonl")"
                 else
                     ended "$what" "$signal" "$rank" "$took" "$program"
                 fi
@@ -146,6 +148,18 @@ if [[ -n $train_gpt ]]; then
         done
     done
 
+    # What processes have saved is resumed by threads, with the same numbers, and by two processes with as many windows in a step.
+    begin "$zero"
+    kill -KILL "$(process_of 1)"
+    wait $job
+    cp -r "$work/gpt" "$work/two"
+    "${gpt[@]}" --out "$work/gpt" --ranks $ranks --zero "$zero" --resume >"$work/out" 2>&1 || fail "threads that resume the run of processes end with $?"
+    [[ $(numbers "$work/gpt") == "$(numbers "$work/whole_gpt$zero")" ]] ||
+        fail "threads that resume the run of processes have other numbers: $(diff <(numbers "$work/gpt") <(numbers "$work/whole_gpt$zero"))"
+    timeout -s KILL 120 mpirun -n 2 --oversubscribe --allow-run-as-root "${one[@]}" --batch 3 --out "$work/two" --zero "$zero" --resume >"$work/out" 2>&1 ||
+        fail "two processes that resume the run of three end with $?"
+    grep -q '"step":300,' "$work/two/metrics.jsonl" || fail "two processes that resume the run of three do not come to its end"
+
     # A rank whose files may not grow beyond some KiB: it is told, once, with the rank's number; training goes on to its end.
     rm -rf "$work/gpt"
     timeout -s KILL 120 mpirun --oversubscribe --allow-run-as-root -n 2 "${gpt[@]}" --out "$work/gpt" --zero 2 : \
@@ -153,7 +167,7 @@ if [[ -n $train_gpt ]]; then
     code=$?
     ((code != 0)) || fail "a rank with a full disk: the exit code is 0, though nothing was saved"
     [[ $(grep -c 'rank 2: .*cannot write' "$work/out") -ge 1 ]] || fail "a rank with a full disk is not named"
-    grep -q '"step":60,' "$work/gpt/metrics.jsonl.part" "$work/gpt/metrics.jsonl" 2>/dev/null || fail "a rank with a full disk ends the training"
+    grep -q '"step":300,' "$work/gpt/metrics.jsonl.part" "$work/gpt/metrics.jsonl" 2>/dev/null || fail "a rank with a full disk ends the training"
     [[ -z $(newest "$work/gpt/amp_bf16") ]] || fail "a rank with a full disk leaves a checkpoint"
 fi
 
