@@ -89,6 +89,8 @@ if [[ $extent == full ]]; then
     fi
 fi
 install_packages
+# train_gpt knows MPI then, for program.mpi_training.
+if [[ $extent != some ]] && command -v mpicxx >/dev/null; then more+=(-DHALFTONE_MPI=ON); fi
 
 # What takes machine code apart for cuda.gates, which is skipped without it: toolkits often come without.
 if [[ $extent != some && -z ${CUOBJDUMP:-} ]] && command -v nvcc /usr/local/cuda/bin/nvcc >/dev/null; then

@@ -9,6 +9,7 @@
 /// a step boundary with the summary so far and, with --save-steps, a checkpoint; 1 for everything else.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <iostream>
 
@@ -77,7 +78,8 @@ run_result run_beside(const std::string& policy, const options& o, const ht::tok
     ht::cpu device{cpu_options_of_rank(o)};
     ht::trainer_callback silent;
     run_result result = run_named(policy, device, o, corpus,
-                                  {.observer = silent, .checkpoints = checkpoints, .arguments = arguments, .ranks = &comm});
+                                  {.observer = silent, .is_interrupted = &is_interrupted, .checkpoints = checkpoints, .arguments = arguments,
+                                   .ranks = &comm});
     peaks_of_ranks(comm, result.training);
     return result;
 }
@@ -109,7 +111,7 @@ run_result run_threads(const std::string& policy, const options& o, const ht::to
         } else {
             run_beside(policy, o, corpus, around.checkpoints, around.arguments, comm);
         }
-    });
+    }, {.deadline = std::chrono::seconds(o.deadline)});
     return result;
 }
 
@@ -136,9 +138,9 @@ void print_text(std::ostream& out, const std::vector<run_result>& runs) {
     if (writer != nullptr) out << "\nThe " << writer->policy << " model writes:\n" << printable(writer->text) << '\n';
 }
 
-/// Whether a signal has arrived on any process.
-bool is_interrupted_on(ht::communicator* world) {
-    return world == nullptr ? is_interrupted() : ht::all_reduce_max(*world, "interrupted", is_interrupted() ? 1 : 0) != 0;
+/// The signal that has arrived on any process; 0: none.
+int signal_on(ht::communicator* world) {
+    return world == nullptr ? received_signal.load() : ht::all_reduce_max(*world, "signal", received_signal.load());
 }
 
 void note_signals() {
@@ -155,10 +157,11 @@ int train_beside(const options& o, ht::communicator& world) {
     note_signals();
     const std::string arguments = run_arguments(o, corpus.all_bytes());
     for (const std::string& policy : o.policies) {
-        if (is_interrupted_on(&world)) break;
+        if (signal_on(&world) != 0) break;
         run_beside(policy, o, corpus.view(), (o.out / policy).string(), arguments, world);
     }
-    return is_interrupted() ? 128 + received_signal : 0;
+    const int signal = signal_on(&world);
+    return signal != 0 ? 128 + signal : 0;
 }
 
 int train(const options& o, ht::communicator* world) {
@@ -188,7 +191,7 @@ int train(const options& o, ht::communicator* world) {
     std::vector<run_result> runs;
     for (std::size_t i = 0; i < o.policies.size(); ++i) {
         const std::string& policy = o.policies[i];
-        if (is_interrupted_on(world)) break;
+        if (signal_on(world) != 0) break;
         run_view view({.out = o.out, .steps = o.steps, .threads = o.threads, .is_alone = o.policies.size() == 1, .is_on_gpu = o.device == "cuda"},
                       o, report.page_of(policy));
         {
@@ -211,11 +214,12 @@ int train(const options& o, ht::communicator* world) {
         }
         view.finish(std::cout, runs.back().training.steps, peaks, writes);
     }
+    const int signal = signal_on(world);
     std::cout << '\n';
     print_table(std::cout, runs, corpus.unit());
     print_text(std::cout, runs);
     report.commit(runs, chosen);
-    return is_interrupted() ? 128 + received_signal : writes.any_failed() ? 2 : 0;
+    return signal != 0 ? 128 + signal : writes.any_failed() ? 2 : 0;
 }
 
 }  // namespace
@@ -224,13 +228,14 @@ int main(int argc, char** argv) {
     bool is_silent = false;  // the first process tells what all of them find
     return run_main("train_gpt", "these sizes and this text", [&] {
         try {
-            const processes all(argc, argv);
+            processes all;
             is_silent = !all.is_first();
             if (is_silent) std::cout.rdbuf(nullptr);
             const auto o = parse_options(argc, argv, all.size());
             if (!o) return 0;
-            if (is_silent) return o->plan ? 0 : train_beside(*o, *all.world());
-            return o->plan ? tell_plans(*o) : train(*o, all.world());
+            if (o->plan) return is_silent ? 0 : tell_plans(*o);
+            all.begin(argc, argv, std::chrono::seconds(o->deadline));
+            return is_silent ? train_beside(*o, *all.world()) : train(*o, all.world());
         } catch (const ht::communication_error& e) {
             throw exit_with(1, e.what());
         }

@@ -123,9 +123,9 @@ void check(options& o) {
     check_range("--threads", o.threads, 0, 4096);
     check_range("--ranks", o.ranks, 1, 256);
     check_range("--zero", o.zero, 0, 3);
+    check_range("--deadline", o.deadline, 1, 31'536'000);
     if (o.ranks > 1) check_ranks(o);
     if (o.zero != 0 && o.ranks == 1) refuse("--zero divides a model among ranks, and there is one; --ranks 2, say");
-    if (o.zero != 0 && (o.save_steps != 0 || o.resume)) refuse("--zero with checkpoints, which need whole parameters");
     if (o.zero != 0 && o.numerics_every != 0) refuse("--zero with --numerics, which reads whole parameters");
     if (o.zero != 0 && o.device != "cpu") refuse("--zero with --device cuda; ranks train on the CPU");
     if (o.zero != 0 && o.watch) refuse("--zero with --watch, which reads whole parameters");
@@ -205,6 +205,7 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
         "under mpirun, in a build with -DHALFTONE_MPI=ON, its processes are the ranks");
     app.add_option("--zero", o.zero, "what ranks divide: 1 optimizer state, 2 gradients as well, 3 parameters as well");
     app.add_option("--unit", o.units, "layers whose parameters are gathered together: h.* is each block");
+    app.add_option("--deadline", o.deadline, "seconds that ranks wait for one that does not come, before all end with a line that names it");
     auto* const layers = app.add_option("--layers", o.layers, "transformer blocks");
     auto* const heads = app.add_option("--heads", o.heads, "attention heads; a divisor of the width");
     app.add_option("--kv-heads", o.kv_heads, "heads of keys and values of a llama; a divisor of the heads");
@@ -226,7 +227,8 @@ std::optional<options> parse_options(int argc, char** argv, int processes) {
     app.add_option("--save-total-limit", o.save_total_limit, "the newest checkpoints of a policy that are kept; 0: all");
     app.add_flag("--resume", o.resume,
                  "go on from the newest good checkpoint of each policy below --out, with the same numbers as without the "
-                 "interruption; from the start where there is none");
+                 "interruption; from the start where there is none. --zero may be another one; on another number of ranks --batch "
+                 "and --accumulation are to give a step as many windows");
     app.add_option("--eval-every", o.eval_every, "steps between evaluations; 0: only at the end");
     app.add_option("--eval-windows", o.eval_windows, "windows of held-out text to evaluate on; 0: all");
     app.add_option("--write", o.write, "bytes of text to sample from the model at the end");

@@ -28,6 +28,7 @@ struct options : seeing_options {
     std::string isa;                          ///< empty: this machine's fastest
     int threads = 0;                          ///< 0: all cores; with several ranks those of each, 0: an equal part
     std::int64_t ranks = 1;                   ///< that train together, as threads or, under mpirun, processes
+    std::int64_t deadline = 60;               ///< seconds that ranks wait for each other
     std::int64_t zero = 0;                    ///< what they divide: the stage of ZeRO; 0: nothing
     std::vector<std::string> units{"h.*"};    ///< layers whose parameters are gathered together
 

@@ -28,10 +28,25 @@ std::optional<ht::checkpoint_info> newest_of(const options& o, const std::string
     return std::nullopt;
 }
 
+/// The ranks of a run with these arguments, and the windows of its steps.
+std::int64_t ranks_of(const json& arguments) { return arguments.value("ranks", std::int64_t{1}); }
+std::int64_t windows_of(const json& arguments) {
+    return ranks_of(arguments) * arguments.value("batch", std::int64_t{0}) * arguments.value("accumulation", std::int64_t{0});
+}
+
+/// Steps may be more, or fewer; ranks others, and what they divide, if they take the same windows.
 void check_arguments(const ht::checkpoint_info& from, const std::string& arguments) {
     if (from.arguments.empty()) return;
     json there = json::parse(from.arguments), here = json::parse(arguments);
-    there.erase("steps"), here.erase("steps");
+    for (json* each : {&there, &here}) each->erase("steps"), each->erase("zero");
+    if (ranks_of(there) != ranks_of(here)) {
+        if (windows_of(there) != windows_of(here)) {
+            throw exit_with(2, "--resume: " + from.path.string() + " was saved with " + std::to_string(windows_of(there)) + " windows in a step on " +
+                                   std::to_string(ranks_of(there)) + " ranks; here it has " + std::to_string(windows_of(here)) + " on " +
+                                   std::to_string(ranks_of(here)) + ", which --batch and --accumulation change");
+        }
+        for (const char* const name : {"ranks", "batch", "accumulation"}) there.erase(name), here.erase(name);
+    }
     for (const auto& [name, value] : here.items()) {
         if (there.contains(name) && there[name] == value) continue;
         throw exit_with(2, "--resume: " + from.path.string() + " was saved with " + name + " " +

@@ -11,7 +11,7 @@
 #include <halftone/amp.hpp>
 #include <halftone/data/batches.hpp>
 #include <halftone/io/gpt2.hpp>
-#include <halftone/train/checkpoints.hpp>
+#include <halftone/train/checkpoints_of_ranks.hpp>
 #include <halftone/train/ranks.hpp>
 #include <halftone/train/sharded_ranks.hpp>
 #include <halftone/train/trainer.hpp>
@@ -174,6 +174,7 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
         bool (*is_interrupted)() = nullptr;
         bool is_plan = false;
         std::int64_t last_of_plan = 2;
+        bool is_of_all_ranks() const override { return true; }  // a signal may come to any process
         void on_step(const ht::trainer_state& s) override {
             if ((is_plan && s.step == last_of_plan) || (is_interrupted != nullptr && is_interrupted())) target->stop();
         }
@@ -201,11 +202,17 @@ run_result train_model(Device& device, Model& model, const options& o, const ht:
     const ht::trainer_checkpoint_options saving{.arguments = around.arguments, .on_note = [](const std::string& line) {
                                                     std::cerr << "train_gpt: " << line << std::endl;
                                                 }};
-    ht::trainer_checkpoints checkpoints{trainer, saving};
     if (sharded) {
         ht::join(trainer, *sharded);
     } else if (around.ranks != nullptr) {
         ht::join(trainer, *around.ranks);
+    }
+    std::optional<decltype(ht::trainer_checkpoints(trainer, saving))> alone;
+    std::optional<decltype(ht::trainer_checkpoints(trainer, *around.ranks, saving))> together;
+    if (around.ranks == nullptr) {
+        alone.emplace(trainer, saving);
+    } else {
+        together.emplace(trainer, *around.ranks, saving);
     }
 
     run_result result;

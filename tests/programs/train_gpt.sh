@@ -463,6 +463,29 @@ if [[ -z ${EMULATOR:-} ]]; then
     "$program" "${long[@]}" --out killed --save-steps 30 --resume --lr 0.01 >out 2>err
     [[ $? == 2 && $(wc -l <err) == 1 ]] && grep -q '^train_gpt: --resume: killed/.* was saved with lr 0.001; here it is 0.01' err || fail "--resume with another rate says: $(cat err)"
     "$program" "${small[@]}" --steps 3 --text text --out fresh --resume --policy amp_bf16 >out 2>err || fail "--resume without a checkpoint: $?"
+
+    # Ranks: each saves what it holds, and those of another stage of ZeRO go on with the same numbers.
+    of_ranks() { numbers "$1" | sed 's/"ranks":[0-9]*,//; s/"zero":[0-9]*,//'; }
+    one=("${small[@]}" --steps 100 --eval-every 40 --text text --policy amp_bf16 --save-steps 30)
+    "$program" "${one[@]}" --out whole_ranks --accumulation 2 --ranks 2 >out 2>err || fail "--save-steps with --ranks: $? $(cat err)"
+    kill_at KILL killed_ranks 'amp_bf16/checkpoint-*' --policy amp_bf16 --ranks 2 --zero 3
+    kill_at TERM killed_ranks 'amp_bf16/checkpoint-[6-9]*' --policy amp_bf16 --ranks 2 --zero 1 --resume
+    [[ -e $(compgen -G 'killed_ranks/amp_bf16/checkpoint-*/model-00002-of-00002.safetensors' | head -n 1) ]] || fail "ranks do not save their parts: $(ls killed_ranks/*)"
+    cp -r killed_ranks four_ranks
+    cp -r killed_ranks no_ranks
+    "$program" "${one[@]}" --out killed_ranks --accumulation 2 --ranks 2 --zero 2 --resume >out 2>err || fail "--resume with --ranks: $? $(cat err)"
+    [[ $(of_ranks killed_ranks) == "$(of_ranks whole_ranks)" ]] ||
+        fail "the metrics of ranks that were killed differ: $(diff <(of_ranks killed_ranks) <(of_ranks whole_ranks))"
+    # On another number of ranks, or alone, with the same windows in each step.
+    "$program" "${one[@]}" --out four_ranks --accumulation 2 --ranks 4 --zero 2 --resume >out 2>err
+    [[ $? == 2 && $(wc -l <err) == 1 ]] && grep -q '^train_gpt: --resume: .* was saved with 8 windows in a step on 2 ranks; here it has 16 on 4' err ||
+        fail "--resume with other windows says: $(cat err)"
+    "$program" "${one[@]}" --out four_ranks --ranks 4 --accumulation 1 --zero 3 --resume >out 2>err || fail "--resume on four ranks: $? $(cat err)"
+    "$program" "${one[@]}" --out no_ranks --accumulation 4 --resume >out 2>err || fail "--resume without ranks: $? $(cat err)"
+    for folder in four_ranks no_ranks; do
+        awk -v a="$(validation "$folder")" -v b="$(validation whole_ranks)" 'BEGIN { exit !(a > 0 && a < 1.01 * b && b < 1.01 * a) }' ||
+            fail "$folder ends with the validation loss $(validation "$folder"); two ranks with $(validation whole_ranks)"
+    done
 fi
 
 # ---- files that cannot be written: the run ends with one line, or goes on, as --on-write-error says; what was written before stays

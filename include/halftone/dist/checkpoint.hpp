@@ -22,7 +22,8 @@
 /// checkpoint as well.
 ///
 /// States (counters, the scale, random numbers) are saved once, if they are the same on all ranks, and otherwise for each
-/// rank; these can be resumed by as many ranks only, or with policy_change::convert.
+/// rank; these can be resumed by as many ranks only, or with policy_change::convert. Of a part with `static constexpr bool
+/// is_of_first_rank = true`, rank 0's state is for all.
 #pragma once
 
 #include <cstring>
@@ -302,7 +303,9 @@ inline nlohmann::json write_shards(communicator& comm, const std::filesystem::pa
 /// The manifest's entries of all ranks' files and states.
 inline nlohmann::json shared_manifest(communicator& comm, const checkpoint_options& o, const sharded_parts& all, const nlohmann::json& files) {
     nlohmann::json states = nlohmann::json::object();
-    for (const checkpoint_part& p : all.parts) states[p.name] = p.state();
+    on_all_ranks(comm, "checkpoint.state", [&] {
+        for (const checkpoint_part& p : all.parts) states[p.name] = p.state();
+    });
     nlohmann::json manifest{{"step", o.step}, {"metrics", nlohmann::json::object()}, {"parts", states}, {"files", nlohmann::json::object()}};
     if (comm.size() > 1) manifest["ranks"] = comm.size();
     for (const auto& [name, value] : o.metrics) manifest["metrics"][name] = to_json(value);
@@ -312,7 +315,7 @@ inline nlohmann::json shared_manifest(communicator& comm, const checkpoint_optio
     for (const std::string& text : gather_texts(comm, "checkpoint.states", states.dump())) of_ranks.push_back(nlohmann::json::parse(text));
     for (const checkpoint_part& p : all.parts) {
         manifest["parts"][p.name] = of_ranks[0][p.name];
-        const bool differs = std::any_of(of_ranks.begin(), of_ranks.end(), [&](const nlohmann::json& j) { return j[p.name] != of_ranks[0][p.name]; });
+        const bool differs = !p.is_of_first_rank && std::any_of(of_ranks.begin(), of_ranks.end(), [&](const nlohmann::json& j) { return j[p.name] != of_ranks[0][p.name]; });
         for (const nlohmann::json& j : of_ranks) {
             if (differs) manifest["of_ranks"][p.name].push_back(j[p.name]);
         }

@@ -56,6 +56,10 @@ class trainer_callback {
     trainer_callback& operator=(const trainer_callback&) = delete;
     virtual ~trainer_callback() = default;
 
+    /// Whether it is called on every rank of several that train together, as one that makes collective calls must be; otherwise
+    /// it is called on rank 0 alone.
+    virtual bool is_of_all_ranks() const { return false; }
+
     /// Called when train() begins.
     virtual void on_train_begin(const trainer_state&) {}
     /// Called when train() has taken its last step.

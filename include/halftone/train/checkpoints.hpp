@@ -13,6 +13,8 @@
 /// cannot be written does not end the training: callbacks get one on_save_failed until one can be written again, earlier
 /// checkpoints stay, and train() throws at its end only if the last one is missing. After stop(), which may be called by a
 /// handler of SIGTERM, the run is saved at the end of its step.
+///
+/// Of trainers that ht::join has joined to others, train/checkpoints_of_ranks.hpp saves and resumes the run.
 #pragma once
 
 #include <cmath>
@@ -53,49 +55,106 @@ struct trainer_checkpoint_options {
     std::function<void(const std::string& line)> on_note{};
 };
 
+namespace detail {
+
+/// The files of a trainer that is alone: written beside its training.
+class checkpoints_alone {
+  public:
+    static constexpr bool is_beside = true;
+    explicit checkpoints_alone(const std::string& folder) : saver_(folder) {}
+
+    /// Throws state_error for a trainer that is not alone.
+    static void check_ranks(int /*rank*/, int count) {
+        if (count > 1)
+            fail<state_error>("trainer_checkpoints: ", count, " ranks train together; include <halftone/train/checkpoints_of_ranks.hpp> and make "
+                              "ht::trainer_checkpoints checkpoints{trainer, comm} after ht::join");
+    }
+    bool is_first() const { return true; }
+    /// What rank 0 has decided.
+    template <class T>
+    T of_first(const T& own) const {
+        return own;
+    }
+    /// Calls f on all ranks; throws on all if one throws.
+    template <class F>
+    void on_all(const F& f) const {
+        f();
+    }
+
+    /// Begins to save; wait() throws the io_error for which it failed.
+    template <class... Parts>
+    void save(const checkpoint_options& o, Parts&... parts) {
+        saver_.save(o, parts...);
+    }
+    bool is_saving() const { return saver_.is_saving(); }
+    void wait() { saver_.wait(); }
+
+    const std::filesystem::path& folder() const { return saver_.folder(); }
+    template <class... Parts>
+    checkpoint_info load(const std::filesystem::path& path, const load_checkpoint_options& o, Parts&... parts) {
+        return load_checkpoint(path, o, parts...);
+    }
+    template <class... Parts>
+    std::optional<checkpoint_info> load_newest(const load_checkpoint_options& o, Parts&... parts) {
+        return load_newest_checkpoint(saver_.folder(), o, parts...);
+    }
+
+  private:
+    checkpoint_saver saver_;
+};
+
+}  // namespace detail
+
 /// Saves and resumes the run of a trainer, and of further parts, which are saved with it: a loader's position, an
-/// early_stopping. Make it after the trainer and before train(); it must live as long as train() runs.
-template <class Trainer, class... Parts>
+/// early_stopping. Make it after the trainer and before train(); it must live as long as train() runs. `Files` writes and
+/// reads: of a trainer alone, or together with other ranks (train/checkpoints_of_ranks.hpp).
+template <class Files, class Trainer, class... Parts>
 class trainer_checkpoints final : public trainer_callback {
+    static constexpr bool has_options = (std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> || ...);
+
   public:
     /// Loads the checkpoint that resume_from_checkpoint names. Throws as load_checkpoint does, and argument_error if a run
-    /// that begins at its start would save beside the checkpoints of another one.
+    /// that begins at its start would save beside the checkpoints of another one; state_error for a trainer that has joined
+    /// other ranks than those that are given.
     explicit trainer_checkpoints(Trainer& trainer, Parts&... parts)
-        requires((!std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> && ...))
+        requires(!has_options)
         : trainer_checkpoints(trainer, trainer_checkpoint_options{}, parts...) {}
     trainer_checkpoints(Trainer& trainer, const trainer_checkpoint_options& options, Parts&... parts)
-        : trainer_(&trainer), options_(options), parts_(parts...), saver_(trainer.arguments().output_dir) {
-        const training_arguments& a = trainer.arguments();
-        if (a.resume_from_checkpoint.empty()) {
-            check_folder(a);
-        } else {
-            resume(a);
-        }
-        trainer.note_keeper();
-        trainer.add_callback(*this);
-    }
+        : trainer_checkpoints([&] { return Files(trainer.arguments().output_dir); }, trainer, options, parts...) {}
+    /// The same with the trainers of all ranks of `comm`, with which this one has been joined before. Collective.
+    template <class Ranks>
+        requires(std::is_constructible_v<Files, Ranks&, std::string> && !has_options)
+    trainer_checkpoints(Trainer& trainer, Ranks& comm, Parts&... parts)
+        : trainer_checkpoints(trainer, comm, trainer_checkpoint_options{}, parts...) {}
+    template <class Ranks>
+        requires std::is_constructible_v<Files, Ranks&, std::string>
+    trainer_checkpoints(Trainer& trainer, Ranks& comm, const trainer_checkpoint_options& options, Parts&... parts)
+        : trainer_checkpoints([&] { return Files(comm, trainer.arguments().output_dir); }, trainer, options, parts...) {}
 
     /// The checkpoint from which the run goes on; nothing if it began at its start.
     const std::optional<checkpoint_info>& resumed() const { return resumed_; }
     /// The best checkpoint so far.
     const best_checkpoint& best() const { return best_.value; }
     /// Tells the value of a metric of the model as it is, for metric_for_best_model: from a callback's on_evaluate, say.
-    /// The loss of evaluations is told as "eval_loss".
+    /// The loss of evaluations is told as "eval_loss". Of several ranks, what rank 0 is told counts.
     void report(const std::string& metric, double value) { metrics_[metric] = value; }
-    /// Saves now, in addition: between steps, from a callback's after_step. Throws io_error if it cannot be written.
+    /// Saves now, in addition: between steps, from a callback's after_step. Of several ranks all call it. Throws io_error if it
+    /// cannot be written.
     void save_now() {
         save();
         is_under_way_ = false;
-        saver_.wait();
+        files_.wait();
         failed_.clear();
     }
 
+    bool is_of_all_ranks() const override { return true; }
+    void on_train_begin(const trainer_state&) override { files_.check_ranks(trainer_->rank(), trainer_->rank_count()); }
     void on_evaluate(const trainer_state&, const evaluation_result& r) override { report("eval_loss", r.loss); }
     void after_step(const trainer_state& s) override {
         const training_arguments& a = trainer_->arguments();
         settle(s, under_way::leave);
         const bool is_due = a.save_strategy == save_strategy::best
-                                ? is_better()
+                                ? files_.of_first(is_better())
                                 : a.save_steps != 0 && (s.step % a.save_steps == 0 || s.step == s.max_steps);
         if (is_due) try_to_save(s);
         metrics_.clear();  // after the next step the model is another one
@@ -110,6 +169,21 @@ class trainer_checkpoints final : public trainer_callback {
     }
 
   private:
+    template <class Make>
+        requires std::is_invocable_r_v<Files, Make>
+    trainer_checkpoints(const Make& make_files, Trainer& trainer, const trainer_checkpoint_options& options, Parts&... parts)
+        : trainer_(&trainer), options_(options), parts_(parts...), files_(make_files()) {
+        const training_arguments& a = trainer.arguments();
+        files_.check_ranks(trainer.rank(), trainer.rank_count());
+        if (!a.resume_from_checkpoint.empty()) {
+            resume(a);
+        } else if (detail::has_checkpoints(a)) {
+            files_.on_all([&] { check_folder(a); });
+        }
+        trainer.note_keeper();
+        trainer.add_callback(*this);
+    }
+
     struct best_part {
         static constexpr const char* checkpoint_name = "best";
         best_checkpoint value;
@@ -122,12 +196,11 @@ class trainer_checkpoints final : public trainer_callback {
         return std::apply([&](auto&... parts) { return f(*trainer_, best_, parts...); }, parts_);
     }
     void note(const std::string& line) const {
-        if (options_.on_note) options_.on_note(line);
+        if (options_.on_note && files_.is_first()) options_.on_note(line);
     }
 
     /// The checkpoints of an earlier run would be mistaken for this one's.
     static void check_folder(const training_arguments& a) {
-        if (!detail::has_checkpoints(a)) return;
         const auto there = list_checkpoints(a.output_dir);
         if (there.empty()) return;
         fail<argument_error>("training_arguments: output_dir ", a.output_dir, " has checkpoints of an earlier run, the newest of step ",
@@ -136,9 +209,9 @@ class trainer_checkpoints final : public trainer_callback {
     void resume(const training_arguments& a) {
         const load_checkpoint_options o{options_.policy, [this](const std::string& line) { note(line); }};
         if (a.resume_from_checkpoint == "newest") {
-            resumed_ = with_parts([&](auto&... parts) { return load_newest_checkpoint(a.output_dir, o, parts...); });
+            resumed_ = with_parts([&](auto&... parts) { return files_.load_newest(o, parts...); });
         } else {
-            resumed_ = with_parts([&](auto&... parts) { return load_checkpoint(a.resume_from_checkpoint, o, parts...); });
+            resumed_ = with_parts([&](auto&... parts) { return files_.load(a.resume_from_checkpoint, o, parts...); });
         }
         if (!resumed_) return;
         begun_step_ = resumed_->step;
@@ -162,25 +235,26 @@ class trainer_checkpoints final : public trainer_callback {
                              .save_total_limit = a.save_total_limit};
         before_ = best_.value;
         if (is_better()) best_.value = {o.step, metrics_.at(a.metric_for_best_model)};
+        best_.value = files_.of_first(best_.value);
         if (best_.value.step >= 0) o.best = best_.value.step;
         begun_step_ = o.step;
-        with_parts([&](auto&... parts) { saver_.save(o, parts...); });
+        with_parts([&](auto&... parts) { files_.save(o, parts...); });
         is_under_way_ = true;
     }
     void try_to_save(const trainer_state& s) {
         settle(s, under_way::wait);
         save();
         trainer_->for_each_callback([&](trainer_callback& c) { c.on_save(s); });
-        if (options_.saving == saving::before_next_step) settle(s, under_way::wait);
+        if (!Files::is_beside || options_.saving == saving::before_next_step) settle(s, under_way::wait);
     }
     /// Tells callbacks of a save that has failed. One that is under way is waited for or left alone.
     enum class under_way { wait, leave };
     void settle(const trainer_state& s, under_way what) {
-        if (!is_under_way_ || (what == under_way::leave && saver_.is_saving())) return;
+        if (!is_under_way_ || (what == under_way::leave && files_.is_saving())) return;
         is_under_way_ = false;
         const scoped_range here(trainer_->listener(), "checkpoint, its end", track::files);
         try {
-            saver_.wait();
+            files_.wait();
             failed_.clear();
         } catch (const io_error& e) {
             best_.value = before_;
@@ -194,15 +268,13 @@ class trainer_checkpoints final : public trainer_callback {
         if (best_.value.step < 0)
             fail<state_error>("trainer_checkpoints: load_best_model_at_end, but no evaluation has told ",
                               trainer_->arguments().metric_for_best_model);
-        const auto path = detail::checkpoint_path(saver_.folder(), best_.value.step);
-        verify_checkpoint(path);
-        load_weights(trainer_->model(), path / "model.safetensors");
+        files_.load(detail::checkpoint_path(files_.folder(), best_.value.step), {.policy = options_.policy}, trainer_->model());
     }
 
     Trainer* trainer_;
     trainer_checkpoint_options options_;
     std::tuple<Parts&...> parts_;
-    checkpoint_saver saver_;
+    Files files_;
     std::optional<checkpoint_info> resumed_;
     best_part best_;
     std::map<std::string, double> metrics_;
@@ -214,9 +286,9 @@ class trainer_checkpoints final : public trainer_callback {
 
 template <class Trainer, class... Parts>
     requires((!std::is_same_v<std::remove_const_t<Parts>, trainer_checkpoint_options> && ...))
-trainer_checkpoints(Trainer&, Parts&...) -> trainer_checkpoints<Trainer, Parts...>;
+trainer_checkpoints(Trainer&, Parts&...) -> trainer_checkpoints<detail::checkpoints_alone, Trainer, Parts...>;
 template <class Trainer, class... Parts>
-trainer_checkpoints(Trainer&, const trainer_checkpoint_options&, Parts&...) -> trainer_checkpoints<Trainer, Parts...>;
+trainer_checkpoints(Trainer&, const trainer_checkpoint_options&, Parts&...) -> trainer_checkpoints<detail::checkpoints_alone, Trainer, Parts...>;
 
 }  // namespace HALFTONE_ABI
 }  // namespace halftone

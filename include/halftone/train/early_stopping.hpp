@@ -38,6 +38,7 @@ template <class Trainer>
 class early_stopping final : public trainer_callback {
   public:
     static constexpr const char* checkpoint_name = "early_stopping";
+    static constexpr bool is_of_first_rank = true;  ///< which alone is told evaluations
 
     /// Throws argument_error for a patience of less than 1 and a threshold that is negative or not finite.
     explicit early_stopping(Trainer& trainer, const early_stopping_options& options = {}) : trainer_(&trainer), options_(options) {

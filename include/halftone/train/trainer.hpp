@@ -244,7 +244,7 @@ class trainer {
     void visit_checkpoint_parts(const F& f) {
         f("model", *model_);
         std::visit([&](auto& o) { f("optimizer", o); }, optimizer_);
-        f("scaler", scaler_), f("random", tape_);
+        f("scaler", scaler_), f("random", draws_);
         if (guard_) f("outlier_guard", *guard_);
         f("trainer", saved_progress_);
     }
@@ -255,10 +255,13 @@ class trainer {
     Model& model() { return *model_; }
     /// Called by what saves the trainer's checkpoints, so that train() knows that there is something.
     void note_keeper() { has_keeper_ = true; }
-    /// Calls f(callback) for each callback, in the order in which they were added.
+    /// Calls f(callback) for each callback of this rank, in the order in which they were added: on rank 0 all of them, on others
+    /// those of all ranks.
     template <class F>
     void for_each_callback(const F& f) const {
-        for (trainer_callback* callback : callbacks_) f(*callback);
+        for (trainer_callback* callback : callbacks_) {
+            if (rank() == 0 || callback->is_of_all_ranks()) f(*callback);
+        }
     }
     /// The optimizer's rate, counts and moments, whichever arguments().optim names. Its steps are the trainer's.
     detail::optimizer<Device, Model, 2>& optimizer() {
@@ -299,8 +302,8 @@ class trainer {
             captured_.set_most_graphs(std::max(captured_.most_graphs(), static_cast<int>(data.shapes())));
             if (!std::exchange(is_warm_, true)) warm_up(data);
         }
-        draw_as_rank();
-        tell([&](trainer_callback& c) { c.on_train_begin(state_); });
+        draws_.begin(rank());
+        for_each_callback([&](trainer_callback& c) { c.on_train_begin(state_); });
         while (state_.step < arguments_.max_steps && !(stopped = is_to_stop())) {
             if (unread_.steps == 0) unread_.begin = clock::now();
             if (detail::ranges_exist && listener_ != nullptr) listener_->begin_step(state_.step + 1);
@@ -311,19 +314,19 @@ class trainer {
             const bool evaluates = may_evaluate && arguments_.eval_steps != 0 && state_.step % arguments_.eval_steps == 0;
             if (!is_asynchronous || logs || evaluates || state_.step == 1) read();
             state_.seconds = seconds_before + since(begin);
-            tell([&](trainer_callback& c) { c.on_step(state_); });
+            for_each_callback([&](trainer_callback& c) { c.on_step(state_); });
             if (logs) log();
             if constexpr (may_evaluate) {
                 if (evaluates) report(evaluate_now());
             }
-            tell([&](trainer_callback& c) { c.after_step(state_); });
+            for_each_callback([&](trainer_callback& c) { c.after_step(state_); });
         }
         if (stopped) {
             read();
-            tell([&](trainer_callback& c) { c.on_stop(state_); });
+            for_each_callback([&](trainer_callback& c) { c.on_stop(state_); });
             log();
         }
-        tell([&](trainer_callback& c) { c.on_train_end(state_); });
+        for_each_callback([&](trainer_callback& c) { c.on_train_end(state_); });
         return result(stopped ? training_end::stopped : training_end::finished);
     }
 
@@ -363,24 +366,10 @@ class trainer {
         return r;
     }
 
-    /// Calls f(callback) for each callback, on rank 0 alone.
-    template <class F>
-    void tell(const F& f) const {
-        if (rank() != 0) return;
-        for (trainer_callback* callback : callbacks_) f(*callback);
-    }
     bool is_to_stop() {
         const bool own = stop_.exchange(false);
         return ranks_ ? ranks_->is_any(own) : own;
     }
-    /// Ranks but the first have seeds of their own for the tape's random numbers, also after a checkpoint of rank 0's.
-    void draw_as_rank() {
-        if (rank() == 0) return;
-        random_state draws = tape_.random_state();
-        draws.seed = arguments_.seed ^ static_cast<std::uint64_t>(rank()) * 0x9e3779b97f4a7c15;
-        tape_.restore(draws);
-    }
-
     static double since(clock::time_point begin) { return std::chrono::duration<double>(clock::now() - begin).count(); }
 
     /// Whether the device works asynchronously, so that reading from it means waiting.
@@ -456,8 +445,7 @@ class trainer {
         tape_.restore(before);
         device_->memory().release_cached();  // what the larger ones needed is in the way of what the smaller ones need
         captured_.renew("micro-batches are smaller, since memory ran out");
-        for (trainer_callback* callback : callbacks_)
-            callback->on_out_of_memory(state_, arguments_.per_device_train_batch_size, e.what());
+        for_each_callback([&](trainer_callback& c) { c.on_out_of_memory(state_, arguments_.per_device_train_batch_size, e.what()); });
     }
     /// Throws the error again with what is known about the request that failed, and what would fit.
     template <class Data>
@@ -535,7 +523,7 @@ class trainer {
             take(batch);
             const scoped_range here(listener_, "numerics", track::files);
             const numerics_view view = numerics.take(*model_, scale, state_.step + 1);
-            tell([&](trainer_callback& c) { c.on_numerics(state_, view); });
+            for_each_callback([&](trainer_callback& c) { c.on_numerics(state_, view); });
         }
     }
 
@@ -622,12 +610,12 @@ class trainer {
     }
 
     void tell_overflow(const overflow& o) const {
-        if (o.is_skipped()) tell([&](trainer_callback& c) { c.on_overflow(state_, o); });
+        if (o.is_skipped()) for_each_callback([&](trainer_callback& c) { c.on_overflow(state_, o); });
     }
 
     void report(const evaluation_result& r) {
         state_.seconds += r.seconds;
-        tell([&](trainer_callback& c) { c.on_evaluate(state_, r); });
+        for_each_callback([&](trainer_callback& c) { c.on_evaluate(state_, r); });
     }
 
     /// Ends a window of steps that are reported together.
@@ -636,7 +624,7 @@ class trainer {
         const scoped_range here(listener_, "log", track::files);
         state_.step_ms = 1e3 * step_seconds_.median();
         state_.peak_bytes = device_->memory().usage().peak();
-        tell([&](trainer_callback& c) { c.on_log(state_); });
+        for_each_callback([&](trainer_callback& c) { c.on_log(state_); });
         window_ = {};
         losses_.restart();
         window_steps_ = 0;
@@ -692,6 +680,7 @@ class trainer {
     detail::recent step_seconds_;
     detail::token_meter window_, total_;
     detail::progress_part<trainer> saved_progress_{this};
+    detail::draws_part<tape<Device, Kind>> draws_{&tape_, arguments_.seed};
     std::int64_t window_steps_ = 0;
     struct {
         std::int64_t steps = 0;

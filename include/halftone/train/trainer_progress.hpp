@@ -28,13 +28,39 @@ struct trainer_progress {
 
 namespace detail {
 
-/// A trainer's counters as a part of a checkpoint.
+/// A trainer's counters as a part of a checkpoint. Those of several ranks differ in times alone.
 template <class Trainer>
 struct progress_part {
     static constexpr const char* checkpoint_name = "trainer";
+    static constexpr bool is_of_first_rank = true;
     Trainer* self;
     trainer_progress state() { return self->progress(); }
     void load(const trainer_progress& p) { self->restore(p); }
+};
+
+/// The random numbers of a trainer's tape. Ranks draw from seeds of their own, which follow from the run's, so that all save
+/// and load the same.
+template <class Tape>
+struct draws_part {
+    static constexpr const char* checkpoint_name = "random";
+    Tape* tape;
+    std::uint64_t seed;  ///< the run's, rank 0's
+    auto state() const {
+        auto draws = tape->random_state();
+        draws.seed = seed;
+        return draws;
+    }
+    void load(const auto& draws) {
+        seed = draws.seed;
+        tape->restore(draws);
+    }
+    /// Draws as this rank from here on.
+    void begin(int rank) {
+        if (rank == 0) return;
+        auto draws = tape->random_state();
+        draws.seed = seed ^ static_cast<std::uint64_t>(rank) * 0x9e3779b97f4a7c15;
+        tape->restore(draws);
+    }
 };
 
 }  // namespace detail

@@ -64,6 +64,7 @@ struct checkpoint_part {
     std::function<void()> finish = [] {};  ///< after the tensors have been written
     read_latch* latch = nullptr;           ///< of the store whose slabs the tensors are in
     bool is_in_host_memory = true;         ///< otherwise only the thread that uses the device reads it
+    bool is_of_first_rank = false;         ///< of several ranks: what differs does not matter, and rank 0's state is for all
 };
 
 /// The dtype of elements whose number type has this name: bytes for a user's own type.
@@ -151,6 +152,7 @@ checkpoint_part state_part(T& value, std::string name) {
     checkpoint_part p;
     p.name = name;
     p.state = [&value] { return to_json(value.state()); };
+    if constexpr (requires { T::is_of_first_rank; }) p.is_of_first_rank = T::is_of_first_rank;
     p.prepare = [&value, name](const nlohmann::json& saved, load_request&) -> undoable {
         state s{};
         from_json(saved, s, "checkpoint: the state of the " + name);
