@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+/// \file
+/// A small perceptron that ranks train together under any strategy, on any device: a list of blocks, each a unit, and a head.
+///
+///     const auto got = parallel_mlp::train<ht::amp_bf16>(2, {.stage = 3, .units = {"h.*"}});
+///     got[1].logits                                          // the parameters of rank 1, all of them
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <halftone/optim/adamw.hpp>
+
+#include "dist/rank_loop.hpp"
+
+namespace parallel_mlp {
+
+namespace ht = halftone;
+using rank_loop::options, rank_loop::seen, rank_loop::on_cpu;
+
+inline constexpr ht::extent width = 16, rows = 8;
+
+template <class P>
+struct block {
+    ht::nn::layer_norm<ht::at<P, "norm">> norm;
+    ht::nn::mlp<ht::at<P, "mlp">> mlp;
+
+    explicit block(ht::store& s) : norm{s, width}, mlp{s, width, 2 * width} {}
+    template <class Context, class X>
+    X operator()(Context&& ctx, const X& x) const {
+        return mlp(ctx, norm(ctx, x), x);
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.norm, self.mlp); }
+};
+
+template <class P>
+struct model : ht::nn::model {
+    using policy = P;
+    ht::nn::stack<block, P, "h"> h;
+    ht::nn::linear<ht::at<P, "head">> head;
+
+    template <class Device>
+    model(Device& device, int layers, std::uint64_t seed)
+        : ht::nn::model{device}, h{parameters(), layers}, head{parameters(), width, 8} {
+        commit(*this, seed);
+    }
+    /// The mean square of the head's values.
+    template <class Tape>
+    auto loss(Tape& tape, const std::vector<typename P::output>& values) const {
+        const auto x = tape.to_device(ht::const_view<typename P::output, 2>(values.data(), {rows, width}));
+        const auto y = head(tape, h(tape, x));
+        return ht::mean(tape, ht::mul(tape, y, y));
+    }
+    static decltype(auto) visit(auto&& self, auto&& f) { return f(self.h, self.head); }
+};
+
+/// Rows in [-1, 1), different ones on each rank.
+template <class T>
+std::vector<T> rows_of(int rank, int step, int micro) {
+    auto state = static_cast<unsigned>(977 * rank + 131 * step + 17 * micro + 5);
+    std::vector<T> values;
+    for (ht::extent i = 0; i < rows * width; ++i) {
+        state = state * 1664525u + 1013904223u;
+        values.push_back(static_cast<T>(static_cast<float>(state >> 24) / 128 - 1));
+    }
+    return values;
+}
+
+/// Calls f with each parameter.
+template <class P, class F>
+void each_parameter(const model<P>& m, const F& f) {
+    m.h.each([&](const auto& b) {
+        f(b.norm.gain), f(b.norm.bias);
+        f(b.mlp.up.weight), f(b.mlp.up.bias), f(b.mlp.down.weight), f(b.mlp.down.bias);
+    });
+    f(m.head.weight), f(m.head.bias);
+}
+
+template <class P, class Machine = on_cpu>
+std::vector<seen> train(int ranks, const options& o, const typename Machine::options& how = {},
+                        const ht::thread_options& threads = {}) {
+    return rank_loop::run(ranks, threads, [&](ht::communicator& host, seen& mine) {
+        using device_type = typename Machine::device_type;
+        Machine machine(host, how);
+        device_type& device = machine.device;
+        // Rank 0's parameters are copied to the others.
+        model<P> m{device, o.layers, 7 + static_cast<std::uint64_t>(host.rank())};
+        std::optional<ht::shard<device_type, model<P>, ht::zero>> sharded;
+        rank_loop::divide(sharded, o, device, m, machine.comm);
+        ht::adamw optimizer{device, m, {.lr = 0.01}};
+        rank_loop::train(
+            machine, o, m, optimizer, mine,
+            [&](int step, int micro) { return rows_of<typename P::output>(host.rank(), step, micro); },
+            [&](auto& tape, const auto& values) { return m.loss(tape, values); });
+        each_parameter(m, [&](const auto& p) {
+            if (sharded) {
+                for (const auto x : sharded->read(p)) mine.logits.push_back(static_cast<float>(x));
+            } else {
+                const auto values = p.master();
+                const auto read = ht::to_host(device, values);
+                for (ht::extent i = 0; i < values.size(); ++i) mine.logits.push_back(static_cast<float>(read.data()[i]));
+            }
+        });
+    });
+}
+
+}  // namespace parallel_mlp
