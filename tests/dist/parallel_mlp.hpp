@@ -3,7 +3,7 @@
 /// A small perceptron that ranks train together under any strategy, on any device: a list of blocks, each a unit, and a head.
 ///
 ///     const auto got = parallel_mlp::train<ht::amp_bf16>(2, {.stage = 3, .units = {"h.*"}});
-///     got[1].logits                                          // the parameters of rank 1, all of them
+///     got[1].logits                                          // all parameters of rank 1 after each step, one after the other
 #pragma once
 
 #include <optional>
@@ -45,11 +45,11 @@ struct model : ht::nn::model {
         commit(*this, seed);
     }
     /// The mean square of the head's values.
-    template <class Tape>
-    auto loss(Tape& tape, const std::vector<typename P::output>& values) const {
-        const auto x = tape.to_device(ht::const_view<typename P::output, 2>(values.data(), {rows, width}));
-        const auto y = head(tape, h(tape, x));
-        return ht::mean(tape, ht::mul(tape, y, y));
+    template <class Context>
+    auto loss(Context& ctx, const std::vector<typename P::output>& values) const {
+        const auto x = ctx.to_device(ht::const_view<typename P::output, 2>(values.data(), {rows, width}));
+        const auto y = head(ctx, h(ctx, x));
+        return ht::mean(ctx, ht::mul(ctx, y, y));
     }
     static decltype(auto) visit(auto&& self, auto&& f) { return f(self.h, self.head); }
 };
@@ -83,24 +83,26 @@ std::vector<seen> train(int ranks, const options& o, const typename Machine::opt
         using device_type = typename Machine::device_type;
         Machine machine(host, how);
         device_type& device = machine.device;
-        // Rank 0's parameters are copied to the others.
-        model<P> m{device, o.layers, 7 + static_cast<std::uint64_t>(host.rank())};
+        model<P> m{device, o.layers, 7 + static_cast<std::uint64_t>(host.rank())};  // rank 0's is copied
         std::optional<ht::shard<device_type, model<P>, ht::zero>> sharded;
         rank_loop::divide(sharded, o, device, m, machine.comm);
         ht::adamw optimizer{device, m, {.lr = 0.01}};
-        rank_loop::train(
-            machine, o, m, optimizer, mine,
-            [&](int step, int micro) { return rows_of<typename P::output>(host.rank(), step, micro); },
-            [&](auto& tape, const auto& values) { return m.loss(tape, values); });
-        each_parameter(m, [&](const auto& p) {
-            if (sharded) {
-                for (const auto x : sharded->read(p)) mine.logits.push_back(static_cast<float>(x));
-            } else {
-                const auto values = p.master();
-                const auto read = ht::to_host(device, values);
-                for (ht::extent i = 0; i < values.size(); ++i) mine.logits.push_back(static_cast<float>(read.data()[i]));
-            }
-        });
+        const auto rows_at = [&](int step, int micro) { return rows_of<typename P::output>(host.rank(), step, micro); };
+        const auto look = [&](int) {
+            each_parameter(m, [&](const auto& p) {
+                if (sharded) {
+                    for (const auto x : sharded->read(p)) mine.logits.push_back(static_cast<float>(x));
+                } else {
+                    const auto read = ht::to_host(device, p.master());
+                    for (ht::extent i = 0; i < p.shape().size(); ++i) mine.logits.push_back(static_cast<float>(read.data()[i]));
+                }
+            });
+        };
+        rank_loop::train(machine, o, m, optimizer, mine, rows_at, [&](auto& tape, const auto& x) { return m.loss(tape, x); }, look);
+        // Copies of the trained parameters, too.
+        ht::inference eval{device};
+        const auto last = rows_at(o.steps, 0);
+        mine.losses.push_back(m.loss(eval, last).item());
     });
 }
 

@@ -3,7 +3,7 @@
 /// A training loop of several ranks under any strategy, on any device, and what each rank saw of it.
 ///
 ///     rank_loop::train(machine, options, model, optimizer, seen, [&](int step, int micro) { return rows(rank, step, micro); },
-///                      [&](auto& tape, const rows& r) { return model.loss(tape, r.batch()); });
+///                      [&](auto& tape, const rows& r) { return model.loss(tape, r.batch()); }, [](int) {});
 ///     rank_loop::check_same(got, plain);                     // all that ranks saw, to the bit
 #pragma once
 
@@ -43,7 +43,7 @@ struct options {
 struct seen {
     std::vector<float> losses;       ///< its own
     std::vector<float> norms;        ///< of gradients, the same on all ranks
-    std::vector<float> logits;       ///< of the trained model, or its parameters
+    std::vector<float> logits;       ///< of the trained model, or its parameters after each step
     std::vector<int> skips;
 };
 
@@ -76,9 +76,10 @@ inline void check_same(const std::vector<seen>& got, const std::vector<seen>& wa
 }
 
 /// The windows of a rank. `rows_of(step, micro)`: this rank's rows; `loss_of(tape, rows)`: their loss. CPUs read rows where they are.
-template <class Machine, class Model, class Optimizer, class RowsOf, class LossOf>
+/// `after(step)` is called behind each step.
+template <class Machine, class Model, class Optimizer, class RowsOf, class LossOf, class After>
 void train(Machine& machine, const options& o, Model& m, Optimizer& optimizer, seen& all, const RowsOf& rows_of,
-           const LossOf& loss_of) {
+           const LossOf& loss_of, const After& after) {
     using device_type = typename Machine::device_type;
     device_type& device = machine.device;
     ht::communicator& comm = machine.comm;
@@ -101,6 +102,7 @@ void train(Machine& machine, const options& o, Model& m, Optimizer& optimizer, s
         if (o.clip > 0) all.norms.push_back(ht::clip_grad_norm(grads, o.clip).value());
         all.skips.push_back(optimizer.step(grads).skipped() ? 1 : 0);
         scaler.update();
+        after(step);
     }
 }
 

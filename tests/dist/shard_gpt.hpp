@@ -52,7 +52,7 @@ template <class P, class Machine, class Optimizer, class Look>
 void train_rank(Machine& machine, const options& o, model<P>& m, Optimizer& optimizer, seen& all, const Look& look) {
     rank_loop::train(
         machine, o, m, optimizer, all, [&](int step, int micro) { return rows(machine.comm.rank(), step, micro); },
-        [&](auto& tape, const rows& r) { return m.loss(tape, r.batch()); });
+        [&](auto& tape, const rows& r) { return m.loss(tape, r.batch()); }, [](int) {});
     ht::inference eval{machine.device};
     const rows r(0, 100, 0);
     const auto logits = m.logits(eval, r.batch().tokens);

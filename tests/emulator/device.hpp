@@ -134,7 +134,8 @@ class closed_memory final : public memory_resource {
     /// Executes the work in the queue, in order. Throws what it throws, also what it threw where it was not allowed to; the rest of
     /// the queue is dropped then.
     void finish() {
-        if (std::exchange(is_working_, true)) return;
+        if (is_working_ || (queue_.empty() && failed_ == nullptr)) return;
+        is_working_ = true;
         struct leaving {
             closed_memory& memory;
             ~leaving() {
@@ -142,6 +143,7 @@ class closed_memory final : public memory_resource {
                 memory.is_working_ = false;
             }
         } at_the_end{*this};
+        const opening here(*this);  // once for all
         while (!queue_.empty()) {
             const std::function<void()> next = std::move(queue_.front());
             queue_.pop_front();

@@ -36,9 +36,9 @@ enum class harm {
 };
 struct damage {
     harm kind = harm::none;
-    int rank = -1;
-    long call = -1;                             ///< the number of the collective among the rank's
-    std::vector<std::string>* calls = nullptr;  ///< of that rank: gets the names of its collectives
+    long call = -1;                             ///< the number of the collective among a rank's
+    int rank = -1;                              ///< whose; -1: of all ranks
+    std::vector<std::string>* calls = nullptr;  ///< gets the names of rank 0's collectives
 };
 
 /// Collectives on the memory of an emulated GPU: they go over a communicator of host threads, out of host memory and into host memory
@@ -131,8 +131,8 @@ class communicator final : public ht::communicator {
     template <class Begin>
     ht::pending begin(const char* what, const void* send, std::size_t sent, void* receive, std::size_t received,
                       const Begin& on_wire) {
-        const bool is_harmed = damage_.rank == rank() && damage_.call == count_++;
-        if (damage_.rank == rank() && damage_.calls != nullptr) damage_.calls->push_back(what);
+        const bool is_harmed = count_++ == damage_.call && (damage_.rank == -1 || damage_.rank == rank());
+        if (rank() == 0 && damage_.calls != nullptr) damage_.calls->push_back(what);
         if (is_harmed && damage_.kind == harm::left_out) return {};
         auto c = std::make_shared<call>(call{what, send, receive, std::vector<std::byte>(sent, std::byte{0xff}), {}});
         c->received.assign(received, std::byte{0xff});
@@ -162,8 +162,9 @@ class communicator final : public ht::communicator {
         f();
         gpu_->memory().work_later(works_later);
     }
+    /// Memory that has been freed meanwhile, because a wait was left out, is 0xff.
     void read(call& c) {
-        if (std::exchange(c.is_read, true) || c.sent.empty()) return;
+        if (std::exchange(c.is_read, true) || c.sent.empty() || !gpu_->reaches(c.send)) return;
         gpu_->memory().copy(c.sent.data(), c.send, c.sent.size());
     }
     /// In a wait for anything: other ranks may read what this one sends in all its calls, which it must not have changed.
@@ -188,6 +189,24 @@ class communicator final : public ht::communicator {
     damage damage_;
     long count_ = 0;
     std::vector<std::shared_ptr<call>> under_way_, left_;
+};
+
+/// What a rank computes on, and by what its bytes travel; as tests/dist/rank_loop.hpp takes it.
+struct machine {
+    using device_type = rank_gpu::device;
+    struct options {
+        bool works_later = false;  ///< whether the host runs ahead of the GPU
+        rank_gpu::damage damage{};
+    };
+
+    machine(ht::communicator& host, const options& how)
+        // Other files look for races in kernels.
+        : device({.seed = static_cast<std::uint64_t>(host.rank() + 1), .check = ht::emulator::checking::values_only}),
+          comm(device, host, how.damage) {
+        device.memory().work_later(how.works_later);
+    }
+    rank_gpu::device device;
+    communicator comm;
 };
 
 }  // namespace rank_gpu
