@@ -10,7 +10,7 @@
 /// executed only in replays.
 ///
 /// Work is executed when the host calls it, or later: device.memory().work_later(true) puts it in a queue, as a stream is one, until
-/// the host reads memory, frees it or waits. The host is then as far ahead of its GPU as it can be.
+/// the host reads memory or waits. The host is then as far ahead of its GPU as it can be.
 #pragma once
 
 #include <algorithm>
@@ -52,6 +52,7 @@ class noted_work {
 class closed_memory final : public memory_resource {
   public:
     explicit closed_memory(std::size_t limit = static_cast<std::size_t>(-1)) : limit_(limit) {}
+    ~closed_memory() override { finish_quietly(); }
 
     /// The memory is open while one of these lives.
     class opening {
@@ -122,7 +123,7 @@ class closed_memory final : public memory_resource {
     template <class Function>
     void enqueue(Function&& f) {
         if (is_late()) {
-            queue_.emplace_back(std::forward<Function>(f));
+            queue_.push_back({std::forward<Function>(f), false});
         } else {
             f();
         }
@@ -139,15 +140,18 @@ class closed_memory final : public memory_resource {
         struct leaving {
             closed_memory& memory;
             ~leaving() {
+                for (const work& w : memory.queue_) {
+                    if (w.frees_memory) w.call();
+                }
                 memory.queue_.clear();
                 memory.is_working_ = false;
             }
         } at_the_end{*this};
         const opening here(*this);  // once for all
         while (!queue_.empty()) {
-            const std::function<void()> next = std::move(queue_.front());
+            const work next = std::move(queue_.front());
             queue_.pop_front();
-            next();
+            next.call();
         }
         if (const std::exception_ptr before = std::exchange(failed_, nullptr)) std::rethrow_exception(before);
     }
@@ -161,7 +165,13 @@ class closed_memory final : public memory_resource {
         std::size_t bytes;
     };
 
-    /// Before memory is given back, which a GPU does in order with its work.
+    /// Work in the queue; after an error only memory is freed.
+    struct work {
+        std::function<void()> call;
+        bool frees_memory;
+    };
+
+    /// Before ranges of addresses are given back.
     void finish_quietly() noexcept {
         try {
             finish();
@@ -186,9 +196,15 @@ class closed_memory final : public memory_resource {
         return static_cast<std::byte*>(data);
     }
     void release(std::byte* data, std::size_t bytes) noexcept override {
-        finish_quietly();
-        std::erase_if(blocks_, [data](const block& b) { return b.data == data; });
-        munmap(data, pages(bytes));
+        const auto give_back = [this, data, bytes] {
+            std::erase_if(blocks_, [data](const block& b) { return b.data == data; });
+            munmap(data, pages(bytes));
+        };
+        if (is_late()) {
+            queue_.push_back({give_back, true});  // in order with work, as cudaFreeAsync
+        } else {
+            give_back();
+        }
     }
     address_range obtain_range() override { return detail::host_pages::reserve(page); }
     bool commit(std::byte* at, std::size_t bytes) override {
@@ -217,7 +233,7 @@ class closed_memory final : public memory_resource {
     std::vector<block> blocks_;
     int openings_ = 0;
     noted_work* notes_ = nullptr;
-    std::deque<std::function<void()>> queue_;
+    std::deque<work> queue_;
     bool works_later_ = false, is_working_ = false;
     std::exception_ptr failed_;
 };

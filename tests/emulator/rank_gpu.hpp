@@ -19,6 +19,7 @@
 
 #include <emulator/device.hpp>
 
+#include <halftone/dist/call.hpp>
 #include <halftone/dist/communicator.hpp>
 
 namespace rank_gpu {
@@ -43,16 +44,18 @@ struct damage {
 
 /// Collectives on the memory of an emulated GPU: they go over a communicator of host threads, out of host memory and into host memory
 /// that only waits connect with the GPU's. Nobody else can access that memory at any other moment: it is closed to the host. Values
-/// in host memory travel by the host's communicator itself.
+/// in host memory travel by the host's communicator itself, which also compares the calls of the ranks.
 class communicator final : public ht::communicator {
+    using call_kind = ht::detail::call_kind;
     /// A call that is under way, in host memory. What it sends has not been read until somebody waits.
     struct call {
-        std::string what;
-        const void* send;
-        void* receive;
+        const void* send = nullptr;
+        void* receive = nullptr;
         std::vector<std::byte> sent, received;
         bool is_read = false;
-        ht::pending later{};
+        ht::detail::collective_call mine{};
+        std::vector<ht::detail::collective_call> all{};  ///< of all ranks
+        ht::pending compared{}, later{};
     };
 
   public:
@@ -72,19 +75,19 @@ class communicator final : public ht::communicator {
     ht::pending begin_exchange(const char* what, const void* send, void* receive, std::size_t bytes) override {
         if (!gpu_->reaches(receive)) return of_host(host_->begin_exchange(what, send, receive, bytes));
         const std::size_t all = bytes * static_cast<std::size_t>(size());
-        return begin(what, send, all, receive, all,
-                     [=, this](call& c) { return wire_->begin_exchange(c.what.c_str(), c.sent.data(), c.received.data(), bytes); });
+        return begin({call_kind::exchange, what, bytes}, send, all, receive, all,
+                     [=, this](call& c) { return wire_->begin_exchange(c.mine.what, c.sent.data(), c.received.data(), bytes); });
     }
     ht::pending begin_all_gather(const char* what, const void* mine, void* all, std::size_t bytes) override {
         if (!gpu_->reaches(all)) return of_host(host_->begin_all_gather(what, mine, all, bytes));
-        return begin(what, mine, bytes, all, bytes * static_cast<std::size_t>(size()),
-                     [=, this](call& c) { return wire_->begin_all_gather(c.what.c_str(), c.sent.data(), c.received.data(), bytes); });
+        return begin({call_kind::all_gather, what, bytes}, mine, bytes, all, bytes * static_cast<std::size_t>(size()),
+                     [=, this](call& c) { return wire_->begin_all_gather(c.mine.what, c.sent.data(), c.received.data(), bytes); });
     }
     ht::pending begin_broadcast(const char* what, void* data, std::size_t bytes, int root) override {
         if (!gpu_->reaches(data)) return of_host(host_->begin_broadcast(what, data, bytes, root));
         const bool sends = rank() == root;
-        return begin(what, data, sends ? bytes : 0, data, sends ? 0 : bytes, [=, this](call& c) {
-            return wire_->begin_broadcast(c.what.c_str(), sends ? c.sent.data() : c.received.data(), bytes, root);
+        return begin({call_kind::broadcast, what, bytes, root}, data, sends ? bytes : 0, data, sends ? 0 : bytes, [=, this](call& c) {
+            return wire_->begin_broadcast(c.mine.what, sends ? c.sent.data() : c.received.data(), bytes, root);
         });
     }
     void barrier(const char* what) override {
@@ -129,13 +132,16 @@ class communicator final : public ht::communicator {
 
     /// `receive` is poisoned, but for what is sent from within.
     template <class Begin>
-    ht::pending begin(const char* what, const void* send, std::size_t sent, void* receive, std::size_t received,
+    ht::pending begin(const ht::detail::collective_call& mine, const void* send, std::size_t sent, void* receive, std::size_t received,
                       const Begin& on_wire) {
         const bool is_harmed = count_++ == damage_.call && (damage_.rank == -1 || damage_.rank == rank());
-        if (rank() == 0 && damage_.calls != nullptr) damage_.calls->push_back(what);
+        if (rank() == 0 && damage_.calls != nullptr) damage_.calls->push_back(mine.what);
         if (is_harmed && damage_.kind == harm::left_out) return {};
-        auto c = std::make_shared<call>(call{what, send, receive, std::vector<std::byte>(sent, std::byte{0xff}), {}});
-        c->received.assign(received, std::byte{0xff});
+        auto c = std::make_shared<call>();
+        c->send = send, c->receive = receive;
+        c->sent.assign(sent, std::byte{0xff}), c->received.assign(received, std::byte{0xff});
+        c->mine = mine, c->all.resize(static_cast<std::size_t>(size()));
+        c->compared = host_->begin_all_gather("emulated: calls", &c->mine, c->all.data(), sizeof c->mine);
         const auto poison = [this, receive, received, send, sent] {
             std::vector<std::byte> bytes(received, std::byte{0xff});
             const std::ptrdiff_t own = static_cast<const std::byte*>(send) - static_cast<std::byte*>(receive);
@@ -174,6 +180,9 @@ class communicator final : public ht::communicator {
     }
     void deliver(call& c) {
         read_all();
+        c.compared.wait();
+        const std::string difference = ht::detail::describe_difference(c.all, ht::detail::first_numbers(c.all.size()));
+        if (!difference.empty()) throw ht::communication_error(difference);
         c.later.wait();
         if (!c.received.empty()) gpu_->memory().copy(c.receive, c.received.data(), c.received.size());
     }
